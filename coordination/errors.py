@@ -1,0 +1,31 @@
+"""Errors, sorted by what to do about them. The message is what an operator reads."""
+
+from __future__ import annotations
+
+
+class TidelakeError(Exception):
+    """Ends the job: exit code 1, the message alone, no traceback."""
+
+
+class ConfigError(TidelakeError):
+    """The call or its configuration is wrong: exit code 2."""
+
+
+class Fenced(TidelakeError):
+    """Trust in the session has lapsed: nothing may be written any more."""
+
+
+class CaptureSuicide(TidelakeError):
+    """The session is gone: this capture must stop writing and start again as a new one."""
+
+
+class TermRefused(CaptureSuicide):
+    """Another owner has claimed a newer term in Delta: our writes of control rows do not count."""
+
+
+class Stop(TidelakeError):
+    """Asked to end: not a failure."""
+
+
+class TryAgain(TidelakeError):
+    """Nothing is wrong: the same again, a little later."""

@@ -1,0 +1,67 @@
+"""The named steps at which tests break the program; free when none is set.
+
+``TIDELAKE_FAILPOINTS="after-apply=kill:3,before-progress=stop"``: at the third passage of ``after-apply``
+the process kills itself with SIGKILL; ``stop`` sends SIGSTOP, ``raise`` raises ``FailpointHit``.
+This enumeration is the one list of them, in the order of a batch.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from enum import StrEnum
+
+from coordination.errors import TidelakeError
+
+VARIABLE = "TIDELAKE_FAILPOINTS"
+
+
+class Failpoint(StrEnum):
+    BEFORE_CLAIM = "before-claim"
+    AFTER_CLAIM = "after-claim"
+    BEFORE_STREAM = "before-stream"
+    BATCH_START = "batch-start"
+    AFTER_DECODE = "after-decode"
+    AFTER_DEAD_LETTERS = "after-dead-letters"
+    AFTER_CREATE_TABLE = "after-create-table"
+    AFTER_FENCE_CHECK = "after-fence-check"  # between the last check and a target's commit
+    AFTER_APPLY_ONE = "after-apply-one"  # one table of the batch is committed, others are not
+    AFTER_APPLY = "after-apply"
+    AFTER_PROGRESS = "after-progress"
+    AFTER_CHANGEFEED = "after-changefeed"
+    AFTER_LEDGER = "after-ledger"
+    BATCH_END = "batch-end"
+
+
+class FailpointHit(TidelakeError):
+    """A test asked for this failure."""
+
+
+_actions: dict[str, list[tuple[str, int]]] = {}
+_passages: dict[str, int] = {}
+
+
+def configure(text: str) -> None:
+    """Set the actions from ``name=action[:nth]`` items; an empty text clears them."""
+    _actions.clear()
+    _passages.clear()
+    for item in filter(None, text.split(",")):
+        name, _, action = item.partition("=")
+        action, _, nth = action.partition(":")
+        _actions.setdefault(Failpoint(name.strip()), []).append((action.strip(), int(nth or 1)))
+
+
+def failpoint(name: Failpoint) -> None:
+    """Do what was asked for at this step, if anything was."""
+    if not _actions:
+        return
+    passage = _passages[name] = _passages.get(name, 0) + 1
+    for action, nth in _actions.get(name, ()):
+        if passage != nth:
+            continue
+        if action == "raise":
+            raise FailpointHit(f"failpoint {name}")
+        os.kill(os.getpid(), signal.SIGKILL if action == "kill" else signal.SIGSTOP)
+
+
+configure(os.environ.get(VARIABLE, ""))
