@@ -1,0 +1,162 @@
+"""Every setting of a run as one frozen tree; the defaults live here and nowhere else.
+
+Names and values are TiCDC's wherever TiCDC has one: ``checkpoint_ts`` here is ``checkpoint-ts`` in a
+file or on the command line. ``conf/load.py`` fills the tree from TOML, environment and arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+ID_PATTERN = re.compile(r"^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$")  # TiCDC's rule, facts 1.1
+ID_MAX_LENGTH = 128
+
+
+class SettingError(ValueError):
+    """A setting that cannot be right; the message says which, and what would be."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ``SettingError(message)`` unless the condition holds."""
+    if not condition:
+        raise SettingError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSecurity:
+    """SASL and TLS of a Kafka source, by TiCDC's URI parameters."""
+
+    tls: bool = False  # enable-tls
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    insecure_skip_verify: bool = False
+    sasl_mechanism: str | None = None  # PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER
+    sasl_user: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSource:
+    """``kafka://host:port,host:port/topic?protocol=canal-json&partition-num=3&…``."""
+
+    brokers: tuple[str, ...]
+    topic: str  # the default topic; where the user names several, `topics` has them all
+    topics: tuple[str, ...]
+    protocol: str
+    partition_num: int  # of the default topic; others have what the broker says
+    time_zone: str = "UTC"  # the TiCDC server's `tz`: what TIMESTAMP text is written in
+    security: KafkaSecurity = KafkaSecurity()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSink:
+    """``delta:///path/to/warehouse`` or ``delta+s3://bucket/path``: where the tables are."""
+
+    warehouse: str  # a local path or an object store URI, without a trailing slash
+    apply_engine: Literal["auto", "spark", "delta-rs"] = "auto"
+    allow_unsafe_commits: bool = False
+    storage_options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """One ``[[filter.event-filters]]``: events of matching tables that are passed over."""
+
+    matcher: tuple[str, ...]
+    ignore_event: tuple[str, ...] = ()
+    ignore_sql: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterSettings:
+    """``[filter]`` and ``case-sensitive``."""
+
+    rules: tuple[str, ...] = ("*.*",)
+    event_filters: tuple[EventFilter, ...] = ()
+    case_sensitive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """How a capture proves that it is alive."""
+
+    ttl_s: int = 10  # capture-session-ttl: a dead capture is noticed after this long
+    safety_margin_s: float = 2.0  # the lease is not trusted this long before it ends
+
+    def __post_init__(self) -> None:
+        require(self.ttl_s >= 2, "capture-session-ttl must be 2 seconds or more")
+        require(
+            0 < self.safety_margin_s < self.ttl_s,
+            "session safety margin must lie between 0 and capture-session-ttl",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSettings:
+    """How much is read and applied at a time."""
+
+    max_messages: int = 1_000_000  # of one micro-batch: large batches share the cost of a commit
+    apply_threads: int = 2  # tables applied side by side
+    delta_rs_max_rows: int = 500_000  # `auto`: above either limit the Spark engine commits
+    delta_rs_max_table_bytes: int = 256 * 1024 * 1024
+    carry_warn_rows: int = 5_000_000  # rows read but not resolved: warned about, never bounded
+    quiet_s: float = 10.0  # W = target-ts everywhere and nothing came for so long: the feed has ended
+
+    def __post_init__(self) -> None:
+        require(self.max_messages > 0, "max-batch-messages must be positive")
+        require(self.apply_threads > 0, "apply-threads must be positive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changefeed:
+    """One replication task, as the user described it."""
+
+    id: str
+    source: KafkaSource
+    sink: DeltaSink
+    start_ts: int = 0
+    target_ts: int | None = None
+    overwrite_checkpoint_ts: int | None = None
+    filter: FilterSettings = FilterSettings()
+    zero_date: Literal["null", "fail"] = "null"
+    on_error: Literal["dead-letter", "fail"] = "dead-letter"
+
+    def __post_init__(self) -> None:
+        require(
+            len(self.id) <= ID_MAX_LENGTH and ID_PATTERN.match(self.id) is not None,
+            f"changefeed-id {self.id!r}: letters and digits, joined by single hyphens, at most 128",
+        )
+        if self.target_ts is not None:
+            require(
+                self.target_ts > self.start_ts,
+                f"target-ts {self.target_ts} must be above start-ts {self.start_ts}",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdSettings:
+    """Where the captures meet: endpoints, or ``embedded`` (one machine only)."""
+
+    endpoints: tuple[str, ...] = ()
+    embedded: bool = True
+    cluster_id: str = "default"
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything ``tidelake run`` needs."""
+
+    changefeed: Changefeed
+    etcd: EtcdSettings = EtcdSettings()
+    session: SessionSettings = SessionSettings()
+    batch: BatchSettings = BatchSettings()
+    log_format: Literal["text", "json"] = "text"
+    log_level: str = "INFO"

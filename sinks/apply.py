@@ -1,0 +1,78 @@
+"""The apply port: what a commit engine promises, and what it is given.
+
+A write brings one table from its checkpoint to a limit in one Delta commit that carries the transaction
+identity ``(app_id, limit)`` (design 3, rule 4). Two engines keep the promise: ``spark_engine`` (replaceOn)
+and ``delta_rs_engine`` (a merge in the driver). The contract suite in ``tests/contracts`` holds both to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from coordination.model import TableName, Ts
+from sinks.schema import TableSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+OP_COLUMN = "_op"  # of a write's rows: UPSERT or DELETE
+UPSERT = "U"
+DELETE = "D"
+
+
+def app_id(changefeed_id: str, incarnation: int, name: TableName, generation: int) -> str:
+    """The identity's name: ``tidelake/<changefeed>/<incarnation>/<schema.table>#<generation>``."""
+    return f"tidelake/{changefeed_id}/{incarnation}/{name}#{generation}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A Delta table that a changefeed fills."""
+
+    name: TableName
+    uri: str  # <warehouse>/<schema>/<table>
+    schema: TableSchema
+    app_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableWrite:
+    """The changes of one table in ``(checkpoint, limit]``.
+
+    ``changes`` has the target's columns (``TableSchema.delivered``, in Delta's types) and ``_op``; it is
+    unique per key, and of a DELETE only the key columns count. Spark gets a DataFrame, delta-rs Arrow.
+    ``before_commit`` is the fence: called as late as the engine can, it raises when trust has lapsed.
+    """
+
+    target: Target
+    checkpoint: Ts
+    limit: Ts
+    changes: DataFrame | pa.Table
+    user_metadata: str
+    before_commit: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Our commit: the table is at ``limit`` in this Delta version."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Somebody (an earlier try, a later owner) had brought the table to ``identity`` >= limit already."""
+
+    version: int
+    identity: Ts
+
+
+class Engine(Protocol):
+    """Commits one write. Raises TryAgain when another commit came between (re-read, re-check, retry)."""
+
+    name: str  # "spark" or "delta-rs": the progress table shows it
+
+    def apply(self, write: TableWrite) -> Applied | Skipped: ...
