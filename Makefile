@@ -1,0 +1,101 @@
+# make setup      .venv and .jars, once (everything below runs it first)
+# make test       lint and all tests
+# make demo       a shop changefeed through a real broker into Delta, watched live
+# make bench      the yardstick, up to 40 minutes; bench-quick: five
+# make soak       long seeds of the acceptance tests
+# make clean      remove what setup and the tests made
+#
+# A fresh machine needs Python 3.11 or newer, Java 17 and make, nothing else.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+PYTHON ?=
+PIP_OPTIONS := --retries 10 --timeout 60 --no-input --disable-pip-version-check --progress-bar off
+RUN := .venv/bin/python
+SOURCES := conf coordination sinks streaming tests
+
+.PHONY: help setup test lint demo bench bench-quick soak clean
+
+help:
+	@sed -n '/^# make/s/^# //p' Makefile
+
+setup: .venv/.ready .jars/.ready
+
+# The stamp is written last: a run that was broken off starts again here and reuses what is whole.
+.venv/.ready: pyproject.toml
+	@python=
+	for candidate in $(PYTHON) python3.11 python3.12 python3.13 python3; do
+	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+	    python=$$candidate; break
+	  fi
+	done
+	if [ -z "$$python" ]; then
+	  echo "setup: no Python 3.11 or newer with venv was found; name one with make setup PYTHON=..." >&2; exit 1
+	fi
+	if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+	  echo "setup: making .venv with $$("$$python" --version)"
+	  rm -rf .venv
+	  "$$python" -m venv .venv
+	fi
+	echo "setup: installing Python packages into .venv (some 700 MB, a few minutes the first time)"
+	.venv/bin/python -m pip install $(PIP_OPTIONS) --editable '.[dev]' | { grep -v 'already satisfied' || true; }
+	touch $@
+
+# Ivy's own cache lives in .jars too, and goes when all jars are here: no home folder is read or written.
+.jars/.ready: ivy.xml .venv/.ready
+	@if ! java -version >/dev/null 2>&1; then
+	  echo "setup: no java was found; Java 17 is needed (PATH or JAVA_HOME)" >&2; exit 1
+	fi
+	ivy=$$($(RUN) -c 'import pathlib, pyspark; print(*pathlib.Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))')
+	mkdir -p .jars
+	for conf in spark broker; do
+	  for attempt in 1 2 3; do
+	    echo "setup: downloading jars into .jars/$$conf (30 to 60 MB, attempt $$attempt of 3)"
+	    rm -rf ".jars/$$conf.part"
+	    if java -Divy.default.ivy.user.dir="$$PWD/.jars/ivy" -jar "$$ivy" -ivy ivy.xml -confs "$$conf" \
+	        -types jar bundle -retrieve ".jars/$$conf.part/[artifact]-[revision].[ext]" >".jars/$$conf.log" 2>&1
+	    then
+	      rm -rf ".jars/$$conf"
+	      mv ".jars/$$conf.part" ".jars/$$conf"
+	      break
+	    fi
+	    if [ "$$attempt" = 3 ]; then
+	      grep -E '^(WARN|ERROR)|UNRESOLVED|FAILED|[Ee]xception' ".jars/$$conf.log" | tail -20 >&2 || true
+	      echo "setup: the jars could not be downloaded; all of Ivy's output is in .jars/$$conf.log" >&2; exit 1
+	    fi
+	    rm -rf .jars/ivy
+	    sleep 5
+	  done
+	done
+	rm -rf .jars/ivy
+	touch $@
+	echo "setup: done"
+
+lint: setup
+	$(RUN) -m ruff check $(SOURCES)
+	$(RUN) -m ruff format --check $(SOURCES)
+	$(RUN) -m mypy
+
+test: lint
+	$(RUN) -m pytest -m 'not soak'
+
+demo: setup
+	@exec $(RUN) -m tests.demo
+
+bench: setup
+	@exec $(RUN) -m tests.benchmarks
+
+bench-quick: setup
+	@exec $(RUN) -m tests.benchmarks --quick
+
+soak: setup
+	$(RUN) -m pytest tests/acceptance -m soak
+
+clean:
+	rm -rf .venv .jars build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache spark-warehouse metastore_db derby.log
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
