@@ -1,0 +1,210 @@
+"""The Kafka side: which topics and partitions are ours, from where to read, and whether that still holds.
+
+Kafka is the log (design 3, rule 1): a stream start assigns every sink partition at an explicit offset. Spark's
+connector reads the rows; here kafka-python only asks the broker for metadata and offsets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import kafka
+from kafka.admin import KafkaAdminClient, OffsetSpec
+from kafka.errors import KafkaError
+from pyspark.sql import DataFrame, SparkSession
+
+from conf.settings import KafkaSource
+from coordination.errors import ConfigError, TidelakeError
+from streaming.events import TopicPartition
+from streaming.kafka_security import java_options, python_options
+
+_CONNECT_TIMEOUT_MS = 5_000
+_REQUEST_TIMEOUT_MS = 10_000
+_UNKNOWN_TOPIC = 3  # Kafka's error code UNKNOWN_TOPIC_OR_PARTITION
+
+
+class SourceChanged(TidelakeError):
+    """A topic grew partitions of ours: the stream must start again with the new set."""
+
+
+class SourceLost(TidelakeError):
+    """What we still need is gone from Kafka: never skipped in silence."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceShape:
+    """What a stream start fixes: topic IDs, and the partitions that the sink uses."""
+
+    topic_ids: Mapping[str, str]
+    partitions: frozenset[TopicPartition]
+
+
+class Source:
+    """Metadata, offsets and reads of one changefeed's topics."""
+
+    def __init__(self, settings: KafkaSource) -> None:
+        self._settings = settings
+        self._admin: KafkaAdminClient | None = None
+
+    def close(self) -> None:
+        """Give the connection back; it opens again when needed."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def shape(self) -> SourceShape:
+        """As the broker has it now. Raises ConfigError for a topic that is missing or too small."""
+        described = self._ask(lambda admin: admin.describe_topics(list(self._settings.topics)))
+        partitions: set[TopicPartition] = set()
+        topic_ids = {}
+        for topic in described:
+            name = topic["name"]
+            if topic["error_code"] == _UNKNOWN_TOPIC:
+                raise ConfigError(
+                    f"topic {name} does not exist on {self._where()}: "
+                    "check the source URI, or create the changefeed in TiCDC first"
+                )
+            topic_ids[name] = _topic_id(topic)
+            partitions |= self._ours(name, len(topic["partitions"]))
+        return SourceShape(topic_ids, frozenset(partitions))
+
+    def _ours(self, topic: str, count: int) -> set[TopicPartition]:
+        """``partition-num`` counts for the default topic, the broker's metadata for others (rule 1)."""
+        wanted = self._settings.partition_num if topic == self._settings.topic else count
+        if count < wanted:
+            raise ConfigError(
+                f"topic {topic} has {count} partitions, the source URI says partition-num={wanted}: "
+                "use the sink URI that TiCDC was given"
+            )
+        return {TopicPartition(topic, partition) for partition in range(wanted)}
+
+    def check_unchanged(self, start: SourceShape) -> None:
+        """Raise SourceLost when a topic was made again, SourceChanged when partitions were added."""
+        now = self.shape()
+        check_topic_ids(start.topic_ids, now.topic_ids)
+        if now.partitions != start.partitions:
+            added = ", ".join(str(p) for p in sorted(now.partitions - start.partitions))
+            raise SourceChanged(f"new partitions {added}: starting the stream again to read them")
+
+    def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset that Kafka still has, by partition."""
+        return self._offsets(partitions, OffsetSpec.EARLIEST)
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last message, by partition."""
+        return self._offsets(partitions, OffsetSpec.LATEST)
+
+    def check_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Raise SourceLost, naming topic, partition and offsets, unless Kafka can go on from here."""
+        first, end = self.beginnings(offsets), self.ends(offsets)
+        for partition, offset in sorted(offsets.items()):
+            if offset < first[partition]:
+                raise SourceLost(
+                    f"topic {partition.topic} partition {partition.partition}: offset {offset} is "
+                    f"needed and Kafka begins at {first[partition]}: messages were deleted before they "
+                    "were applied. Load the tables anew and start with --overwrite-checkpoint-ts"
+                )
+            if offset > end[partition]:
+                raise SourceLost(
+                    f"topic {partition.topic} partition {partition.partition}: offset {offset} is "
+                    f"needed and Kafka ends at {end[partition]}: the topic was truncated or made again. "
+                    "Load the tables anew and start with --overwrite-checkpoint-ts"
+                )
+
+    def stream(
+        self, spark: SparkSession, offsets: Mapping[TopicPartition, int], max_messages: int
+    ) -> DataFrame:
+        """The endless read from explicit offsets of all our partitions (rule 1)."""
+        reader = spark.readStream.format("kafka").options(**self._options(offsets))
+        return (
+            reader.option("startingOffsets", _offsets_json(offsets))
+            .option("maxOffsetsPerTrigger", max_messages)
+            .option("failOnDataLoss", "true")
+            .load()
+        )
+
+    def read(
+        self,
+        spark: SparkSession,
+        begin: Mapping[TopicPartition, int],
+        end: Mapping[TopicPartition, int],
+    ) -> DataFrame:
+        """A bounded read of ``[begin, end)``: for the bytes of rows that failed, nothing else."""
+        reader = spark.read.format("kafka").options(**self._options(begin))
+        return (
+            reader.option("startingOffsets", _offsets_json(begin))
+            .option("endingOffsets", _offsets_json(end))
+            .load()
+        )
+
+    def _options(self, partitions: Iterable[TopicPartition]) -> dict[str, str]:
+        assigned: dict[str, list[int]] = {}
+        for partition in sorted(partitions):
+            assigned.setdefault(partition.topic, []).append(partition.partition)
+        java = java_options(self._settings.security)
+        return {
+            "kafka.bootstrap.servers": ",".join(self._settings.brokers),
+            "assign": json.dumps(assigned),
+            **{f"kafka.{name}": value for name, value in java.items()},
+        }
+
+    def _offsets(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int]:
+        wanted = {kafka.TopicPartition(p.topic, p.partition): spec for p in partitions}
+        found = self._ask(lambda admin: admin.list_partition_offsets(wanted))
+        return {
+            TopicPartition(partition.topic, partition.partition): answer.offset
+            for partition, answer in found.items()
+        }
+
+    def _ask(self, request: Any) -> Any:
+        try:
+            if self._admin is None:
+                self._admin = KafkaAdminClient(
+                    bootstrap_servers=list(self._settings.brokers),
+                    client_id="tidelake",
+                    bootstrap_timeout_ms=_CONNECT_TIMEOUT_MS,
+                    request_timeout_ms=_REQUEST_TIMEOUT_MS,
+                    **python_options(self._settings.security),
+                )
+            return request(self._admin)
+        except (KafkaError, OSError) as error:
+            self.close()
+            raise TidelakeError(
+                f"no answer from the Kafka broker at {self._where()}: {_reason(error)}. "
+                "Check the address and the SASL and TLS parameters of the source URI"
+            ) from error
+
+    def _where(self) -> str:
+        return ",".join(self._settings.brokers)
+
+
+def check_topic_ids(recorded: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raise SourceLost when a topic of this name is not the one that was read before."""
+    for topic, topic_id in recorded.items():
+        if topic in now and now[topic] != topic_id:
+            raise SourceLost(
+                f"topic {topic} was deleted and made again (ID {now[topic]}, was {topic_id}): its offsets "
+                "mean nothing any more. Load the tables anew and start with --overwrite-checkpoint-ts"
+            )
+
+
+def _topic_id(topic: Mapping[str, Any]) -> str:
+    found = topic.get("topic_id")
+    return str(found) if isinstance(found, UUID | str) else ""
+
+
+def _offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
+    nested: dict[str, dict[str, int]] = {}
+    for partition, offset in offsets.items():
+        nested.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return json.dumps(nested)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__
