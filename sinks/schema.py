@@ -1,11 +1,92 @@
-"""A table's MySQL definition, and the Delta type of each of its columns (design 6). Skeleton; see memo."""
+"""A table's MySQL definition: its columns, their types and the handle key (design 6).
+
+It comes from a CREATE TABLE (``ddl.py``), from the table's own properties at a later start
+(``TableSchema.from_json``), or, where the stream starts later than the CREATE TABLE, from a row's
+``mysqlType`` (``schema_from_mysql_types``), which says less.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from coordination.model import TableName
+Generated = Literal["", "virtual", "stored"]
+
+SYNONYMS = {
+    "bool": "tinyint",
+    "boolean": "tinyint",
+    "int1": "tinyint",
+    "int2": "smallint",
+    "int3": "mediumint",
+    "middleint": "mediumint",
+    "int4": "int",
+    "integer": "int",
+    "int8": "bigint",
+    "serial": "bigint",  # BIGINT UNSIGNED NOT NULL AUTO_INCREMENT UNIQUE
+    "float4": "float",
+    "float8": "double",
+    "real": "double",
+    "double precision": "double",
+    "numeric": "decimal",
+    "dec": "decimal",
+    "fixed": "decimal",
+    "character": "char",
+    "nchar": "char",
+    "national char": "char",
+    "national character": "char",
+    "char byte": "binary",
+    "char varying": "varchar",
+    "character varying": "varchar",
+    "varcharacter": "varchar",
+    "nvarchar": "varchar",
+    "nchar varchar": "varchar",
+    "nchar varying": "varchar",
+    "nchar varcharacter": "varchar",
+    "national varchar": "varchar",
+    "national varcharacter": "varchar",
+    "national char varying": "varchar",
+    "national character varying": "varchar",
+    "varchar byte": "varbinary",
+    "long": "mediumtext",
+    "long varchar": "mediumtext",
+    "long char varying": "mediumtext",
+    "long character varying": "mediumtext",
+    "long varbinary": "mediumblob",
+    "tinytext byte": "tinyblob",
+    "text byte": "blob",
+    "mediumtext byte": "mediumblob",
+    "longtext byte": "longblob",
+}
+BINARY_FORM = {  # what a character type becomes under CHARACTER SET binary
+    "char": "binary",
+    "varchar": "varbinary",
+    "tinytext": "tinyblob",
+    "text": "blob",
+    "mediumtext": "mediumblob",
+    "longtext": "longblob",
+}
+INTEGER_TYPES = ("tinyint", "smallint", "mediumint", "int", "bigint")
+BINARY_TYPES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+TEXT_TYPES = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+KNOWN_TYPES = frozenset(
+    (
+        *INTEGER_TYPES,
+        *BINARY_TYPES,
+        *TEXT_TYPES,
+        *("float", "double", "decimal", "bit", "year", "date", "datetime", "timestamp", "time"),
+        *("enum", "set", "json", "vector"),
+    )
+)
+_FLOAT_MAX_PRECISION = 24  # FLOAT(25) … FLOAT(53) is a DOUBLE
+
+_NAME_WORD = re.compile(r"\s*([A-Za-z_]\w*)")
+_MOST_NAME_WORDS = 3  # national character varying
+_ARGUMENTS = re.compile(r"\s*(?:\(((?:'(?:[^']|'')*'|[^')])*)\)|<[^>]*>)")
+_ELEMENT = re.compile(r"'((?:[^']|'')*)'")
+_BINARY_CHARSET = re.compile(r"\b(?:character\s+set|charset|collate)\s*=?\s*'?binary\b|^\s*byte\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,13 +99,75 @@ class MySQLType:
     scale: int | None = None
     elements: tuple[str, ...] = ()  # of enum and set
 
+    @classmethod
+    def parse(cls, text: str) -> MySQLType:
+        """Read a type as ``mysqlType``, SHOW COLUMNS or a column definition writes it.
+
+        A backslash in an enum's element is itself (TiDB writes it so). An unknown name stays as
+        it is. Raises ValueError where the text is no type at all.
+        """
+        name, rest = _read_name(text)
+        arguments = _ARGUMENTS.match(rest)
+        inner = (arguments.group(1) or "") if arguments else ""
+        attributes = (rest[arguments.end() :] if arguments else rest).lower()
+        raw_name, name = name, SYNONYMS.get(name, name)
+        if _BINARY_CHARSET.search(attributes):
+            name = BINARY_FORM.get(name, name)
+        unsigned = raw_name == "serial" or bool(re.search(r"\b(?:unsigned|zerofill)\b", attributes))
+        if name in ("enum", "set"):
+            return cls(name=name, elements=_read_elements(inner))
+        numbers = [int(number) for number in re.findall(r"\d+", inner)]
+        length = numbers[0] if numbers else None
+        scale = numbers[1] if len(numbers) > 1 else None
+        if name == "decimal" and length is not None and scale is None:
+            scale = 0
+        if name == "float" and scale is None and (length or 0) > _FLOAT_MAX_PRECISION:
+            name, length = "double", None
+        if raw_name in ("bool", "boolean"):
+            length = 1
+        return cls(name=name, unsigned=unsigned, length=length, scale=scale)
+
+    def __str__(self) -> str:
+        """The text that ``parse`` reads back."""
+        if self.elements:
+            inner = ",".join("'" + element.replace("'", "''") + "'" for element in self.elements)
+        else:
+            inner = ",".join(str(n) for n in (self.length, self.scale) if n is not None)
+        return self.name + (f"({inner})" if inner else "") + (" unsigned" if self.unsigned else "")
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether canal-json carries its bytes as ISO-8859-1 text."""
+        return self.name in BINARY_TYPES
+
+
+def _read_name(text: str) -> tuple[str, str]:
+    """Split off a type's name (its longest form), in lower case, from what follows it."""
+    first = _NAME_WORD.match(text)
+    if first is None:
+        raise ValueError(f"{text!r} is not a MySQL type")
+    word: re.Match[str] | None = first
+    longest = first
+    words: list[str] = []
+    while word is not None and len(words) < _MOST_NAME_WORDS:
+        words.append(word.group(1).lower())
+        if " ".join(words) in SYNONYMS:
+            longest = word
+        word = _NAME_WORD.match(text, word.end())
+    name = " ".join(text[: longest.end()].lower().split())
+    return name, text[longest.end() :]
+
+
+def _read_elements(inner: str) -> tuple[str, ...]:
+    return tuple(element.replace("''", "'") for element in _ELEMENT.findall(inner))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     name: str
     type: MySQLType
     nullable: bool = True
-    generated: Literal["", "virtual", "stored"] = ""
+    generated: Generated = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +176,86 @@ class TableSchema:
 
     columns: tuple[Column, ...]
     key: tuple[str, ...]
+    key_index: str | None = None  # the unique index that is the handle key; None: the PRIMARY KEY
 
     @property
     def delivered(self) -> tuple[Column, ...]:
         """The columns that TiCDC sends: all but virtual generated ones."""
         return tuple(column for column in self.columns if column.generated != "virtual")
+
+    def column(self, name: str) -> Column:
+        """The column of that name, in any case, as in MySQL. Raises KeyError."""
+        wanted = name.lower()
+        for column in self.columns:
+            if column.name.lower() == wanted:
+                return column
+        raise KeyError(name)
+
+    def to_json(self) -> str:
+        """For the Delta table's properties: what a later start cannot read anywhere else."""
+        columns = [
+            {
+                "name": column.name,
+                "type": str(column.type),
+                "nullable": column.nullable,
+                **({"generated": column.generated} if column.generated else {}),
+            }
+            for column in self.columns
+        ]
+        fields = {"columns": columns, "key": list(self.key), "key_index": self.key_index}
+        return json.dumps(fields, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> TableSchema:
+        """Read what ``to_json`` wrote. Raises ValueError or KeyError on anything else."""
+        fields = json.loads(text)
+        columns = tuple(
+            Column(
+                name=column["name"],
+                type=MySQLType.parse(column["type"]),
+                nullable=column["nullable"],
+                generated=column.get("generated", ""),
+            )
+            for column in fields["columns"]
+        )
+        return cls(columns=columns, key=tuple(fields["key"]), key_index=fields.get("key_index"))
+
+
+def schema_from_mysql_types(
+    types: Mapping[str, str], pk_names: Sequence[str]
+) -> tuple[TableSchema, list[str]]:
+    """The schema that a row's ``mysqlType`` and ``pkNames`` tell, and what they do not, in sentences.
+
+    Column order is the mapping's: TiCDC shuffles ``mysqlType``, so give it in ``data``'s order.
+    Never call it with a handle-key-only or claim-check message: its types are the key's alone.
+    """
+    keys = {name.lower() for name in pk_names}
+    columns = []
+    warnings = []
+    for name, text in types.items():
+        mysql_type = MySQLType.parse(text)
+        warnings += _what_is_missing(name, mysql_type)
+        columns.append(Column(name=name, type=mysql_type, nullable=name.lower() not in keys))
+    if not pk_names:
+        warnings.append(
+            "the rows name no primary key and do not tell whether there is a NOT NULL unique key:"
+            " start the changefeed before the table's CREATE TABLE to have it known"
+        )
+    return TableSchema(columns=tuple(columns), key=tuple(pk_names)), warnings
+
+
+def _what_is_missing(name: str, mysql_type: MySQLType) -> list[str]:
+    bare = mysql_type.length is None and not mysql_type.elements
+    if mysql_type.name == "decimal" and bare:
+        return [f"column {name}: the rows do not tell the precision of its decimal: kept as string"]
+    if mysql_type.name in ("enum", "set") and bare:
+        what = "index" if mysql_type.name == "enum" else "bitmask"
+        return [
+            f"column {name}: the rows do not tell the elements of its {mysql_type.name}:"
+            f" the {what} is kept as text"
+        ]
+    if mysql_type.name == "bit" and bare:
+        return [f"column {name}: the rows do not tell the width of its bit: kept as decimal(20,0)"]
+    if mysql_type.name not in KNOWN_TYPES:
+        return [f"column {name}: unknown type {mysql_type.name}: kept as string"]
+    return []
