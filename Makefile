@@ -82,7 +82,7 @@ lint: setup
 	$(RUN) -m mypy
 
 test: lint
-	$(RUN) -m pytest -m 'not soak'
+	$(RUN) -m pytest
 
 demo: setup
 	@exec $(RUN) -m tests.demo

@@ -1,7 +1,7 @@
 """Every setting of a run as one frozen tree; the defaults live here and nowhere else.
 
-Names and values are TiCDC's wherever TiCDC has one: ``checkpoint_ts`` here is ``checkpoint-ts`` in a
-file or on the command line. ``conf/load.py`` fills the tree from TOML, environment and arguments.
+Names and values are TiCDC's wherever TiCDC has one: ``checkpoint_ts`` here is ``checkpoint-ts`` in
+a file or on the command line. ``conf/load.py`` fills the tree from TOML, environment and arguments.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class BatchSettings:
     delta_rs_max_rows: int = 500_000  # `auto`: above either limit the Spark engine commits
     delta_rs_max_table_bytes: int = 256 * 1024 * 1024
     carry_warn_rows: int = 5_000_000  # rows read but not resolved: warned about, never bounded
-    quiet_s: float = 10.0  # W = target-ts everywhere and nothing came for so long: the feed has ended
+    # W = target-ts everywhere and nothing came for so long: the feed has ended.
+    quiet_s: float = 10.0
 
     def __post_init__(self) -> None:
         require(self.max_messages > 0, "max-batch-messages must be positive")

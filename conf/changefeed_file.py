@@ -1,0 +1,91 @@
+"""A changefeed file as checked TOML: every key is known, of the right kind, and built."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from conf.keys import CHANGEFEED_FILE, KINDS, Entry, Ignored, NotBuilt, Read, Table
+from conf.settings import SettingError, require
+from conf.unknown import unknown
+
+Document = Mapping[str, Any]
+
+
+def read_changefeed_file(path: Path) -> Document:
+    """Parse and check the file; raises SettingError whose message starts with the file's path."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingError(f"{path}: cannot be read ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path}: not TOML: {error}") from error
+    try:
+        check(document, CHANGEFEED_FILE)
+    except SettingError as error:
+        raise SettingError(f"{path}: {error}") from error
+    return document
+
+
+def check(document: Document, table: Table, path: str = "") -> None:
+    """Hold a table against what may stand in it."""
+    for name, value in document.items():
+        full = f"{path}{name}"
+        require(name in table.keys, unknown("key", full, table.keys))
+        _check_entry(full, value, table.keys[name])
+
+
+def _check_entry(path: str, value: Any, entry: Entry) -> None:
+    match entry:
+        case Read(kind, choices):
+            check_kind(path, value, kind, choices)
+        case NotBuilt(reason, harmless):
+            require(value in harmless, f"{path} is not built yet ({reason}): leave it out")
+        case Table(_, many):
+            rows = value if many else [value]
+            form = f"[[{path}]]" if many else f"[{path}]"
+            is_table = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+            require(is_table, f"{path} must be a table: {form}")
+            for row in rows:
+                check(row, entry, f"{path}.")
+        case Ignored():
+            pass
+
+
+def check_kind(path: str, value: Any, kind: str, choices: tuple[str, ...] = ()) -> None:
+    """Raise unless the value is of the kind, and each text of it among the choices."""
+    require(_is_kind(value, kind), f"{path} must be {KINDS[kind]}, not {value!r}")
+    if choices:
+        for text in value if isinstance(value, list) else [value]:
+            if text not in choices:
+                listed = f": one of {', '.join(choices)}" if len(choices) <= 8 else ""
+                raise SettingError(f"{path}: {unknown('value', text, choices)}{listed}")
+    if path.endswith("ignore-sql"):
+        for pattern in value:
+            _check_pattern(path, pattern)
+
+
+def _is_kind(value: Any, kind: str) -> bool:
+    match kind:
+        case "text":
+            return isinstance(value, str)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "boolean":
+            return isinstance(value, bool)
+        case "texts":
+            return isinstance(value, list) and all(isinstance(text, str) for text in value)
+        case _:
+            return isinstance(value, dict)
+
+
+def _check_pattern(path: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise SettingError(f"{path}: {pattern!r} is not a regular expression: {error}") from error

@@ -1,0 +1,240 @@
+"""Fill the settings tree: a changefeed file, the environment, then arguments; the last one wins.
+
+Raises SettingError for anything wrong, as a sentence that names the key and where it came from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from conf.changefeed_file import Document, check_kind, read_changefeed_file
+from conf.keys import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES, OWN_KEYS, Read
+from conf.settings import (
+    ID_MAX_LENGTH,
+    BatchSettings,
+    Changefeed,
+    DeltaSink,
+    EtcdSettings,
+    EventFilter,
+    FilterSettings,
+    KafkaSource,
+    SessionSettings,
+    SettingError,
+    Settings,
+    require,
+)
+from conf.sink_uri import parse_sink_uri
+from conf.source_uri import FALSE, TRUE, parse_source_uri
+from conf.unknown import unknown
+
+PREFIX = "TIDELAKE_"
+CONFIG_VARIABLE = "TIDELAKE_CONFIG"
+NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "TIDELAKE_FAILPOINTS"})  # read elsewhere
+
+# Where a key goes: (part of the tree, field). The other own keys need more than a copy.
+FIELDS: Mapping[str, tuple[str, str]] = {
+    "start-ts": ("changefeed", "start_ts"),
+    "target-ts": ("changefeed", "target_ts"),
+    "overwrite-checkpoint-ts": ("changefeed", "overwrite_checkpoint_ts"),
+    "zero-date": ("changefeed", "zero_date"),
+    "on-error": ("changefeed", "on_error"),
+    "apply-engine": ("sink", "apply_engine"),
+    "allow-unsafe-commits": ("sink", "allow_unsafe_commits"),
+    "cluster-id": ("etcd", "cluster_id"),
+    "etcd-ca": ("etcd", "ca"),
+    "etcd-cert": ("etcd", "cert"),
+    "etcd-key": ("etcd", "key"),
+    "etcd-user": ("etcd", "user"),
+    "etcd-password": ("etcd", "password"),
+    "capture-session-ttl": ("session", "ttl_s"),
+    "session-safety-margin-s": ("session", "safety_margin_s"),
+    "max-batch-messages": ("batch", "max_messages"),
+    "apply-threads": ("batch", "apply_threads"),
+    "delta-rs-max-rows": ("batch", "delta_rs_max_rows"),
+    "delta-rs-max-table-bytes": ("batch", "delta_rs_max_table_bytes"),
+    "carry-warn-rows": ("batch", "carry_warn_rows"),
+    "quiet-s": ("batch", "quiet_s"),
+    "log-format": ("settings", "log_format"),
+    "log-level": ("settings", "log_level"),
+}
+_ENDPOINT = re.compile(r"^https?://(\[[0-9a-fA-F:.]+\]|[^:\[\]@/\s]+):\d{1,5}/?$")
+
+
+def load_settings(
+    *, config: Path | None, environment: Mapping[str, str], arguments: Mapping[str, object]
+) -> Settings:
+    """The settings of a run. ``arguments`` has kebab-case keys; a None is an argument not given."""
+    document = read_changefeed_file(config) if config is not None else {}
+    values = {name: document[name] for name in OWN_KEYS if name in document}
+    values |= from_environment(environment)
+    values |= {name: value for name, value in arguments.items() if value is not None}
+    try:
+        return _settings(document, values)
+    except SettingError as error:
+        came_from = f" (with {config})" if config is not None else ""
+        raise SettingError(f"{error}{came_from}") from error
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """``TIDELAKE_TARGET_TS=5`` as ``{"target-ts": 5}``; an empty variable is one not set."""
+    names = {PREFIX + key.upper().replace("-", "_"): key for key in OWN_KEYS}
+    values: dict[str, Any] = {}
+    for variable, text in environment.items():
+        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or text == "":
+            continue
+        require(variable in names, unknown("environment variable", variable, names))
+        values[names[variable]] = _parse(variable, text, OWN_KEYS[names[variable]])
+    return values
+
+
+def changefeed_id_of(topic: str) -> str:
+    """The ID of a changefeed that was not named: its topic in the letters that an ID may have."""
+    return re.sub(r"[^a-zA-Z0-9]+", "-", topic).strip("-")[:ID_MAX_LENGTH].rstrip("-")
+
+
+def _parse(variable: str, text: str, entry: Read) -> Any:
+    parsers: Mapping[str, Callable[[str], Any]] = {"integer": int, "number": float}
+    value: Any = text
+    if entry.kind in parsers:
+        with contextlib.suppress(ValueError):  # check_kind says it better
+            value = parsers[entry.kind](text)
+    if entry.kind == "boolean" and text in TRUE | FALSE:
+        value = text in TRUE
+    check_kind(variable, value, entry.kind, entry.choices)
+    return value
+
+
+def _settings(document: Document, values: Mapping[str, Any]) -> Settings:
+    parts: dict[str, dict[str, Any]] = {
+        part: {} for part in ("changefeed", "sink", "etcd", "session", "batch", "settings")
+    }
+    for name, (part, field) in FIELDS.items():
+        if name in values:
+            parts[part][field] = values[name]
+    source = _source(document, values)
+    options = document.get("storage-options", {})
+    changefeed = Changefeed(
+        id=values.get("changefeed-id") or changefeed_id_of(source.topic),
+        source=source,
+        sink=DeltaSink(
+            warehouse=warehouse_of(values.get("sink-uri")),
+            storage_options=_string_items("storage-options", options),
+            **parts["sink"],
+        ),
+        filter=_filter(document.get("filter", {}), values),
+        **parts["changefeed"],
+    )
+    _check_ts(values)
+    return Settings(
+        changefeed=changefeed,
+        etcd=_etcd(values.get("etcd", "embedded"), parts["etcd"]),
+        session=SessionSettings(**parts["session"]),
+        batch=BatchSettings(**parts["batch"]),
+        **parts["settings"],
+    )
+
+
+def warehouse_of(uri: str | None) -> str:
+    """The warehouse of a sink URI, or a SettingError that says ``sink-uri``."""
+    require(bool(uri), "sink-uri is missing: --sink-uri delta:///path/to/warehouse")
+    try:
+        return parse_sink_uri(cast(str, uri))
+    except ValueError as error:  # SettingError, and what urlsplit cannot read
+        raise SettingError(f"sink-uri: {error}") from error
+
+
+def _source(document: Document, values: Mapping[str, Any]) -> KafkaSource:
+    uri = values.get("source-uri")
+    require(bool(uri), "source-uri is missing: give the sink URI that TiCDC was given")
+    sink = document.get("sink", {})
+    defaults = _kafka_config(sink.get("kafka-config", {}))
+    if "protocol" in sink:
+        defaults["protocol"] = sink["protocol"]
+    try:
+        source = parse_source_uri(cast(str, uri), defaults=defaults, topics=_static_topics(sink))
+        _check_dispatchers(sink, source)
+    except ValueError as error:
+        raise SettingError(f"source-uri: {error}") from error
+    return source
+
+
+def _kafka_config(table: Document) -> dict[str, str]:
+    """``[sink.kafka-config]`` and its tables as parameters of the URI, which win over it."""
+    flat: dict[str, str] = {}
+    for name, value in table.items():
+        if name in KAFKA_CONFIG_IGNORED:
+            continue
+        if name in KAFKA_CONFIG_TABLES and isinstance(value, dict):
+            flat |= _kafka_config(value)
+        elif isinstance(value, bool):
+            flat[name] = str(value).lower()
+        else:
+            flat[name] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return flat
+
+
+def _static_topics(sink: Document) -> tuple[str, ...]:
+    dispatched = (rule.get("topic", "") for rule in sink.get("dispatchers", ()))
+    static = (topic for topic in dispatched if topic and "{" not in topic)
+    return (*static, *sink.get("topics", ()))
+
+
+def _check_dispatchers(sink: Document, source: KafkaSource) -> None:
+    """A topic expression names topics that only TiCDC knows: the user has to list them."""
+    listed = set(source.topics) - {source.topic} - set(_static_topics({**sink, "topics": ()}))
+    for rule in sink.get("dispatchers", ()):
+        require(
+            "{" not in rule.get("topic", "") or bool(listed),
+            f"sink.dispatchers: topic {rule.get('topic')!r} stands for many topics: "
+            "list those to read in [sink] topics = [...]",
+        )
+
+
+def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:
+    event_filters = tuple(
+        EventFilter(
+            matcher=tuple(row.get("matcher", ())),
+            ignore_event=tuple(row.get("ignore-event", ())),
+            ignore_sql=tuple(row.get("ignore-sql", ())),
+        )
+        for row in table.get("event-filters", ())
+    )
+    for event_filter in event_filters:
+        require(event_filter.matcher != (), "filter.event-filters: one of them has no matcher")
+    default = FilterSettings()
+    return FilterSettings(
+        rules=tuple(table.get("rules", ())) or default.rules,  # TiCDC: no rules are *.*
+        event_filters=event_filters,
+        case_sensitive=values.get("case-sensitive", default.case_sensitive),
+    )
+
+
+def _etcd(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
+    if text == "embedded":
+        return EtcdSettings(**fields)
+    endpoints = tuple(
+        endpoint.strip().rstrip("/") for endpoint in text.split(",") if endpoint.strip()
+    )
+    require(endpoints != (), "etcd: 'embedded' or http://host:2379, several by comma")
+    for endpoint in endpoints:
+        require(
+            _ENDPOINT.match(endpoint) is not None,
+            f"etcd: {endpoint!r} must be http://host:2379 (or https, or 'embedded' alone)",
+        )
+    return EtcdSettings(endpoints=endpoints, embedded=False, **fields)
+
+
+def _string_items(path: str, table: Document) -> tuple[tuple[str, str], ...]:
+    for name, value in table.items():
+        check_kind(f"{path}.{name}", value, "text")
+    return tuple(sorted(table.items()))
+
+
+def _check_ts(values: Mapping[str, Any]) -> None:
+    for name in ("start-ts", "target-ts", "overwrite-checkpoint-ts"):
+        value = values.get(name)
+        require(value is None or 0 <= value < 2**63, f"{name}={value} must be a TSO, 0 or above")

@@ -1,0 +1,46 @@
+"""``delta://…``: where the warehouse is."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from conf.settings import SettingError, require
+
+STORES = {"s3": "s3", "s3a": "s3", "abfss": "abfss", "abfs": "abfss", "gs": "gs"}
+FORM = "it must look like delta:///path/to/warehouse or delta+s3://bucket/path"
+
+
+def parse_sink_uri(uri: str) -> str:
+    """The warehouse: an absolute local path or an object store URI, without a trailing slash."""
+    parts = urlsplit(uri)
+    require(
+        parts.query == "" and parts.fragment == "", "it takes no parameters: put them in the file"
+    )
+    if parts.scheme == "delta":
+        return _local(parts.netloc, unquote(parts.path))
+    format_, _, store = parts.scheme.partition("+")
+    require(format_ == "delta", f"{parts.scheme or 'a bare path'} is not a Delta sink; {FORM}")
+    if store == "catalog":
+        raise SettingError(
+            "delta+catalog:// is not built yet: use delta:///path or an object store"
+        )
+    if store in ("hdfs", "viewfs"):
+        raise SettingError(
+            f"delta+{store}:// is not built yet: the control tables are written by delta-rs, "
+            "which does not speak to HDFS"
+        )
+    require(
+        store in STORES, f"delta+{store}:// is not known: use one of {', '.join(sorted(STORES))}"
+    )
+    require(parts.netloc != "", f"delta+{store}:// needs a bucket or container; {FORM}")
+    return f"{STORES[store]}://{parts.netloc}{parts.path}".rstrip("/")
+
+
+def _local(host: str, path: str) -> str:
+    require(
+        host in ("", "localhost"),
+        f"delta://{host}{path} is relative: write delta:/// and an absolute path",
+    )
+    require(path.rstrip("/") != "", f"no path; {FORM}")
+    require(".." not in path.split("/"), "the path must not contain '..'")
+    return path.rstrip("/")
