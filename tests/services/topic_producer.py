@@ -22,7 +22,7 @@ class TopicProducer:
             {
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
-                "enable.idempotence": True,  # keeps the order over retries
+                "max.in.flight.requests.per.connection": 1,  # keeps the order over retries
                 "linger.ms": 5,
                 "batch.size": 1 << 20,
                 "message.max.bytes": 15 << 20,

@@ -1,0 +1,64 @@
+"""The real services, one of each per test session, started when a test first asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from coordination.etcd.embedded import EmbeddedEtcd
+    from tests.services.kafka_broker import KafkaBroker
+
+SPARK_JARS = Path(__file__).resolve().parents[1] / ".jars" / "spark"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local Spark session with Delta and the Kafka source."""
+    from pyspark.sql import SparkSession
+
+    jars = sorted(map(str, SPARK_JARS.glob("*.jar")))
+    assert jars, "no jars in .jars/spark: run make setup"
+    settings = {
+        "spark.jars": ",".join(jars),
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.scheduler.mode": "FAIR",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("tidelake-tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[KafkaBroker]:
+    """One Kafka broker; use a topic name of your own. Tests that break a broker start theirs."""
+    from tests.services.kafka_broker import KafkaBroker
+
+    with KafkaBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[EmbeddedEtcd]:
+    """One etcd; use a cluster ID of your own. Tests that break an etcd start theirs."""
+    from coordination.etcd.embedded import EmbeddedEtcd
+
+    with EmbeddedEtcd() as running:
+        yield running
