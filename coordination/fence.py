@@ -1,0 +1,90 @@
+"""Whether this capture may still write: opened by the coordination thread, asked by any thread.
+
+    shut ──open(ownership, trusted_until)──► open ──extend──► open, longer
+      ▲                                        │
+      └── shut(reason) ────────────────────────┤
+      └── the clock passes trusted_until ──────┘   (nobody has to notice: `check` reads the clock)
+
+A lapsed fence is never opened again by `extend`: who was not trusted for a moment starts again as a
+new capture. The fence is the first of three gates; Delta's transaction identity and the term in the
+control rows are the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordination.clock import Clock
+from coordination.errors import Fenced
+from coordination.model import Ownership
+
+logger = logging.getLogger(__name__)
+
+NEVER_OPENED = "this capture has not won its election"
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    ownership: Ownership
+    trusted_until: float  # on the clock of the fence
+
+
+class Fence:
+    """Thread-safe. ``check`` is cheap: call it before a batch and right before each commit."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._state: _Open | str = NEVER_OPENED  # a str is the reason why it is shut
+        self._callbacks: list[Callable[[str], None]] = []
+
+    def check(self) -> Ownership:
+        """Return who may write; raise ``Fenced`` with the reason when nobody here may."""
+        with self._lock:
+            state = self._state
+        if isinstance(state, str):
+            raise Fenced(f"nothing may be written: {state}")
+        late_s = self._clock.monotonic() - state.trusted_until
+        if late_s >= 0:
+            raise Fenced(f"nothing may be written: trust in the session lapsed {late_s:.1f} s ago")
+        return state.ownership
+
+    def open(self, ownership: Ownership, trusted_until: float) -> None:
+        """Let the owner write until then; one owner at a time."""
+        with self._lock:
+            assert isinstance(self._state, str), "the fence is open already: shut it first"
+            self._state = _Open(ownership, trusted_until)
+
+    def extend(self, trusted_until: float) -> None:
+        """Move the end of trust on. Ignored when shut or lapsed, and never moves it back."""
+        with self._lock:
+            state = self._state
+            if isinstance(state, str) or self._clock.monotonic() >= state.trusted_until:
+                return
+            if trusted_until > state.trusted_until:
+                self._state = _Open(state.ownership, trusted_until)
+
+    def shut(self, reason: str) -> None:
+        """Let nobody write from now on, and tell who asked to be told; nothing if it is shut."""
+        with self._lock:
+            if isinstance(self._state, str):
+                return
+            self._state = reason
+            callbacks = tuple(self._callbacks)
+        for callback in callbacks:
+            _tell(callback, reason)
+
+    def on_shut(self, callback: Callable[[str], None]) -> None:
+        """Call back with the reason at every shutting, from the thread that shuts: be quick."""
+        with self._lock:
+            self._callbacks.append(callback)
+
+
+def _tell(callback: Callable[[str], None], reason: str) -> None:
+    try:
+        callback(reason)
+    except Exception:  # the others must be told too
+        logger.exception("a callback of the fence failed reason=%r", reason)
