@@ -1,0 +1,83 @@
+"""The delta-rs engine: a merge in the driver, for small tables and batches (design 5).
+
+The commit is a compare-and-set on the version whose identity was looked at (``max_commit_retries=0``),
+so its fence is exact. A fresh handle per write: opening takes a few milliseconds, and a cached one would
+not notice that a table was taken away and made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
+from deltalake.exceptions import CommitFailedError
+
+from coordination.errors import TidelakeError
+from coordination.model import Ts
+from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableWrite
+from sinks.engine_choice import DELTA_RS_FEATURES
+from sinks.tables import TableState, open_table, refused
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# zstd level 1: the time of snappy and 60 % of its bytes (1 M rows); level 3 took twice the time.
+WRITER = WriterProperties(compression="ZSTD", compression_level=1)
+
+
+class DeltaRsEngine:
+    """Commits a ``pa.Table`` of changes. Threads may apply different tables at the same time."""
+
+    name = "delta-rs"
+
+    def __init__(self, storage_options: Mapping[str, str]) -> None:
+        self._storage_options = dict(storage_options)
+
+    def supports(self, state: TableState) -> bool:
+        """Whether deltalake writes tables with these features."""
+        return state.features <= DELTA_RS_FEATURES
+
+    def apply(self, write: TableWrite) -> Applied | Skipped:
+        target = write.target
+        handle = open_table(target.uri, self._storage_options)
+        if handle is None:
+            raise TidelakeError(f"table {target.name} is gone from {target.uri}; restore it")
+        identity = handle.transaction_version(target.app_id)
+        if identity is not None and identity >= write.limit:
+            return Skipped(handle.version(), Ts(identity))
+        write.before_commit()
+        try:
+            _merge(handle, write)
+        except CommitFailedError as error:
+            raise refused(target.uri, error) from error
+        return Applied(handle.version())
+
+
+def _merge(handle: DeltaTable, write: TableWrite) -> None:
+    changes = cast("pa.Table", write.changes)
+    names = [name for name in changes.column_names if name != OP_COLUMN]
+    values = {_quoted(name): f"s.{_quoted(name)}" for name in names}
+    key = [_quoted(name) for name in write.target.schema.key]
+    is_delete = f"s.{_quoted(OP_COLUMN)} = '{DELETE}'"
+    commit = CommitProperties(
+        app_transactions=[Transaction(write.target.app_id, write.limit)],
+        custom_metadata={"userMetadata": write.user_metadata},
+        max_commit_retries=0,
+    )
+    merger = handle.merge(
+        changes,
+        " AND ".join(f"t.{name} = s.{name}" for name in key),
+        source_alias="s",
+        target_alias="t",
+        streamed_exec=False,  # the source is in memory anyway, and its statistics prune files
+        writer_properties=WRITER,
+        commit_properties=commit,
+    )
+    # Explicit columns: update_all() fails on a name with a backtick.
+    merger = merger.when_matched_delete(is_delete).when_matched_update(values)
+    merger.when_not_matched_insert(values, f"NOT ({is_delete})").execute()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,302 @@
+"""Target tables: created through Spark, looked at and sealed through delta-rs without a Spark job.
+
+What a later owner can no longer read from the stream stands in the table's properties (design 3, rule
+5): whose table it is, in which incarnation and generation, by which DDL, with which columns and key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from coordination.errors import TidelakeError, TryAgain
+from coordination.model import SEALED_TS, TableName, Ts
+from sinks.apply import Target
+from sinks.casts import delta_type
+from sinks.schema import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHANGEFEED = "tidelake.changefeed"
+INCARNATION = "tidelake.incarnation"
+GENERATION = "tidelake.generation"
+KEY = "tidelake.key"
+SCHEMA = "tidelake.schema"
+DDL = "tidelake.ddl"
+WRITER = "tidelake.writer"  # the app ID that may write since the last seal
+
+TABLE_FEATURES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
+INDEXED_COLUMNS = 32  # Delta's default: only the first 32 columns have statistics
+NO_STATISTICS = ("binary", "array")  # types that Delta refuses in dataSkippingStatsColumns
+ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdlIdentity:
+    """Which CREATE TABLE made a table: commit-ts, and its order among the DDLs there."""
+
+    commit_ts: Ts
+    order: int
+    query: str
+
+    def to_json(self) -> str:
+        parts = {"commit_ts": self.commit_ts, "order": self.order, "query": self.query}
+        return json.dumps(parts, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> DdlIdentity:
+        return cls(**json.loads(text))
+
+    def same_as(self, other: DdlIdentity | None) -> bool:
+        """The position in the stream is the identity: the text may have been rewritten."""
+        return other is not None and (self.commit_ts, self.order) == (other.commit_ts, other.order)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """One look at a table's log: version, identities and properties all belong to that version."""
+
+    handle: DeltaTable
+    version: int
+    properties: Mapping[str, str]
+    features: frozenset[str]
+
+    def identity(self, app_id: str) -> Ts | None:
+        """The limit of this app ID's last commit; SEALED_TS when it may never write again."""
+        version = self.handle.transaction_version(app_id)
+        return None if version is None else Ts(version)
+
+    @property
+    def changefeed_id(self) -> str | None:
+        return self.properties.get(CHANGEFEED)
+
+    @property
+    def incarnation(self) -> int | None:
+        return _number(self.properties.get(INCARNATION))
+
+    @property
+    def generation(self) -> int | None:
+        return _number(self.properties.get(GENERATION))
+
+    @property
+    def schema(self) -> TableSchema | None:
+        text = self.properties.get(SCHEMA)
+        return None if text is None else TableSchema.from_json(text)
+
+    @property
+    def ddl(self) -> DdlIdentity | None:
+        text = self.properties.get(DDL)
+        return None if text is None else DdlIdentity.from_json(text)
+
+    def read_size(self) -> tuple[int, int]:
+        """(bytes, rows) of the live files, from the log; deleted rows that are still there count."""
+        actions = self.handle.get_add_actions(flatten=True)
+        sizes = actions.column("size_bytes").to_pylist()
+        rows = actions.column("num_records").to_pylist()
+        return sum(sizes), sum(number or 0 for number in rows)
+
+
+def table_uri(warehouse: str, name: TableName) -> str:
+    """``<warehouse>/<schema>/<table>``; characters that a path cannot keep are written ``~XX``."""
+    return f"{warehouse}/{_path_part(name.schema)}/{_path_part(name.table)}"
+
+
+def ownership(
+    *, changefeed_id: str, incarnation: int, generation: int, ddl: DdlIdentity
+) -> dict[str, str]:
+    """The properties that say whose table it is and where it came from: ``create`` takes them."""
+    return {
+        CHANGEFEED: changefeed_id,
+        INCARNATION: str(incarnation),
+        GENERATION: str(generation),
+        DDL: ddl.to_json(),
+    }
+
+
+def open_table(uri: str, storage_options: Mapping[str, str]) -> DeltaTable | None:
+    """A fresh handle at the newest version, or None where there is no Delta table."""
+    try:
+        return DeltaTable(uri, storage_options=dict(storage_options) or None)
+    except TableNotFoundError:
+        return None
+    except DeltaError as error:
+        raise TidelakeError(f"cannot read the Delta log of {uri}: {_line(error)}") from error
+
+
+def state_of(handle: DeltaTable) -> TableState:
+    """What a handle shows, without reading anything again."""
+    protocol = handle.protocol()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    return TableState(
+        handle=handle,
+        version=handle.version(),
+        properties=handle.metadata().configuration,
+        features=frozenset(features),
+    )
+
+
+def inspect(uri: str, storage_options: Mapping[str, str]) -> TableState | None:
+    """The table as of now, or None where there is none; a few milliseconds, no Spark job."""
+    handle = open_table(uri, storage_options)
+    return None if handle is None else state_of(handle)
+
+
+def create(
+    spark: SparkSession,
+    target: Target,
+    *,
+    properties: Mapping[str, str],
+    storage_options: Mapping[str, str] | None = None,
+) -> None:
+    """Create the table in one commit. A table that this very DDL has made already is left as it is.
+
+    ``properties`` come from ``ownership``; schema and key are added here.
+    """
+    options = storage_options or {}
+    present = inspect(target.uri, options)
+    if present is None:
+        try:
+            _create_through_spark(spark, target, properties)
+        except Exception as error:
+            present = inspect(target.uri, options)
+            if present is None:  # not another process that was faster: a real failure
+                raise TidelakeError(_cannot_create(target, error)) from error
+    if present is not None:
+        _check_ours(target, properties, present)
+
+
+def seal(
+    uri: str,
+    old_app_id: str,
+    new_app_id: str,
+    start_ts: Ts,
+    storage_options: Mapping[str, str],
+    *,
+    properties: Mapping[str, str] | None = None,
+) -> int:
+    """End the old app ID's right to write and begin the new one's at ``start_ts``, in one commit.
+
+    The commit changes the table's metadata, so that a Spark write that is under way conflicts with
+    it, and carries ``properties`` (a new incarnation or generation). Returns the sealed version.
+    """
+    handle = open_table(uri, storage_options)
+    if handle is None:
+        raise TidelakeError(f"cannot seal {uri}: there is no Delta table any more; restore it")
+    sealed = handle.transaction_version(old_app_id) == SEALED_TS
+    if sealed and handle.transaction_version(new_app_id) is not None:
+        return handle.version()
+    identities = [Transaction(old_app_id, SEALED_TS), Transaction(new_app_id, start_ts)]
+    commit = CommitProperties(
+        app_transactions=identities,
+        max_commit_retries=0,
+        custom_metadata={"userMetadata": json.dumps({"sealed": old_app_id, "writer": new_app_id})},
+    )
+    try:
+        handle.alter.set_table_properties(
+            {**(properties or {}), WRITER: new_app_id},
+            raise_if_not_exists=False,
+            commit_properties=commit,
+        )
+    except CommitFailedError as error:
+        raise refused(uri, error) from error
+    return handle.version()
+
+
+def refused(uri: str, error: CommitFailedError) -> TidelakeError:
+    """A commit that delta-rs did not make: a lost compare-and-set, or a table it cannot write."""
+    message = _line(error)
+    if "nsupported" in message:
+        return TidelakeError(
+            f"delta-rs cannot write {uri}: {message}; set apply-engine = 'spark' for this sink"
+        )
+    return TryAgain(f"another commit came first on {uri}: {message}")
+
+
+def _create_through_spark(
+    spark: SparkSession, target: Target, properties: Mapping[str, str]
+) -> None:
+    from delta.tables import DeltaTable as SparkDeltaTable  # slow to import
+
+    builder = SparkDeltaTable.create(spark).location(target.uri)
+    for column in target.schema.delivered:
+        builder = builder.addColumn(column.name, delta_type(column.type))
+    for name, value in table_properties(target.schema, properties).items():
+        builder = builder.property(name, value)
+    builder.execute()
+
+
+def table_properties(schema: TableSchema, properties: Mapping[str, str]) -> dict[str, str]:
+    """All properties of a new table: features, statistics for the key, ownership, schema."""
+    found = {
+        **TABLE_FEATURES,
+        **properties,
+        KEY: json.dumps(list(schema.key), ensure_ascii=False),
+        SCHEMA: schema.to_json(),
+    }
+    statistics = _statistics_columns(schema)
+    if statistics:
+        found["delta.dataSkippingStatsColumns"] = ",".join(statistics)
+    return found
+
+
+def _statistics_columns(schema: TableSchema) -> list[str]:
+    """Empty when the key is among the columns that have statistics anyway, or can have none."""
+    names = [column.name for column in schema.delivered]
+    if all(names.index(key) < INDEXED_COLUMNS for key in schema.key):
+        return []
+    types = {column.name: delta_type(column.type) for column in schema.delivered}
+    able = [key for key in schema.key if not types[key].startswith(NO_STATISTICS)]
+    return ["`" + key.replace("`", "``") + "`" for key in able]
+
+
+def _check_ours(target: Target, wanted: Mapping[str, str], present: TableState) -> None:
+    where = f"table {target.name} at {target.uri}"
+    if present.changefeed_id is None:
+        raise TidelakeError(
+            f"{where} was not made by Tidelake; move it away, or choose another sink-uri"
+        )
+    if present.changefeed_id != wanted[CHANGEFEED]:
+        raise TidelakeError(
+            f"{where} belongs to changefeed {present.changefeed_id!r}, not to"
+            f" {wanted[CHANGEFEED]!r}; move it away, or choose another sink-uri"
+        )
+    if (present.incarnation or 0) > int(wanted[INCARNATION]):
+        raise TidelakeError(
+            f"{where} belongs to incarnation {present.incarnation} of {present.changefeed_id!r},"
+            f" newer than {wanted[INCARNATION]}: another run has rewound it; end this one"
+        )
+    ddl = DdlIdentity.from_json(wanted[DDL])
+    if not ddl.same_as(present.ddl):
+        made = "an unknown statement" if present.ddl is None else f"ts {present.ddl.commit_ts}"
+        raise TidelakeError(
+            f"{where} was created by another DDL ({made}) than the one at"
+            f" commit-ts {ddl.commit_ts}; move it away and replay from before that DDL"
+        )
+
+
+def _cannot_create(target: Target, error: Exception) -> str:
+    return (
+        f"cannot create table {target.name} at {target.uri}: {_line(error)}"
+        " (the folder must be empty and writable)"
+    )
+
+
+def _path_part(name: str) -> str:
+    text = "".join(f"~{ord(c):02X}" if c in ESCAPED_IN_PATHS or c < " " else c for c in name)
+    if text[:1] in {".", "_"}:  # "..", "_tidelake", and names that Hadoop takes for hidden
+        return f"~{ord(text[0]):02X}{text[1:]}"
+    return text
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
