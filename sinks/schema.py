@@ -224,7 +224,7 @@ class TableSchema:
 def schema_from_mysql_types(
     types: Mapping[str, str], pk_names: Sequence[str]
 ) -> tuple[TableSchema, list[str]]:
-    """The schema that a row's ``mysqlType`` and ``pkNames`` tell, and what they do not, in sentences.
+    """The schema that a row's ``mysqlType`` and ``pkNames`` tell, and warnings in plain sentences.
 
     Column order is the mapping's: TiCDC shuffles ``mysqlType``, so give it in ``data``'s order.
     Never call it with a handle-key-only or claim-check message: its types are the key's alone.
