@@ -1,0 +1,305 @@
+"""``_tidelake/changefeeds``: one row per changefeed, the home of its term and of where to read on.
+
+Claiming the next term is how an owner that etcd elected makes its writes count (design 3, rule 6).
+Nothing compares wall clocks: whether another etcd's owner still lives is judged by watching its row
+change, on our own monotonic clock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordination.clock import Clock, SystemClock
+from coordination.errors import Stop, TermRefused, TidelakeError
+from coordination.model import Ownership
+from sinks.control_table import Change, ControlTable, TableView, Upkeep, column
+from sinks.txn import term_refused
+
+ChangefeedState = Literal[
+    "initializing", "running", "rewinding", "warning", "finished", "stopped", "failed"
+]
+ENDED: frozenset[ChangefeedState] = frozenset({"finished", "stopped", "failed"})
+PATIENCE_TTLS = (
+    3.0  # a row of another etcd that is still refreshed after this long has a live owner
+)
+LOOKS_PER_TTL = 10
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+_WATERMARK = pa.struct([("ts", pa.int64()), ("offset", pa.int64())])
+SCHEMA = pa.schema(
+    [
+        column("changefeed_id", pa.string(), "one row per changefeed"),
+        column("incarnation", pa.int32(), "counted up by a rewind"),
+        column("start_ts", pa.int64(), "TSO"),
+        column("target_ts", pa.int64(), "TSO at which the changefeed finishes; null: never"),
+        column("state", pa.string(), "initializing … running … finished, stopped or failed"),
+        column("checkpoint_ts", pa.int64(), "TSO: everything at or below is in every table"),
+        column("resolved_ts", pa.int64(), "TSO: what the source has promised so far"),
+        column("max_published_ts", pa.int64(), "TSO: no snapshot at or below is published (again)"),
+        column("term", pa.int64(), "counted up by each owner; only the newest one's writes count"),
+        column("capture_id", pa.string(), "who claimed the term"),
+        column("epoch", pa.string(), "that capture's session"),
+        column("etcd_cluster_id", pa.string(), "where it was elected"),
+        column("owner_revision", pa.int64(), "create-revision of its election key"),
+        column(
+            "source_offsets",
+            pa.map_(pa.string(), pa.int64()),
+            "topic/partition -> low-water offset",
+        ),
+        column(
+            "watermarks",
+            pa.map_(pa.string(), _WATERMARK),
+            "topic/partition -> last watermark and the offset of the message that carried it",
+        ),
+        column("topic_ids", pa.map_(pa.string(), pa.string()), "topic -> the broker's ID of it"),
+        column("fingerprint", pa.string(), "of the configuration that decides what rows look like"),
+        column("error", pa.string(), "why the changefeed failed or warns"),
+        column("updated_at", pa.timestamp("us", tz="UTC"), "last refresh; rises with every write"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """A partition's promise, and the offset of the message that carried it."""
+
+    ts: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangefeedRow:
+    """A changefeed as stored. ``term`` and ``updated_at`` are set by ``claim`` and ``save``."""
+
+    changefeed_id: str
+    incarnation: int = 1
+    start_ts: int
+    target_ts: int | None = None
+    state: ChangefeedState = "initializing"
+    checkpoint_ts: int
+    resolved_ts: int
+    max_published_ts: int = 0
+    term: int = 0
+    capture_id: str = ""
+    epoch: str = ""
+    etcd_cluster_id: str = ""
+    owner_revision: int = 0
+    source_offsets: Mapping[str, int] = field(default_factory=dict)
+    watermarks: Mapping[str, Watermark] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    fingerprint: str = ""
+    error: str | None = None
+    updated_at: datetime = NEVER
+
+
+class Changefeeds:
+    """Reads, claims and saves rows; safe to share between threads."""
+
+    def __init__(
+        self,
+        warehouse: str,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        clock: Clock | None = None,
+        upkeep: Upkeep | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._table = ControlTable(
+            warehouse,
+            "changefeeds",
+            SCHEMA,
+            storage_options or {},
+            description="Tidelake: one row per changefeed, who replicates it and how far it is",
+            upkeep=upkeep,
+            clock=self._clock,
+        )
+
+    def read(self, changefeed_id: str) -> ChangefeedRow | None:
+        """The newest row, or None (also when there is no table yet)."""
+        return self._table.read(lambda view: _find(view, changefeed_id))
+
+    def read_all(self) -> list[ChangefeedRow]:
+        """Every changefeed's row, by ID."""
+        rows = self._table.read(lambda view: [_row(item) for item in view.rows().to_pylist()])
+        return sorted(rows or [], key=lambda row: row.changefeed_id)
+
+    def claim(
+        self, initial: ChangefeedRow, ownership: Ownership, *, ttl_s: float, stop: threading.Event
+    ) -> ChangefeedRow:
+        """Take the next term and return the row as claimed: the stored one, or ``initial``.
+
+        Blocks, for at most about three TTLs, while an owner that another etcd elected may be alive.
+        Raises TermRefused (an owner elected later was here), Stop, or TidelakeError (it is alive).
+        """
+        stale: ChangefeedRow | None = None
+        give_up_at = self._clock.monotonic() + PATIENCE_TTLS * ttl_s
+        while True:
+            outcome = self._claim_once(initial, ownership, stale)
+            if outcome.term_is_ours:
+                return outcome.row
+            stale = self._until_stale(outcome.row, ownership, ttl_s, give_up_at, stop)
+
+    def save(self, row: ChangefeedRow) -> None:
+        """Write the row if the table still holds its term; otherwise TermRefused.
+
+        A checkpoint that falls within one incarnation is refused too: that is a bug of the caller.
+        """
+
+        def plan(view: TableView) -> Change:
+            stored = self._ours(view, row.changefeed_id, row.term)
+            before, after = ((r.incarnation, r.checkpoint_ts) for r in (stored, row))
+            if after < before:
+                raise TidelakeError(
+                    f"changefeed {row.changefeed_id}: refusing to move (incarnation, checkpoint-ts)"
+                    f" back from {before} to {after} in {self._table.uri}"
+                )
+            return _upsert(view, replace(row, updated_at=_later_than(stored.updated_at)))
+
+        self._table.commit(plan, "save the changefeed's row in")
+
+    def touch(self, changefeed_id: str, term: int) -> None:
+        """Refresh ``updated_at`` alone (at least every TTL / 3); TermRefused like ``save``."""
+
+        def plan(view: TableView) -> Change:
+            stored = self._ours(view, changefeed_id, term)
+            return _upsert(view, replace(stored, updated_at=_later_than(stored.updated_at)))
+
+        self._table.commit(plan, "refresh the changefeed's row in")
+
+    def _ours(self, view: TableView, changefeed_id: str, term: int) -> ChangefeedRow:
+        stored = _find(view, changefeed_id)
+        if stored is None or stored.term != term:
+            held = None if stored is None else stored.term
+            raise term_refused(changefeed_id, term, held, self._table.uri)
+        return stored
+
+    def _claim_once(
+        self, initial: ChangefeedRow, ownership: Ownership, stale: ChangefeedRow | None
+    ) -> _Outcome:
+        """Claim, or report the row that must first be seen to be stale."""
+        outcome: _Outcome | None = None
+
+        def plan(view: TableView) -> Change | None:
+            nonlocal outcome
+            stored = _find(view, initial.changefeed_id)
+            if stored is not None and _must_wait(stored, ownership) and stored != stale:
+                outcome = _Outcome(row=stored, term_is_ours=False)
+                return None
+            row = next_term(stored, initial, ownership)
+            outcome = _Outcome(row=row, term_is_ours=True)
+            return _upsert(view, row)
+
+        self._table.commit(plan, "claim the changefeed's term in")
+        assert outcome is not None
+        return outcome
+
+    def _until_stale(
+        self,
+        blocking: ChangefeedRow,
+        ownership: Ownership,
+        ttl_s: float,
+        give_up_at: float,
+        stop: threading.Event,
+    ) -> ChangefeedRow | None:
+        """The row once it stood still for longer than the TTL, or need not be waited for."""
+        unchanged_since = self._clock.monotonic()
+        while True:
+            if self._clock.wait(stop, ttl_s / LOOKS_PER_TTL):
+                raise Stop(f"changefeed {blocking.changefeed_id}: asked to stop while claiming")
+            newest, now = self.read(blocking.changefeed_id), self._clock.monotonic()
+            if newest is None or not _must_wait(newest, ownership):
+                return newest
+            if newest != blocking:
+                blocking, unchanged_since = newest, now
+            elif now - unchanged_since > ttl_s:
+                return newest
+            if now > give_up_at:
+                raise _two_etcds(blocking, ownership, self._table.uri)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    row: ChangefeedRow
+    term_is_ours: bool
+
+
+def next_term(
+    stored: ChangefeedRow | None, initial: ChangefeedRow, ownership: Ownership
+) -> ChangefeedRow:
+    """The row that claims the term after the stored one; TermRefused for an earlier election."""
+    base = stored or replace(initial, term=0)
+    same_etcd = base.etcd_cluster_id == ownership.etcd_cluster_id
+    if stored and same_etcd and ownership.owner_revision < stored.owner_revision:
+        raise TermRefused(
+            f"changefeed {stored.changefeed_id}: our election (revision {ownership.owner_revision})"
+            f" is older than that of term {stored.term} (revision {stored.owner_revision}, capture "
+            f"{stored.capture_id}), so the next term is not ours: we stand for election again."
+        )
+    return replace(
+        base,
+        term=base.term + 1,
+        capture_id=ownership.capture_id,
+        epoch=ownership.epoch,
+        etcd_cluster_id=ownership.etcd_cluster_id,
+        owner_revision=ownership.owner_revision,
+        updated_at=_later_than(base.updated_at),
+    )
+
+
+def _must_wait(stored: ChangefeedRow, ownership: Ownership) -> bool:
+    """Revisions of two etcds do not compare: only standing still shows that an owner is gone."""
+    return stored.etcd_cluster_id != ownership.etcd_cluster_id and stored.state not in ENDED
+
+
+def _two_etcds(row: ChangefeedRow, ownership: Ownership, uri: str) -> TidelakeError:
+    return TidelakeError(
+        f"changefeed {row.changefeed_id}: two etcds on one warehouse. {uri} is kept fresh by "
+        f"capture {row.capture_id} (term {row.term}) of etcd cluster {row.etcd_cluster_id}, and "
+        f"ours is {ownership.etcd_cluster_id}. Stop that capture, or give both the same --etcd."
+    )
+
+
+def _later_than(before: datetime) -> datetime:
+    """Now, but above the stored time whatever the clock did: a refresh always shows."""
+    return max(datetime.now(UTC), before + timedelta(microseconds=1))
+
+
+def _find(view: TableView, changefeed_id: str) -> ChangefeedRow | None:
+    rows = view.rows()
+    found = rows.filter(pc.equal(rows["changefeed_id"], changefeed_id)).to_pylist()
+    return _row(found[0]) if found else None
+
+
+def _upsert(view: TableView, row: ChangefeedRow) -> Change:
+    rows = view.rows()
+    others = rows.filter(pc.not_equal(rows["changefeed_id"], row.changefeed_id))
+    ours = pa.Table.from_pylist([_record(row)], schema=SCHEMA)
+    return Change(rows=pa.concat_tables([others, ours]).combine_chunks(), mode="overwrite")
+
+
+def _record(row: ChangefeedRow) -> dict[str, Any]:
+    record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names}
+    record["source_offsets"] = sorted(row.source_offsets.items())
+    record["topic_ids"] = sorted(row.topic_ids.items())
+    record["watermarks"] = [
+        (key, {"ts": mark.ts, "offset": mark.offset})
+        for key, mark in sorted(row.watermarks.items())
+    ]
+    return record
+
+
+def _row(record: dict[str, Any]) -> ChangefeedRow:
+    values = dict(record)
+    values["state"] = cast(ChangefeedState, record["state"])
+    values["source_offsets"] = dict(record["source_offsets"])
+    values["topic_ids"] = dict(record["topic_ids"])
+    values["watermarks"] = {key: Watermark(**mark) for key, mark in record["watermarks"]}
+    return ChangefeedRow(**values)

@@ -1,0 +1,297 @@
+"""One small Delta table under ``<warehouse>/_tidelake``: every commit is a compare-and-set.
+
+A writer looks at one version, plans a change from what it holds, and commits without retries: Delta
+refuses the commit if any other came between, and the writer looks again and plans anew. So whatever
+a plan checked (a term, a key, a checkpoint) is true on the very version that its change follows
+(design 3, rule 6).
+
+Upkeep follows the commit that reaches a multiple of ``Upkeep.every_commits``: tidy, vacuum,
+checkpoint, log clean-up. Readers of an older version have ``Upkeep.retention`` to finish. No
+decision about *content* rests on a wall clock; retention alone does, and it removes nothing that
+the current version names.
+
+deltalake alone writes here: no Spark, no JVM.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal, TypeVar
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import PostCommitHookProperties
+
+from coordination.clock import Clock, SystemClock
+from coordination.errors import TidelakeError, TryAgain
+
+FOLDER = "_tidelake"
+MAX_TRIES = 200  # each lost try is another writer's success: far beyond any real contention
+BACK_OFF_S = 0.01
+COMMIT_DOUBT_S = 300.0  # a slower commit may have met a log that was cleaned meanwhile: look again
+ORPHAN_RETENTION_HOURS = 168  # files that no commit names (lost tries left them): Delta's default
+ERROR_LENGTH = 300
+STORAGE_ERRORS = (DeltaError, OSError, pa.ArrowException)
+T = TypeVar("T")
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_NOISE = re.compile(r"(\x1b\[[0-9;]*m|↳|\s)+")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """When a table is tidied, and for how long a reader may hold an older version."""
+
+    every_commits: int = 50
+    retention: timedelta = timedelta(
+        minutes=15
+    )  # listing a longer log would rule the commit's cost
+    orphans_every_commits: int = 1000  # a multiple of the above; it lists the whole folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one commit does; without rows it carries transaction identities alone."""
+
+    rows: pa.Table | None = None
+    mode: Literal["append", "overwrite"] = "append"
+    transactions: Mapping[str, int] = field(default_factory=dict)
+
+
+class TableView:
+    """One version of the table, as readers and plans see it; valid while they run."""
+
+    def __init__(self, handle: DeltaTable, schema: pa.Schema, rows: pa.Table | None = None) -> None:
+        self.version = handle.version()
+        self.handle = handle
+        self._schema = schema
+        self._rows = rows
+
+    def rows(self) -> pa.Table:
+        """Everything in it, read once per version."""
+        if self._rows is None:
+            self._rows = self.scan(self._schema.names).cast(self._schema)
+        return self._rows
+
+    def scan(self, columns: Sequence[str], where: Any = None) -> pa.Table:
+        """Some columns of the rows that match a pyarrow expression."""
+        try:
+            dataset = self.handle.to_pyarrow_dataset()
+            return dataset.to_table(columns=list(columns), filter=where)
+        except STORAGE_ERRORS as error:
+            raise Unreadable(self.version) from error
+
+    def transaction(self, app_id: str) -> int | None:
+        """What this version holds for a transaction identity."""
+        return self.handle.transaction_version(app_id)
+
+
+Plan = Callable[[TableView], Change | None]
+
+
+class Unreadable(Exception):
+    """Storage fails, or the table went on and this version's files are cleaned up."""
+
+
+class ControlTable:
+    """Reads and compare-and-set commits of one table; safe to share between threads.
+
+    ``tidy`` shrinks the table in one commit of its own (a prune, a compaction), as part of upkeep.
+    """
+
+    def __init__(
+        self,
+        warehouse: str,
+        name: str,
+        schema: pa.Schema,
+        storage_options: Mapping[str, str],
+        *,
+        description: str,
+        tidy: Callable[[DeltaTable], None] | None = None,
+        upkeep: Upkeep | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.uri = f"{warehouse.rstrip('/')}/{FOLDER}/{name}"
+        self.name = name
+        self.schema = schema
+        self._description = description
+        self._options = dict(storage_options)
+        self._tidy = tidy
+        self._upkeep = upkeep or Upkeep()
+        self._clock = clock or SystemClock()
+        self._view: TableView | None = None
+        self._lock = threading.RLock()
+
+    def read(self, reader: Callable[[TableView], T]) -> T | None:
+        """What ``reader`` makes of the newest version; None when there is no table yet."""
+        with self._lock:
+            for _ in range(MAX_TRIES):
+                view = self._refresh()
+                if view is None:
+                    return None
+                try:
+                    return reader(view)
+                except (Unreadable, *STORAGE_ERRORS) as error:
+                    self._moved_or_raise(view, "read", error)
+        raise TryAgain(f"cannot read {self.uri}: it changes faster than it can be read")
+
+    def commit(self, plan: Plan, doing: str) -> int | None:
+        """Plan and commit until nothing comes between; the version, or None if nothing was wanted.
+
+        What the plan raises ends it; a plan runs once per try. ``doing`` is the error line's verb.
+        """
+        with self._lock:
+            for attempt in range(MAX_TRIES):
+                view = self._refresh() or self._create()
+                looked_at = self._clock.monotonic()
+                try:
+                    change = plan(view)
+                    if change is None:
+                        return None
+                    self._commit_after(view, change)
+                except (Unreadable, *STORAGE_ERRORS) as error:
+                    self._moved_or_raise(view, doing, error)
+                    self._back_off(attempt)
+                    continue
+                if self._clock.monotonic() - looked_at <= COMMIT_DOUBT_S:
+                    self._keep_up(view.version + 1)
+                    return view.version + 1
+                self._view = None
+        raise TryAgain(f"cannot {doing} {self.uri}: other writers came first {MAX_TRIES} times")
+
+    def _refresh(self) -> TableView | None:
+        """The newest version's view; the old object (and its cache) when there was no commit."""
+        try:
+            if self._view is None:
+                self._view = TableView(
+                    DeltaTable(self.uri, storage_options=self._options), self.schema
+                )
+                return self._view
+            handle = self._view.handle
+            handle.update_incremental()
+            if handle.version() != self._view.version:
+                self._view = TableView(handle, self.schema)
+        except TableNotFoundError:
+            self._view = None
+        except STORAGE_ERRORS as error:
+            self._view = None
+            raise storage_error("open", self.uri, error) from error
+        return self._view
+
+    def _create(self) -> TableView:
+        retention = f"interval {int(self._upkeep.retention.total_seconds())} seconds"
+        try:
+            DeltaTable.create(
+                self.uri,
+                self.schema,
+                mode="error",
+                name=self.name,
+                description=self._description,
+                configuration={
+                    "delta.logRetentionDuration": retention,
+                    "delta.deletedFileRetentionDuration": retention,
+                    "delta.checkpointInterval": str(self._upkeep.every_commits),
+                },
+                storage_options=self._options,
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except (
+            STORAGE_ERRORS
+        ) as error:  # another process may have been first: then there is a table
+            view = self._refresh()
+            if view is None:
+                raise storage_error("create", self.uri, error) from error
+            return view
+        view = self._refresh()
+        if view is None:
+            raise TidelakeError(f"cannot open {self.uri}: it vanished right after it was created")
+        return view
+
+    def _commit_after(self, view: TableView, change: Change) -> None:
+        """One commit on top of ``view``; Delta refuses it if that is not the newest version."""
+        properties = CommitProperties(
+            max_commit_retries=0,
+            app_transactions=[Transaction(*item) for item in change.transactions.items()],
+        )
+        if change.rows is None:
+            view.handle.create_write_transaction(
+                [],
+                mode="append",
+                schema=view.handle.schema(),
+                commit_properties=properties,
+                post_commithook_properties=_NO_HOOKS,
+            )
+            return
+        write_deltalake(
+            view.handle,
+            change.rows,
+            mode=change.mode,
+            commit_properties=properties,
+            post_commithook_properties=_NO_HOOKS,
+        )
+        if change.mode == "overwrite" and view.handle.version() == view.version + 1:
+            self._view = TableView(view.handle, self.schema, change.rows)
+
+    def _moved_or_raise(self, view: TableView, doing: str, error: Exception) -> None:
+        """Return if another commit explains the failure (look again); else it is the storage's."""
+        self._view = None
+        newest = self._refresh()
+        if newest is None or newest.version <= view.version:
+            raise storage_error(doing, self.uri, error.__cause__ or error) from error
+
+    def _back_off(self, attempt: int) -> None:
+        most_s = BACK_OFF_S * min(attempt + 1, 10)
+        self._clock.wait(threading.Event(), random.uniform(0, most_s))
+
+    def _keep_up(self, version: int) -> None:
+        """Tidy, vacuum, checkpoint, clean the log. A failure only warns: it is tried again."""
+        if version % self._upkeep.every_commits:
+            return
+        orphans = version % self._upkeep.orphans_every_commits == 0
+        try:
+            handle = DeltaTable(self.uri, storage_options=self._options)
+            if self._tidy is not None:
+                self._tidy(handle)
+                handle.update_incremental()
+            once = CommitProperties(max_commit_retries=0)
+            handle.vacuum(
+                dry_run=False, commit_properties=once, post_commithook_properties=_NO_HOOKS
+            )
+            if orphans:
+                handle.vacuum(
+                    ORPHAN_RETENTION_HOURS,
+                    dry_run=False,
+                    full=True,
+                    commit_properties=once,
+                    post_commithook_properties=_NO_HOOKS,
+                )
+            handle.update_incremental()
+            handle.create_checkpoint()
+            handle.cleanup_metadata()
+        except STORAGE_ERRORS as error:
+            _log.warning("control table upkeep failed table=%s error=%r", self.uri, one_line(error))
+
+
+def column(name: str, data_type: pa.DataType, comment: str) -> pa.Field:
+    """A column with the comment that DESCRIBE shows."""
+    return pa.field(name, data_type, metadata={"comment": comment})
+
+
+def storage_error(doing: str, uri: str, error: BaseException) -> TidelakeError:
+    """One line for the operator: what could not be done, where, and what storage said."""
+    return TidelakeError(
+        f"cannot {doing} {uri}: {one_line(error)} "
+        "(is the storage reachable and writable, and is there space left?)"
+    )
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error without colours and line breaks, and not too long."""
+    return _NOISE.sub(" ", str(error)).strip()[:ERROR_LENGTH] or type(error).__name__

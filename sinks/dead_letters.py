@@ -1,0 +1,138 @@
+"""``_tidelake/dead_letters``: messages that could not be decoded or applied, with their raw bytes.
+
+Merged on (changefeed, topic, partition, offset): a replay adds nothing. So it needs no term: what a
+zombie adds is what its successor would add. Rows stay until a user deletes them; upkeep only joins
+small files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable
+
+from coordination.clock import Clock
+from coordination.model import TableName
+from sinks.control_table import Change, ControlTable, TableView, Upkeep, column
+
+KEY = ("changefeed_id", "topic", "partition", "offset")
+SCHEMA = pa.schema(
+    [
+        column("changefeed_id", pa.string(), "the changefeed"),
+        column("topic", pa.string(), "Kafka topic"),
+        column("partition", pa.int32(), "Kafka partition"),
+        column("offset", pa.int64(), "Kafka offset"),
+        column("value", pa.binary(), "the message as it came"),
+        column("schema_name", pa.string(), "MySQL schema, where it could be read"),
+        column("table_name", pa.string(), "MySQL table, where it could be read"),
+        column("commit_ts", pa.int64(), "TSO, where it could be read"),
+        column("error_class", pa.string(), "what kind of trouble"),
+        column("message", pa.string(), "what was wrong"),
+        column("created_at", pa.timestamp("us", tz="UTC"), "when it was first put here"),
+    ]
+)
+
+
+class DeadLetters:
+    """Adds and counts dead letters; safe to share between threads."""
+
+    def __init__(
+        self,
+        warehouse: str,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        clock: Clock | None = None,
+        upkeep: Upkeep | None = None,
+    ) -> None:
+        self._counted: tuple[int, str, Counter[TableName | None]] = (-1, "", Counter())
+        self._table = ControlTable(
+            warehouse,
+            "dead_letters",
+            SCHEMA,
+            storage_options or {},
+            description="Tidelake: messages that could not be decoded or applied",
+            tidy=_compact,
+            upkeep=upkeep,
+            clock=clock,
+        )
+
+    def merge(self, rows: pa.Table) -> int:
+        """Add what is not there yet, in one commit; how many rows that was.
+
+        ``rows`` has the columns of ``SCHEMA`` in any order; without ``created_at``, it is now.
+        """
+        incoming = _unique(_conform(rows))
+        added = 0
+
+        def plan(view: TableView) -> Change | None:
+            nonlocal added
+            known = view.scan(KEY, _near(incoming))
+            fresh = incoming.join(known.cast(_key_schema()), keys=list(KEY), join_type="left anti")
+            added = len(fresh)
+            if not added:
+                return None
+            return Change(rows=fresh.select(SCHEMA.names).cast(SCHEMA).sort_by(_BY_KEY))
+
+        if len(incoming):
+            self._table.commit(plan, "add dead letters to")
+        return added
+
+    def counts(self, changefeed_id: str) -> dict[TableName | None, int]:
+        """Dead letters by table; None counts those whose table could not be read."""
+        return dict(self._table.read(lambda view: self._count(view, changefeed_id)) or {})
+
+    def _count(self, view: TableView, changefeed_id: str) -> Counter[TableName | None]:
+        version, owner, counter = self._counted
+        if (version, owner) != (view.version, changefeed_id):
+            names = ["schema_name", "table_name"]
+            found = view.scan(names, pc.field("changefeed_id") == changefeed_id)
+            groups = found.group_by(names).aggregate([([], "count_all")]).to_pylist()
+            counter = Counter()
+            for group in groups:
+                counter[_name(group["schema_name"], group["table_name"])] += group["count_all"]
+            self._counted = (view.version, changefeed_id, counter)
+        return counter
+
+
+_BY_KEY = [(name, "ascending") for name in KEY]
+
+
+def _key_schema() -> pa.Schema:
+    return pa.schema([SCHEMA.field(name) for name in KEY])
+
+
+def _conform(rows: pa.Table) -> pa.Table:
+    if "created_at" not in rows.column_names:
+        now = pa.array([datetime.now(UTC)] * len(rows), SCHEMA.field("created_at").type)
+        rows = rows.appendcolumn("created_at", now)
+    return rows.select(SCHEMA.names).cast(SCHEMA)
+
+
+def _unique(rows: pa.Table) -> pa.Table:
+    """The first row of each key."""
+    numbered = rows.appendcolumn("row", pa.array(range(len(rows)), pa.int64()))
+    first = numbered.group_by(list(KEY)).aggregate([("row", "min")])["row_min"]
+    return rows.take(first.combine_chunks())
+
+
+def _near(rows: pa.Table) -> pc.Expression:
+    """A cheap superset of the stored rows that may equal the incoming ones (files are pruned)."""
+    offsets = pc.min_max(rows["offset"])
+    return (
+        pc.field("changefeed_id").isin(rows["changefeed_id"].unique())
+        & pc.field("topic").isin(rows["topic"].unique())
+        & (pc.field("offset") >= offsets["min"])
+        & (pc.field("offset") <= offsets["max"])
+    )
+
+
+def _name(schema: str | None, table: str | None) -> TableName | None:
+    return None if schema is None or table is None else TableName(schema, table)
+
+
+def _compact(handle: DeltaTable) -> None:
+    handle.optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))

@@ -1,0 +1,172 @@
+"""``_tidelake/snapshots``: the ledger of consistent cuts, merged on (changefeed, primary-ts).
+
+Reading every table at the versions of one row shows all of them as of one TiDB timestamp (design 3,
+rule 7). Rows are appended; upkeep rewrites the table into one file and drops what retention
+no longer keeps. Age is counted between rows of the table (never against a clock), and the newest
+rows stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from coordination.clock import Clock
+from coordination.model import tso_time
+from sinks.control_table import Change, ControlTable, TableView, Upkeep, column
+from sinks.txn import check_term, claim_term
+
+SCHEMA = pa.schema(
+    [
+        column("changefeed_id", pa.string(), "the changefeed"),
+        column("primary_ts", pa.int64(), "TSO: all tables as of this"),
+        column("primary_time", pa.timestamp("us", tz="UTC"), "primary_ts as a time"),
+        column("tables", pa.map_(pa.string(), pa.int64()), "schema.table -> Delta version"),
+        column("dead_letters", pa.int64(), "messages that could not be applied so far"),
+        column("created_at", pa.timestamp("us", tz="UTC"), "when it was published"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRetention:
+    """What the ledger keeps of each changefeed."""
+
+    age: timedelta = timedelta(hours=24)  # before the newest row's created_at
+    most_rows: int = 10_000
+    least_rows: int = 100  # kept whatever their age: a quiet feed, or a clock that jumped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRow:
+    """One consistent cut. ``created_at`` is stamped by ``publish`` where it is None."""
+
+    changefeed_id: str
+    primary_ts: int
+    tables: Mapping[str, int]
+    dead_letters: int = 0
+    created_at: datetime | None = None
+
+    @property
+    def primary_time(self) -> datetime:
+        """The cut as a time of TiDB's clock."""
+        return tso_time(self.primary_ts)
+
+
+class Snapshots:
+    """Publishes and finds consistent cuts; safe to share between threads."""
+
+    def __init__(
+        self,
+        warehouse: str,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        retention: LedgerRetention | None = None,
+        clock: Clock | None = None,
+        upkeep: Upkeep | None = None,
+    ) -> None:
+        self._retention = retention or LedgerRetention()
+        self._known: tuple[int, frozenset[int], str] = (-1, frozenset(), "")
+        self._table = ControlTable(
+            warehouse,
+            "snapshots",
+            SCHEMA,
+            storage_options or {},
+            description="Tidelake: Delta versions that show all tables as of one timestamp",
+            tidy=self._tidy,
+            upkeep=upkeep,
+            clock=clock,
+        )
+
+    def claim(self, changefeed_id: str, term: int) -> None:
+        """From here on only this term's snapshots count; TermRefused if a newer one was claimed."""
+        claim_term(self._table, changefeed_id, term)
+
+    def publish(self, row: SnapshotRow, term: int) -> bool:
+        """Add the cut; False when its primary-ts is there already. TermRefused if overtaken."""
+        published: frozenset[int] = frozenset()
+
+        def plan(view: TableView) -> Change | None:
+            nonlocal published
+            check_term(self._table, view, row.changefeed_id, term)
+            published = self._published(view, row.changefeed_id)
+            if row.primary_ts in published:
+                return None
+            stamped = replace(row, created_at=row.created_at or datetime.now(UTC))
+            return Change(rows=pa.Table.from_pylist([_record(stamped)], schema=SCHEMA))
+
+        version = self._table.commit(plan, "publish a snapshot in")
+        if version is None:
+            return False
+        self._known = (version, published | {row.primary_ts}, row.changefeed_id)
+        return True
+
+    def latest(self, changefeed_id: str) -> SnapshotRow | None:
+        """The cut with the greatest primary-ts."""
+        return self._greatest(pc.field("changefeed_id") == changefeed_id)
+
+    def as_of(self, changefeed_id: str, ts: int) -> SnapshotRow | None:
+        """The cut with the greatest primary-ts at or below ``ts``."""
+        ours = pc.field("changefeed_id") == changefeed_id
+        return self._greatest(ours & (pc.field("primary_ts") <= ts))
+
+    def _greatest(self, where: Any) -> SnapshotRow | None:
+        def reader(view: TableView) -> SnapshotRow | None:
+            ts = pc.max(view.scan(["primary_ts"], where)["primary_ts"])
+            if not ts.is_valid:
+                return None
+            return _row(
+                view.scan(SCHEMA.names, where & (pc.field("primary_ts") == ts)).to_pylist()[0]
+            )
+
+        return self._table.read(reader)
+
+    def _published(self, view: TableView, changefeed_id: str) -> frozenset[int]:
+        """Every primary-ts of the changefeed; remembered until another commit comes."""
+        version, known, owner = self._known
+        if version == view.version and owner == changefeed_id:
+            return known
+        keys = view.scan(["primary_ts"], pc.field("changefeed_id") == changefeed_id)
+        return frozenset(keys["primary_ts"].to_pylist())
+
+    def _tidy(self, handle: DeltaTable) -> None:
+        """All rows that are kept, in one file: a compare-and-set like every commit."""
+        rows = handle.to_pyarrow_table().select(SCHEMA.names).cast(SCHEMA)
+        write_deltalake(
+            handle,
+            kept(rows, self._retention),
+            mode="overwrite",
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )
+
+
+def kept(rows: pa.Table, retention: LedgerRetention) -> pa.Table:
+    """What the retention keeps of every changefeed, in order of changefeed and primary-ts."""
+    parts = [rows.slice(0, 0)]
+    for changefeed_id in sorted(rows["changefeed_id"].unique().to_pylist()):
+        ours = rows.filter(pc.equal(rows["changefeed_id"], changefeed_id)).sort_by("primary_ts")
+        ours = ours.slice(max(0, len(ours) - retention.most_rows))
+        oldest = pc.max(ours["created_at"]).as_py() - retention.age
+        last = pa.array(range(len(ours)))
+        newest = pc.greater_equal(last, len(ours) - retention.least_rows)
+        parts.append(ours.filter(pc.or_(pc.greater_equal(ours["created_at"], oldest), newest)))
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def _record(row: SnapshotRow) -> dict[str, Any]:
+    record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names}
+    record["tables"] = sorted(row.tables.items())
+    return record
+
+
+def _row(record: dict[str, Any]) -> SnapshotRow:
+    values = dict(record)
+    del values["primary_time"]
+    values["tables"] = dict(record["tables"])
+    return SnapshotRow(**values)
