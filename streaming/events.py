@@ -13,7 +13,7 @@
 | old | map<string,string>: an UPDATE's old row, null where no key column of it changed | row |
 | mysql_types, pk_names | map<string,string>, array<string>: of tables not known yet | row |
 | error_class, error_message | string: why it cannot be applied | bad, row |
-| value | binary: the message, kept where error_class is set | bad, row |
+| value | binary: the message | bad |
 
 A ``row`` with an error_class waits until it is due, like any row; a ``bad`` message has no commit-ts to wait for.
 """

@@ -70,7 +70,7 @@ def decode(messages: DataFrame, settled: Mapping[TableName, Sequence[str]]) -> D
         F.when(is_row, F.col("u.pkNames")).alias("pk_names"),
         error["class"].alias("error_class"),
         error["message"].alias("error_message"),
-        F.when(error.isNotNull(), F.col("value")).alias("value"),
+        F.when(F.col("kind") == BAD, F.col("value")).alias("value"),
     ).select(*EVENT_COLUMNS)
 
 

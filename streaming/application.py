@@ -1,0 +1,328 @@
+"""The replication of one changefeed: what a capture runs while it is the owner.
+
+    start ─► claim the term ─► resume spans ─► stream ──► finished (target-ts)
+                  ▲                              │ └────► failed: the error, said once
+                  └──── partitions added, ◄──────┘
+                        or Kafka away for a while
+
+Every stream start begins at the low-water offsets of the changefeed's row with a fresh Spark checkpoint, so the
+loop above is the whole of recovery (design 3, rule 1). One thread runs it; Spark's batch thread calls ``Batch``.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from conf.settings import Settings
+from coordination.errors import Stop, TidelakeError, TryAgain
+from coordination.failpoint import Failpoint, failpoint
+from coordination.fence import Fence
+from coordination.model import Ownership, Ts
+from sinks.changefeeds import ChangefeedRow
+from sinks.dead_letters import DeadLetters
+from sinks.delta_rs_engine import DeltaRsEngine
+from sinks.engine_choice import engine_choice
+from sinks.spark_engine import SparkEngine
+from streaming.applier import Applier
+from streaming.batch import Batch, Position
+from streaming.events import Decoder, TopicPartition
+from streaming.graveyard import Graveyard
+from streaming.record import ControlTables, Record
+from streaming.source import Source, SourceChanged, SourceShape, check_topic_ids
+from streaming.spans import Spans
+from streaming.start_point import first_row, settle
+from streaming.watermark import Watermarks
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.1
+STOP_PATIENCE_S = 20.0  # how long an orderly stop waits for the batch to end
+CHECKPOINT_PREFIX = "tidelake-checkpoint-"
+FIRST_BACKOFF_S = 1.0
+MAX_BACKOFF_S = 30.0
+
+
+@dataclass(kw_only=True)
+class _Stream:
+    """One stream start."""
+
+    query: StreamingQuery
+    batch: Batch
+    applier: Applier
+    checkpoint_dir: Path
+
+
+class Application:
+    """Implements ``coordination.capture.Replication``."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        spark: SparkSession,
+        fence: Fence,
+        source: Source,
+        decoder: Decoder,
+        tables: ControlTables,
+        dead_letters: DeadLetters,
+    ) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._fence = fence
+        self._source = source
+        self._decoder = decoder
+        self._tables = tables
+        self._dead_letters = dead_letters
+        self._stopping = threading.Event()
+        self._dropping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._job_tag = f"tidelake-{settings.changefeed.id}"
+        self._stream: _Stream | None = None
+        fence.on_shut(self._cancel)
+
+    def start(self, ownership: Ownership, ended: Callable[[BaseException | None], None]) -> None:
+        """See the protocol: everything slow happens on a thread of its own."""
+        self._stopping.clear()
+        self._dropping.clear()
+        self._thread = threading.Thread(
+            target=self._run, args=(ownership, ended), name="replication", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self, *, drop: bool) -> None:
+        """See the protocol. Idempotent."""
+        if drop:
+            self._dropping.set()
+        self._stopping.set()
+        if drop:
+            self._cancel("dropped")
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _cancel(self, reason: str) -> None:
+        """A write takes seconds: losing trust ends the Spark jobs that are under way, too."""
+        logger.debug("cancelling spark jobs: %s", reason)
+        stream = self._stream
+        with suppress(Py4JError, OSError):
+            self._spark.sparkContext.cancelJobsWithTag(self._job_tag)
+            if stream is not None:
+                self._spark.sparkContext.cancelJobGroup(str(stream.query.runId))
+
+    def _run(self, ownership: Ownership, ended: Callable[[BaseException | None], None]) -> None:
+        error: BaseException | None = None
+        try:
+            self._replicate(ownership)
+        except Stop:
+            logger.info("the replication stopped as asked")
+        except BaseException as failure:  # noqa: BLE001  # handed on, whole
+            error = failure
+        ended(error)
+
+    def _replicate(self, ownership: Ownership) -> None:
+        failpoint(Failpoint.BEFORE_CLAIM)
+        row = self._claim(ownership)
+        failpoint(Failpoint.AFTER_CLAIM)
+        backoff_s, checkpoint = FIRST_BACKOFF_S, row.checkpoint_ts
+        while True:
+            try:
+                self._stream_once(row)
+                return
+            except SourceChanged as change:
+                logger.info("%s", change)
+            except (PySparkException, Py4JError, TryAgain) as error:
+                self._fence.check()
+                stored = self._tables.changefeeds.read(row.changefeed_id)
+                moved = stored is not None and stored.checkpoint_ts > checkpoint
+                backoff_s = FIRST_BACKOFF_S if moved else backoff_s * 2
+                if backoff_s > MAX_BACKOFF_S:
+                    raise TidelakeError(f"the stream fails again and again: {_line(error)}") from error
+                logger.warning("stream failed, again in %.0f s: %s", backoff_s, _line(error))
+                if self._stopping.wait(backoff_s):
+                    raise Stop("asked to stop") from error
+                self._check_source(row)
+            newest = self._tables.changefeeds.read(row.changefeed_id)
+            assert newest is not None
+            row = newest if newest.term == row.term else row
+            checkpoint = row.checkpoint_ts
+
+    def _check_source(self, row: ChangefeedRow) -> None:
+        """Say clearly what is gone, where Spark only says that a job failed."""
+        check_topic_ids(row.topic_ids, self._source.shape().topic_ids)
+        self._source.check_offsets(
+            {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
+        )
+
+    def _claim(self, ownership: Ownership) -> ChangefeedRow:
+        """The next term in all three control tables: every older handle is stale from here on (rule 6)."""
+        changefeed = self._settings.changefeed
+        row = self._tables.changefeeds.claim(
+            first_row(changefeed), ownership, ttl_s=self._settings.session.ttl_s, stop=self._stopping
+        )
+        self._tables.progress.claim(changefeed.id, row.term)
+        self._tables.snapshots.claim(changefeed.id, row.term)
+        logger.info(
+            "claimed the changefeed term=%d checkpoint_ts=%d state=%s",
+            row.term,
+            row.checkpoint_ts,
+            row.state,
+        )
+        return row
+
+    def _stream_once(self, claimed: ChangefeedRow) -> None:
+        """From resuming to the end of one query; returns when the target-ts is reached."""
+        shape = self._source.shape()
+        row = settle(claimed, self._settings.changefeed, shape, self._source.beginnings)
+        offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
+        self._source.check_offsets(offsets)
+        spans = Spans(self._spark, self._settings.changefeed.sink, row)
+        graveyard = self._graveyard()
+        record = Record(tables=self._tables, row=row, spans=spans, dead=graveyard)
+        record.save(row)  # before the first commit to any target
+        spans.resume(self._tables.progress.read(row.changefeed_id))
+        record.advance_spans(offsets)
+        if row.state == "finished":
+            record.publish(Ts(row.checkpoint_ts))
+            logger.info("finished already checkpoint_ts=%d", row.checkpoint_ts)
+            return
+        record.publish(Ts(row.checkpoint_ts))
+        position = _position(row, shape, offsets)
+        failpoint(Failpoint.BEFORE_STREAM)
+        self._watch(self._start_query(shape, spans, record, graveyard, position))
+
+    def _graveyard(self) -> Graveyard:
+        changefeed = self._settings.changefeed
+        return Graveyard(
+            changefeed_id=changefeed.id,
+            spark=self._spark,
+            source=self._source,
+            dead_letters=self._dead_letters,
+            fail=changefeed.on_error == "fail",
+        )
+
+    def _start_query(
+        self,
+        shape: SourceShape,
+        spans: Spans,
+        record: Record,
+        graveyard: Graveyard,
+        position: Position,
+    ) -> _Stream:
+        sink = self._settings.changefeed.sink
+        options = dict(sink.storage_options)
+        applier = Applier(
+            settings=self._settings,
+            spark=self._spark,
+            fence=self._fence,
+            spans=spans,
+            graveyard=graveyard,
+            choice=engine_choice(
+                sink.apply_engine,
+                sink.warehouse,
+                self._settings.batch,
+                allow_unsafe_commits=sink.allow_unsafe_commits,
+            ),
+            spark_engine=SparkEngine(options),
+            delta_rs_engine=DeltaRsEngine(options),
+            row=record.row,
+            job_tag=self._job_tag,
+        )
+        batch = Batch(
+            settings=self._settings,
+            spark=self._spark,
+            fence=self._fence,
+            source=self._source,
+            shape=shape,
+            decoder=self._decoder,
+            spans=spans,
+            applier=applier,
+            record=record,
+            position=position,
+        )
+        self._fence.check()
+        directory = Path(tempfile.mkdtemp(prefix=CHECKPOINT_PREFIX))
+        messages = self._source.stream(
+            self._spark, position.offsets, self._settings.batch.max_messages
+        )
+        query = (
+            messages.writeStream.foreachBatch(batch)
+            .option("checkpointLocation", directory.as_uri())
+            .queryName(f"tidelake-{self._settings.changefeed.id}")
+            .start()
+        )
+        logger.info("stream started offsets=%s", dict(sorted(record.row.source_offsets.items())))
+        return _Stream(query=query, batch=batch, applier=applier, checkpoint_dir=directory)
+
+    def _watch(self, stream: _Stream) -> None:
+        self._stream = stream
+        refresh_s = self._settings.session.ttl_s / 3
+        try:
+            while stream.query.isActive and not stream.batch.finished.is_set():
+                if self._stopping.wait(POLL_S):
+                    self._end(stream)
+                    raise Stop("asked to stop")
+                stream.batch.tick(refresh_s)
+            if stream.batch.finished.is_set():
+                logger.info("target-ts reached checkpoint_ts=%d", stream.batch.position.checkpoint)
+                return
+            raise stream.batch.failure or stream.query.exception() or Stop("the query was stopped")
+        finally:
+            self._stream = None
+            self._close(stream)
+
+    def _end(self, stream: _Stream) -> None:
+        """Finish the batch that runs, unless trust is lost; leave a row that says that nobody runs it."""
+        stream.batch.stopping.set()
+        if self._dropping.is_set():
+            return
+        deadline = time.monotonic() + STOP_PATIENCE_S
+        while time.monotonic() < deadline and not self._dropping.is_set():
+            if stream.batch.lock.acquire(timeout=POLL_S):
+                with suppress(TidelakeError):
+                    self._fence.check()
+                    stream.batch.record_stopped()
+                stream.batch.lock.release()
+                return
+        logger.warning("the batch did not end within %.0f s: dropped", STOP_PATIENCE_S)
+
+    def _close(self, stream: _Stream) -> None:
+        with suppress(Py4JError, PySparkException, OSError):
+            self._spark.sparkContext.cancelJobsWithTag(self._job_tag)
+            stream.query.stop()
+        stream.applier.close()
+        for segment in stream.batch.position.carry:
+            with suppress(Py4JError, OSError):
+                segment.frame.unpersist()
+        shutil.rmtree(stream.checkpoint_dir, ignore_errors=True)
+
+
+def _position(
+    row: ChangefeedRow, shape: SourceShape, offsets: dict[TopicPartition, int]
+) -> Position:
+    """Where a restart stands: recorded watermarks count only once reading has passed them (rule 2)."""
+    recorded = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
+    watermarks = Watermarks(partitions=shape.partitions, recorded=recorded)
+    return Position(
+        offsets=dict(offsets),
+        watermarks=watermarks.advance({}, offsets),
+        checkpoint=Ts(row.checkpoint_ts),
+    )
+
+
+def _line(error: BaseException) -> str:
+    """The first line of what went wrong: Spark's messages carry whole stack traces."""
+    text = str(error).strip() or type(error).__name__
+    return next((line for line in text.splitlines() if line.strip()), text)[:400]

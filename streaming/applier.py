@@ -1,0 +1,300 @@
+"""Due rows into target tables: engine by engine, table by table, several side by side (design 5).
+
+Small tables share one Spark job, which brings their rows to the driver as Arrow (the one bounded ``toArrow``),
+and are merged by delta-rs; a large one is written by Spark. Dead letters are written before any target.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from conf.settings import Settings
+from coordination.errors import TryAgain
+from coordination.failpoint import Failpoint, failpoint
+from coordination.fence import Fence
+from coordination.model import TableName, Ts, fence_number
+from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite
+from sinks.engine_choice import EngineChoice
+from streaming.graveyard import Graveyard
+from streaming.resolve import (
+    CHANGE_COLUMNS,
+    ERROR_CLASS,
+    TABLE_COLUMN,
+    CastRules,
+    TableTask,
+    flatten,
+    resolve,
+    struct_name,
+)
+from streaming.segments import Segment
+from streaming.spans import Spans
+
+if TYPE_CHECKING:
+    from sinks.changefeeds import ChangefeedRow
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MAX_TRIES = 8  # of one commit; each lost try is another writer's commit on this table
+GROUP_COLUMNS = 240  # of the tables that share one Spark job: larger plans cost more than a second job
+
+
+@dataclass(kw_only=True)
+class _Prepared:
+    """The changes of one table, ready for its engine, and what of them cannot be applied."""
+
+    task: TableTask
+    engine: Engine
+    changes: DataFrame | pa.Table
+    rows: int
+    errors: list[pa.Table] = field(default_factory=list)
+    release: Callable[[], object] = lambda: None
+
+
+class Applier:
+    """Brings tables to a limit. One batch at a time; several tables of it side by side."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        spark: SparkSession,
+        fence: Fence,
+        spans: Spans,
+        graveyard: Graveyard,
+        choice: EngineChoice,
+        spark_engine: Engine,
+        delta_rs_engine: Engine,
+        row: ChangefeedRow,
+        job_tag: str,
+    ) -> None:
+        self._spark = spark
+        self._fence = fence
+        self._spans = spans
+        self._graveyard = graveyard
+        self._choice = choice
+        self._engines = {engine.name: engine for engine in (spark_engine, delta_rs_engine)}
+        self._max_group_rows = settings.batch.delta_rs_max_rows
+        self._rules = CastRules(
+            time_zone=settings.changefeed.source.time_zone,
+            zero_date=settings.changefeed.zero_date,
+        )
+        self._row = row
+        self._job_tag = job_tag
+        self._pool = ThreadPoolExecutor(settings.batch.apply_threads, thread_name_prefix="apply")
+
+    def close(self) -> None:
+        """No new work; what runs is cancelled by its job tag or ends by itself."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def bury_undecodable(self, segment: Segment) -> None:
+        """Messages that mean nothing go to the dead letters at once: they have no commit-ts to wait for."""
+        if segment.bad:
+            self._graveyard.bury_messages(segment)
+
+    def apply(self, tasks: Sequence[TableTask], limit: Ts) -> None:
+        """Bring every task's table to ``limit``; spans are moved on as their commits are made."""
+        keyless = [task for task in tasks if not task.schema.key]
+        keyed = [task for task in tasks if task.schema.key]
+        prepared = self._prepare(keyed, limit)
+        try:
+            self._graveyard.bury_rows(
+                [errors for each in prepared for errors in each.errors], keyless, limit
+            )
+            writable = [each for each in prepared if each.rows]
+            self._side_by_side([self._commit_of(each, limit) for each in writable])
+        finally:
+            for each in prepared:
+                each.release()
+
+    def _prepare(self, tasks: Sequence[TableTask], limit: Ts) -> list[_Prepared]:
+        by_engine: dict[str, list[TableTask]] = {"spark": [], "delta-rs": []}
+        for task in tasks:
+            span = self._spans[task.name]
+            engine = self._choice.choose(
+                str(task.name),
+                features=span.features,
+                rows=task.max_rows,
+                table_bytes=span.size_bytes,
+            )
+            by_engine[engine].append(task)
+        jobs = [self._arrow_of(group, limit) for group in self._groups(by_engine["delta-rs"])]
+        jobs += [self._frame_of(task, limit) for task in by_engine["spark"]]
+        return [each for prepared in self._side_by_side(jobs) for each in prepared]
+
+    def _groups(self, tasks: Iterable[TableTask]) -> Iterator[list[TableTask]]:
+        """Tables that one Spark job can carry: few columns, bounded rows."""
+        group: list[TableTask] = []
+        columns = rows = 0
+        for task in tasks:
+            width = len(task.schema.columns)
+            full = columns + width > GROUP_COLUMNS or rows + task.max_rows > self._max_group_rows
+            if group and full:
+                yield group
+                group, columns, rows = [], 0, 0
+            group.append(task)
+            columns += width
+            rows += task.max_rows
+        if group:
+            yield group
+
+    def _arrow_of(self, group: Sequence[TableTask], limit: Ts) -> Callable[[], list[_Prepared]]:
+        def job() -> list[_Prepared]:
+            changes = resolve(group, limit, self._rules)
+            engine = self._engines["delta-rs"]
+            if len(group) == 1:
+                return [_from_arrow(group[0], engine, flatten(changes, group[0]).toArrow())]
+            table = changes.toArrow()
+            return [
+                _from_arrow(task, engine, _rows_of(table, number))
+                for number, task in enumerate(group)
+            ]
+
+        return job
+
+    def _frame_of(self, task: TableTask, limit: Ts) -> Callable[[], list[_Prepared]]:
+        def job() -> list[_Prepared]:
+            changes = flatten(resolve([task], limit, self._rules), task).persist()
+            is_good = F.col(ERROR_CLASS).isNull()
+            counted = changes.agg(F.count("*"), F.count(F.when(is_good, 1))).first()
+            assert counted is not None
+            total, good = counted
+            errors = [changes.where(~is_good).toArrow()] if good < total else []
+            rows = changes.where(is_good) if errors else changes
+            columns = [column.name for column in task.schema.delivered]
+            return [
+                _Prepared(
+                    task=task,
+                    engine=self._engines["spark"],
+                    changes=rows.select(*[_quoted(c) for c in columns], OP_COLUMN),
+                    rows=good,
+                    errors=[_with_name(task.name, table) for table in errors],
+                    release=changes.unpersist,
+                )
+            ]
+
+        return job
+
+    def _commit_of(self, prepared: _Prepared, limit: Ts) -> Callable[[], None]:
+        def job() -> None:
+            task = prepared.task
+            target = self._spans[task.name].target
+            assert target is not None
+            write = TableWrite(
+                target=target,
+                checkpoint=task.checkpoint,
+                limit=limit,
+                changes=prepared.changes,
+                user_metadata=self._user_metadata(task.checkpoint, limit),
+                before_commit=self._before_commit,
+            )
+            self._moved(task.name, prepared.engine, self._tried(prepared.engine, write), limit)
+            failpoint(Failpoint.AFTER_APPLY_ONE)
+
+        return job
+
+    def _before_commit(self) -> None:
+        self._fence.check()
+        failpoint(Failpoint.AFTER_FENCE_CHECK)
+
+    def _tried(self, engine: Engine, write: TableWrite) -> Applied | Skipped:
+        for attempt in range(MAX_TRIES):
+            self._fence.check()
+            try:
+                return engine.apply(write)
+            except TryAgain:
+                if attempt == MAX_TRIES - 1:
+                    raise
+                logger.info("another commit came first: again table=%s", write.target.name)
+                time.sleep(0.05 * 2**attempt)
+        raise AssertionError("unreachable")
+
+    def _moved(self, name: TableName, engine: Engine, result: Applied | Skipped, limit: Ts) -> None:
+        span = self._spans[name]
+        reached = limit
+        if isinstance(result, Skipped):
+            reached = Ts(max(result.identity, limit))
+            logger.info("already applied table=%s identity=%d limit=%d", name, reached, limit)
+        self._spans.put(
+            replace(span, checkpoint=reached, version=result.version, engine=engine.name)
+        )
+
+    def _user_metadata(self, checkpoint: Ts, limit: Ts) -> str:
+        """For audit: who brought the table from where to where."""
+        return json.dumps(
+            {
+                "changefeed": self._row.changefeed_id,
+                "capture": self._row.capture_id,
+                "epoch": self._row.epoch,
+                "fence": fence_number(self._row.term),
+                "checkpoint": checkpoint,
+                "limit": limit,
+            }
+        )
+
+    def _side_by_side(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
+        """Run all, then raise the first failure: no job of ours goes on behind a failed batch."""
+
+        def tagged(job: Callable[[], T]) -> T:
+            with job_tag(self._spark, self._job_tag):
+                return job()
+
+        futures: list[Future[T]] = [self._pool.submit(tagged, job) for job in jobs]
+        for future in futures:
+            if future.exception() is not None:
+                for other in futures:
+                    other.cancel()
+        return [future.result() for future in futures]
+
+
+@contextmanager
+def job_tag(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Spark jobs of this thread can be cancelled by ``tag``."""
+    spark.sparkContext.addJobTag(tag)
+    try:
+        yield
+    finally:
+        spark.sparkContext.removeJobTag(tag)
+
+
+def _rows_of(table: pa.Table, number: int) -> pa.Table:
+    """The rows of one table of a group, its cells as columns."""
+    mine = table.filter(pc.equal(table[TABLE_COLUMN], number))
+    cells = mine[struct_name(number)].combine_chunks()
+    fields = cells.type.fields if hasattr(cells.type, "fields") else list(cells.type)
+    columns = {f.name: pc.struct_field(cells, [i]) for i, f in enumerate(fields)}
+    return pa.table(columns | {name: mine[name] for name in CHANGE_COLUMNS})
+
+
+def _from_arrow(task: TableTask, engine: Engine, table: pa.Table) -> _Prepared:
+    failed = pc.is_valid(table[ERROR_CLASS])
+    errors = []
+    if pc.any(failed).as_py():
+        errors = [_with_name(task.name, table.filter(failed))]
+        table = table.filter(pc.invert(failed))
+    changes = table.drop_columns([name for name in CHANGE_COLUMNS if name != OP_COLUMN])
+    return _Prepared(task=task, engine=engine, changes=changes, rows=table.num_rows, errors=errors)
+
+
+def _with_name(name: TableName, errors: pa.Table) -> pa.Table:
+    reasons = errors.select([column for column in CHANGE_COLUMNS if column != OP_COLUMN])
+    names = {"schema_name": name.schema, "table_name": name.table}
+    for column, text in names.items():
+        reasons = reasons.append_column(column, pa.array([text] * len(reasons), pa.string()))
+    return reasons
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

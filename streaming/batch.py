@@ -1,0 +1,249 @@
+"""The body of ``foreachBatch``: read it and you know the data plane.
+
+Order of writes in a batch (design 3, rule 6): dead letters, targets, progress, changefeed row, ledger. A crash
+between any two of them is healed by reading again from the low-water offsets.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from conf.settings import Settings
+from coordination.errors import Stop, TidelakeError
+from coordination.failpoint import Failpoint, failpoint
+from coordination.fence import Fence
+from coordination.model import TableName, Ts
+from sinks.ddl import CreateTable
+from streaming.applier import Applier
+from streaming.events import KAFKA_COLUMNS, Decoder, TopicPartition
+from streaming.filter import TableFilter
+from streaming.plan import Creation, plan, refusal
+from streaming.record import Record
+from streaming.resolve import TableTask, settled_keys
+from streaming.segments import Carry, Segment, read_segment
+from streaming.source import Source, SourceShape
+from streaming.spans import Spans
+from streaming.watermark import Watermarks
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class Position:
+    """Where the stream is. One owner at a time: the batch thread, or the monitor while no batch runs."""
+
+    offsets: dict[TopicPartition, int]
+    watermarks: Watermarks
+    checkpoint: Ts
+    carry: Carry = field(default_factory=Carry)
+
+
+class Batch:
+    """One stream start's batches. Callable as Spark wants it: ``batch(messages, batch_id)``."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        spark: SparkSession,
+        fence: Fence,
+        source: Source,
+        shape: SourceShape,
+        decoder: Decoder,
+        spans: Spans,
+        applier: Applier,
+        record: Record,
+        position: Position,
+    ) -> None:
+        self._settings = settings
+        self._changefeed = settings.changefeed
+        self._spark = spark
+        self._fence = fence
+        self._source = source
+        self._shape = shape
+        self._decoder = decoder
+        self._spans = spans
+        self._applier = applier
+        self._record = record
+        self._filter = TableFilter(settings.changefeed.filter)
+        self._unwanted: set[TableName] = set()
+        self.position = position
+        self.lock = threading.Lock()  # held while a batch runs: the monitor finishes a quiet feed
+        self.stopping = threading.Event()
+        self.finished = threading.Event()
+        self.failure: BaseException | None = None
+        self.last_read = time.monotonic()
+
+    def __call__(self, messages: DataFrame, batch_id: int) -> None:
+        """Apply what one micro-batch resolves. The first failure is kept: Spark wraps it beyond reading."""
+        with self.lock:
+            try:
+                self._run(messages, batch_id)
+            except BaseException as error:
+                self.failure = self.failure or error
+                raise
+
+    def _run(self, messages: DataFrame, batch_id: int) -> None:
+        if self.stopping.is_set() or self.finished.is_set():
+            raise Stop("asked to stop")
+        self._fence.check()
+        failpoint(Failpoint.BATCH_START)
+        started = time.monotonic()
+        segment = self._read(messages)
+        failpoint(Failpoint.AFTER_DECODE)
+        self._source.check_unchanged(self._shape)
+        self._applier.bury_undecodable(segment)
+        failpoint(Failpoint.AFTER_DEAD_LETTERS)
+        self._take(segment)
+        self.advance(self.limit())
+        failpoint(Failpoint.BATCH_END)
+        self.last_read = time.monotonic()
+        logger.info(
+            "applied a batch batch_id=%d messages=%d checkpoint_ts=%d carry_rows=%d seconds=%.2f",
+            batch_id,
+            sum(segment.end.values()) - sum(segment.begin.values()),
+            self.position.checkpoint,
+            self.position.carry.rows_above(self.position.checkpoint),
+            time.monotonic() - started,
+        )
+
+    def _read(self, messages: DataFrame) -> Segment:
+        settled = settled_keys({name: None for name in self._unwanted} | self._spans.schemas())
+        return read_segment(self._decoder(messages.select(*KAFKA_COLUMNS), settled))
+
+    def _take(self, segment: Segment) -> None:
+        """From here on the batch's rows are ours to apply, whenever they are resolved."""
+        here = self.position
+        here.offsets |= segment.end
+        here.watermarks = here.watermarks.advance(segment.watermarks, segment.end)
+        here.carry = here.carry.add(segment)
+        waiting = here.carry.rows_above(self.limit())
+        if waiting > self._settings.batch.carry_warn_rows:
+            logger.warning(
+                "the carry is large: rows wait for a watermark rows=%d watermark_ts=%d held_back_by=%s",
+                waiting,
+                here.watermarks.global_ts,
+                ",".join(map(str, here.watermarks.holding_back)),
+            )
+
+    def limit(self) -> Ts:
+        """W resolves L = W - 1, capped by the target-ts (rule 2)."""
+        resolved = max(self.position.watermarks.global_ts - 1, 0)
+        target = self._changefeed.target_ts
+        return Ts(resolved if target is None else min(resolved, target))
+
+    def advance(self, limit: Ts) -> None:
+        """Bring every table to ``limit`` and record it; a DDL that is not supported ends it below itself."""
+        here = self.position
+        if limit <= here.checkpoint:
+            here.carry = here.carry.trimmed(here.checkpoint)
+            return
+        planned = plan(
+            here.carry.ddls(),
+            checkpoint=here.checkpoint,
+            start_ts=Ts(self._record.row.start_ts),
+            limit=limit,
+            table_filter=self._filter,
+            known=self._spans,
+        )
+        self._create(planned.creations)
+        self._find(planned.limit)
+        if planned.limit > here.checkpoint:
+            self._apply(planned.limit)
+        if planned.wall is not None:
+            raise refusal(planned.wall, planned.why)
+
+    def _apply(self, limit: Ts) -> None:
+        here = self.position
+        self._applier.apply(self._tasks(limit), limit)
+        failpoint(Failpoint.AFTER_APPLY)
+        self._spans.idle_to(limit)
+        here.checkpoint = limit
+        here.carry = here.carry.trimmed(limit)
+        is_target = limit == self._changefeed.target_ts
+        self._record.batch(here, self.limit() if not is_target else limit, finished=is_target)
+        if is_target:
+            self.finished.set()
+
+    def _create(self, creations: Sequence[Creation]) -> None:
+        for creation in creations:
+            table = creation.table
+            if isinstance(table, CreateTable):
+                schema = table.schema
+            elif (like := self._spans.schemas().get(table.source)) is not None:
+                schema = like
+            else:
+                raise TidelakeError(
+                    f"cannot make {creation.event.name}: {creation.event.query} needs the definition of "
+                    f"{table.source}, which was not read. Ignore this DDL with [filter] rules, or start "
+                    "earlier"
+                )
+            self._fence.check()
+            self._spans.create(creation.event.name, schema, creation.event, self.position.checkpoint)
+
+    def _find(self, limit: Ts) -> None:
+        """Tables with rows that are due and no definition: from the types in their messages."""
+        here = self.position
+        unknown = {name for name in here.carry.names(limit) if name not in self._spans}
+        self._unwanted |= {name for name in unknown if not self._filter.selects(name)}
+        names = sorted(
+            name for name in unknown - self._unwanted if here.carry.due(name, here.checkpoint, limit)
+        )
+        if names:
+            self._fence.check()
+            segments = {
+                id(s): s for name in names for s in here.carry.due(name, here.checkpoint, limit)
+            }
+            self._spans.find(names, list(segments.values()), here.checkpoint)
+
+    def _tasks(self, limit: Ts) -> list[TableTask]:
+        tasks = []
+        for name in sorted(self.position.carry.names(limit)):
+            if name not in self._spans or not self._filter.selects(name):
+                continue
+            span = self._spans[name]
+            segments = self.position.carry.due(name, span.checkpoint, limit)
+            if segments:
+                tasks.append(
+                    TableTask(
+                        name=name,
+                        schema=self._spans.schema_or_empty(name),
+                        checkpoint=span.checkpoint,
+                        segments=segments,
+                        ignored_events=self._filter.ignored_row_events(name),
+                    )
+                )
+        return tasks
+
+    def tick(self, refresh_after_s: float) -> None:
+        """While no batch runs: keep the changefeed's row fresh, and finish a feed that ended at its target."""
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
+            target = self._changefeed.target_ts
+            quiet = time.monotonic() - self.last_read > self._settings.batch.quiet_s
+            if target is not None and quiet and self.position.watermarks.all_at(target):
+                self._fence.check()
+                self.advance(Ts(target))
+            self._record.refresh(self.position, refresh_after_s)
+        finally:
+            self.lock.release()
+
+    def record_stopped(self) -> None:
+        """Nobody runs it now: the next owner, of whatever etcd, need not wait for this one to go stale."""
+        self._record.save(replace(self._record.row, state="stopped"))
+
+    def metrics(self) -> Mapping[str, int]:
+        """What a log line or a test wants to know of the carry."""
+        here = self.position
+        return {
+            "segments": len(here.carry.segments),
+            "carry_rows": here.carry.rows_above(here.checkpoint),
+            "watermark_ts": here.watermarks.global_ts,
+        }

@@ -1,0 +1,117 @@
+"""The one place that builds real things: clients, session, threads; and their order of start and end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from types import FrameType
+
+from conf.settings import EtcdSettings, Settings
+from coordination.capture import Capture
+from coordination.clock import SystemClock
+from coordination.etcd.client import EtcdClient
+from coordination.etcd.embedded import EmbeddedEtcd
+from coordination.etcd.etcd3_client import connect
+from coordination.fence import Fence
+from coordination.model import CaptureID, ProcessorEpoch
+from sinks.changefeeds import Changefeeds
+from sinks.dead_letters import DeadLetters
+from sinks.engine_choice import engine_choice
+from sinks.progress import Progress
+from sinks.snapshots import Snapshots
+from streaming import logs
+from streaming.application import Application
+from streaming.protocols.canal_json import decode
+from streaming.record import ControlTables
+from streaming.session import spark_session
+from streaming.source import Source
+
+logger = logging.getLogger(__name__)
+
+
+def run(settings: Settings) -> int:
+    """Be one capture until its changefeed finishes or a stop is asked for; the exit code.
+
+    What can be wrong from the start (URI, topic, broker, etcd) is found before Spark starts.
+    """
+    with ExitStack() as stack:
+        source = Source(settings.changefeed.source)
+        stack.callback(source.close)
+        source.shape()
+        sink = settings.changefeed.sink
+        engine_choice(
+            sink.apply_engine,
+            sink.warehouse,
+            settings.batch,
+            allow_unsafe_commits=sink.allow_unsafe_commits,
+        )
+        etcd, client = stack.enter_context(_etcd(settings.etcd))
+        spark = spark_session()
+        stack.callback(spark.stop)
+        clock = SystemClock()
+        fence = Fence(clock)
+        options = dict(sink.storage_options)
+        application = Application(
+            settings=settings,
+            spark=spark,
+            fence=fence,
+            source=source,
+            decoder=decode,
+            tables=ControlTables(
+                changefeeds=Changefeeds(sink.warehouse, options),
+                progress=Progress(sink.warehouse, options),
+                snapshots=Snapshots(sink.warehouse, options),
+            ),
+            dead_letters=DeadLetters(sink.warehouse, options),
+        )
+        capture = Capture(
+            client=client,
+            etcd=etcd,
+            session=settings.session,
+            changefeed_id=settings.changefeed.id,
+            replication=application,
+            fence=fence,
+            clock=clock,
+            address=socket.gethostname(),
+            on_reset=_identify,
+        )
+        stack.enter_context(_signals(capture))
+        capture.run()
+    return 0
+
+
+def _identify(capture_id: CaptureID, epoch: ProcessorEpoch) -> None:
+    logs.identity.capture = capture_id
+    logs.identity.epoch = epoch
+
+
+@contextmanager
+def _etcd(settings: EtcdSettings) -> Iterator[tuple[EtcdSettings, EtcdClient]]:
+    """A client of the etcd that was asked for, which is started here if it is the embedded one."""
+    with ExitStack() as stack:
+        if settings.embedded:
+            embedded = stack.enter_context(EmbeddedEtcd())
+            settings = replace(settings, endpoints=(embedded.endpoint,), embedded=False)
+        client = connect(settings)
+        stack.callback(client.close)
+        yield settings, client
+
+
+@contextmanager
+def _signals(capture: Capture) -> Iterator[None]:
+    """SIGTERM and SIGINT ask for an orderly end. After Spark's start: it has a handler of its own."""
+
+    def asked(number: int, _frame: FrameType | None) -> None:
+        logger.info("asked to stop signal=%s", signal.Signals(number).name)
+        capture.request_stop()
+
+    before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,237 @@
+"""``tidelake run|progress|snapshot``: arguments in, exit code out.
+
+0 finished or asked to stop, 1 failed, 2 bad usage or configuration. Expected trouble is one line on
+stderr; a traceback is a bug. Spark and Delta are imported by the commands that need them, so that
+``--help`` and a wrong setting answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conf.load import CONFIG_VARIABLE, load_settings, load_sink
+from conf.settings import SettingError, Settings
+from coordination.errors import ConfigError, Stop, TidelakeError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+WATCH_INTERVAL_S = 1.0
+
+app = typer.Typer(
+    name="tidelake",
+    help="TiDB and MySQL change streams in, exactly-once Delta tables out.",
+    epilog="Each option may also be set in the environment: --sink-uri is TIDELAKE_SINK_URI.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+class OutputFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+SourceUri = Annotated[
+    str | None,
+    typer.Option(
+        help="The very sink URI that TiCDC was given: "
+        "kafka://host:9092/topic?protocol=canal-json&partition-num=3&enable-tidb-extension=true",
+        metavar="URI",
+    ),
+]
+SinkUri = Annotated[
+    str | None,
+    typer.Option(
+        help="The warehouse: delta:///path, delta+s3://bucket/path, delta+abfss://…, delta+gs://…",
+        metavar="URI",
+    ),
+]
+ChangefeedId = Annotated[
+    str | None, typer.Option(help="The changefeed's ID; of `run`, the topic if not given.")
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(help="A changefeed file (TOML) with TiCDC's names.", envvar=CONFIG_VARIABLE),
+]
+Watch = Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tidelake {metadata.version('tidelake')}")
+        raise typer.Exit
+
+
+@app.callback()
+def tidelake(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """TiDB and MySQL change streams in, exactly-once Delta tables out."""
+
+
+@app.command(
+    help="""Replicate a changefeed until its target-ts, or until SIGTERM or Ctrl-C.
+
+    One capture in one process; several with one etcd stand by for each other.
+    The same command after a crash goes on where the tables are."""
+)
+def run(
+    *,
+    source_uri: SourceUri = None,
+    sink_uri: SinkUri = None,
+    changefeed_id: ChangefeedId = None,
+    start_ts: Annotated[
+        int | None,
+        typer.Option(help="Changes above this TSO; a changefeed that has run goes on instead."),
+    ] = None,
+    target_ts: Annotated[
+        int | None, typer.Option(help="Finish at this TSO, with exit code 0.")
+    ] = None,
+    overwrite_checkpoint_ts: Annotated[
+        int | None, typer.Option(help="Rewind: apply everything above this TSO once more.")
+    ] = None,
+    config: ConfigFile = None,
+    etcd: Annotated[
+        str | None,
+        typer.Option(
+            help="Where captures meet: http://host:2379, several by comma; or `embedded`, "
+            "for one machine only (the default).",
+            metavar="URL|embedded",
+        ),
+    ] = None,
+    cluster_id: Annotated[
+        str | None, typer.Option(help="Captures of one cluster share it; TiCDC's cluster-id.")
+    ] = None,
+    log_format: Annotated[LogFormat | None, typer.Option(help="Of the lines on stderr.")] = None,
+    log_level: Annotated[LogLevel | None, typer.Option(case_sensitive=False)] = None,
+) -> None:
+    arguments = {
+        "source-uri": source_uri,
+        "sink-uri": sink_uri,
+        "changefeed-id": changefeed_id,
+        "start-ts": start_ts,
+        "target-ts": target_ts,
+        "overwrite-checkpoint-ts": overwrite_checkpoint_ts,
+        "etcd": etcd,
+        "cluster-id": cluster_id,
+        "log-format": log_format and log_format.value,
+        "log-level": log_level and log_level.value,
+    }
+    with _reported():
+        settings = load_settings(config=config, environment=os.environ, arguments=arguments)
+        raise typer.Exit(_run(settings))
+
+
+def _run(settings: Settings) -> int:
+    from streaming import logs
+
+    logs.install(settings.log_format, settings.log_level, changefeed=settings.changefeed.id)
+    from streaming.bootstrap import run as run_capture
+
+    return run_capture(settings)
+
+
+@app.command()
+def progress(
+    *,
+    sink_uri: SinkUri = None,
+    changefeed_id: ChangefeedId = None,
+    config: ConfigFile = None,
+    output_format: Annotated[OutputFormat, typer.Option("--format")] = OutputFormat.TABLE,
+    watch: Watch = False,
+) -> None:
+    """Show how fresh each table is: state, checkpoint, lag, Delta version."""
+    with _reported():
+        warehouse, options = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
+        from streaming import report, views
+
+        def read() -> report.ProgressReport:
+            return report.read_progress(warehouse, options, changefeed_id)
+
+        as_json = output_format is OutputFormat.JSON
+        if watch:
+            views.watch(read, views.progress, every_s=WATCH_INTERVAL_S, as_json=as_json)
+        else:
+            views.show(read(), views.progress, as_json=as_json)
+
+
+@app.command()
+def snapshot(
+    *,
+    sink_uri: SinkUri = None,
+    changefeed_id: ChangefeedId = None,
+    config: ConfigFile = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(help="The newest snapshot at or below this TSO or RFC 3339 time."),
+    ] = None,
+    output_format: Annotated[OutputFormat, typer.Option("--format")] = OutputFormat.TABLE,
+) -> None:
+    """Show the Delta version of each table as of one TiDB timestamp, and the SQL to read them."""
+    with _reported():
+        warehouse, options = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
+        from streaming import report, views
+
+        limit = report.parse_as_of(as_of) if as_of is not None else None
+        found = report.read_snapshot(warehouse, options, changefeed_id, limit)
+        views.show(found, views.snapshot, as_json=output_format is OutputFormat.JSON)
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Turn expected trouble into one line and an exit code."""
+    try:
+        yield
+    except (SettingError, ConfigError) as error:
+        _end(error, EXIT_USAGE)
+    except Stop:
+        raise typer.Exit from None
+    except TidelakeError as error:
+        _end(error, EXIT_FAILED)
+    except KeyboardInterrupt:
+        raise typer.Exit from None
+
+
+def _end(error: Exception, code: int) -> None:
+    typer.echo(f"tidelake: {error}", err=True)
+    raise typer.Exit(code) from None
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program; raises SystemExit for every code but 0.
+
+    A Databricks wheel task calls this function and takes any SystemExit for a failure.
+    """
+    try:
+        app(args=list(arguments) if arguments is not None else None, prog_name="tidelake")
+    except SystemExit as ended:
+        if ended.code not in (None, 0):
+            raise
+
+
+if __name__ == "__main__":
+    main()

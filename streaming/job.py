@@ -1,0 +1,71 @@
+"""``spark-submit --properties-file conf/spark.conf streaming/job.py run …``: the same program.
+
+Nothing of ours may be imported before the check: PyPI has another package named ``streaming``
+(mosaicml-streaming), and ``conf`` is a common name. Whichever comes first on the path would be
+imported, and fail much later with a message that explains nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+# A file of each package that no namesake has.
+MARKERS = {
+    "conf": "source_uri.py",
+    "coordination": "failpoint.py",
+    "sinks": "apply.py",
+    "streaming": "protocols/canal_json.py",
+}
+
+
+def prepare_path() -> None:
+    """Import from the repository's root, not from this folder, where spark-submit starts."""
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
+    if (here / MARKERS["streaming"]).exists():
+        sys.path.insert(0, str(here.parent))
+
+
+def shadowed() -> str | None:
+    """The line about a package of ours that is not the one that would be imported."""
+    for name, marker in MARKERS.items():
+        try:
+            spec = importlib.util.find_spec(name)
+        except ValueError:  # a module without a spec sits in sys.modules
+            spec = None
+        found = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
+        if not any((folder / marker).is_file() for folder in found):
+            where = f"the one in {found[0]} comes first" if found else "none is on the path"
+            return f"tidelake: package {name!r} is not Tidelake's: {where}; {_advice(name)}"
+        init = found[0] / "__init__.py"
+        if init.is_file() and _is_foreign(init):
+            return f"tidelake: another package wrote over {init}; {_advice(name)}"
+    return None
+
+
+def _is_foreign(init: Path) -> bool:
+    """Our packages' own files are empty or a docstring: code in one is another distribution's."""
+    lines = init.read_text(encoding="utf-8", errors="replace").splitlines()
+    return any(line.startswith(("import ", "from ")) for line in lines)
+
+
+def _advice(name: str) -> str:
+    culprit = " (mosaicml-streaming has one of that name)" if name == "streaming" else ""
+    return f"install Tidelake where no other package is called {name!r}{culprit}"
+
+
+def main() -> None:
+    prepare_path()
+    line = shadowed()
+    if line is not None:
+        print(line, file=sys.stderr)
+        sys.exit(2)
+    from streaming.cli import main as run_program  # after the check
+
+    run_program()
+
+
+if __name__ == "__main__":
+    main()

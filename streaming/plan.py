@@ -1,0 +1,92 @@
+"""What a batch may do about the DDLs it holds: pure.
+
+Due is ``checkpoint < commit_ts <= limit``; a DDL at the checkpoint itself is judged by its table, not by the
+number (rule 1), since a feed that ended at its target-ts may send it last. ``CREATE TABLE`` comes before any row of its table, so it needs no cut
+in the batch. What has no effect on a target passes. Any other DDL is a wall: rows below it are applied, then the
+changefeed stops with an error that quotes it, and nothing is half applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from coordination.errors import TidelakeError
+from coordination.model import Ts, tso_time
+from sinks.ddl import CreateTable, CreateTableLike, NoEffect, Unsupported, classify
+from streaming.events import DdlEvent
+from streaming.filter import TableFilter
+
+
+class DdlNotSupported(TidelakeError):
+    """A DDL that changes a target is not applied yet: its own issue. A filter is the way past it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """A CREATE TABLE that is due."""
+
+    event: DdlEvent
+    table: CreateTable | CreateTableLike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How far rows may be applied, which tables are made before, and the DDL that then stops the changefeed."""
+
+    limit: Ts
+    creations: tuple[Creation, ...] = ()
+    wall: DdlEvent | None = None
+    why: str = ""
+
+
+def plan(
+    ddls: Sequence[DdlEvent],
+    *,
+    checkpoint: Ts,
+    start_ts: Ts,
+    limit: Ts,
+    table_filter: TableFilter,
+    known: Container[object],
+) -> Plan:
+    """``ddls`` in order of (commit-ts, offset), without replays; ``known``: tables that exist already."""
+    creations: list[Creation] = []
+    for event in ddls:
+        if event.commit_ts > limit:
+            break
+        if event.commit_ts < checkpoint or event.commit_ts <= start_ts:
+            continue
+        ddl = classify(event.query, event.ddl_type, event.name.schema, event.name.table)
+        if not _is_wanted(event, ddl, table_filter):
+            continue
+        if isinstance(ddl, CreateTable | CreateTableLike):
+            if event.commit_ts == checkpoint and event.name in known:
+                continue
+            creations.append(Creation(event=event, table=ddl))
+        elif isinstance(ddl, Unsupported):
+            below = Ts(event.commit_ts - 1)
+            return Plan(limit=below, creations=tuple(creations), wall=event, why=ddl.reason)
+        else:
+            assert isinstance(ddl, NoEffect)
+    return Plan(limit=limit, creations=tuple(creations))
+
+
+def _is_wanted(event: DdlEvent, ddl: object, table_filter: TableFilter) -> bool:
+    if not event.name.table:  # CREATE DATABASE and the like belong to no table
+        return not isinstance(ddl, Unsupported) or not table_filter.ignores_ddl(
+            event.name, ddl.event_types, event.query
+        )
+    if not table_filter.selects(event.name):
+        return False
+    event_types = getattr(ddl, "event_types", ())
+    return not table_filter.ignores_ddl(event.name, event_types, event.query)
+
+
+def refusal(wall: DdlEvent, why: str) -> DdlNotSupported:
+    """The error that quotes a DDL and says how to go on."""
+    return DdlNotSupported(
+        f"DDL at commit-ts {wall.commit_ts} ({tso_time(wall.commit_ts):%Y-%m-%d %H:%M:%S} UTC) on "
+        f"{wall.name} is not supported yet: {wall.query} ({why}). Everything below it is applied. Go past it "
+        "with [filter] rules or [[filter.event-filters]] ignore-event / ignore-sql, and change the target "
+        "yourself if it must follow"
+    )

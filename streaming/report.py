@@ -1,0 +1,197 @@
+"""What ``tidelake progress`` and ``snapshot`` show, read from the warehouse without a JVM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from coordination.errors import ConfigError, TidelakeError
+from coordination.model import TableName, time_tso, tso_time
+from sinks.changefeeds import ENDED, ChangefeedRow, Changefeeds
+from sinks.progress import Progress, ProgressRow
+from sinks.snapshots import SnapshotRow, Snapshots
+from sinks.tables import table_uri
+
+_TSO = re.compile(r"^\d{1,19}$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReport:
+    """Changefeeds and their spans as of ``now``."""
+
+    changefeeds: tuple[ChangefeedRow, ...]
+    spans: tuple[ProgressRow, ...]
+    now: datetime
+
+    def lag_s(self, checkpoint_ts: int) -> float:
+        """Seconds between a checkpoint and now, on TiDB's clock and ours."""
+        return (self.now - tso_time(checkpoint_ts)).total_seconds()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "changefeeds": [
+                {
+                    **asdict(row),
+                    "checkpoint_time": tso_time(row.checkpoint_ts),
+                    "resolved_time": tso_time(row.resolved_ts),
+                    "lag_s": self.lag_s(row.checkpoint_ts),
+                    "without_watermark": without_watermark(row),
+                    "slowest_partition": slowest_partition(row),
+                }
+                for row in self.changefeeds
+            ],
+            "spans": [
+                {
+                    **asdict(row),
+                    "checkpoint_time": row.checkpoint_time,
+                    "lag_s": self.lag_s(row.checkpoint_ts),
+                }
+                for row in self.spans
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableVersion:
+    """One table of a snapshot, and how to read it."""
+
+    table: str
+    version: int
+    uri: str
+
+    @property
+    def sql(self) -> str:
+        path = self.uri.replace("`", "``")
+        return f"SELECT * FROM delta.`{path}` VERSION AS OF {self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotReport:
+    """One consistent cut."""
+
+    row: SnapshotRow
+    tables: tuple[TableVersion, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "changefeed_id": self.row.changefeed_id,
+            "primary_ts": self.row.primary_ts,
+            "primary_time": self.row.primary_time,
+            "dead_letters": self.row.dead_letters,
+            "created_at": self.row.created_at,
+            "tables": [{**asdict(table), "sql": table.sql} for table in self.tables],
+        }
+
+
+def read_progress(
+    warehouse: str, storage_options: Mapping[str, str], changefeed_id: str | None
+) -> ProgressReport:
+    """Every changefeed of the warehouse, or the one that is named."""
+    rows = _changefeeds(warehouse, storage_options, changefeed_id)
+    wanted = {row.changefeed_id for row in rows}
+    spans = Progress(warehouse, storage_options).read_all()
+    return ProgressReport(
+        changefeeds=rows,
+        spans=tuple(span for span in spans if span.changefeed_id in wanted),
+        now=datetime.now(UTC),
+    )
+
+
+def read_snapshot(
+    warehouse: str,
+    storage_options: Mapping[str, str],
+    changefeed_id: str | None,
+    as_of: int | None = None,
+) -> SnapshotReport:
+    """The newest snapshot, or the newest one at or below a TSO."""
+    rows = _changefeeds(warehouse, storage_options, changefeed_id)
+    if len(rows) > 1:
+        raise ConfigError(
+            f"{warehouse} has the changefeeds {_names(rows)}: say which by --changefeed-id"
+        )
+    name = rows[0].changefeed_id
+    ledger = Snapshots(warehouse, storage_options)
+    found = ledger.latest(name) if as_of is None else ledger.as_of(name, as_of)
+    if found is None:
+        below = "" if as_of is None else f" at or below {as_of} ({tso_time(as_of).isoformat()})"
+        raise TidelakeError(
+            f"changefeed {name} has no snapshot{below} in {warehouse}: "
+            "`tidelake progress` shows how far its tables are"
+        )
+    spans = Progress(warehouse, storage_options).read(name)
+    known = {str(table): table for table in spans}
+    return SnapshotReport(
+        row=found,
+        tables=tuple(
+            TableVersion(
+                table=table, version=version, uri=table_uri(warehouse, _name(table, known))
+            )
+            for table, version in sorted(found.tables.items())
+        ),
+    )
+
+
+def parse_as_of(text: str) -> int:
+    """A TSO, or the last TSO of an RFC 3339 time's millisecond."""
+    if _TSO.match(text):
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"--as-of {text!r} is neither a TSO nor a time such as 2026-01-31T12:00:00Z"
+        ) from error
+    if at.tzinfo is None:
+        raise ConfigError(f"--as-of {text!r} has no time zone: write {text}Z for UTC")
+    return time_tso(at + timedelta(milliseconds=1)) - 1
+
+
+def without_watermark(row: ChangefeedRow) -> list[str]:
+    """The partitions that have not said how far they are, and so hold every table back."""
+    return sorted(
+        partition
+        for partition in row.source_offsets
+        if partition not in row.watermarks or row.watermarks[partition].ts <= 0
+    )
+
+
+def slowest_partition(row: ChangefeedRow) -> str | None:
+    """The partition whose watermark is the lowest: the global one stands there."""
+    if not row.watermarks:
+        return None
+    return min(sorted(row.watermarks), key=lambda partition: row.watermarks[partition].ts)
+
+
+def is_moving(row: ChangefeedRow) -> bool:
+    """Whether a lag means anything: an ended changefeed does not fall behind."""
+    return row.state not in ENDED
+
+
+def _changefeeds(
+    warehouse: str, storage_options: Mapping[str, str], changefeed_id: str | None
+) -> tuple[ChangefeedRow, ...]:
+    rows = Changefeeds(warehouse, storage_options).read_all()
+    if not rows:
+        raise TidelakeError(
+            f"no changefeed has run in {warehouse} yet: there is no _tidelake/changefeeds; "
+            "check --sink-uri"
+        )
+    if changefeed_id is None:
+        return tuple(rows)
+    found = tuple(row for row in rows if row.changefeed_id == changefeed_id)
+    if not found:
+        raise ConfigError(f"{warehouse} has no changefeed {changefeed_id!r}, but {_names(rows)}")
+    return found
+
+
+def _names(rows: Iterable[ChangefeedRow]) -> str:
+    return ", ".join(row.changefeed_id for row in rows)
+
+
+def _name(text: str, known: Mapping[str, TableName]) -> TableName:
+    """A ledger's name in its two parts; one with further dots is told by its progress row."""
+    schema, _, table = text.partition(".")
+    return known.get(text, TableName(schema, table))

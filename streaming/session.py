@@ -1,0 +1,90 @@
+"""The Spark session of the program: what it must have, whoever started the JVM.
+
+``tidelake run`` starts one here; under spark-submit or on Databricks there is one, and only what can still be set
+is set. What must be there before the JVM starts stands in ``conf/spark.conf`` too.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from coordination.errors import ConfigError
+from sinks.spark_engine import SESSION_CONF
+
+JARS_VARIABLE = "TIDELAKE_JARS"
+MASTER_VARIABLE = "SPARK_MASTER"
+MEMORY_VARIABLE = "SPARK_DRIVER_MEMORY"  # Spark's own; ours is only a larger default
+PACKAGES = (
+    "io.delta:delta-spark_4.2_2.13:4.4.0",
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+)
+STATIC_CONF = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+RUNTIME_CONF = {
+    **SESSION_CONF,
+    # A segment is written once and read two or three times: compressing it costs more than it saves.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    "spark.sql.adaptive.enabled": "false",  # its stages are a fixed cost of every small batch
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+}
+
+
+def spark_session() -> SparkSession:
+    """The running session, or a local one with everything it needs."""
+    active = SparkSession.getActiveSession()
+    session = active or _build()
+    _check(session)
+    for name, value in RUNTIME_CONF.items():
+        session.conf.set(name, value)
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _build() -> SparkSession:
+    builder = SparkSession.Builder().appName("tidelake")
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started the JVM: its settings stand
+        return builder.getOrCreate()
+    builder = builder.master(os.environ.get(MASTER_VARIABLE, "local[*]"))
+    if MEMORY_VARIABLE not in os.environ:
+        builder = builder.config("spark.driver.memory", "4g")
+    jars = jar_files()
+    if jars:
+        builder = builder.config("spark.jars", ",".join(jars))
+    else:
+        builder = builder.config("spark.jars.packages", ",".join(PACKAGES))
+    for name, value in (STATIC_CONF | RUNTIME_CONF).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def jar_files() -> list[str]:
+    """The jars that ``make setup`` fetched; none where Spark is to resolve them itself."""
+    given = os.environ.get(JARS_VARIABLE)
+    if given is not None and not list(Path(given).glob("*.jar")):
+        raise ConfigError(f"{JARS_VARIABLE}={given} holds no jars: run `make setup`, or unset it")
+    places = [Path(given)] if given else [Path(), Path(__file__).resolve().parents[1]]
+    for place in places:
+        folder = place if given else place / ".jars" / "spark"
+        found = sorted(str(jar.resolve()) for jar in folder.glob("*.jar"))
+        if found:
+            return found
+    return []
+
+
+def _check(session: SparkSession) -> None:
+    """One clear line where Delta or the Kafka connector is missing, instead of a stack trace later."""
+    extensions = session.conf.get("spark.sql.extensions", "") or ""
+    databricks = session.conf.get("spark.databricks.clusterUsageTags.clusterId", None)
+    if "delta" not in extensions.lower() and databricks is None:
+        raise ConfigError(
+            "the Spark session has no Delta extension: start it with --properties-file conf/spark.conf"
+        )

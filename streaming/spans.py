@@ -1,0 +1,246 @@
+"""The tables of a changefeed: what each is, where it is, and how far it is (design 3, rules 5 and 8).
+
+A span is one whole table. It becomes known from its ``CREATE TABLE``, from its progress row after a restart, or,
+where the stream starts later, from the types that its messages carry. Its start point is the greater of the
+identity in its Delta log and its progress row; the log is the truth.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from conf.settings import DeltaSink
+from coordination.errors import TidelakeError
+from coordination.failpoint import Failpoint, failpoint
+from coordination.model import SEALED_TS, TableName, Ts
+from sinks.apply import Target, app_id
+from sinks.changefeeds import ChangefeedRow
+from sinks.progress import ProgressRow
+from sinks.schema import TableSchema, schema_from_mysql_types
+from sinks.tables import (
+    INCARNATION,
+    DdlIdentity,
+    TableState,
+    create,
+    inspect,
+    ownership,
+    seal,
+    table_uri,
+)
+from streaming.events import ROW, DdlEvent
+from streaming.segments import Segment, union
+
+logger = logging.getLogger(__name__)
+
+REPLICATING = "replicating"
+WARNING = "warning"
+FIRST_GENERATION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One table and how far it is. ``target`` is None for a table without a usable key (rule 8)."""
+
+    name: TableName
+    checkpoint: Ts
+    target: Target | None = None
+    generation: int = FIRST_GENERATION
+    version: int | None = None  # Delta version that holds everything up to the checkpoint
+    size_bytes: int = 0
+    features: frozenset[str] = frozenset()
+    engine: str = ""
+
+    @property
+    def state(self) -> str:
+        return REPLICATING if self.target else WARNING
+
+
+class Spans:
+    """All known spans. Changed by the batch thread only; a change is one assignment."""
+
+    def __init__(self, spark: SparkSession, sink: DeltaSink, row: ChangefeedRow) -> None:
+        self._spark = spark
+        self._sink = sink
+        self._options = dict(sink.storage_options)
+        self._row = row
+        self._spans: dict[TableName, Span] = {}
+
+    def __getitem__(self, name: TableName) -> Span:
+        return self._spans[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._spans
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(self._spans.values())
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def put(self, span: Span) -> None:
+        """Add or replace a span. Its checkpoint never falls."""
+        known = self._spans.get(span.name)
+        assert known is None or known.checkpoint <= span.checkpoint, f"checkpoint of {span.name} fell"
+        self._spans[span.name] = span
+
+    def schemas(self) -> dict[TableName, TableSchema | None]:
+        """The schema of each span; None for one whose rows are dead letters."""
+        return {span.name: span.target.schema if span.target else None for span in self}
+
+    def uri(self, name: TableName) -> str:
+        return table_uri(self._sink.warehouse, name)
+
+    def resume(self, rows: Mapping[TableName, ProgressRow]) -> None:
+        """Take up every table of the progress rows; those of an older incarnation are sealed first."""
+        for name, row in sorted(rows.items()):
+            self.put(self._resumed(name, row))
+
+    def _resumed(self, name: TableName, row: ProgressRow) -> Span:
+        if row.delta_version is None:
+            return Span(name=name, checkpoint=self._start_point(row, None))
+        state = inspect(self.uri(name), self._options)
+        self._refuse_unless_ours(name, row, state)
+        assert state is not None
+        if row.incarnation < self._row.incarnation:
+            state = self._seal(name, row.incarnation, row.generation, row.checkpoint_ts, state)
+        assert state.schema is not None
+        target = self._target(name, state.schema, row.generation)
+        identity = state.identity(target.app_id)
+        return self._span(target, state, self._start_point(row, identity))
+
+    def _start_point(self, row: ProgressRow, identity: int | None) -> Ts:
+        """Rule 5: of the same incarnation the greater of identity and progress; else where it was sealed."""
+        if row.incarnation < self._row.incarnation:
+            rewound = self._row.state == "rewinding"
+            recorded = self._row.checkpoint_ts if rewound else row.checkpoint_ts
+            return Ts(identity if identity is not None else recorded)
+        return Ts(max(row.checkpoint_ts, identity or 0))
+
+    def _seal(
+        self, name: TableName, oldest: int, generation: int, checkpoint: Ts, state: TableState
+    ) -> TableState:
+        """End the app IDs of older incarnations: an old zombie's write is skipped whatever its L (rule 4)."""
+        apps = [self._app_id(name, i, generation) for i in range(oldest, self._row.incarnation)]
+        newest = self._app_id(name, self._row.incarnation, generation)
+        start = state.identity(newest)
+        if start is None:
+            reached = [i for i in map(state.identity, apps) if i is not None and i < SEALED_TS]
+            start = max([checkpoint, *reached])
+            if self._row.state == "rewinding":
+                start = self._row.checkpoint_ts
+        incarnation = {INCARNATION: str(self._row.incarnation)}
+        for app in apps:
+            seal(self.uri(name), app, newest, Ts(start), self._options, properties=incarnation)
+        sealed = inspect(self.uri(name), self._options)
+        assert sealed is not None
+        logger.info("sealed the table for a new incarnation table=%s start_ts=%d", name, start)
+        return sealed
+
+    def _refuse_unless_ours(self, name: TableName, row: ProgressRow, state: TableState | None) -> None:
+        if state is None:
+            raise TidelakeError(
+                f"table {name} is gone from {self.uri(name)} though progress says that it is filled: restore "
+                "it, or exclude it with [filter] rules, or load it anew with --overwrite-checkpoint-ts"
+            )
+        if row.delta_version is not None and state.version < row.delta_version:
+            raise TidelakeError(
+                f"table {name} is at Delta version {state.version}, progress says {row.delta_version}: it was "
+                "replaced by an older copy. Restore the newer one, or rewind with --overwrite-checkpoint-ts"
+            )
+        self._refuse_if_foreign(name, state)
+
+    def _refuse_if_foreign(self, name: TableName, state: TableState) -> None:
+        ours = self._row.changefeed_id
+        if state.changefeed_id != ours:
+            raise TidelakeError(
+                f"table {name} at {self.uri(name)} belongs to {state.changefeed_id or 'nobody'}, not to "
+                f"changefeed {ours}: use another sink-uri, or move the table away"
+            )
+        if (state.incarnation or 0) > self._row.incarnation:
+            raise TidelakeError(
+                f"table {name} belongs to a newer incarnation of changefeed {ours}: stop this process; "
+                "the newer one goes on"
+            )
+
+    def create(self, name: TableName, schema: TableSchema, ddl: DdlEvent, start: Ts) -> None:
+        """Make the target and its span; without a usable key only the span, in state warning."""
+        if not schema.key:
+            logger.warning(
+                "the table has no primary key and no NOT NULL unique key: its rows go to dead_letters table=%s",
+                name,
+            )
+            self.put(Span(name=name, checkpoint=start))
+            return
+        target = self._target(name, schema, FIRST_GENERATION)
+        properties = ownership(
+            changefeed_id=self._row.changefeed_id,
+            incarnation=self._row.incarnation,
+            generation=FIRST_GENERATION,
+            ddl=DdlIdentity(commit_ts=ddl.commit_ts, order=0, query=ddl.query),
+        )
+        create(self._spark, target, properties=properties, storage_options=self._options)
+        failpoint(Failpoint.AFTER_CREATE_TABLE)
+        state = inspect(target.uri, self._options)
+        assert state is not None
+        made_by = state.incarnation or 0
+        if made_by < self._row.incarnation:  # made, but never filled, before the rewind
+            state = self._seal(name, made_by, FIRST_GENERATION, start, state)
+        self.put(self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0))))
+
+    def find(self, names: Sequence[TableName], segments: Sequence[Segment], start: Ts) -> None:
+        """Make targets for tables whose CREATE TABLE lies before the stream: one Spark job for all."""
+        frame = union(segment.frame for segment in segments)
+        wanted = [
+            (F.col("schema_name") == name.schema) & (F.col("table_name") == name.table) for name in names
+        ]
+        any_wanted = wanted[0]
+        for condition in wanted[1:]:
+            any_wanted = any_wanted | condition
+        usable = (F.col("kind") == ROW) & F.col("error_class").isNull() & any_wanted
+        newest = F.max_by(F.struct("mysql_types", "pk_names"), "commit_ts").alias("newest")
+        found = frame.where(usable).groupBy("schema_name", "table_name").agg(newest).collect()
+        for row in found:
+            name = TableName(row.schema_name, row.table_name)
+            schema, warnings = schema_from_mysql_types(
+                row.newest.mysql_types or {}, row.newest.pk_names or []
+            )
+            for warning in warnings:
+                logger.warning("no CREATE TABLE was read: %s table=%s", warning, name)
+            no_ddl = DdlEvent(commit_ts=Ts(0), offset=0, name=name, ddl_type="", query="")
+            self.create(name, schema, no_ddl, start)
+        for name in names:
+            if name not in self:  # every row of it was cut to its key
+                self.put(Span(name=name, checkpoint=start))
+
+    def _span(self, target: Target, state: TableState, checkpoint: Ts) -> Span:
+        return Span(
+            name=target.name,
+            checkpoint=checkpoint,
+            target=target,
+            version=state.version,
+            size_bytes=state.read_size()[0],
+            features=state.features,
+        )
+
+    def _target(self, name: TableName, schema: TableSchema, generation: int) -> Target:
+        app = self._app_id(name, self._row.incarnation, generation)
+        return Target(name=name, uri=self.uri(name), schema=schema, app_id=app)
+
+    def _app_id(self, name: TableName, incarnation: int, generation: int) -> str:
+        return app_id(self._row.changefeed_id, incarnation, name, generation)
+
+    def schema_or_empty(self, name: TableName) -> TableSchema:
+        """The schema that its rows are cast by; without columns for a table whose rows are dead letters."""
+        target = self._spans[name].target
+        return target.schema if target else TableSchema(columns=(), key=())
+
+    def idle_to(self, limit: Ts) -> None:
+        """Every span without an unapplied change is at ``limit`` too: no commit, only progress (rule 5)."""
+        for span in list(self):
+            if span.checkpoint < limit:
+                self.put(replace(span, checkpoint=limit))

@@ -1,0 +1,114 @@
+"""Where a start begins: a new changefeed, a resumed one, a rewound one, a changed configuration. Pure.
+
+A changefeed that has a row *resumes*, whatever ``--start-ts`` says. ``--overwrite-checkpoint-ts`` and a changed
+fingerprint (filter, zone, casts) make a new incarnation, under which every table is sealed against writers of
+the old one (design 3, rule 4).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
+
+from conf.settings import Changefeed
+from sinks.changefeeds import ChangefeedRow
+from streaming.events import TopicPartition
+from streaming.source import SourceShape, check_topic_ids
+
+logger = logging.getLogger(__name__)
+
+Beginnings = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, int]]
+
+
+def fingerprint(changefeed: Changefeed) -> str:
+    """Of all settings that decide which rows come and what their cells look like."""
+    parts = {
+        "filter": asdict(changefeed.filter),
+        "time-zone": changefeed.source.time_zone,
+        "zero-date": changefeed.zero_date,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def first_row(changefeed: Changefeed) -> ChangefeedRow:
+    """The row of a changefeed that nobody has run yet."""
+    start = changefeed.overwrite_checkpoint_ts or changefeed.start_ts
+    return ChangefeedRow(
+        changefeed_id=changefeed.id,
+        start_ts=start,
+        target_ts=changefeed.target_ts,
+        checkpoint_ts=start,
+        resolved_ts=start,
+        fingerprint=fingerprint(changefeed),
+    )
+
+
+def settle(
+    stored: ChangefeedRow, changefeed: Changefeed, shape: SourceShape, beginnings: Beginnings
+) -> ChangefeedRow:
+    """The claimed row as this start uses it. Raises SourceLost when a topic is not the one of before."""
+    row = _new_incarnation(stored, changefeed)
+    if row.incarnation == stored.incarnation:
+        check_topic_ids(row.topic_ids, shape.topic_ids)
+    return replace(
+        row,
+        state=_state(row, changefeed),
+        target_ts=changefeed.target_ts,
+        source_offsets=_offsets(row, shape, beginnings),
+        topic_ids=dict(shape.topic_ids),
+        error=None,
+    )
+
+
+def _new_incarnation(stored: ChangefeedRow, changefeed: Changefeed) -> ChangefeedRow:
+    wanted = fingerprint(changefeed)
+    rewind = changefeed.overwrite_checkpoint_ts
+    done = rewind is None or stored.start_ts == rewind
+    if not done:
+        assert rewind is not None
+        logger.info("rewinding from checkpoint_ts=%d to %d", stored.checkpoint_ts, rewind)
+        return replace(
+            stored,
+            incarnation=stored.incarnation + 1,
+            fingerprint=wanted,
+            state="rewinding",
+            start_ts=rewind,
+            checkpoint_ts=rewind,
+            resolved_ts=rewind,
+            max_published_ts=max(stored.max_published_ts, stored.checkpoint_ts),
+            source_offsets={},
+            watermarks={},
+            topic_ids={},
+        )
+    if changefeed.start_ts not in (0, stored.start_ts):
+        logger.info(
+            "resuming at checkpoint_ts=%d: start-ts %d is of a first start only",
+            stored.checkpoint_ts,
+            changefeed.start_ts,
+        )
+    if stored.fingerprint != wanted:
+        logger.info("the configuration changed: a new incarnation goes on where the old one was")
+        return replace(stored, incarnation=stored.incarnation + 1, fingerprint=wanted)
+    return stored
+
+
+def _state(row: ChangefeedRow, changefeed: Changefeed) -> str:
+    target = changefeed.target_ts
+    if target is not None and row.checkpoint_ts >= target:
+        return "finished"
+    return "rewinding" if row.checkpoint_ts < row.max_published_ts else "running"
+
+
+def _offsets(
+    row: ChangefeedRow, shape: SourceShape, beginnings: Beginnings
+) -> dict[str, int]:
+    """Low-water offsets for exactly our partitions; where none is recorded, Kafka's first."""
+    unknown = [p for p in shape.partitions if str(p) not in row.source_offsets]
+    first = beginnings(unknown) if unknown else {}
+    return {
+        str(p): row.source_offsets[str(p)] if str(p) in row.source_offsets else first[p]
+        for p in sorted(shape.partitions)
+    }

@@ -1,0 +1,187 @@
+"""Progress and snapshots on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from typing import Any, TypeVar
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from coordination.errors import TidelakeError
+from coordination.model import tso_time
+from sinks.changefeeds import ChangefeedRow
+from sinks.progress import ProgressRow
+from streaming import report
+from streaming.report import ProgressReport, SnapshotReport
+
+GOOD_STATES = frozenset({"running", "finished", "replicating", "normal"})
+BAD_STATES = frozenset({"failed", "error"})
+PIPE_WIDTH = 200  # no terminal to ask: wide enough that no cell is cut
+NARROW = 130
+LEFT_OUT_WHEN_NARROW = ("checkpoint-ts", "resolved-ts", "capture")
+NUMBERS = frozenset(
+    {"checkpoint-ts", "resolved-ts", "lag", "term", "Delta\nversion", "dead\nletters"}
+)
+MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
+
+
+R = TypeVar("R", ProgressReport, SnapshotReport)
+Cells = dict[str, RenderableType]
+
+
+def progress(found: ProgressReport, width: int) -> RenderableType:
+    """Changefeeds, what holds them back, and a line per span."""
+    notes = [note for row in found.changefeeds for note in _notes(row)]
+    changefeeds = [_changefeed(found, row) for row in found.changefeeds]
+    moving = {row.changefeed_id for row in found.changefeeds if report.is_moving(row)}
+    spans = [_span(found, span, span.changefeed_id in moving) for span in found.spans]
+    return Group(_table(changefeeds, width), *notes, *([_table(spans, width)] if spans else []))
+
+
+def snapshot(found: SnapshotReport, width: int) -> RenderableType:
+    """Versions as a table, then one statement per table, ready to be copied."""
+    row = found.row
+    head = Text(
+        f"{row.changefeed_id} as of {row.primary_ts} ({_clock(row.primary_time)}), "
+        f"{row.dead_letters} dead letters"
+    )
+    versions: list[Cells] = [
+        {"table": Text(item.table), "Delta\nversion": str(item.version)} for item in found.tables
+    ]
+    statements = [Text(f"{item.sql};", no_wrap=True, overflow="ignore") for item in found.tables]
+    return Group(head, _table(versions, width), *statements)
+
+
+def show(found: R, view: Callable[[R, int], RenderableType], *, as_json: bool) -> None:
+    """Print a report once."""
+    console = _console()
+    if as_json:
+        print(_json(found.to_json(), indent=2))
+    else:
+        console.print(view(found, console.width), crop=False)
+
+
+def watch(
+    read: Callable[[], R],
+    view: Callable[[R, int], RenderableType],
+    *,
+    every_s: float,
+    as_json: bool,
+) -> None:
+    """Read and print again and again until KeyboardInterrupt; an empty warehouse may fill yet."""
+    console = _console()
+    with ExitStack() as stack:
+        if console.is_terminal and not as_json:
+            live = stack.enter_context(Live(console=console, auto_refresh=False))
+        else:
+            live = None
+        while True:
+            try:
+                found = read()
+            except TidelakeError as error:
+                content, fields = Text(str(error), style="yellow"), {"error": str(error)}
+            else:
+                content, fields = view(found, console.width), found.to_json()
+            if live is not None:
+                live.update(content, refresh=True)
+            elif as_json:
+                print(_json(fields, indent=None), flush=True)
+            else:
+                console.print(content, crop=False)
+            time.sleep(every_s)
+
+
+def _json(content: dict[str, Any], *, indent: int | None) -> str:
+    def plain(value: object) -> str:
+        return value.isoformat() if isinstance(value, datetime) else str(value)
+
+    return json.dumps(content, default=plain, indent=indent, ensure_ascii=False)
+
+
+def _console() -> Console:
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    return Console(width=width, highlight=False)
+
+
+def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
+    return {
+        "changefeed": Text(row.changefeed_id),
+        "state": _state(row.state),
+        "checkpoint-ts": str(row.checkpoint_ts),
+        "checkpoint time": _clock(tso_time(row.checkpoint_ts)),
+        "lag": _lag(found.lag_s(row.checkpoint_ts)) if report.is_moving(row) else "-",
+        "resolved-ts": str(row.resolved_ts),
+        "term": str(row.term),
+        "capture": Text(row.capture_id),
+    }
+
+
+def _notes(row: ChangefeedRow) -> list[Text]:
+    notes = []
+    silent = report.without_watermark(row)
+    if silent:
+        notes.append(
+            Text(
+                f"{row.changefeed_id}: no watermark yet from {', '.join(silent)}: "
+                "every table waits for it",
+                style="yellow",
+            )
+        )
+    elif (slowest := report.slowest_partition(row)) is not None and report.is_moving(row):
+        notes.append(
+            Text(f"{row.changefeed_id}: the lowest watermark is that of {slowest}", style="dim")
+        )
+    if row.error:
+        notes.append(Text(f"{row.changefeed_id}: {row.error}", style="red"))
+    return notes
+
+
+def _span(found: ProgressReport, span: ProgressRow, moving: bool) -> Cells:
+    several = len(found.changefeeds) > 1
+    return {
+        "table": Text(f"{span.changefeed_id}: {span.name}" if several else str(span.name)),
+        "state": _state(span.state),
+        "checkpoint-ts": str(span.checkpoint_ts),
+        "checkpoint time": _clock(span.checkpoint_time),
+        "lag": _lag(found.lag_s(span.checkpoint_ts)) if moving else "-",
+        "Delta\nversion": "-" if span.delta_version is None else str(span.delta_version),
+        "engine": span.engine or "-",
+        "dead\nletters": Text(str(span.dead_letters), style="yellow" if span.dead_letters else ""),
+    }
+
+
+def _table(rows: Sequence[Cells], width: int) -> Table:
+    """A table of what fits: on a narrow terminal a time says as much as its TSO."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    dropped = LEFT_OUT_WHEN_NARROW if width < NARROW else ()
+    columns = [name for name in (rows[0] if rows else ()) if name not in dropped]
+    for name in columns:
+        table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[name] for name in columns))
+    return table
+
+
+def _state(state: str) -> Text:
+    style = "green" if state in GOOD_STATES else "red" if state in BAD_STATES else "yellow"
+    return Text(state, style=style)
+
+
+def _clock(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+
+
+def _lag(seconds: float) -> str:
+    if seconds < MINUTE_S:
+        return f"{seconds:.1f} s"
+    if seconds < HOUR_S:
+        return f"{seconds / MINUTE_S:.1f} min"
+    return f"{seconds / HOUR_S:.1f} h" if seconds < 2 * DAY_S else f"{seconds / DAY_S:.1f} d"
