@@ -5,9 +5,9 @@
                   └──── partitions added, ◄──────┘
                         or Kafka away for a while
 
-Every stream start begins at the low-water offsets of the changefeed's row with a fresh Spark checkpoint, so the
-loop above is the whole of recovery (design 3, rule 1). One thread runs it; Spark's batch thread calls ``Batch``.
-"""
+Every stream start begins at the low-water offsets of the changefeed's row with a fresh Spark
+checkpoint, so the loop above is the whole of recovery (design 3, rule 1). One thread runs it;
+Spark's batch thread calls ``Batch``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
 from coordination.errors import Stop, TidelakeError, TryAgain
@@ -139,8 +139,7 @@ class Application:
         backoff_s, checkpoint = FIRST_BACKOFF_S, row.checkpoint_ts
         while True:
             try:
-                self._stream_once(row)
-                return
+                return self._stream_once(row)
             except SourceChanged as change:
                 logger.info("%s", change)
             except (PySparkException, Py4JError, TryAgain) as error:
@@ -149,7 +148,9 @@ class Application:
                 moved = stored is not None and stored.checkpoint_ts > checkpoint
                 backoff_s = FIRST_BACKOFF_S if moved else backoff_s * 2
                 if backoff_s > MAX_BACKOFF_S:
-                    raise TidelakeError(f"the stream fails again and again: {_line(error)}") from error
+                    raise TidelakeError(
+                        f"the stream fails again and again: {_line(error)}"
+                    ) from error
                 logger.warning("stream failed, again in %.0f s: %s", backoff_s, _line(error))
                 if self._stopping.wait(backoff_s):
                     raise Stop("asked to stop") from error
@@ -167,10 +168,15 @@ class Application:
         )
 
     def _claim(self, ownership: Ownership) -> ChangefeedRow:
-        """The next term in all three control tables: every older handle is stale from here on (rule 6)."""
+        """The next term in all three control tables: every older handle is stale from here on (rule
+        6).
+        """
         changefeed = self._settings.changefeed
         row = self._tables.changefeeds.claim(
-            first_row(changefeed), ownership, ttl_s=self._settings.session.ttl_s, stop=self._stopping
+            first_row(changefeed),
+            ownership,
+            ttl_s=self._settings.session.ttl_s,
+            stop=self._stopping,
         )
         self._tables.progress.claim(changefeed.id, row.term)
         self._tables.snapshots.claim(changefeed.id, row.term)
@@ -284,7 +290,9 @@ class Application:
             self._close(stream)
 
     def _end(self, stream: _Stream) -> None:
-        """Finish the batch that runs, unless trust is lost; leave a row that says that nobody runs it."""
+        """Finish the batch that runs, unless trust is lost; leave a row that says that nobody runs
+        it.
+        """
         stream.batch.stopping.set()
         if self._dropping.is_set():
             return
@@ -312,7 +320,8 @@ class Application:
 def _position(
     row: ChangefeedRow, shape: SourceShape, offsets: dict[TopicPartition, int]
 ) -> Position:
-    """Where a restart stands: recorded watermarks count only once reading has passed them (rule 2)."""
+    """Where a restart stands: recorded watermarks count only once reading has passed them (rule "
+    "2)."""
     recorded = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
     watermarks = Watermarks(partitions=shape.partitions, recorded=recorded)
     return Position(

@@ -1,8 +1,8 @@
 """Due rows into target tables: engine by engine, table by table, several side by side (design 5).
 
-Small tables share one Spark job, which brings their rows to the driver as Arrow (the one bounded ``toArrow``),
-and are merged by delta-rs; a large one is written by Spark. Dead letters are written before any target.
-"""
+Small tables share one Spark job, which brings their rows to the driver as Arrow (the one bounded
+``toArrow``), and are merged by delta-rs; a large one is written by Spark. Dead letters are written
+before any target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from conf.settings import Settings
 from coordination.errors import TryAgain
@@ -48,7 +48,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_TRIES = 8  # of one commit; each lost try is another writer's commit on this table
-GROUP_COLUMNS = 240  # of the tables that share one Spark job: larger plans cost more than a second job
+GROUP_COLUMNS = (
+    240  # of the tables that share one Spark job: larger plans cost more than a second job
+)
 
 
 @dataclass(kw_only=True)
@@ -100,7 +102,9 @@ class Applier:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def bury_undecodable(self, segment: Segment) -> None:
-        """Messages that mean nothing go to the dead letters at once: they have no commit-ts to wait for."""
+        """Messages that mean nothing go to the dead letters at once: they have no commit-ts to wait
+        for.
+        """
         if segment.bad:
             self._graveyard.bury_messages(segment)
 

@@ -1,8 +1,7 @@
 """The body of ``foreachBatch``: read it and you know the data plane.
 
-Order of writes in a batch (design 3, rule 6): dead letters, targets, progress, changefeed row, ledger. A crash
-between any two of them is healed by reading again from the low-water offsets.
-"""
+Order of writes in a batch (design 3, rule 6): dead letters, targets, progress, changefeed row,
+ledger. A crash between any two of them is healed by reading again from the low-water offsets."""
 
 from __future__ import annotations
 
@@ -36,7 +35,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class Position:
-    """Where the stream is. One owner at a time: the batch thread, or the monitor while no batch runs."""
+    """Where the stream is. One owner at a time: the batch thread, or the monitor while no batch
+    runs.
+    """
 
     offsets: dict[TopicPartition, int]
     watermarks: Watermarks
@@ -81,7 +82,9 @@ class Batch:
         self.last_read = time.monotonic()
 
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
-        """Apply what one micro-batch resolves. The first failure is kept: Spark wraps it beyond reading."""
+        """Apply what one micro-batch resolves. The first failure is kept: Spark wraps it beyond
+        reading.
+        """
         with self.lock:
             try:
                 self._run(messages, batch_id)
@@ -126,7 +129,8 @@ class Batch:
         waiting = here.carry.rows_above(self.limit())
         if waiting > self._settings.batch.carry_warn_rows:
             logger.warning(
-                "the carry is large: rows wait for a watermark rows=%d watermark_ts=%d held_back_by=%s",
+                "the carry is large: rows wait for a watermark rows=%d watermark_ts=%d "
+                "held_back_by=%s",
                 waiting,
                 here.watermarks.global_ts,
                 ",".join(map(str, here.watermarks.holding_back)),
@@ -139,7 +143,9 @@ class Batch:
         return Ts(resolved if target is None else min(resolved, target))
 
     def advance(self, limit: Ts) -> None:
-        """Bring every table to ``limit`` and record it; a DDL that is not supported ends it below itself."""
+        """Bring every table to ``limit`` and record it; a DDL that is not supported ends it below
+        itself.
+        """
         here = self.position
         if limit <= here.checkpoint:
             here.carry = here.carry.trimmed(here.checkpoint)
@@ -180,12 +186,16 @@ class Batch:
                 schema = like
             else:
                 raise TidelakeError(
-                    f"cannot make {creation.event.name}: {creation.event.query} needs the definition of "
-                    f"{table.source}, which was not read. Ignore this DDL with [filter] rules, or start "
+                    f"cannot make {creation.event.name}: {creation.event.query} needs the "
+                    "definition of "
+                    f"{table.source}, which was not read. Ignore this DDL with [filter] rules, or "
+                    "start "
                     "earlier"
                 )
             self._fence.check()
-            self._spans.create(creation.event.name, schema, creation.event, self.position.checkpoint)
+            self._spans.create(
+                creation.event.name, schema, creation.event, self.position.checkpoint
+            )
 
     def _find(self, limit: Ts) -> None:
         """Tables with rows that are due and no definition: from the types in their messages."""
@@ -193,7 +203,9 @@ class Batch:
         unknown = {name for name in here.carry.names(limit) if name not in self._spans}
         self._unwanted |= {name for name in unknown if not self._filter.selects(name)}
         names = sorted(
-            name for name in unknown - self._unwanted if here.carry.due(name, here.checkpoint, limit)
+            name
+            for name in unknown - self._unwanted
+            if here.carry.due(name, here.checkpoint, limit)
         )
         if names:
             self._fence.check()
@@ -222,7 +234,9 @@ class Batch:
         return tasks
 
     def tick(self, refresh_after_s: float) -> None:
-        """While no batch runs: keep the changefeed's row fresh, and finish a feed that ended at its target."""
+        """While no batch runs: keep the changefeed's row fresh, and finish a feed that ended at its
+        target.
+        """
         if not self.lock.acquire(blocking=False):
             return
         try:
@@ -236,7 +250,9 @@ class Batch:
             self.lock.release()
 
     def record_stopped(self) -> None:
-        """Nobody runs it now: the next owner, of whatever etcd, need not wait for this one to go stale."""
+        """Nobody runs it now: the next owner, of whatever etcd, need not wait for this one to go
+        stale.
+        """
         self._record.save(replace(self._record.row, state="stopped"))
 
     def metrics(self) -> Mapping[str, int]:

@@ -15,8 +15,8 @@
 | error_class, error_message | string: why it cannot be applied | bad, row |
 | value | binary: the message | bad |
 
-A ``row`` with an error_class waits until it is due, like any row; a ``bad`` message has no commit-ts to wait for.
-"""
+A ``row`` with an error_class waits until it is due, like any row; a ``bad`` message has no
+commit-ts to wait for."""
 
 from __future__ import annotations
 
@@ -89,5 +89,7 @@ class Decoder(Protocol):
     def __call__(
         self, messages: DataFrame, settled: Mapping[TableName, Sequence[str]]
     ) -> DataFrame:
-        """``settled`` maps each table whose schema is known (or that is not wanted) to its key columns."""
+        """``settled`` maps each table whose schema is known (or that is not wanted) to its key
+        columns.
+        """
         ...

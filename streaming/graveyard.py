@@ -1,9 +1,8 @@
 """What cannot be applied goes to the dead letters with its bytes (design 3, rule 8).
 
-Undecodable messages still have their bytes in the segment. Rows that failed later (a cast, a table without a
-key) are read once more from Kafka, by their offsets and nothing else: keeping every row's bytes for the few
-that fail would double what a batch holds.
-"""
+Undecodable messages still have their bytes in the segment. Rows that failed later (a cast, a table
+without a key) are read once more from Kafka, by their offsets and nothing else: keeping every row's
+bytes for the few that fail would double what a batch holds."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
@@ -74,7 +73,9 @@ class Graveyard:
             self._bury(self._with_bytes(reasons.slice(start, SLICE_ROWS)))
 
     def _with_bytes(self, reasons: pa.Table) -> pa.Table:
-        """``reasons`` with ``value``: a bounded read of just the span of offsets, cut to the wanted ones."""
+        """``reasons`` with ``value``: a bounded read of just the span of offsets, cut to the wanted
+        ones.
+        """
         begin: dict[TopicPartition, int] = {}
         end: dict[TopicPartition, int] = {}
         for partition, offset in _origins(reasons):
@@ -89,16 +90,21 @@ class Graveyard:
     def _bury(self, letters: pa.Table) -> None:
         first = letters.slice(0, 1).to_pylist()[0]
         what = (
-            f"{len(letters)} messages cannot be applied; the first: topic {first['topic']} partition "
+            f"{len(letters)} messages cannot be applied; the first: topic {first['topic']} "
+            "partition "
             f"{first['partition']} offset {first['offset']}: {first['message']}"
         )
         if self._fail:
-            raise TidelakeError(f"{what}. on-error is 'fail': mend it, or set on-error = 'dead-letter'")
+            raise TidelakeError(
+                f"{what}. on-error is 'fail': mend it, or set on-error = 'dead-letter'"
+            )
         logger.warning("%s. They are in _tidelake/dead_letters with their bytes", what)
         now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
         constant = {"changefeed_id": pa.scalar(self._changefeed_id), "created_at": now}
         for name, value in constant.items():
-            letters = letters.append_column(name, pa.array([value.as_py()] * len(letters), value.type))
+            letters = letters.append_column(
+                name, pa.array([value.as_py()] * len(letters), value.type)
+            )
         self._dead_letters.merge(letters)
         self.counts = dict(self._dead_letters.counts(self._changefeed_id))
 
@@ -147,9 +153,10 @@ def _keyless_rows(task: TableTask, limit: Ts) -> pa.Table:
 
 def _origins(reasons: pa.Table) -> Iterator[tuple[TopicPartition, int]]:
     """The first and last offset of each partition in ``reasons``."""
-    grouped = reasons.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
+    grouped = reasons.group_by(["topic", "partition"]).aggregate(
+        [("offset", "min"), ("offset", "max")]
+    )
     for row in grouped.to_pylist():
         partition = TopicPartition(row["topic"], row["partition"])
         yield partition, row["offset_min"]
         yield partition, row["offset_max"]
-

@@ -1,10 +1,10 @@
 """What a batch may do about the DDLs it holds: pure.
 
-Due is ``checkpoint < commit_ts <= limit``; a DDL at the checkpoint itself is judged by its table, not by the
-number (rule 1), since a feed that ended at its target-ts may send it last. ``CREATE TABLE`` comes before any row of its table, so it needs no cut
-in the batch. What has no effect on a target passes. Any other DDL is a wall: rows below it are applied, then the
-changefeed stops with an error that quotes it, and nothing is half applied.
-"""
+Due is ``checkpoint < commit_ts <= limit``; a DDL at the checkpoint itself is judged by its table,
+not by the number (rule 1), since a feed that ended at its target-ts may send it last. ``CREATE
+TABLE`` comes before any row of its table, so it needs no cut in the batch. What has no effect on a
+target passes. Any other DDL is a wall: rows below it are applied, then the changefeed stops with an
+error that quotes it, and nothing is half applied."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from streaming.filter import TableFilter
 
 
 class DdlNotSupported(TidelakeError):
-    """A DDL that changes a target is not applied yet: its own issue. A filter is the way past it."""
+    """A DDL that changes a target is not applied yet: its own issue. A filter is the way past "
+    "it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,9 @@ class Creation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How far rows may be applied, which tables are made before, and the DDL that then stops the changefeed."""
+    """How far rows may be applied, which tables are made before, and the DDL that then stops the
+    changefeed.
+    """
 
     limit: Ts
     creations: tuple[Creation, ...] = ()
@@ -49,7 +52,9 @@ def plan(
     table_filter: TableFilter,
     known: Container[object],
 ) -> Plan:
-    """``ddls`` in order of (commit-ts, offset), without replays; ``known``: tables that exist already."""
+    """``ddls`` in order of (commit-ts, offset), without replays; ``known``: tables that exist
+    already.
+    """
     creations: list[Creation] = []
     for event in ddls:
         if event.commit_ts > limit:
@@ -86,7 +91,9 @@ def refusal(wall: DdlEvent, why: str) -> DdlNotSupported:
     """The error that quotes a DDL and says how to go on."""
     return DdlNotSupported(
         f"DDL at commit-ts {wall.commit_ts} ({tso_time(wall.commit_ts):%Y-%m-%d %H:%M:%S} UTC) on "
-        f"{wall.name} is not supported yet: {wall.query} ({why}). Everything below it is applied. Go past it "
-        "with [filter] rules or [[filter.event-filters]] ignore-event / ignore-sql, and change the target "
+        f"{wall.name} is not supported yet: {wall.query} ({why}). Everything below it is applied. "
+        "Go past it "
+        "with [filter] rules or [[filter.event-filters]] ignore-event / ignore-sql, and change the "
+        "target "
         "yourself if it must follow"
     )

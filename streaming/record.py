@@ -1,8 +1,7 @@
 """What a batch leaves for others to read: progress rows, the changefeed's row, the snapshot ledger.
 
-All three are written after the targets and before the next batch, by this term's owner alone; every writer
-checks the term on the handle that commits (design 3, rule 6).
-"""
+All three are written after the targets and before the next batch, by this term's owner alone; every
+writer checks the term on the handle that commits (design 3, rule 6)."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts, fence_number
-from sinks.changefeeds import ChangefeedRow, Changefeeds
+from sinks.changefeeds import ChangefeedRow, Changefeeds, ChangefeedState
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import SnapshotRow, Snapshots
 from streaming.segments import Carry
@@ -52,7 +51,9 @@ class ControlTables:
 
 
 class Record:
-    """Writes one changefeed's control rows in one term. ``row`` is the changefeed's row as last saved."""
+    """Writes one changefeed's control rows in one term. ``row`` is the changefeed's row as last
+    saved.
+    """
 
     def __init__(
         self, *, tables: ControlTables, row: ChangefeedRow, spans: Spans, dead: CountsDeadLetters
@@ -110,7 +111,8 @@ class Record:
         self._saved_at = time.monotonic()
 
     def refresh(self, position: HasPosition, after_s: float) -> None:
-        """Show other owners that this one lives, and where W stands while nothing can be applied."""
+        """Show other owners that this one lives, and where W stands while nothing can be "
+        "applied."""
         if time.monotonic() - self._saved_at < after_s:
             return
         marks = position.watermarks
@@ -127,7 +129,7 @@ class Record:
         rows = [self._progress_row(span, span.checkpoint, _texts(offsets)) for span in self._spans]
         self._tables.progress.advance(rows, self.row.term)
 
-    def _state(self, checkpoint: Ts, finished: bool) -> str:
+    def _state(self, checkpoint: Ts, finished: bool) -> ChangefeedState:
         if finished:
             return "finished"
         rewinding = self.row.state == "rewinding" and checkpoint <= self.row.max_published_ts

@@ -2,21 +2,21 @@
 
 ``rows of segments -> cells by the table's schema -> cast -> error, if any -> last change per key``
 
-Order is ``(commit_ts, delete before insert, offset)``: TiCDC's streams are at least once and may swap keys within
-one commit-ts. An UPDATE whose key changed is first made a DELETE of the old key and an INSERT of the new one.
-Casts come before the choice of the last change, so that a key whose last change cannot be cast keeps its last
-good one (rule 8); rows with an error all pass, each by itself, on their way to the dead letters.
-"""
+Order is ``(commit_ts, delete before insert, offset)``: TiCDC's streams are at least once and may
+swap keys within one commit-ts. An UPDATE whose key changed is first made a DELETE of the old key
+and an INSERT of the new one. Casts come before the choice of the last change, so that a key whose
+last change cannot be cast keeps its last good one (rule 8); rows with an error all pass, each by
+itself, on their way to the dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import Final, Literal
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from coordination.model import TableName, Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT
@@ -59,7 +59,7 @@ class CastRules:
     """How text becomes values: the TiCDC server's zone, and what a zero date is."""
 
     time_zone: str
-    zero_date: str
+    zero_date: Literal["null", "fail"]
 
 
 def struct_name(number: int) -> str:
@@ -70,10 +70,9 @@ def struct_name(number: int) -> str:
 def resolve(tasks: Sequence[TableTask], limit: Ts, rules: CastRules) -> DataFrame:
     """Changes in ``(checkpoint, limit]`` of a group of tables, at most one good one per key.
 
-    Columns: ``_table`` (number in ``tasks``), ``t0`` … (a struct of the table's delivered columns in Delta's
-    types, null for rows of other tables), ``_op``, ``_error_class``, ``_error_message``, and, where there is an
-    error, ``_topic``, ``_partition``, ``_offset``, ``_commit_ts``.
-    """
+    Columns: ``_table`` (number in ``tasks``), ``t0`` … (a struct of the table's delivered columns
+    in Delta's types, null for rows of other tables), ``_op``, ``_error_class``, ``_error_message``,
+    and, where there is an error, ``_topic``, ``_partition``, ``_offset``, ``_commit_ts``."""
     rows = _due_rows(tasks, limit)
     if any(task.has_key_updates for task in tasks):
         rows = _split_key_updates(rows, tasks)
@@ -82,8 +81,11 @@ def resolve(tasks: Sequence[TableTask], limit: Ts, rules: CastRules) -> DataFram
 
 
 def flatten(changes: DataFrame, task: TableTask) -> DataFrame:
-    """The changes of a group of one table with its columns at the top, before ``CHANGE_COLUMNS``."""
-    cells = [F.col(struct_name(0))[column.name].alias(column.name) for column in task.schema.delivered]
+    """The changes of a group of one table with its columns at the top, before "
+    "``CHANGE_COLUMNS``."""
+    cells = [
+        F.col(struct_name(0))[column.name].alias(column.name) for column in task.schema.delivered
+    ]
     return changes.select(*cells, *CHANGE_COLUMNS)
 
 
@@ -107,7 +109,9 @@ def _table_number(tasks: Sequence[TableTask]) -> Column:
     """Which table of the group a row belongs to; null for none."""
     number = F.lit(None).cast("int")
     for index, task in reversed(list(enumerate(tasks))):
-        is_it = (F.col("schema_name") == task.name.schema) & (F.col("table_name") == task.name.table)
+        is_it = (F.col("schema_name") == task.name.schema) & (
+            F.col("table_name") == task.name.table
+        )
         number = F.when(is_it, index).otherwise(number)
     return number
 
@@ -147,7 +151,8 @@ def _split_key_updates(rows: DataFrame, tasks: Sequence[TableTask]) -> DataFrame
 
 
 def _cells(schema: TableSchema) -> Column:
-    """The row's text in table order. TiCDC sends it in that order, so mostly no look-up is needed."""
+    """The row's text in table order. TiCDC sends it in that order, so mostly no look-up is "
+    "needed."""
     names = [column.name for column in schema.delivered]
     in_order = F.map_keys("data") == F.array(*[F.lit(name) for name in names])
     looked_up = F.array(*[F.col("data")[name] for name in names])
@@ -158,7 +163,9 @@ def _typed(rows: DataFrame, tasks: Sequence[TableTask], rules: CastRules) -> Dat
     def cells(task: TableTask) -> Column:
         return F.struct(
             *[
-                cast_column(F.get("_cells", F.lit(index)), column, rules.time_zone).alias(column.name)
+                cast_column(F.get("_cells", F.lit(index)), column, rules.time_zone).alias(
+                    column.name
+                )
                 for index, column in enumerate(task.schema.delivered)
             ]
         )
@@ -183,9 +190,13 @@ def _with_errors(typed: DataFrame, tasks: Sequence[TableTask], rules: CastRules)
         return _first_failure(task.schema, typed_cells, rules)
 
     message = F.coalesce("error_message", _per_table(tasks, failure))
-    return typed.withColumn(OP_COLUMN, op).withColumn(ERROR_MESSAGE, message).withColumn(
-        ERROR_CLASS,
-        F.coalesce("error_class", F.when(F.col(ERROR_MESSAGE).isNotNull(), F.lit("cast"))),
+    return (
+        typed.withColumn(OP_COLUMN, op)
+        .withColumn(ERROR_MESSAGE, message)
+        .withColumn(
+            ERROR_CLASS,
+            F.coalesce("error_class", F.when(F.col(ERROR_MESSAGE).isNotNull(), F.lit("cast"))),
+        )
     )
 
 
@@ -212,15 +223,15 @@ def _first_failure(schema: TableSchema, cells: Column, rules: CastRules) -> Colu
 
 def _failed(index: int, column: TableColumn, cells: Column, rules: CastRules) -> Column:
     text = F.get("_cells", F.lit(index))
-    return F.coalesce(
-        cast_failure(text, cells[column.name], column, rules.zero_date), F.lit(False)
-    )
+    return F.coalesce(cast_failure(text, cells[column.name], column, rules.zero_date), F.lit(False))
 
 
 def _cannot_read(index: int, column: TableColumn) -> Column:
     text = F.substring(F.get("_cells", F.lit(index)), 1, _QUOTED_CHARS)
     return F.concat(
-        F.lit(f"column {column.name}: cannot read '"), text, F.lit(f"' as {delta_type(column.type)}")
+        F.lit(f"column {column.name}: cannot read '"),
+        text,
+        F.lit(f"' as {delta_type(column.type)}"),
     )
 
 

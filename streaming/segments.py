@@ -1,10 +1,10 @@
 """The carry: what has been read and is not wholly applied yet (design 3, rule 3).
 
-Each micro-batch becomes a *segment*: its decoded messages, persisted (memory, then disk), with counts made by
-one Spark job. A segment lives until nothing of it lies above what has been applied; nothing is copied from
-segment to segment, and rows that are already applied are filtered out by their commit-ts. The low-water
-offsets are where the oldest live segment begins, so the carry can be rebuilt from Kafka at any time.
-"""
+Each micro-batch becomes a *segment*: its decoded messages, persisted (memory, then disk), with
+counts made by one Spark job. A segment lives until nothing of it lies above what has been applied;
+nothing is copied from segment to segment, and rows that are already applied are filtered out by
+their commit-ts. The low-water offsets are where the oldest live segment begins, so the carry can be
+rebuilt from Kafka at any time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from coordination.model import TableName, Ts
 from sinks.changefeeds import Watermark
@@ -60,7 +60,9 @@ class Segment:
 
 
 def read_segment(events: DataFrame) -> Segment:
-    """Persist decoded messages and count them: one Spark job, a second one only where there are DDLs."""
+    """Persist decoded messages and count them: one Spark job, a second one only where there are
+    DDLs.
+    """
     frame = events.persist()
     counts = frame.groupBy("topic", "partition", "kind", "schema_name", "table_name").agg(
         F.count("*").alias("rows"),
@@ -165,7 +167,9 @@ class Carry:
         }
 
     def ddls(self) -> list[DdlEvent]:
-        """All DDLs in order, replays left out. Identity is (commit-ts, query, table), never commit-ts alone."""
+        """All DDLs in order, replays left out. Identity is (commit-ts, query, table), never
+        commit-ts alone.
+        """
         ordered = sorted(
             (ddl for segment in self for ddl in segment.ddls),
             key=lambda ddl: (ddl.commit_ts, ddl.offset),
@@ -174,7 +178,9 @@ class Carry:
         return sorted(once.values(), key=lambda ddl: (ddl.commit_ts, ddl.offset))
 
     def trimmed(self, applied: int) -> Carry:
-        """Without the segments that lie wholly at or below ``applied``; their frames are unpersisted."""
+        """Without the segments that lie wholly at or below ``applied``; their frames are
+        unpersisted.
+        """
         live = tuple(segment for segment in self if segment.max_ts > applied)
         for segment in self:
             if segment not in live:
@@ -182,7 +188,9 @@ class Carry:
         return Carry(live)
 
     def low_water(self, position: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where a restart must read from: the begin of the oldest live segment, else the read position."""
+        """Where a restart must read from: the begin of the oldest live segment, else the read
+        position.
+        """
         offsets = dict(position)
         for segment in self:
             for partition, offset in segment.begin.items():
@@ -200,7 +208,8 @@ def _rows(segment: Segment) -> int:
 
 
 def _join(first: Segment, second: Segment) -> Segment:
-    """Two neighbours as one; ``localCheckpoint`` cuts the plan, else it would grow with every join."""
+    """Two neighbours as one; ``localCheckpoint`` cuts the plan, else it would grow with every "
+    "join."""
     frame = union((first.frame, second.frame)).localCheckpoint()
     for segment in (first, second):
         segment.frame.unpersist()

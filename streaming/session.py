@@ -1,7 +1,7 @@
 """The Spark session of the program: what it must have, whoever started the JVM.
 
-``tidelake run`` starts one here; under spark-submit or on Databricks there is one, and only what can still be set
-is set. What must be there before the JVM starts stands in ``conf/spark.conf`` too.
+``tidelake run`` starts one here; under spark-submit or on Databricks there is one, and only what
+can still be set is set. What must be there before the JVM starts stands in ``conf/spark.conf`` too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STATIC_CONF = {
 }
 RUNTIME_CONF = {
     **SESSION_CONF,
-    # A segment is written once and read two or three times: compressing it costs more than it saves.
+    # A segment is written once and read two or three times: compressing it does not pay.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.sql.adaptive.enabled": "false",  # its stages are a fixed cost of every small batch
     "spark.sql.streaming.metricsEnabled": "false",
@@ -81,10 +81,12 @@ def jar_files() -> list[str]:
 
 
 def _check(session: SparkSession) -> None:
-    """One clear line where Delta or the Kafka connector is missing, instead of a stack trace later."""
+    """One clear line where Delta or the Kafka connector is missing, instead of a stack trace "
+    "later."""
     extensions = session.conf.get("spark.sql.extensions", "") or ""
     databricks = session.conf.get("spark.databricks.clusterUsageTags.clusterId", None)
     if "delta" not in extensions.lower() and databricks is None:
         raise ConfigError(
-            "the Spark session has no Delta extension: start it with --properties-file conf/spark.conf"
+            "the Spark session has no Delta extension: start it with --properties-file "
+            "conf/spark.conf"
         )

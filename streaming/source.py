@@ -1,8 +1,9 @@
-"""The Kafka side: which topics and partitions are ours, from where to read, and whether that still holds.
+"""The Kafka side: which topics and partitions are ours, from where to read, and whether that still
+holds.
 
-Kafka is the log (design 3, rule 1): a stream start assigns every sink partition at an explicit offset. Spark's
-connector reads the rows; here kafka-python only asks the broker for metadata and offsets.
-"""
+Kafka is the log (design 3, rule 1): a stream start assigns every sink partition at an explicit
+offset. Spark's connector reads the rows; here kafka-python only asks the broker for metadata and
+offsets."""
 
 from __future__ import annotations
 
@@ -73,17 +74,21 @@ class Source:
         return SourceShape(topic_ids, frozenset(partitions))
 
     def _ours(self, topic: str, count: int) -> set[TopicPartition]:
-        """``partition-num`` counts for the default topic, the broker's metadata for others (rule 1)."""
+        """``partition-num`` counts for the default topic, the broker's metadata for others (rule
+        1).
+        """
         wanted = self._settings.partition_num if topic == self._settings.topic else count
         if count < wanted:
             raise ConfigError(
-                f"topic {topic} has {count} partitions, the source URI says partition-num={wanted}: "
+                f"topic {topic} has {count} partitions, the source URI says "
+                f"partition-num={wanted}: "
                 "use the sink URI that TiCDC was given"
             )
         return {TopicPartition(topic, partition) for partition in range(wanted)}
 
     def check_unchanged(self, start: SourceShape) -> None:
-        """Raise SourceLost when a topic was made again, SourceChanged when partitions were added."""
+        """Raise SourceLost when a topic was made again, SourceChanged when partitions were "
+        "added."""
         now = self.shape()
         check_topic_ids(start.topic_ids, now.topic_ids)
         if now.partitions != start.partitions:
@@ -99,19 +104,22 @@ class Source:
         return self._offsets(partitions, OffsetSpec.LATEST)
 
     def check_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raise SourceLost, naming topic, partition and offsets, unless Kafka can go on from here."""
+        """Raise SourceLost, naming topic, partition and offsets, unless Kafka can go on from "
+        "here."""
         first, end = self.beginnings(offsets), self.ends(offsets)
         for partition, offset in sorted(offsets.items()):
             if offset < first[partition]:
                 raise SourceLost(
                     f"topic {partition.topic} partition {partition.partition}: offset {offset} is "
-                    f"needed and Kafka begins at {first[partition]}: messages were deleted before they "
+                    f"needed and Kafka begins at {first[partition]}: messages were deleted before "
+                    "they "
                     "were applied. Load the tables anew and start with --overwrite-checkpoint-ts"
                 )
             if offset > end[partition]:
                 raise SourceLost(
                     f"topic {partition.topic} partition {partition.partition}: offset {offset} is "
-                    f"needed and Kafka ends at {end[partition]}: the topic was truncated or made again. "
+                    f"needed and Kafka ends at {end[partition]}: the topic was truncated or made "
+                    "again. "
                     "Load the tables anew and start with --overwrite-checkpoint-ts"
                 )
 
@@ -189,8 +197,10 @@ def check_topic_ids(recorded: Mapping[str, str], now: Mapping[str, str]) -> None
     for topic, topic_id in recorded.items():
         if topic in now and now[topic] != topic_id:
             raise SourceLost(
-                f"topic {topic} was deleted and made again (ID {now[topic]}, was {topic_id}): its offsets "
-                "mean nothing any more. Load the tables anew and start with --overwrite-checkpoint-ts"
+                f"topic {topic} was deleted and made again (ID {now[topic]}, was {topic_id}): its "
+                "offsets "
+                "mean nothing any more. Load the tables anew and start with "
+                "--overwrite-checkpoint-ts"
             )
 
 

@@ -1,9 +1,9 @@
-"""The tables of a changefeed: what each is, where it is, and how far it is (design 3, rules 5 and 8).
+"""The tables of a changefeed: what each is, where it is, and how far it is (design 3, rules 5 and
+8).
 
-A span is one whole table. It becomes known from its ``CREATE TABLE``, from its progress row after a restart, or,
-where the stream starts later, from the types that its messages carry. Its start point is the greater of the
-identity in its Delta log and its progress row; the log is the truth.
-"""
+A span is one whole table. It becomes known from its ``CREATE TABLE``, from its progress row after a
+restart, or, where the stream starts later, from the types that its messages carry. Its start point
+is the greater of the identity in its Delta log and its progress row; the log is the truth."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from conf.settings import DeltaSink
 from coordination.errors import TidelakeError
@@ -85,7 +85,9 @@ class Spans:
     def put(self, span: Span) -> None:
         """Add or replace a span. Its checkpoint never falls."""
         known = self._spans.get(span.name)
-        assert known is None or known.checkpoint <= span.checkpoint, f"checkpoint of {span.name} fell"
+        assert known is None or known.checkpoint <= span.checkpoint, (
+            f"checkpoint of {span.name} fell"
+        )
         self._spans[span.name] = span
 
     def schemas(self) -> dict[TableName, TableSchema | None]:
@@ -96,7 +98,8 @@ class Spans:
         return table_uri(self._sink.warehouse, name)
 
     def resume(self, rows: Mapping[TableName, ProgressRow]) -> None:
-        """Take up every table of the progress rows; those of an older incarnation are sealed first."""
+        """Take up every table of the progress rows; those of an older incarnation are sealed "
+        "first."""
         for name, row in sorted(rows.items()):
             self.put(self._resumed(name, row))
 
@@ -107,14 +110,16 @@ class Spans:
         self._refuse_unless_ours(name, row, state)
         assert state is not None
         if row.incarnation < self._row.incarnation:
-            state = self._seal(name, row.incarnation, row.generation, row.checkpoint_ts, state)
+            state = self._seal(name, row.incarnation, row.generation, Ts(row.checkpoint_ts), state)
         assert state.schema is not None
         target = self._target(name, state.schema, row.generation)
         identity = state.identity(target.app_id)
         return self._span(target, state, self._start_point(row, identity))
 
     def _start_point(self, row: ProgressRow, identity: int | None) -> Ts:
-        """Rule 5: of the same incarnation the greater of identity and progress; else where it was sealed."""
+        """Rule 5: of the same incarnation the greater of identity and progress; else where it was
+        sealed.
+        """
         if row.incarnation < self._row.incarnation:
             rewound = self._row.state == "rewinding"
             recorded = self._row.checkpoint_ts if rewound else row.checkpoint_ts
@@ -124,7 +129,9 @@ class Spans:
     def _seal(
         self, name: TableName, oldest: int, generation: int, checkpoint: Ts, state: TableState
     ) -> TableState:
-        """End the app IDs of older incarnations: an old zombie's write is skipped whatever its L (rule 4)."""
+        """End the app IDs of older incarnations: an old zombie's write is skipped whatever its L
+        (rule 4).
+        """
         apps = [self._app_id(name, i, generation) for i in range(oldest, self._row.incarnation)]
         newest = self._app_id(name, self._row.incarnation, generation)
         start = state.identity(newest)
@@ -132,25 +139,31 @@ class Spans:
             reached = [i for i in map(state.identity, apps) if i is not None and i < SEALED_TS]
             start = max([checkpoint, *reached])
             if self._row.state == "rewinding":
-                start = self._row.checkpoint_ts
+                start = Ts(self._row.checkpoint_ts)
         incarnation = {INCARNATION: str(self._row.incarnation)}
         for app in apps:
-            seal(self.uri(name), app, newest, Ts(start), self._options, properties=incarnation)
+            seal(self.uri(name), app, newest, start, self._options, properties=incarnation)
         sealed = inspect(self.uri(name), self._options)
         assert sealed is not None
         logger.info("sealed the table for a new incarnation table=%s start_ts=%d", name, start)
         return sealed
 
-    def _refuse_unless_ours(self, name: TableName, row: ProgressRow, state: TableState | None) -> None:
+    def _refuse_unless_ours(
+        self, name: TableName, row: ProgressRow, state: TableState | None
+    ) -> None:
         if state is None:
             raise TidelakeError(
-                f"table {name} is gone from {self.uri(name)} though progress says that it is filled: restore "
-                "it, or exclude it with [filter] rules, or load it anew with --overwrite-checkpoint-ts"
+                f"table {name} is gone from {self.uri(name)} though progress says that it is "
+                "filled: restore "
+                "it, or exclude it with [filter] rules, or load it anew with "
+                "--overwrite-checkpoint-ts"
             )
         if row.delta_version is not None and state.version < row.delta_version:
             raise TidelakeError(
-                f"table {name} is at Delta version {state.version}, progress says {row.delta_version}: it was "
-                "replaced by an older copy. Restore the newer one, or rewind with --overwrite-checkpoint-ts"
+                f"table {name} is at Delta version {state.version}, progress says "
+                f"{row.delta_version}: it was "
+                "replaced by an older copy. Restore the newer one, or rewind with "
+                "--overwrite-checkpoint-ts"
             )
         self._refuse_if_foreign(name, state)
 
@@ -158,12 +171,14 @@ class Spans:
         ours = self._row.changefeed_id
         if state.changefeed_id != ours:
             raise TidelakeError(
-                f"table {name} at {self.uri(name)} belongs to {state.changefeed_id or 'nobody'}, not to "
+                f"table {name} at {self.uri(name)} belongs to {state.changefeed_id or 'nobody'}, "
+                "not to "
                 f"changefeed {ours}: use another sink-uri, or move the table away"
             )
         if (state.incarnation or 0) > self._row.incarnation:
             raise TidelakeError(
-                f"table {name} belongs to a newer incarnation of changefeed {ours}: stop this process; "
+                f"table {name} belongs to a newer incarnation of changefeed {ours}: stop this "
+                "process; "
                 "the newer one goes on"
             )
 
@@ -171,7 +186,8 @@ class Spans:
         """Make the target and its span; without a usable key only the span, in state warning."""
         if not schema.key:
             logger.warning(
-                "the table has no primary key and no NOT NULL unique key: its rows go to dead_letters table=%s",
+                "the table has no primary key and no NOT NULL unique key: its rows go to "
+                "dead_letters table=%s",
                 name,
             )
             self.put(Span(name=name, checkpoint=start))
@@ -193,10 +209,12 @@ class Spans:
         self.put(self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0))))
 
     def find(self, names: Sequence[TableName], segments: Sequence[Segment], start: Ts) -> None:
-        """Make targets for tables whose CREATE TABLE lies before the stream: one Spark job for all."""
+        """Make targets for tables whose CREATE TABLE lies before the stream: one Spark job for "
+        "all."""
         frame = union(segment.frame for segment in segments)
         wanted = [
-            (F.col("schema_name") == name.schema) & (F.col("table_name") == name.table) for name in names
+            (F.col("schema_name") == name.schema) & (F.col("table_name") == name.table)
+            for name in names
         ]
         any_wanted = wanted[0]
         for condition in wanted[1:]:
@@ -235,12 +253,16 @@ class Spans:
         return app_id(self._row.changefeed_id, incarnation, name, generation)
 
     def schema_or_empty(self, name: TableName) -> TableSchema:
-        """The schema that its rows are cast by; without columns for a table whose rows are dead letters."""
+        """The schema that its rows are cast by; without columns for a table whose rows are dead
+        letters.
+        """
         target = self._spans[name].target
         return target.schema if target else TableSchema(columns=(), key=())
 
     def idle_to(self, limit: Ts) -> None:
-        """Every span without an unapplied change is at ``limit`` too: no commit, only progress (rule 5)."""
+        """Every span without an unapplied change is at ``limit`` too: no commit, only progress
+        (rule 5).
+        """
         for span in list(self):
             if span.checkpoint < limit:
                 self.put(replace(span, checkpoint=limit))

@@ -1,9 +1,9 @@
-"""Where a start begins: a new changefeed, a resumed one, a rewound one, a changed configuration. Pure.
+"""Where a start begins: a new changefeed, a resumed one, a rewound one, a changed configuration.
+Pure.
 
-A changefeed that has a row *resumes*, whatever ``--start-ts`` says. ``--overwrite-checkpoint-ts`` and a changed
-fingerprint (filter, zone, casts) make a new incarnation, under which every table is sealed against writers of
-the old one (design 3, rule 4).
-"""
+A changefeed that has a row *resumes*, whatever ``--start-ts`` says. ``--overwrite-checkpoint-ts``
+and a changed fingerprint (filter, zone, casts) make a new incarnation, under which every table is
+sealed against writers of the old one (design 3, rule 4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 
 from conf.settings import Changefeed
-from sinks.changefeeds import ChangefeedRow
+from sinks.changefeeds import ChangefeedRow, ChangefeedState
 from streaming.events import TopicPartition
 from streaming.source import SourceShape, check_topic_ids
 
@@ -49,10 +49,11 @@ def first_row(changefeed: Changefeed) -> ChangefeedRow:
 def settle(
     stored: ChangefeedRow, changefeed: Changefeed, shape: SourceShape, beginnings: Beginnings
 ) -> ChangefeedRow:
-    """The claimed row as this start uses it. Raises SourceLost when a topic is not the one of before."""
+    """The claimed row as this start uses it. Raises SourceLost when a topic is not the one of
+    before.
+    """
     row = _new_incarnation(stored, changefeed)
-    if row.incarnation == stored.incarnation:
-        check_topic_ids(row.topic_ids, shape.topic_ids)
+    check_topic_ids(row.topic_ids, shape.topic_ids)
     return replace(
         row,
         state=_state(row, changefeed),
@@ -95,16 +96,14 @@ def _new_incarnation(stored: ChangefeedRow, changefeed: Changefeed) -> Changefee
     return stored
 
 
-def _state(row: ChangefeedRow, changefeed: Changefeed) -> str:
+def _state(row: ChangefeedRow, changefeed: Changefeed) -> ChangefeedState:
     target = changefeed.target_ts
     if target is not None and row.checkpoint_ts >= target:
         return "finished"
     return "rewinding" if row.checkpoint_ts < row.max_published_ts else "running"
 
 
-def _offsets(
-    row: ChangefeedRow, shape: SourceShape, beginnings: Beginnings
-) -> dict[str, int]:
+def _offsets(row: ChangefeedRow, shape: SourceShape, beginnings: Beginnings) -> dict[str, int]:
     """Low-water offsets for exactly our partitions; where none is recorded, Kafka's first."""
     unknown = [p for p in shape.partitions if str(p) not in row.source_offsets]
     first = beginnings(unknown) if unknown else {}

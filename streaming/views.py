@@ -26,6 +26,8 @@ GOOD_STATES = frozenset({"running", "finished", "replicating", "normal"})
 BAD_STATES = frozenset({"failed", "error"})
 PIPE_WIDTH = 200  # no terminal to ask: wide enough that no cell is cut
 NARROW = 130
+TIME = "checkpoint time"
+SHORT_TIME = slice(len("2026-"), len("2026-01-31T12:00:00"))
 LEFT_OUT_WHEN_NARROW = ("checkpoint-ts", "resolved-ts", "capture")
 NUMBERS = frozenset(
     {"checkpoint-ts", "resolved-ts", "lag", "term", "Delta\nversion", "dead\nletters"}
@@ -34,7 +36,7 @@ MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 
 
 R = TypeVar("R", ProgressReport, SnapshotReport)
-Cells = dict[str, RenderableType]
+Cells = dict[str, Text]
 
 
 def progress(found: ProgressReport, width: int) -> RenderableType:
@@ -54,7 +56,8 @@ def snapshot(found: SnapshotReport, width: int) -> RenderableType:
         f"{row.dead_letters} dead letters"
     )
     versions: list[Cells] = [
-        {"table": Text(item.table), "Delta\nversion": str(item.version)} for item in found.tables
+        {"table": Text(item.table), "Delta\nversion": Text(str(item.version))}
+        for item in found.tables
     ]
     statements = [Text(f"{item.sql};", no_wrap=True, overflow="ignore") for item in found.tables]
     return Group(head, _table(versions, width), *statements)
@@ -84,6 +87,7 @@ def watch(
         else:
             live = None
         while True:
+            content: RenderableType
             try:
                 found = read()
             except TidelakeError as error:
@@ -112,14 +116,15 @@ def _console() -> Console:
 
 
 def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
+    lag = _lag(found.lag_s(row.checkpoint_ts)) if report.is_moving(row) else "-"
     return {
         "changefeed": Text(row.changefeed_id),
         "state": _state(row.state),
-        "checkpoint-ts": str(row.checkpoint_ts),
-        "checkpoint time": _clock(tso_time(row.checkpoint_ts)),
-        "lag": _lag(found.lag_s(row.checkpoint_ts)) if report.is_moving(row) else "-",
-        "resolved-ts": str(row.resolved_ts),
-        "term": str(row.term),
+        "checkpoint-ts": Text(str(row.checkpoint_ts)),
+        TIME: Text(_clock(tso_time(row.checkpoint_ts))),
+        "lag": Text(lag),
+        "resolved-ts": Text(str(row.resolved_ts)),
+        "term": Text(str(row.term)),
         "capture": Text(row.capture_id),
     }
 
@@ -146,14 +151,15 @@ def _notes(row: ChangefeedRow) -> list[Text]:
 
 def _span(found: ProgressReport, span: ProgressRow, moving: bool) -> Cells:
     several = len(found.changefeeds) > 1
+    version = "-" if span.delta_version is None else str(span.delta_version)
     return {
         "table": Text(f"{span.changefeed_id}: {span.name}" if several else str(span.name)),
         "state": _state(span.state),
-        "checkpoint-ts": str(span.checkpoint_ts),
-        "checkpoint time": _clock(span.checkpoint_time),
-        "lag": _lag(found.lag_s(span.checkpoint_ts)) if moving else "-",
-        "Delta\nversion": "-" if span.delta_version is None else str(span.delta_version),
-        "engine": span.engine or "-",
+        "checkpoint-ts": Text(str(span.checkpoint_ts)),
+        TIME: Text(_clock(span.checkpoint_time)),
+        "lag": Text(_lag(found.lag_s(span.checkpoint_ts)) if moving else "-"),
+        "Delta\nversion": Text(version),
+        "engine": Text(span.engine or "-"),
         "dead\nletters": Text(str(span.dead_letters), style="yellow" if span.dead_letters else ""),
     }
 
@@ -166,7 +172,8 @@ def _table(rows: Sequence[Cells], width: int) -> Table:
     for name in columns:
         table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(row[name] for name in columns))
+        cells = row | {TIME: row[TIME][SHORT_TIME]} if width < NARROW and TIME in row else row
+        table.add_row(*(cells[name] for name in columns))
     return table
 
 
@@ -181,7 +188,7 @@ def _clock(at: datetime) -> str:
 
 def _lag(seconds: float) -> str:
     if seconds < MINUTE_S:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f}s"
     if seconds < HOUR_S:
-        return f"{seconds / MINUTE_S:.1f} min"
-    return f"{seconds / HOUR_S:.1f} h" if seconds < 2 * DAY_S else f"{seconds / DAY_S:.1f} d"
+        return f"{seconds / MINUTE_S:.1f}m"
+    return f"{seconds / HOUR_S:.1f}h" if seconds < 2 * DAY_S else f"{seconds / DAY_S:.1f}d"

@@ -1,8 +1,9 @@
-"""What the source has promised: a watermark per partition, and the least of them (design 3, rule 2).
+"""What the source has promised: a watermark per partition, and the least of them (design 3, rule
+2).
 
-Pure. W = min over the partitions that the sink uses; one that never spoke counts 0. A watermark holds from
-the offset at which it was seen, so after a restart (which reads again from the low-water offset) a recorded
-one counts only when reading has passed that offset::
+Pure. W = min over the partitions that the sink uses; one that never spoke counts 0. A watermark
+holds from the offset at which it was seen, so after a restart (which reads again from the low-water
+offset) a recorded one counts only when reading has passed that offset::
 
     recorded ──(position > offset)──► live ──(greater ts read)──► live
 """
@@ -41,7 +42,8 @@ class Watermarks:
     def advance(
         self, seen: Mapping[TopicPartition, Watermark], positions: Mapping[TopicPartition, int]
     ) -> Watermarks:
-        """``seen``: greatest ts and last watermark offset of what was just read; ``positions``: next offsets.
+        """``seen``: greatest ts and last watermark offset of what was just read; ``positions``:
+        next offsets.
 
         A lower ts than before (TiCDC went back) changes nothing.
         """
@@ -58,7 +60,9 @@ class Watermarks:
         return replace(self, live=live, recorded=waiting)
 
     def to_record(self) -> dict[TopicPartition, Watermark]:
-        """What to store: for each partition the greatest promise, with the offset where it was seen."""
+        """What to store: for each partition the greatest promise, with the offset where it was
+        seen.
+        """
         record = dict(self.recorded)
         for partition, mark in self.live.items():
             if partition not in record or mark.ts >= record[partition].ts:

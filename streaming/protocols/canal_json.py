@@ -1,22 +1,23 @@
 """canal-json with the TiDB extension, decoded in Spark SQL (facts 7.3).
 
-Every value on the wire is a JSON *string*, so the row stays a map of text here and is cast later, by the
-table's schema (``sinks/casts.py``): a numeric schema in ``from_json`` would turn quoted numbers into NULL
-without a word. ``mysqlType`` and the whole ``old`` are read only for tables that are not known yet.
-"""
+Every value on the wire is a JSON *string*, so the row stays a map of text here and is cast later,
+by the table's schema (``sinks/casts.py``): a numeric schema in ``from_json`` would turn quoted
+numbers into NULL without a word. ``mysqlType`` and the whole ``old`` are read only for tables that
+are not known yet."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from coordination.model import TableName
 from streaming.events import BAD, DDL, EVENT_COLUMNS, ROW, WATERMARK
 
 _TIDB = (
-    "_tidb struct<commitTs:bigint,watermarkTs:bigint,onlyHandleKey:boolean,claimCheckLocation:string>"
+    "_tidb struct<commitTs:bigint,watermarkTs:bigint,"
+    "onlyHandleKey:boolean,claimCheckLocation:string>"
 )
 _ROW_TYPES = ("INSERT", "UPDATE", "DELETE")
 _PERMISSIVE = {"columnNameOfCorruptRecord": "_corrupt"}
@@ -57,7 +58,9 @@ def decode(messages: DataFrame, settled: Mapping[TableName, Sequence[str]]) -> D
         "partition",
         "offset",
         "kind",
-        F.when(F.col("kind").isin(ROW, DDL), F.col("schema_name")).otherwise("").alias("schema_name"),
+        F.when(F.col("kind").isin(ROW, DDL), F.col("schema_name"))
+        .otherwise("")
+        .alias("schema_name"),
         F.when(F.col("kind").isin(ROW, DDL), F.col("table_name")).otherwise("").alias("table_name"),
         F.when(is_row, F.col("type")).alias("op"),
         F.when(F.col("kind").isin(ROW, DDL), F.col("e._tidb.commitTs")).alias("commit_ts"),
@@ -138,7 +141,8 @@ def _kind() -> Column:
 
 
 def _reduced_row() -> Column:
-    """Rows that were cut to their key because they were too large: never NULLs in a table (rule 8)."""
+    """Rows that were cut to their key because they were too large: never NULLs in a table (rule "
+    "8)."""
     return F.when(
         F.col("e._tidb.claimCheckLocation").isNotNull(),
         _error("claim-check", "the row is in claim-check storage, which is not supported yet"),
