@@ -243,7 +243,9 @@ class ControlTable:
         """Return if another commit explains the failure (look again); else it is the storage's."""
         self._view = None
         newest = self._refresh()
-        if newest is None or newest.version <= view.version:
+        if newest is None:
+            raise TidelakeError(f"cannot {doing} {self.uri}: the table is gone") from error
+        if newest.version <= view.version:
             raise storage_error(doing, self.uri, error.__cause__ or error) from error
 
     def _back_off(self, attempt: int) -> None:

@@ -108,13 +108,13 @@ def _key_schema() -> pa.Schema:
 def _conform(rows: pa.Table) -> pa.Table:
     if "created_at" not in rows.column_names:
         now = pa.array([datetime.now(UTC)] * len(rows), SCHEMA.field("created_at").type)
-        rows = rows.appendcolumn("created_at", now)
+        rows = rows.append_column("created_at", now)
     return rows.select(SCHEMA.names).cast(SCHEMA)
 
 
 def _unique(rows: pa.Table) -> pa.Table:
     """The first row of each key."""
-    numbered = rows.appendcolumn("row", pa.array(range(len(rows)), pa.int64()))
+    numbered = rows.append_column("row", pa.array(range(len(rows)), pa.int64()))
     first = numbered.group_by(list(KEY)).aggregate([("row", "min")])["row_min"]
     return rows.take(first.combine_chunks())
 
