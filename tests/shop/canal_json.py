@@ -116,6 +116,11 @@ class Table:
         return _java_types(self.columns, {})
 
     @cached_property
+    def cell_prefixes(self) -> dict[str, tuple[str, Column]]:
+        """What stands before a value, and how to write it, by column name."""
+        return {column.name: (f"{quoted(column.name)}:", column) for column in self.columns}
+
+    @cached_property
     def by_name(self) -> dict[str, Column]:
         return {column.name: column for column in self.columns}
 
@@ -176,6 +181,8 @@ def encode_watermark(watermark_ts: int, build_ms: int) -> bytes:
 
 def quoted(text: str) -> str:
     """A JSON string as Go writes it."""
+    if _TO_ESCAPE.search(text) is None:
+        return f'"{text}"'
     return '"' + _TO_ESCAPE.sub(lambda found: _ESCAPES[found[0]], text) + '"'
 
 
@@ -209,10 +216,15 @@ _TEXTS: dict[type, Callable[[Any, Column], str]] = {
 
 
 def _row(table: Table, row: Row) -> str:
-    by_name = table.by_name
-    cells = ((name, value_text(value, by_name[name])) for name, value in row.items())
-    pairs = (f"{quoted(n)}:{'null' if text is None else quoted(text)}" for n, text in cells)
-    return "{" + ",".join(pairs) + "}"
+    prefixes = table.cell_prefixes
+    return "{" + ",".join([prefixes[n][0] + _cell(v, prefixes[n][1]) for n, v in row.items()]) + "}"
+
+
+def _cell(value: Value, column: Column) -> str:
+    if type(value) is int:
+        return f'"{value}"'
+    text = value_text(value, column)
+    return "null" if text is None else quoted(text)
 
 
 def _java_types(columns: tuple[Column, ...], row: Row) -> str:
