@@ -1,0 +1,180 @@
+"""A DDL statement as words: what the readers of CREATE and ALTER TABLE look at.
+
+TiCDC sends every DDL as TiDB's parser writes it back (``addSpecialComment``): names in backquotes,
+TiDB's own syntax in ``/*T![feature] … */`` comments, which are opened here, and a backslash in a
+string is just a backslash. sqlglot's MySQL tokenizer cuts the statement. Its parser is not used: it
+refuses FLOAT UNSIGNED and partition clauses, and makes opaque commands of much of the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from sqlglot.dialects.mysql import MySQL
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A piece of SQL. ``text`` is without quotes; a group has its words in ``inner`` instead."""
+
+    kind: Literal["word", "name", "text", "number", "mark", "group", "end"]
+    text: str
+    inner: tuple[Word, ...] = ()
+
+    @property
+    def upper(self) -> str:
+        """For comparing with keywords: what stood in quotes is never one."""
+        return self.text.upper() if self.kind in ("word", "mark") else ""
+
+
+END = Word("end", "")
+
+
+class Words:
+    """A cursor over words; groups in parentheses are one word each."""
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        self._words = tuple(words)
+        self._at = 0
+
+    def peek(self, ahead: int = 0) -> Word:
+        at = self._at + ahead
+        return self._words[at] if at < len(self._words) else END
+
+    def take(self) -> Word:
+        word = self.peek()
+        self._at += 1
+        return word
+
+    def accept(self, *keywords: str) -> bool:
+        """Step over these keywords if all of them come next."""
+        found = all(self.peek(n).upper == keyword for n, keyword in enumerate(keywords))
+        if found:
+            self._at += len(keywords)
+        return found
+
+    def accept_any(self, *keywords: str) -> str:
+        """Step over the next word if it is one of these; return it, or the empty text."""
+        return self.take().upper if self.peek().upper in keywords else ""
+
+    def name(self) -> str:
+        word = self.take()
+        if word.kind not in ("name", "word"):
+            raise ValueError(f"a name is missing where {word.text or 'the end'!r} stands")
+        return word.text
+
+    def table_name(self) -> tuple[str, str]:
+        """``schema.table``; the schema is empty where the statement does not say."""
+        first = self.name()
+        if self.accept("."):
+            return first, self.name()
+        return "", first
+
+    def rest(self) -> tuple[Word, ...]:
+        return self._words[self._at :]
+
+
+def split_by_comma(words: Sequence[Word]) -> list[tuple[Word, ...]]:
+    parts: list[list[Word]] = [[]]
+    for word in words:
+        if word.upper == ",":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return [tuple(part) for part in parts if part]
+
+
+def names_binary_charset(words: Sequence[Word]) -> bool | None:
+    """Whether CHARACTER SET or COLLATE says binary; None where neither is given."""
+    answer = None
+    for at, word in enumerate(words):
+        if word.upper not in ("CHARSET", "COLLATE") and (
+            word.upper not in ("CHARACTER", "CHAR") or _upper_at(words, at + 1) != "SET"
+        ):
+            continue
+        value = at + (1 if word.upper in ("CHARSET", "COLLATE") else 2)
+        value += _upper_at(words, value) == "="
+        if value < len(words):
+            answer = answer or words[value].text.lower() == "binary"
+    return answer
+
+
+def _upper_at(words: Sequence[Word], at: int) -> str:
+    return words[at].upper if at < len(words) else ""
+
+
+_QUOTED_OR_COMMENT = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|/\*.*?\*/|(?:--(?=\s|$)|\#)[^\n]*",
+    re.DOTALL,
+)
+_SQL_IN_COMMENT = re.compile(r"/\*(?:T!(?:\[[^\]]*\])?|M?!\d*)(.*)\*/", re.DOTALL)
+
+
+class _Tokenizer(MySQL.Tokenizer):
+    STRING_ESCAPES: ClassVar = ["'", '"']  # no backslash
+    COMMANDS: ClassVar = set()  # RENAME TABLE a TO b is not one opaque string
+
+
+def read_words(query: str) -> tuple[Word, ...]:
+    """Cut one statement into words, its comments dropped or, where SQL is in them, opened.
+
+    Raises ValueError with a sentence.
+    """
+    try:
+        tokens = _Tokenizer().tokenize(_QUOTED_OR_COMMENT.sub(_open_comment, query))
+    except SqlglotError as error:
+        raise ValueError(str(error).splitlines()[0]) from error
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise ValueError("the message has no statement")
+    if any(token.token_type == TokenType.SEMICOLON for token in tokens):
+        raise ValueError("it has more than one statement")
+    return _grouped(word for token in tokens for word in _of_token(token))
+
+
+def _open_comment(match: re.Match[str]) -> str:
+    text = match.group()
+    if text[0] in "'\"`":
+        return text
+    inner = _SQL_IN_COMMENT.fullmatch(text)
+    return f" {inner.group(1)} " if inner else " "
+
+
+def _of_token(token: Token) -> Iterator[Word]:
+    """A keyword of several words (PRIMARY KEY) is one token; here it is several."""
+    text = token.text
+    match token.token_type:
+        case TokenType.IDENTIFIER:
+            yield Word("name", text)
+        case TokenType.STRING | TokenType.NATIONAL_STRING:
+            yield Word("text", text)
+        case TokenType.NUMBER | TokenType.BIT_STRING | TokenType.HEX_STRING:
+            yield Word("number", text)
+        case _ if text[:1].isalnum() or text[:1] in ("_", "$"):
+            yield from (Word("word", part) for part in text.split())
+        case _:
+            yield Word("mark", text)
+
+
+def _grouped(words: Iterator[Word]) -> tuple[Word, ...]:
+    """Fold parentheses into groups. Raises ValueError where they do not match."""
+    stack: list[list[Word]] = [[]]
+    for word in words:
+        if word.upper == "(":
+            stack.append([])
+        elif word.upper == ")":
+            if len(stack) == 1:
+                raise ValueError("a closing parenthesis has no opening one")
+            inner = tuple(stack.pop())
+            stack[-1].append(Word("group", "", inner))
+        else:
+            stack[-1].append(word)
+    if len(stack) > 1:
+        raise ValueError("an opening parenthesis has no closing one")
+    return tuple(stack[0])
