@@ -1,0 +1,315 @@
+"""Which tables, rows and DDLs a changefeed takes: TiCDC's ``[filter]`` in full (facts 8.1, 8.2).
+
+A rule is ``schema.table`` in the pattern language of TiDB's tools; the last rule that matches
+decides, and a table that none matches is not taken. An event filter passes over events of the tables
+that its own matcher takes. What TiCDC evaluates as SQL (``ignore-*-value-expr``) is not here.
+
+Regular expressions are Go's: ``_as_python`` brings them over; what Python cannot read is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from conf.settings import EventFilter, FilterSettings
+from coordination.errors import ConfigError
+from coordination.model import TableName
+
+SYSTEM_SCHEMAS = frozenset(
+    (
+        "information_schema",
+        "performance_schema",
+        "metrics_schema",
+        "inspection_schema",
+        "mysql",
+        "sys",
+        "tidb_cdc",
+        "lightning_task_info",
+        "workload_schema",
+    )
+)
+ROW_EVENTS = frozenset(("insert", "update", "delete"))
+
+# TiCDC's event names; "alert table option" is its own spelling.
+_COMPATIBLE_DDLS = frozenset(
+    (
+        *("create database", "alter database", "create table", "create index", "create view"),
+        *("drop view", "alter table", "add table partition"),
+    )
+)
+_INCOMPATIBLE_DDLS = frozenset(
+    (
+        *("drop database", "drop table", "truncate table", "rename table", "drop index"),
+        *("drop table partition", "truncate table partition", "reorganize table partition"),
+        *("rebuild table partition", "coalesce table partition", "split table partition"),
+        *("exchange table partition", "alter table partitioning", "remove table partitioning"),
+        *("add foreign key", "drop foreign key", "alert table option", "value range decrease"),
+        *("precision decrease", "modify column", "rename column", "rename index", "drop column"),
+        *("drop primary key", "drop unique key", "add primary key", "modify default value"),
+        *("modify constraint", "modify columns order", "modify charset", "modify collation"),
+        *("remove auto increment", "modify storage engine", "modify schema charset and collate"),
+        *("modify table charset and collate", "modify table comment", "recover table"),
+        *("add column", "set default value", "rebase auto id", "alter index visibility"),
+        *("alter ttl info", "alter ttl remove", "multi schema change"),
+    )
+)
+_ALIASES = {
+    "create schema": "create database",
+    "drop schema": "drop database",
+    "alter schema": "alter database",
+}
+_GROUPS = frozenset(
+    (
+        *("all", "all dml", "all ddl", "none", "none dml", "none ddl"),
+        "incompatible ddl changes",
+    )
+)
+_DDL_EVENTS = _COMPATIBLE_DDLS | _INCOMPATIBLE_DDLS
+_KNOWN_EVENTS = ROW_EVENTS | _DDL_EVENTS | _GROUPS
+
+_Matcher = Callable[[str], bool]
+
+
+class TableFilter:
+    """Raises ConfigError at once, quoting the rule, pattern or event name that cannot be right."""
+
+    def __init__(self, settings: FilterSettings) -> None:
+        rules = settings.rules or ("*.*",)
+        self._rules = _read_rules("filter rule", rules, settings.case_sensitive)
+        self._events = [
+            _read_event_filter(e, settings.case_sensitive) for e in settings.event_filters
+        ]
+
+    def selects(self, name: TableName) -> bool:
+        """Whether a table is taken; with an empty table, whether anything of the schema can be."""
+        return name.schema.lower() not in SYSTEM_SCHEMAS and self._rules.match(name)
+
+    def ignored_row_events(self, name: TableName) -> frozenset[str]:
+        """Of insert, update and delete, those of this table that are passed over."""
+        return frozenset(
+            event
+            for rule in self._events
+            if rule.rules.match(name)
+            for event in ROW_EVENTS
+            if rule.ignores_event(event)
+        )
+
+    def ignores_ddl(self, name: TableName, event_types: Iterable[str], query: str) -> bool:
+        """Whether a DDL of a table (or, with an empty table, of a schema) is passed over."""
+        events = [_ALIASES.get(event, event) for event in event_types]
+        return any(
+            rule.ignores_ddl(events, query) for rule in self._events if rule.rules.match(name)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    schema: _Matcher
+    table: _Matcher
+    takes: bool
+    every_table: bool  # the table's pattern is a plain *
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """``rules`` with the last first: the first that matches decides."""
+
+    rules: tuple[_Rule, ...]
+
+    def match(self, name: TableName) -> bool:
+        if not name.table:
+            return self._match_schema(name.schema)
+        for rule in self.rules:
+            if rule.schema(name.schema) and rule.table(name.table):
+                return rule.takes
+        return False
+
+    def _match_schema(self, schema: str) -> bool:
+        """``!shop.tmp`` leaves other tables of shop; ``!shop.*`` leaves none."""
+        for rule in self.rules:
+            if rule.schema(schema) and (rule.takes or rule.every_table):
+                return rule.takes
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _EventRule:
+    rules: _Rules
+    events: tuple[str, ...]
+    sql: tuple[re.Pattern[str], ...]
+
+    def ignores_event(self, event: str) -> bool:
+        """As TiCDC: in order, a "none …" before a match means no."""
+        is_row = event in ROW_EVENTS
+        for ignored in self.events:
+            if ignored in ("all", "all dml" if is_row else "all ddl", event):
+                return True
+            if ignored in ("none", "none dml" if is_row else "none ddl"):
+                return False
+            if ignored == "incompatible ddl changes" and event in _INCOMPATIBLE_DDLS:
+                return True
+        return False
+
+    def ignores_ddl(self, events: Sequence[str], query: str) -> bool:
+        named = any(self.ignores_event(event) for event in events or ("",))
+        return named or any(pattern.search(query) for pattern in self.sql)
+
+
+def _read_event_filter(settings: EventFilter, case_sensitive: bool) -> _EventRule:
+    events = [_read_event(event) for event in settings.ignore_event]
+    sql = [_compiled("ignore-sql", text, text, re.IGNORECASE) for text in settings.ignore_sql]
+    rules = _read_rules("event filter's matcher", settings.matcher, case_sensitive)
+    return _EventRule(rules, tuple(events), tuple(sql))
+
+
+def _read_event(text: str) -> str:
+    event = text.strip().lower()
+    event = _ALIASES.get(event, event)
+    if event not in _KNOWN_EVENTS:
+        raise ConfigError(f"ignore-event {text!r} is no event that TiCDC knows")
+    return event
+
+
+def _read_rules(what: str, texts: Sequence[str], case_sensitive: bool) -> _Rules:
+    rules = [_read_rule(what, text, case_sensitive) for text in texts]
+    return _Rules(tuple(rule for rule in reversed(rules) if rule is not None))
+
+
+def _read_rule(what: str, text: str, case_sensitive: bool) -> _Rule | None:
+    pattern = text.strip(" \t")
+    if not pattern or pattern.startswith("#"):
+        return None
+    if pattern.startswith("@"):
+        raise ConfigError(f"{what} {text!r}: rules in a file are not read, name them here")
+    takes = not pattern.startswith("!")
+    reader = _PatternReader(what, text, pattern.removeprefix("!"), case_sensitive)
+    schema, _ = reader.read()
+    reader.expect_point()
+    table, every_table = reader.read()
+    reader.expect_end()
+    return _Rule(schema, table, takes, every_table)
+
+
+_REGEX = re.compile(r"/((?:\\.|[^/])+)/")
+_QUOTED = re.compile(r'"((?:""|[^"])+)"|`((?:``|[^`])+)`')
+_RANGE = re.compile(r"\[(!?)((?:\\[^0-9a-zA-Z]|[^\\\]])+)\]")
+_PLAIN = re.compile(r"[0-9A-Za-z$_\u0080-\U0010ffff]")
+
+
+class _PatternReader:
+    """Reads one rule from left to right, as TiDB's table filter does."""
+
+    def __init__(self, what: str, rule: str, pattern: str, case_sensitive: bool) -> None:
+        self._what, self._rule, self._left = what, rule, pattern
+        self._flags = re.NOFLAG if case_sensitive else re.IGNORECASE
+
+    def read(self) -> tuple[_Matcher, bool]:
+        """The next pattern, and whether it matches every name."""
+        if not self._left:
+            raise self._wrong("a pattern is missing")
+        if self._left[0] == "/":
+            return self._regex(), False
+        if self._left[0] in '"`':
+            return self._quoted(), False
+        return self._wildcards()
+
+    def expect_point(self) -> None:
+        if not self._left.startswith("."):
+            raise self._wrong("a point must part schema and table")
+        self._left = self._left[1:]
+
+    def expect_end(self) -> None:
+        if self._left:
+            raise self._wrong(f"nothing may follow the table's pattern, but {self._left!r} does")
+
+    def _wrong(self, why: str) -> ConfigError:
+        return ConfigError(f"{self._what} {self._rule!r}: {why}")
+
+    def _step(self, match: re.Match[str]) -> None:
+        self._left = self._left[match.end() :]
+
+    def _regex(self) -> _Matcher:
+        match = _REGEX.match(self._left)
+        if match is None:
+            raise self._wrong("the regular expression has no end")
+        self._step(match)
+        pattern = _compiled(self._what, self._rule, match.group(1), self._flags)
+        return lambda name: pattern.search(name) is not None
+
+    def _quoted(self) -> _Matcher:
+        match = _QUOTED.match(self._left)
+        if match is None:
+            raise self._wrong("the quoted name has no end")
+        self._step(match)
+        quote = match.group()[0]
+        return self._exactly(re.escape(match.group()[1:-1].replace(quote * 2, quote)))
+
+    def _wildcards(self) -> tuple[_Matcher, bool]:
+        expression = ""
+        while self._left and self._left[0] != ".":
+            expression += self._wildcard()
+        return self._exactly(expression), expression == ".*"
+
+    def _wildcard(self) -> str:
+        """The regular expression of one character or range; steps over it."""
+        first, second = self._left[0], self._left[1:2]
+        if first == "[":
+            match = _RANGE.match(self._left)
+            if match is None:
+                raise self._wrong("the range [ has no end")
+            self._step(match)
+            inner = match.group(2)
+            inner = "\\" + inner if inner.startswith("^") else inner
+            return f"[{'^' if match.group(1) else ''}{inner.replace('[', chr(92) + '[')}]"
+        self._left = self._left[2 if first == "\\" else 1 :]
+        if first == "\\":
+            if not second or (second.isascii() and second.isalnum()):
+                raise self._wrong(f"\\{second} is no escape")
+            return re.escape(second)
+        if first in "*?":
+            return ".*" if first == "*" else "."
+        if not _PLAIN.match(first):
+            raise self._wrong(f"{first!r} must stand in quotes or behind a backslash")
+        return re.escape(first)
+
+    def _exactly(self, expression: str) -> _Matcher:
+        try:
+            pattern = re.compile(expression, self._flags | re.DOTALL)
+        except re.error as error:
+            raise self._wrong(f"the pattern cannot be read: {error}") from None
+        return lambda name: pattern.fullmatch(name) is not None
+
+
+def _compiled(what: str, quoted: str, text: str, flags: re.RegexFlag) -> re.Pattern[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)  # [[:alpha:]] means something else here
+        try:
+            return re.compile(_as_python(text), flags)
+        except (re.error, FutureWarning) as error:
+            message = f"{what} {quoted!r}: the regular expression cannot be read: {error}"
+            raise ConfigError(message) from None
+
+
+_GO_CLASSES = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r "}
+
+
+def _as_python(pattern: str) -> str:
+    r"""Go's \d, \w and \s are ASCII, and its \z is Python's \Z; the rest means the same."""
+    out, at, in_class = "", 0, False
+    while at < len(pattern):
+        pair = pattern[at : at + 2]
+        if pair[0] == "\\":
+            inner = _GO_CLASSES.get(pair[1:])
+            if inner is not None:
+                out += inner if in_class else f"[{inner}]"
+            else:
+                out += r"\Z" if pair == r"\z" else pair
+            at += 2
+            continue
+        in_class = pair[0] == "[" or (in_class and pair[0] != "]")
+        out += pair[0]
+        at += 1
+    return out
