@@ -79,6 +79,16 @@ def load_settings(
         raise SettingError(f"{error}{came_from}") from error
 
 
+def load_sink(
+    *, config: Path | None, environment: Mapping[str, str], sink_uri: str | None
+) -> tuple[str, Mapping[str, str]]:
+    """The warehouse and its storage options, for those who only read there."""
+    document = read_changefeed_file(config) if config is not None else {}
+    values = {**document, **from_environment(environment)}
+    options = _string_items("storage-options", document.get("storage-options", {}))
+    return warehouse_of(sink_uri or values.get("sink-uri")), dict(options)
+
+
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     """``TIDELAKE_TARGET_TS=5`` as ``{"target-ts": 5}``; an empty variable is one not set."""
     names = {PREFIX + key.upper().replace("-", "_"): key for key in OWN_KEYS}

@@ -42,5 +42,6 @@ def _local(host: str, path: str) -> str:
         f"delta://{host}{path} is relative: write delta:/// and an absolute path",
     )
     require(path.rstrip("/") != "", f"no path; {FORM}")
+    require(path.startswith("/"), f"{path!r} is relative: write delta:/// and an absolute path")
     require(".." not in path.split("/"), "the path must not contain '..'")
     return path.rstrip("/")

@@ -79,7 +79,11 @@ Watch = Annotated[bool, typer.Option("--watch", help="Again every second, until 
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"tidelake {metadata.version('tidelake')}")
+        try:
+            version = metadata.version("tidelake")
+        except metadata.PackageNotFoundError:  # run from the repository, never installed
+            version = "from source"
+        typer.echo(f"tidelake {version}")
         raise typer.Exit
 
 

@@ -1,0 +1,256 @@
+"""File, environment and arguments become one settings tree, or one clear line."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from conf.keys import OWN_KEYS
+from conf.load import FIELDS, changefeed_id_of, load_settings, load_sink
+from conf.settings import (
+    BatchSettings,
+    Changefeed,
+    DeltaSink,
+    EtcdSettings,
+    EventFilter,
+    SessionSettings,
+    SettingError,
+    Settings,
+)
+
+SOURCE = "kafka://h:9092/shop_v1?protocol=canal-json&enable-tidb-extension=true"
+URIS = {"source-uri": SOURCE, "sink-uri": "delta:///lake"}
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(
+    text: str | None = None,
+    *,
+    tmp_path: Path | None = None,
+    environment: dict[str, str] | None = None,
+    **arguments: object,
+) -> Settings:
+    config = None
+    if text is not None:
+        assert tmp_path is not None
+        config = tmp_path / "changefeed.toml"
+        config.write_text(text, encoding="utf-8")
+    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    return load_settings(config=config, environment=environment or {}, arguments=URIS | named)
+
+
+def test_arguments_alone_are_enough():
+    settings = load()
+    assert settings.changefeed.id == "shop-v1"
+    assert settings.changefeed.sink == DeltaSink(warehouse="/lake")
+    assert settings.etcd == EtcdSettings()
+    assert settings.changefeed.filter.rules == ("*.*",)
+
+
+def test_arguments_win_over_the_environment_and_that_over_the_file(tmp_path: Path):
+    text = "start-ts = 1\ntarget-ts = 10\nlog-format = 'json'\n"
+    environment = {"TIDELAKE_TARGET_TS": "20", "TIDELAKE_LOG_FORMAT": "text", "HOME": "x"}
+    settings = load(text, tmp_path=tmp_path, environment=environment, target_ts=30)
+    changefeed = settings.changefeed
+    assert (changefeed.start_ts, changefeed.target_ts, settings.log_format) == (1, 30, "text")
+
+
+def test_a_whole_file(tmp_path: Path):
+    settings = load(
+        """
+        changefeed-id = "eu-shop"
+        case-sensitive = true
+        memory-quota = 1073741824
+        apply-engine = "delta-rs"
+        allow-unsafe-commits = true
+        zero-date = "fail"
+        on-error = "fail"
+        etcd = "http://a:2379,https://b:2379/"
+        etcd-user = "root"
+        capture-session-ttl = 20
+        session-safety-margin-s = 1.5
+        max-batch-messages = 5
+        quiet-s = 1
+        force-replicate = false
+        enable-sync-point = false
+        [storage-options]
+        AWS_REGION = "eu-west-1"
+        [filter]
+        rules = ["shop.*", "!shop.tmp"]
+        [[filter.event-filters]]
+        matcher = ["shop.orders"]
+        ignore-event = ["truncate table"]
+        ignore-sql = ["^drop"]
+        ignore-delete-value-expr = ""
+        [scheduler]
+        enable-table-across-nodes = true
+        [mounter]
+        worker-num = 16
+        [consistent]
+        level = "none"
+        flush-interval = 2000
+        [integrity]
+        integrity-check-level = "none"
+        [sink]
+        protocol = "canal-json"
+        terminator = ""
+        topics = ["third"]
+        [[sink.dispatchers]]
+        matcher = ["shop.orders"]
+        topic = "orders"
+        partition = "index-value"
+        [[sink.dispatchers]]
+        matcher = ["*.*"]
+        topic = "{schema}_{table}"
+        [sink.kafka-config]
+        partition-num = 7
+        required-acks = -1
+        sasl-mechanism = "plain"
+        sasl-user = "u"
+        sasl-password = "p"
+        [sink.kafka-config.codec-config]
+        enable-tidb-extension = true
+        max-batch-size = 16
+        [sink.kafka-config.large-message-handle]
+        large-message-handle-option = "handle-key-only"
+        """,
+        tmp_path=tmp_path,
+        source_uri="kafka://h:9092/shop",
+    )
+    changefeed = settings.changefeed
+    assert changefeed.id == "eu-shop"
+    assert changefeed.source.topics == ("shop", "orders", "third")
+    assert changefeed.source.partition_num == 7
+    assert changefeed.source.security.sasl_user == "u"
+    assert changefeed.sink.storage_options == (("AWS_REGION", "eu-west-1"),)
+    assert changefeed.filter.case_sensitive
+    assert changefeed.filter.event_filters == (
+        EventFilter(
+            matcher=("shop.orders",), ignore_event=("truncate table",), ignore_sql=("^drop",)
+        ),
+    )
+    assert (changefeed.zero_date, changefeed.on_error) == ("fail", "fail")
+    assert settings.etcd.endpoints == ("http://a:2379", "https://b:2379")
+    assert not settings.etcd.embedded
+    assert settings.session == SessionSettings(ttl_s=20, safety_margin_s=1.5)
+    assert settings.batch == BatchSettings(max_messages=5, quiet_s=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a = ", "not TOML"),
+        ("target-tz = 5", "unknown key 'target-tz'; did you mean target-ts?"),
+        ("[filter]\nrule = []", "unknown key 'filter.rule'; did you mean rules?"),
+        ("[[filter.event-filters]]\nmatchr = []", "'filter.event-filters.matchr'"),
+        ("[sink.kafka-config]\npartition-nums = 3", "did you mean partition-num?"),
+        ("[sink]\nprotocl = 'x'", "'sink.protocl'; did you mean protocol?"),
+        ("start-ts = '5'", "start-ts must be an integer, not '5'"),
+        ("start-ts = true", "start-ts must be an integer"),
+        ("start-ts = -1", "start-ts=-1 must be a TSO"),
+        ("filter = 5", "filter must be a table"),
+        ("[filter]\nevent-filters = {}", "[[filter.event-filters]]"),
+        ("[filter]\nrules = 'x'", "a list of strings"),
+        ("zero-date = 'nil'", "zero-date: unknown value 'nil'"),
+        ("[[filter.event-filters]]\nmatcher=['*.*']\nignore-event=['inserts']", "mean insert?"),
+        ("[[filter.event-filters]]\nignore-event=['insert']", "no matcher"),
+        ("[[filter.event-filters]]\nmatcher=['*.*']\nignore-sql=['(']", "regular expression"),
+        ("force-replicate = true", "force-replicate is not built yet"),
+        ("enable-sync-point = true", "not built yet"),
+        ("bdr-mode = true", "not built yet"),
+        ("[consistent]\nlevel = 'eventual'", "consistent.level is not built yet"),
+        ("[integrity]\nintegrity-check-level = 'correctness'", "not built yet"),
+        ("[[sink.column-selectors]]\nmatcher = ['*.*']", "column-selectors is not built yet"),
+        ("[filter]\nignore-txn-start-ts = [1]", "not built yet"),
+        ("[[sink.dispatchers]]\nmatcher=['*.*']\ntopic='{schema}'", "[sink] topics"),
+        ("target-ts = 5\nstart-ts = 5", "target-ts 5 must be above start-ts 5"),
+        ("capture-session-ttl = 1", "capture-session-ttl must be 2 seconds or more"),
+        ("max-batch-messages = 0", "max-batch-messages must be positive"),
+        ("changefeed-id = 'a_b'", "changefeed-id 'a_b'"),
+        ("etcd = 'h:2379'", "'h:2379' must be http://host:2379"),
+        ("etcd = ','", "'embedded' or http"),
+        ("[storage-options]\nx = 5", "storage-options.x must be a string"),
+    ],
+)
+def test_a_wrong_file_is_one_line_with_its_name(tmp_path: Path, text: str, says: str):
+    with pytest.raises(SettingError) as raised:
+        load(text, tmp_path=tmp_path)
+    assert says in str(raised.value)
+    assert "changefeed.toml" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_same_is_true_of_a_missing_file(tmp_path: Path):
+    with pytest.raises(SettingError, match=r"nowhere\.toml: cannot be read"):
+        load_settings(config=tmp_path / "nowhere.toml", environment={}, arguments={})
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"TIDELAKE_TARGET_TZ": "5"}, "did you mean TIDELAKE_TARGET_TS?"),
+        ({"TIDELAKE_TARGET_TS": "x"}, "TIDELAKE_TARGET_TS must be an integer"),
+        ({"TIDELAKE_CASE_SENSITIVE": "yes"}, "TIDELAKE_CASE_SENSITIVE must be true or false"),
+        ({"TIDELAKE_APPLY_ENGINE": "flink"}, "unknown value 'flink': one of auto, spark"),
+    ],
+)
+def test_a_wrong_variable_is_one_line(environment: dict[str, str], says: str):
+    with pytest.raises(SettingError) as raised:
+        load(environment=environment)
+    assert says in str(raised.value)
+
+
+def test_variables_of_other_things_are_let_be():
+    load(environment={"TIDELAKE_FAILPOINTS": "x", "TIDELAKE_CONFIG": "y", "TIDELAKE_ETCD": ""})
+
+
+def test_missing_uris_are_named():
+    with pytest.raises(SettingError, match="source-uri is missing"):
+        load_settings(config=None, environment={}, arguments={})
+    with pytest.raises(SettingError, match="sink-uri is missing"):
+        load_settings(config=None, environment={}, arguments={"source-uri": SOURCE})
+
+
+@pytest.mark.parametrize(
+    ("topic", "changefeed_id"),
+    [("shop", "shop"), ("shop_v1.x", "shop-v1-x"), ("_a__b_", "a-b"), ("t" * 200, "t" * 128)],
+)
+def test_a_changefeed_is_named_after_its_topic(topic: str, changefeed_id: str):
+    assert changefeed_id_of(topic) == changefeed_id
+
+
+def test_readers_need_the_sink_alone():
+    assert load_sink(config=None, environment={}, sink_uri="delta:///a") == ("/a", {})
+    environment = {"TIDELAKE_SINK_URI": "delta+s3://b/c"}
+    assert load_sink(config=None, environment=environment, sink_uri=None)[0] == "s3://b/c"
+
+
+@pytest.mark.parametrize("name", ["local.toml", "production.toml"])
+def test_the_files_in_conf_load(name: str):
+    missing = URIS if name == "local.toml" else {}
+    settings = load_settings(config=ROOT / "conf" / name, environment={}, arguments=missing)
+    assert settings.etcd.embedded == (name == "local.toml")
+
+
+def test_every_plain_setting_has_a_key():
+    """A field added to the tree and to nothing else could never be set."""
+    composite = {
+        "changefeed": {"id", "source", "sink", "filter"},
+        "sink": {"warehouse", "storage_options"},
+        "etcd": {"endpoints", "embedded"},
+        "settings": {"changefeed", "etcd", "session", "batch"},
+    }
+    parts = {
+        "changefeed": Changefeed,
+        "sink": DeltaSink,
+        "etcd": EtcdSettings,
+        "session": SessionSettings,
+        "batch": BatchSettings,
+        "settings": Settings,
+    }
+    for part, kind in parts.items():
+        wanted = {field.name for field in fields(kind)} - composite.get(part, set())
+        assert wanted == {name for owner, name in FIELDS.values() if owner == part}
+    assert set(FIELDS) <= set(OWN_KEYS)

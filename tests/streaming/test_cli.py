@@ -1,0 +1,291 @@
+"""The program as a user meets it: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from coordination.model import Ownership, time_tso
+from sinks.changefeeds import ChangefeedRow, Changefeeds, Watermark
+from sinks.progress import Progress, ProgressRow
+from sinks.snapshots import SnapshotRow, Snapshots
+from streaming.cli import main
+from streaming.report import parse_as_of
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
+AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+TS = time_tso(AT)
+QUICK_S = 5.0  # "within seconds", on a busy machine
+
+
+@dataclass(frozen=True)
+class Ended:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Program = Callable[..., Ended]
+
+
+@pytest.fixture
+def program(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Program:
+    """The program in this process: a second faster than in one of its own."""
+    for name in [name for name in os.environ if name.startswith("TIDELAKE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*arguments: str, **environment: str) -> Ended:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        code = 0
+        try:
+            main(arguments)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return Ended(code, *capfd.readouterr())
+
+    return run
+
+
+def tidelake(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The program in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "streaming.cli", *arguments],
+        cwd=ROOT,
+        env={**_environment(), **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TIDELAKE_")}
+    return {**kept, "COLUMNS": "100", "NO_COLOR": "1"}
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Control tables of a changefeed at ``TS`` that waits for one of its partitions."""
+    path = str(tmp_path_factory.mktemp("lake"))
+    owner = Ownership(
+        capture_id="capture-1", epoch="epoch-1", etcd_cluster_id="c", owner_revision=7
+    )
+    changefeeds = Changefeeds(path)
+    first = ChangefeedRow(changefeed_id="shop", start_ts=0, checkpoint_ts=TS, resolved_ts=TS + 1)
+    row = changefeeds.claim(first, owner, ttl_s=1, stop=threading.Event())
+    row = replace(
+        row,
+        state="running",
+        source_offsets={"shop/0": 5, "shop/1": 7, "shop/2": 0},
+        watermarks={
+            "shop/0": Watermark(ts=TS + 1, offset=9),
+            "shop/1": Watermark(ts=TS + 5, offset=9),
+        },
+    )
+    changefeeds.save(row)
+    progress = Progress(path)
+    progress.claim("shop", row.term)
+    progress.advance([_span(row, "orders", 3), _span(row, "customers", 12)], row.term)
+    snapshots = Snapshots(path)
+    snapshots.claim("shop", row.term)
+    for ts, version in ((TS - 100, 2), (TS, 3)):
+        tables = {"shop.orders": version, "shop.customers": 12}
+        snapshots.publish(SnapshotRow(changefeed_id="shop", primary_ts=ts, tables=tables), row.term)
+    return path
+
+
+def _span(row: ChangefeedRow, table: str, version: int) -> ProgressRow:
+    return ProgressRow(
+        changefeed_id="shop",
+        incarnation=row.incarnation,
+        schema_name="shop",
+        table_name=table,
+        generation=0,
+        state="running",
+        checkpoint_ts=TS,
+        resolved_ts=TS + 1,
+        delta_version=version,
+        engine="delta-rs",
+        dead_letters=0,
+        capture_id=row.capture_id,
+        epoch=row.epoch,
+        fence=row.term << 32,
+    )
+
+
+@pytest.mark.parametrize("command", [(), ("run",), ("progress",), ("snapshot",)])
+def test_help_is_complete_and_quick(command: tuple[str, ...]):
+    started = time.monotonic()
+    ended = tidelake(*command, "--help", COLUMNS="200")
+    assert ended.returncode == 0
+    assert time.monotonic() - started < QUICK_S
+    wanted = {
+        (): ["run", "progress", "snapshot", "--version"],
+        ("run",): [
+            *("--source-uri", "--sink-uri", "--changefeed-id", "--start-ts", "--target-ts"),
+            *("--config", "--etcd", "--overwrite-checkpoint-ts", "--cluster-id"),
+            *("--log-format", "--log-level"),
+        ],
+        ("progress",): ["--sink-uri", "--changefeed-id", "--config", "--format", "--watch"],
+        ("snapshot",): ["--sink-uri", "--changefeed-id", "--config", "--format", "--as-of"],
+    }
+    assert [option for option in wanted[command] if option not in ended.stdout] == []
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed():
+    code = "import sys, streaming.cli; print({'pyspark', 'deltalake', 'etcd3'} & set(sys.modules))"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.strip() == "set()"
+
+
+def test_version():
+    ended = tidelake("--version")
+    assert (ended.returncode, ended.stdout.split()[0]) == (0, "tidelake")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run"], "source-uri is missing"),
+        (["run", "--source-uri", SOURCE], "sink-uri is missing"),
+        (["run", "--source-uri", SOURCE, "--sink-uri", "/lake"], "sink-uri: a bare path"),
+        (["run", "--source-uri", "s3://b/x", "--sink-uri", "delta:///a"], "not built yet"),
+        (
+            ["run", "--source-uri", SOURCE, "--sink-uri", "delta:///a", "--etcd", "h"],
+            "etcd: 'h' must be http://host:2379",
+        ),
+        (["run", "--config", "nowhere.toml"], "nowhere.toml: cannot be read"),
+        (["progress"], "sink-uri is missing"),
+        (["progress", "--sink-uri", "delta+hdfs://n/a"], "not built yet"),
+        (["snapshot", "--sink-uri", "delta:///a", "--as-of", "noon"], "neither a TSO nor a time"),
+        (["snapshot", "--sink-uri", "delta:///a", "--as-of", "2026-01-31"], "no time zone"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_and_two(program: Program, arguments: list[str], says: str):
+    started = time.monotonic()
+    ended = program(*arguments)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("tidelake: ")
+    assert says in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert ended.stdout == ""
+    assert time.monotonic() - started < QUICK_S
+
+
+def test_the_process_ends_with_that_code_too():
+    started = time.monotonic()
+    ended = tidelake("run", "--source-uri", SOURCE)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("tidelake: sink-uri is missing")
+    assert time.monotonic() - started < QUICK_S
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["rnu"], ["run", "--sink-ur", "x"], ["run", "--start-ts", "soon"], ["run", "stray"], []],
+)
+def test_wrong_usage_is_two_without_a_traceback(program: Program, arguments: list[str]):
+    ended = program(*arguments)
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+
+
+def test_progress_shows_each_table_and_what_holds_it_back(program: Program, warehouse: str):
+    ended = program("progress", "--sink-uri", f"delta://{warehouse}")
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert any(line.startswith("shop.customers") and " 12 " in line for line in lines)
+    assert any(line.startswith("shop.orders") and "delta-rs" in line for line in lines)
+    assert "no watermark yet from shop/2" in ended.stdout
+    assert "01-31T12:00:00" in ended.stdout
+
+
+def test_progress_as_json_has_the_lag_of_now(program: Program, warehouse: str):
+    ended = program("progress", "--sink-uri", f"delta://{warehouse}", "--format", "json")
+    found = json.loads(ended.stdout)
+    (changefeed,) = found["changefeeds"]
+    expected = (datetime.now(UTC) - AT).total_seconds()
+    assert changefeed["checkpoint_ts"] == TS
+    assert changefeed["lag_s"] == pytest.approx(expected, abs=60)
+    assert changefeed["without_watermark"] == ["shop/2"]
+    assert changefeed["slowest_partition"] == "shop/0"
+    assert [span["table_name"] for span in found["spans"]] == ["customers", "orders"]
+    assert found["spans"][0]["checkpoint_time"] == "2026-01-31T12:00:00+00:00"
+
+
+def test_watching_ends_with_ctrl_c_and_zero(warehouse: str):
+    command = [sys.executable, "-m", "streaming.cli", "progress", "--watch", "--format", "json"]
+    process = subprocess.Popen(
+        [*command, "--sink-uri", f"delta://{warehouse}"],
+        cwd=ROOT,
+        env=_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    twice = [json.loads(process.stdout.readline()) for _ in range(2)]
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
+    assert twice[0]["spans"][0]["lag_s"] < twice[1]["spans"][0]["lag_s"]
+
+
+def test_snapshot_gives_the_sql_to_read_it(program: Program, warehouse: str):
+    ended = program("snapshot", "--sink-uri", f"delta://{warehouse}")
+    assert ended.returncode == 0, ended.stderr
+    assert f"SELECT * FROM delta.`{warehouse}/shop/orders` VERSION AS OF 3;" in ended.stdout
+    assert f"as of {TS}" in ended.stdout.replace("\n", " ")
+
+
+@pytest.mark.parametrize("as_of", [str(TS - 1), "2026-01-31T11:59:59.999Z"])
+def test_snapshot_as_of_an_earlier_time(program: Program, warehouse: str, as_of: str):
+    arguments = ["--sink-uri", f"delta://{warehouse}", "--format", "json", "--as-of", as_of]
+    found = json.loads(program("snapshot", *arguments).stdout)
+    assert found["primary_ts"] == TS - 100
+    assert {table["table"]: table["version"] for table in found["tables"]} == {
+        "shop.customers": 12,
+        "shop.orders": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["progress", "--sink-uri", "delta:///nowhere/at/all"], 1, "no changefeed has run in"),
+        (["snapshot", "--sink-uri", "delta:///nowhere/at/all"], 1, "no changefeed has run in"),
+        (["progress", "--changefeed-id", "x"], 2, "has no changefeed 'x', but shop"),
+        (["snapshot", "--as-of", "5"], 1, "no snapshot at or below 5"),
+    ],
+)
+def test_what_is_not_there_is_one_line(
+    program: Program, warehouse: str, arguments: list[str], code: int, says: str
+):
+    ended = program(*arguments, TIDELAKE_SINK_URI=f"delta://{warehouse}")
+    assert ended.returncode == code
+    assert says in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_as_of_a_time_takes_the_whole_millisecond():
+    assert parse_as_of("2026-01-31T12:00:00Z") == TS + (1 << 18) - 1
+    assert parse_as_of("2026-01-31T13:00:00+01:00") == TS + (1 << 18) - 1
+    assert parse_as_of("470624430467317760") == 470624430467317760

@@ -1,0 +1,129 @@
+"""Installed as a wheel it works the same, and a namesake of our packages is noticed early."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGED = ("conf", "coordination", "sinks", "streaming", "pyproject.toml", "README.md")
+
+
+def run(
+    command: list[str | Path], cwd: Path, path: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    hidden = {"PYTHONPATH"} | {name for name in os.environ if name.startswith("TIDELAKE_")}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    if path is not None:
+        environment["PYTHONPATH"] = str(path)
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel in it and nothing else of ours; no network, no build isolation."""
+    base = tmp_path_factory.mktemp("wheel")
+    source = base / "source"
+    source.mkdir()
+    for name in PACKAGED:  # building inside the repository would leave folders there
+        origin = ROOT / name
+        if origin.is_dir():
+            shutil.copytree(origin, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(origin, source / name)
+    pip = [sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check"]
+    offline = ["--no-deps", "--no-index", "--no-cache-dir", "--quiet"]
+    build = [*pip, "wheel", ".", *offline, "--no-build-isolation", "--wheel-dir", base / "dist"]
+    ended = run(build, cwd=source)
+    assert ended.returncode == 0, ended.stderr
+    (wheel,) = (base / "dist").glob("tidelake-*.whl")
+    ended = run([*pip, "install", *offline, "--target", base / "site", wheel], cwd=base)
+    assert ended.returncode == 0, ended.stderr
+    return base / "site"
+
+
+def test_the_wheel_has_every_package_and_the_sample_files(installed: Path):
+    ours = {path.relative_to(ROOT) for name in PACKAGED[:4] for path in (ROOT / name).rglob("*.py")}
+    there = {path.relative_to(installed) for path in installed.rglob("*.py")}
+    assert ours <= there
+    assert {"local.toml", "production.toml", "spark.conf", "databricks.yml"} <= {
+        path.name for path in (installed / "conf").iterdir()
+    }
+
+
+def test_the_program_runs_from_the_wheel(installed: Path, tmp_path: Path):
+    code = "import streaming.cli; print(streaming.cli.__file__)"
+    ended = run([sys.executable, "-c", code], cwd=tmp_path, path=installed)
+    assert ended.stdout.strip() == str(installed / "streaming" / "cli.py")
+    program = installed / "bin" / "tidelake"
+    ended = run([sys.executable, program, "--help"], cwd=tmp_path, path=installed)
+    assert ended.returncode == 0, ended.stderr
+    assert "snapshot" in ended.stdout
+    ended = run([sys.executable, program, "run"], cwd=tmp_path, path=installed)
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "tidelake: source-uri is missing: give the sink URI that TiCDC was given\n"
+    )
+
+
+@pytest.mark.parametrize("where", ["wheel", "repository"])
+def test_job_is_the_same_program(installed: Path, tmp_path: Path, where: str):
+    job = (installed if where == "wheel" else ROOT) / "streaming" / "job.py"
+    ended = run([sys.executable, job, "run"], cwd=tmp_path)
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1), ended.stderr
+    assert "source-uri is missing" in ended.stderr
+    assert run([sys.executable, job, "--help"], cwd=tmp_path).returncode == 0
+
+
+def test_job_from_the_repository_is_not_misled_by_a_namesake(tmp_path: Path):
+    foreign(tmp_path / "other")
+    ended = run([sys.executable, ROOT / "streaming/job.py", "run"], tmp_path, tmp_path / "other")
+    assert "source-uri is missing" in ended.stderr
+
+
+def test_a_namesake_that_comes_first_stops_the_job_early(tmp_path: Path):
+    """job.py was shipped alone, into a cluster's folder, and ``streaming`` is another package."""
+    folder = foreign(tmp_path / "other")
+    job = Path(shutil.copy(ROOT / "streaming" / "job.py", tmp_path / "job.py"))
+    for name in ("conf", "coordination", "sinks"):
+        shutil.copytree(ROOT / name, tmp_path / "other" / name)
+    ended = run([sys.executable, job, "run"], tmp_path, tmp_path / "other")
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        f"tidelake: package 'streaming' is not Tidelake's: the one in {folder} comes first; "
+        "install Tidelake where no other package is called 'streaming' "
+        "(mosaicml-streaming has one of that name)\n"
+    )
+
+
+def test_a_namesake_installed_over_ours_stops_the_job_early(installed: Path, tmp_path: Path):
+    site = tmp_path / "site"
+    shutil.copytree(installed, site)
+    foreign(site)
+    ended = run([sys.executable, site / "streaming" / "job.py", "run"], tmp_path)
+    assert ended.returncode == 2
+    assert "another package wrote over" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def foreign(site: Path) -> Path:
+    """A package named ``streaming`` as mosaicml-streaming has it: with code in its __init__."""
+    folder = site / "streaming"
+    folder.mkdir(parents=True, exist_ok=True)
+    init = "import a_heavy_dependency\nfrom streaming.dataset import StreamingDataset\n"
+    (folder / "__init__.py").write_text(init, encoding="utf-8")
+    return folder
