@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Generated = Literal["", "virtual", "stored"]
@@ -228,20 +228,29 @@ def schema_from_mysql_types(
 
     Column order is the mapping's: TiCDC shuffles ``mysqlType``, so give it in ``data``'s order.
     Never call it with a handle-key-only or claim-check message: its types are the key's alone.
+    Raises ValueError where the two do not fit together.
     """
-    keys = {name.lower() for name in pk_names}
+    in_key = {name.lower() for name in pk_names}
     columns = []
     warnings = []
     for name, text in types.items():
         mysql_type = MySQLType.parse(text)
         warnings += _what_is_missing(name, mysql_type)
-        columns.append(Column(name=name, type=mysql_type, nullable=name.lower() not in keys))
+        columns.append(Column(name=name, type=mysql_type, nullable=name.lower() not in in_key))
     if not pk_names:
         warnings.append(
             "the rows name no primary key and do not tell whether there is a NOT NULL unique key:"
             " start the changefeed before the table's CREATE TABLE to have it known"
         )
-    return TableSchema(columns=tuple(columns), key=tuple(pk_names)), warnings
+    return _keyed(TableSchema(columns=tuple(columns), key=()), pk_names), warnings
+
+
+def _keyed(schema: TableSchema, pk_names: Sequence[str]) -> TableSchema:
+    """The key in the spelling of the columns. Raises ValueError where it is none of them."""
+    try:
+        return replace(schema, key=tuple(schema.column(name).name for name in pk_names))
+    except KeyError as missing:
+        raise ValueError(f"pkNames has {missing.args[0]}, which mysqlType has not") from None
 
 
 def _what_is_missing(name: str, mysql_type: MySQLType) -> list[str]:

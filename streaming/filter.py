@@ -1,7 +1,7 @@
 """Which tables, rows and DDLs a changefeed takes: TiCDC's ``[filter]`` in full (facts 8.1, 8.2).
 
 A rule is ``schema.table`` in the pattern language of TiDB's tools; the last rule that matches
-decides, and a table that none matches is not taken. An event filter passes over events of the tables
+decides, and a table that none matches is not taken. An event filter passes over events of tables
 that its own matcher takes. What TiCDC evaluates as SQL (``ignore-*-value-expr``) is not here.
 
 Regular expressions are Go's: ``_as_python`` brings them over; what Python cannot read is refused.
