@@ -26,7 +26,7 @@ help:
 
 setup: .venv/.ready .jars/.ready
 
-# The stamp is written last: a run that was broken off starts again here and reuses what is whole.
+# The stamp is written last and removed first: what a broken-off run left behind is made anew.
 .venv/.ready: pyproject.toml
 	@python=
 	for candidate in $(PYTHON) python3.11 python3.12 python3.13 python3; do
@@ -37,19 +37,22 @@ setup: .venv/.ready .jars/.ready
 	if [ -z "$$python" ]; then
 	  echo "setup: no Python 3.11 or newer with venv was found; name one with make setup PYTHON=..." >&2; exit 1
 	fi
-	if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+	if ! [ -e $@ ] || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
 	  echo "setup: making .venv with $$("$$python" --version)"
 	  rm -rf .venv
 	  "$$python" -m venv .venv
 	fi
+	rm -f $@
 	echo "setup: installing Python packages into .venv (some 700 MB, a few minutes the first time)"
 	.venv/bin/python -m pip install $(PIP_OPTIONS) --editable '.[dev]' | { grep -v 'already satisfied' || true; }
 	touch $@
 
 # Ivy's own cache lives in .jars too, and goes when all jars are here: no home folder is read or written.
 .jars/.ready: ivy.xml .venv/.ready
-	@if ! java -version >/dev/null 2>&1; then
-	  echo "setup: no java was found; Java 17 is needed (PATH or JAVA_HOME)" >&2; exit 1
+	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java
+	version=$$("$$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -1 || true)
+	if [ "$${version:-0}" -lt 17 ]; then
+	  echo "setup: Java 17 or newer is needed, in JAVA_HOME or on the PATH; found: $${version:-none}" >&2; exit 1
 	fi
 	ivy=$$($(RUN) -c 'import pathlib, pyspark; print(*pathlib.Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))')
 	mkdir -p .jars
@@ -57,7 +60,7 @@ setup: .venv/.ready .jars/.ready
 	  for attempt in 1 2 3; do
 	    echo "setup: downloading jars into .jars/$$conf (30 to 60 MB, attempt $$attempt of 3)"
 	    rm -rf ".jars/$$conf.part"
-	    if java -Divy.default.ivy.user.dir="$$PWD/.jars/ivy" -jar "$$ivy" -ivy ivy.xml -confs "$$conf" \
+	    if "$$java" -Divy.default.ivy.user.dir="$$PWD/.jars/ivy" -jar "$$ivy" -ivy ivy.xml -confs "$$conf" \
 	        -types jar bundle -retrieve ".jars/$$conf.part/[artifact]-[revision].[ext]" >".jars/$$conf.log" 2>&1
 	    then
 	      rm -rf ".jars/$$conf"

@@ -57,65 +57,68 @@ def test_arguments_win_over_the_environment_and_that_over_the_file(tmp_path: Pat
     assert (changefeed.start_ts, changefeed.target_ts, settings.log_format) == (1, 30, "text")
 
 
+WHOLE_FILE = """
+changefeed-id = "eu-shop"
+case-sensitive = true
+memory-quota = 1073741824
+apply-engine = "delta-rs"
+allow-unsafe-commits = true
+zero-date = "fail"
+on-error = "fail"
+etcd = "http://a:2379,https://b:2379/"
+etcd-user = "root"
+capture-session-ttl = 20
+session-safety-margin-s = 1.5
+max-batch-messages = 5
+quiet-s = 1
+force-replicate = false
+enable-sync-point = false
+[storage-options]
+AWS_REGION = "eu-west-1"
+[filter]
+rules = ["shop.*", "!shop.tmp"]
+[[filter.event-filters]]
+matcher = ["shop.orders"]
+ignore-event = ["truncate table"]
+ignore-sql = ["^drop"]
+ignore-delete-value-expr = ""
+[scheduler]
+enable-table-across-nodes = true
+[mounter]
+worker-num = 16
+[consistent]
+level = "none"
+flush-interval = 2000
+[integrity]
+integrity-check-level = "none"
+[sink]
+protocol = "canal-json"
+terminator = ""
+topics = ["third"]
+[[sink.dispatchers]]
+matcher = ["shop.orders"]
+topic = "orders"
+partition = "index-value"
+[[sink.dispatchers]]
+matcher = ["*.*"]
+topic = "{schema}_{table}"
+[sink.kafka-config]
+partition-num = 7
+required-acks = -1
+sasl-mechanism = "plain"
+sasl-user = "u"
+sasl-password = "p"
+[sink.kafka-config.codec-config]
+enable-tidb-extension = true
+max-batch-size = 16
+[sink.kafka-config.large-message-handle]
+large-message-handle-option = "handle-key-only"
+"""
+
+
 def test_a_whole_file(tmp_path: Path):
     settings = load(
-        """
-        changefeed-id = "eu-shop"
-        case-sensitive = true
-        memory-quota = 1073741824
-        apply-engine = "delta-rs"
-        allow-unsafe-commits = true
-        zero-date = "fail"
-        on-error = "fail"
-        etcd = "http://a:2379,https://b:2379/"
-        etcd-user = "root"
-        capture-session-ttl = 20
-        session-safety-margin-s = 1.5
-        max-batch-messages = 5
-        quiet-s = 1
-        force-replicate = false
-        enable-sync-point = false
-        [storage-options]
-        AWS_REGION = "eu-west-1"
-        [filter]
-        rules = ["shop.*", "!shop.tmp"]
-        [[filter.event-filters]]
-        matcher = ["shop.orders"]
-        ignore-event = ["truncate table"]
-        ignore-sql = ["^drop"]
-        ignore-delete-value-expr = ""
-        [scheduler]
-        enable-table-across-nodes = true
-        [mounter]
-        worker-num = 16
-        [consistent]
-        level = "none"
-        flush-interval = 2000
-        [integrity]
-        integrity-check-level = "none"
-        [sink]
-        protocol = "canal-json"
-        terminator = ""
-        topics = ["third"]
-        [[sink.dispatchers]]
-        matcher = ["shop.orders"]
-        topic = "orders"
-        partition = "index-value"
-        [[sink.dispatchers]]
-        matcher = ["*.*"]
-        topic = "{schema}_{table}"
-        [sink.kafka-config]
-        partition-num = 7
-        required-acks = -1
-        sasl-mechanism = "plain"
-        sasl-user = "u"
-        sasl-password = "p"
-        [sink.kafka-config.codec-config]
-        enable-tidb-extension = true
-        max-batch-size = 16
-        [sink.kafka-config.large-message-handle]
-        large-message-handle-option = "handle-key-only"
-        """,
+        WHOLE_FILE,
         tmp_path=tmp_path,
         source_uri="kafka://h:9092/shop",
     )
