@@ -17,9 +17,8 @@ _PARTITIONS = "it changes partitions, and with them perhaps rows"
 
 # By the words that a part of the statement starts with; the first match counts.
 _PARTS: dict[tuple[str, ...], Outcome] = {
-    ("ADD", "FOREIGN"): (("add foreign key",), ""),
     ("ADD", "CHECK"): (("modify constraint",), ""),
-    ("ADD", "CONSTRAINT"): (("modify constraint",), ""),  # the others were read as indexes
+    ("ADD", "CONSTRAINT"): (("modify constraint",), ""),  # CHECK: keys were read before
     ("ADD", "STATS_EXTENDED"): ((), ""),
     ("ADD", "PARTITION"): (("add table partition",), _PARTITIONS),
     ("ADD",): (("add column",), _COLUMNS),
@@ -131,7 +130,10 @@ def _index_part(part: tuple[Word, ...], known: TableSchema | None) -> Outcome | 
         index = read_index(words.rest())
         if index is not None and index.kind == "primary":
             return ("add primary key",), _KEY
-        return (("create index",), create_index(index, known)[1]) if index else None
+        if index is None:
+            foreign = any(word.upper == "FOREIGN" for word in part)
+            return (("add foreign key",), "") if foreign else None
+        return ("create index",), create_index(index, known)[1]
     what = words.accept_any("INDEX", "KEY", "CONSTRAINT")
     if not what or verb not in ("DROP", "RENAME"):
         return None

@@ -53,13 +53,15 @@ def read_index(part: Sequence[Word]) -> Index | None:
     """An index or key definition, also behind ADD; None for a column or another constraint."""
     words = Words(part)
     name = _constraint_name(words)
+    if words.peek().upper == "FOREIGN":
+        return None
     kind: _IndexKind = "plain"
     if words.accept("PRIMARY", "KEY"):
         return _index(words, "", "primary")
     if words.accept("UNIQUE"):
         kind = "unique"
     elif words.peek(1).upper in _INDEX_WORDS or words.peek().upper in ("FULLTEXT", "SPATIAL"):
-        words.accept_any("FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR")
+        words.take()
     elif words.peek().upper not in _INDEX_WORDS:
         return None
     words.accept_any(*_INDEX_WORDS)
