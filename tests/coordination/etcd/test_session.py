@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from conf.settings import SessionSettings
+from coordination.clock import SystemClock
+from coordination.errors import TryAgain
+from coordination.etcd.client import EtcdClient, delete
+from coordination.etcd.session import (
+    Closed,
+    Elapsed,
+    LeaseMissing,
+    Renewed,
+    Session,
+    SessionEvent,
+    SessionState,
+    Trust,
+    Unanswered,
+    granted,
+    step,
+)
+from coordination.model import LeaseID
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.fake_etcd import FakeEtcd
+
+TRUST = granted(attempt_started=100.0, ttl_s=10, margin_s=2.0)
+ALIVE, LOST, CLOSED = SessionState.ALIVE, SessionState.LOST, SessionState.CLOSED
+
+
+def run(*story: tuple[float, SessionEvent], trust: Trust = TRUST) -> Trust:
+    for now, event in story:
+        trust = step(trust, event, now)
+    return trust
+
+
+class TestDecision:
+    def test_trust_is_counted_from_before_the_request(self) -> None:
+        assert TRUST.trusted_until == 108.0
+
+    def test_a_slow_keep_alive_does_not_extend_trust(self) -> None:
+        after = run((107.9, Renewed(attempt_started=103.0, ttl_s=10)))
+        assert after.trusted_until == 111.0  # not 107.9 + 8
+
+    def test_a_shorter_ttl_does_not_move_trust_back(self) -> None:
+        after = run((103.0, Renewed(103.0, 10)), (104.0, Renewed(104.0, 3)))
+        assert after.trusted_until == 111.0
+
+    def test_answers_may_fail_while_trust_lasts(self) -> None:
+        after = run((103.0, Unanswered()), (107.9, Unanswered()), (107.95, Renewed(107.92, 10)))
+        assert (after.state, after.trusted_until) == (ALIVE, pytest.approx(115.92))
+
+    @pytest.mark.parametrize(
+        "event", [Elapsed(), Unanswered(), Renewed(attempt_started=107.0, ttl_s=10)]
+    )
+    def test_trust_that_ran_out_is_lost_whatever_comes(self, event: SessionEvent) -> None:
+        after = run((108.0, event))
+        assert after.state is LOST
+        assert "trust lapsed" in after.reason
+
+    def test_time_within_trust_changes_nothing(self) -> None:
+        assert run((107.999, Elapsed())) == TRUST
+
+    @pytest.mark.parametrize("ttl_s", [0, -1])
+    def test_an_answer_without_time_left_is_a_loss(self, ttl_s: int) -> None:
+        assert run((101.0, Renewed(101.0, ttl_s))).reason == "the lease has expired or was revoked"
+
+    def test_a_missing_lease_is_a_loss(self) -> None:
+        assert run((101.0, LeaseMissing())).state is LOST
+
+    def test_closed_is_the_end(self) -> None:
+        after = run((101.0, Closed()), (102.0, Renewed(102.0, 10)), (999.0, Elapsed()))
+        assert (after.state, after.trusted_until) == (CLOSED, 108.0)
+        assert run((101.0, LeaseMissing()), (102.0, Closed())).state is CLOSED
+
+    def test_in_any_order_of_events_trust_is_true_and_loss_is_final(self) -> None:
+        rng = random.Random(4)
+        for _ in range(2000):
+            trust, now, lost = TRUST, 100.0, False
+            for _ in range(12):
+                now += rng.random() * 4
+                event: SessionEvent = rng.choice(
+                    [
+                        Elapsed(),
+                        Unanswered(),
+                        Renewed(now - rng.random() * 3, rng.choice([10, 10, 10, 0])),
+                    ]
+                )
+                trust = step(trust, event, now)
+                assert trust.trusted_until <= now + 10 - trust.margin_s
+                assert not (lost and trust.state is ALIVE)
+                lost = trust.state is LOST
+                assert lost or now < trust.trusted_until
+
+
+class Told:
+    """What a session says."""
+
+    def __init__(self) -> None:
+        self.until: list[float] = []
+        self.lost: list[str] = []
+        self.changed = threading.Condition()
+
+    def extended(self, until: float) -> None:
+        with self.changed:
+            self.until.append(until)
+            self.changed.notify_all()
+
+    def was_lost(self, reason: str) -> None:
+        with self.changed:
+            self.lost.append(reason)
+            self.changed.notify_all()
+
+    def wait(self, ready: Callable[[], bool], timeout_s: float = 5.0) -> None:
+        with self.changed:
+            assert self.changed.wait_for(ready, timeout_s)
+
+
+SETTINGS = SessionSettings(ttl_s=2, safety_margin_s=0.5)
+
+
+class Hanging(FakeEtcd):
+    """Keep-alives that are answered by nobody until they are released."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock())
+        self.answer = threading.Event()
+
+    def keep_alive(self, lease: LeaseID, *, timeout_s: float) -> int:
+        if not self.answer.wait(30):
+            raise TryAgain("never released")
+        return super().keep_alive(lease, timeout_s=timeout_s)
+
+
+class TestThreads:
+    @pytest.fixture
+    def told(self) -> Told:
+        return Told()
+
+    @pytest.fixture
+    def etcd(self) -> FakeEtcd:
+        return FakeEtcd(SystemClock())
+
+    @pytest.fixture
+    def session(self, etcd: FakeEtcd, told: Told) -> Iterator[Session]:
+        session = open_session(etcd, told)
+        yield session
+        session.close()
+
+    def test_it_is_kept_alive_beyond_its_ttl(self, session: Session, told: Told) -> None:
+        told.wait(lambda: len(told.until) >= 5)  # at half a second each: longer than the ttl
+        assert session.is_alive
+        assert told.until == sorted(told.until)
+        assert told.lost == []
+
+    def test_a_revoked_lease_is_reported_once(
+        self, etcd: FakeEtcd, session: Session, told: Told
+    ) -> None:
+        etcd.revoke(session.lease)
+        assert session.done.wait(5)
+        assert told.lost == ["the lease has expired or was revoked"]
+        assert not session.verify()
+        assert session.reason == told.lost[0]
+        session.close()
+        assert len(told.lost) == 1
+
+    def test_asking_for_the_lease_notices_the_loss_at_once(
+        self, etcd: FakeEtcd, session: Session, told: Told
+    ) -> None:
+        assert session.verify()
+        etcd.revoke(session.lease)
+        assert not session.verify()
+        assert told.lost == ["the lease is gone from etcd"]
+        assert session.done.is_set()
+
+    def test_an_outage_beyond_trust_is_a_loss_in_time(
+        self, etcd: FakeEtcd, session: Session, told: Told
+    ) -> None:
+        etcd.down = True
+        assert session.done.wait(5)
+        late_s = SystemClock().monotonic() - session.trusted_until
+        assert 0 <= late_s < 0.3
+        assert "no keep-alive was answered" in told.lost[0]
+
+    def test_a_short_outage_changes_nothing(
+        self, etcd: FakeEtcd, session: Session, told: Told
+    ) -> None:
+        etcd.down = True
+        assert not session.done.wait(0.8)
+        etcd.down = False
+        before = len(told.until)
+        told.wait(lambda: len(told.until) > before + 1)
+        assert session.is_alive
+
+    def test_the_watchdog_needs_no_answer(self, told: Told) -> None:
+        etcd = Hanging()
+        session = open_session(etcd, told)
+        assert session.done.wait(5)
+        assert "no keep-alive was answered" in told.lost[0]
+        etcd.answer.set()  # the answer that comes too late
+        session.close()
+        assert told.until == []
+
+    def test_closing_revokes_and_is_no_loss(
+        self, etcd: FakeEtcd, session: Session, told: Told
+    ) -> None:
+        session.close()
+        session.close()
+        assert etcd.time_to_live(session.lease) == -1
+        assert session.done.is_set()
+        assert told.lost == []
+
+    def test_closing_without_etcd_says_so_and_does_not_raise(
+        self, etcd: FakeEtcd, session: Session, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        etcd.down = True
+        session.close()
+        assert "could not revoke the lease" in caplog.text
+
+    def test_no_session_without_etcd(self, etcd: FakeEtcd, told: Told) -> None:
+        etcd.down = True
+        with pytest.raises(TryAgain):
+            open_session(etcd, told)
+
+    def test_the_clock_that_slept_is_noticed_before_any_answer(self, told: Told) -> None:
+        clock = FakeClock()
+        etcd = FakeEtcd(clock)
+        session = Session.open(etcd, SETTINGS, clock, extended=told.extended, lost=told.was_lost)
+        clock.advance(3600)
+        assert session.done.wait(5)
+        assert len(told.lost) == 1
+        session.close()
+
+
+@pytest.mark.etcd
+def test_on_a_real_etcd_a_revoked_lease_is_noticed(real_client: EtcdClient) -> None:
+    told = Told()
+    session = open_session(real_client, told)
+    key = f"/test/session/{session.lease:x}"
+    real_client.put(key, b"", session.lease)
+    told.wait(lambda: len(told.until) >= 1)
+    real_client.revoke(session.lease)
+    assert session.done.wait(2)
+    assert told.lost == ["the lease has expired or was revoked"]
+    session.close()
+    delete(real_client, key)
+
+
+def open_session(client: EtcdClient, told: Told) -> Session:
+    return Session.open(client, SETTINGS, SystemClock(), extended=told.extended, lost=told.was_lost)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+
+from coordination.errors import Fenced
+from coordination.fence import Fence
+from coordination.model import CaptureID, Ownership, ProcessorEpoch, Revision
+from tests.fakes.fake_clock import FakeClock
+
+OWNER = Ownership(
+    capture_id=CaptureID("c1"),
+    epoch=ProcessorEpoch("e1"),
+    etcd_cluster_id="f1",
+    owner_revision=Revision(7),
+)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(100.0)
+
+
+@pytest.fixture
+def fence(clock: FakeClock) -> Fence:
+    return Fence(clock)
+
+
+def test_a_fence_that_was_never_opened_is_shut(fence: Fence) -> None:
+    with pytest.raises(Fenced, match="has not won its election"):
+        fence.check()
+
+
+def test_trust_ends_exactly_at_its_time(fence: Fence, clock: FakeClock) -> None:
+    fence.open(OWNER, 108.0)
+    clock.advance(7.999)
+    assert fence.check() == OWNER
+    clock.advance(0.001)
+    with pytest.raises(Fenced, match="lapsed"):
+        fence.check()
+
+
+def test_an_extension_moves_trust_on_and_never_back(fence: Fence, clock: FakeClock) -> None:
+    fence.open(OWNER, 108.0)
+    fence.extend(110.5)
+    fence.extend(109.0)
+    clock.advance(10.4)
+    fence.check()
+    clock.advance(0.1)
+    with pytest.raises(Fenced):
+        fence.check()
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.5])
+def test_a_lapsed_fence_is_not_opened_again_by_an_extension(
+    fence: Fence, clock: FakeClock, late_s: float
+) -> None:
+    fence.open(OWNER, 108.0)
+    clock.advance(8.0 + late_s)
+    fence.extend(200.0)
+    with pytest.raises(Fenced):
+        fence.check()
+
+
+def test_a_shut_fence_ignores_extensions_and_keeps_its_first_reason(fence: Fence) -> None:
+    fence.open(OWNER, 108.0)
+    fence.shut("the lease is gone")
+    fence.shut("another reason")
+    fence.extend(200.0)
+    with pytest.raises(Fenced, match="the lease is gone"):
+        fence.check()
+
+
+def test_everybody_is_told_once_per_opening_even_if_one_callback_fails(
+    fence: Fence, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[str] = []
+
+    def broken(_reason: str) -> None:
+        raise RuntimeError("no JVM")
+
+    fence.on_shut(broken)
+    fence.on_shut(told.append)
+    fence.shut("not open yet")
+    for reason in ("first", "second"):
+        fence.open(OWNER, 108.0)
+        fence.shut(reason)
+        fence.shut(reason)
+    assert told == ["first", "second"]
+    assert "no JVM" in caplog.text
+
+
+def test_a_callback_may_ask_the_fence(fence: Fence) -> None:
+    asked: list[bool] = []
+
+    def ask(_reason: str) -> None:
+        with pytest.raises(Fenced):
+            fence.check()
+        asked.append(True)
+
+    fence.on_shut(ask)
+    fence.open(OWNER, 108.0)
+    fence.shut("over")
+    assert asked == [True]
+
+
+def test_a_lapsed_fence_still_tells_when_it_is_shut(fence: Fence, clock: FakeClock) -> None:
+    told: list[str] = []
+    fence.on_shut(told.append)
+    fence.open(OWNER, 108.0)
+    clock.advance(60)
+    fence.shut("noticed")
+    assert told == ["noticed"]

@@ -1,0 +1,228 @@
+"""A whole etcd in memory: revisions, leases on a clock, watches with history and compaction.
+
+It passes the same contract suite as the real one. Callbacks of watches run in the thread that
+writes, after the write. `down` makes every call fail as an unreachable server does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from coordination.clock import Clock
+from coordination.errors import LeaseGone, TryAgain
+from coordination.etcd.client import (
+    NO_LEASE,
+    NOW,
+    Compare,
+    Delete,
+    KeyValue,
+    Lease,
+    Op,
+    Put,
+    Range,
+    TxnResult,
+    WatchBatch,
+    WatchEvent,
+)
+from coordination.model import LeaseID, Revision
+
+Callback = Callable[[WatchBatch], None]
+Delivery = tuple[Callback, WatchBatch]
+
+
+@dataclass
+class _Lease:
+    ttl_s: int
+    ends_at: float
+    keys: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class _Watch:
+    etcd: FakeEtcd
+    key: str
+    prefix: bool
+    callback: Callback
+
+    def cancel(self) -> None:
+        self.etcd.watches.discard(self)
+
+    def wants(self, key: str) -> bool:
+        return key.startswith(self.key) if self.prefix else key == self.key
+
+
+class FakeEtcd:
+    def __init__(self, clock: Clock, cluster_id: str = "f1") -> None:
+        self.down = False
+        self.watches: set[_Watch] = set()
+        self._clock = clock
+        self._cluster_id = cluster_id
+        self._lock = threading.RLock()
+        self._revision = 1
+        self._compacted = 0
+        self._kvs: dict[str, KeyValue] = {}
+        self._history: list[WatchEvent] = []
+        self._leases: dict[int, _Lease] = {}
+        self._last_lease = 0x694D
+
+    def cluster_id(self) -> str:
+        self._enter()
+        return self._cluster_id
+
+    def range(self, key: str, *, prefix: bool = False) -> Range:
+        self._enter()
+        with self._lock:
+            found = sorted(k for k in self._kvs if (k.startswith(key) if prefix else k == key))
+            return Range(
+                revision=Revision(self._revision), kvs=tuple(self._kvs[each] for each in found)
+            )
+
+    def put(self, key: str, value: bytes, lease: LeaseID = NO_LEASE) -> Revision:
+        return self.txn((), (Put(key, value, lease),)).revision
+
+    def txn(
+        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> TxnResult:
+        self._enter()
+        with self._lock:
+            succeeded = all(self._holds(compare) for compare in compares)
+            deliveries = self._write(then if succeeded else otherwise)
+            result = TxnResult(succeeded, Revision(self._revision))
+        _deliver(deliveries)
+        return result
+
+    def grant(self, ttl_s: int) -> Lease:
+        self._enter()
+        with self._lock:
+            self._last_lease += 1
+            self._leases[self._last_lease] = _Lease(ttl_s, self._clock.monotonic() + ttl_s)
+            return Lease(LeaseID(self._last_lease), ttl_s)
+
+    def keep_alive(self, lease: LeaseID, *, timeout_s: float) -> int:  # noqa: ARG002 - the port's
+        self._enter()
+        with self._lock:
+            found = self._leases.get(lease)
+            if found is None:
+                return 0
+            found.ends_at = self._clock.monotonic() + found.ttl_s
+            return found.ttl_s
+
+    def time_to_live(self, lease: LeaseID) -> int:
+        self._enter()
+        with self._lock:
+            found = self._leases.get(lease)
+            return -1 if found is None else int(found.ends_at - self._clock.monotonic())
+
+    def revoke(self, lease: LeaseID) -> None:
+        self._enter()
+        self._end_lease(lease)
+
+    def watch(
+        self,
+        key: str,
+        callback: Callback,
+        *,
+        prefix: bool = False,
+        start_revision: Revision = NOW,
+    ) -> _Watch:
+        watch = _Watch(self, key, prefix, callback)
+        with self._lock:
+            deliveries: list[Delivery] = []
+            if start_revision and start_revision <= self._compacted:
+                missed = WatchBatch(revision=Revision(self._revision), missed=True)
+                deliveries.append((callback, missed))
+            if start_revision:
+                start = max(start_revision, self._compacted)
+                old = [each for each in self._history if each.kv.mod_revision >= start]
+                deliveries += self._batches(watch, old)
+            self.watches.add(watch)
+        _deliver(deliveries)
+        return watch
+
+    def compact(self, revision: Revision) -> None:
+        with self._lock:
+            self._compacted = revision
+            self._history = [each for each in self._history if each.kv.mod_revision >= revision]
+
+    def expire_leases(self) -> None:
+        """Done by every call as well; for when nobody calls."""
+        now = self._clock.monotonic()
+        with self._lock:
+            over = [lease for lease, each in self._leases.items() if each.ends_at <= now]
+        for lease in over:
+            self._end_lease(LeaseID(lease))
+
+    def close(self) -> None:
+        self.watches.clear()
+
+    def _enter(self) -> None:
+        if self.down:
+            raise TryAgain("the fake etcd is down")
+        self.expire_leases()
+
+    def _end_lease(self, lease: LeaseID) -> None:
+        with self._lock:
+            found = self._leases.pop(lease, None)
+            deliveries = self._write([Delete(key) for key in sorted(found.keys)]) if found else []
+        _deliver(deliveries)
+
+    def _holds(self, compare: Compare) -> bool:
+        kv = self._kvs.get(compare.key)
+        left: int | bytes
+        if compare.target == "value":
+            if kv is None:
+                return False  # as etcd: an absent key has no value to compare
+            left = kv.value
+        else:
+            left = getattr(kv, f"{compare.target}_revision") if kv else 0
+        order = (left > compare.operand) - (left < compare.operand)  # type: ignore[operator]
+        return {"=": order == 0, "!=": order != 0, "<": order < 0, ">": order > 0}[compare.operator]
+
+    def _write(self, ops: Sequence[Op]) -> list[Delivery]:
+        for op in ops:
+            if isinstance(op, Put) and op.lease and op.lease not in self._leases:
+                raise LeaseGone("the lease has expired or was revoked")
+        revision = Revision(self._revision + 1)
+        events = [event for op in ops for event in self._apply(op, revision)]
+        if not events:
+            return []
+        self._revision = revision
+        self._history += events
+        return [each for watch in tuple(self.watches) for each in self._batches(watch, events)]
+
+    def _apply(self, op: Op, revision: Revision) -> list[WatchEvent]:
+        before = self._kvs.get(op.key)
+        if before is not None and before.lease in self._leases:
+            self._leases[before.lease].keys.discard(op.key)
+        if isinstance(op, Put):
+            created = before.create_revision if before else revision
+            kv = KeyValue(
+                key=op.key,
+                value=op.value,
+                create_revision=created,
+                mod_revision=revision,
+                lease=op.lease,
+            )
+            if op.lease:
+                self._leases[op.lease].keys.add(op.key)
+            self._kvs[op.key] = kv
+            return [WatchEvent("put", kv)]
+        if before is None:
+            return []
+        del self._kvs[op.key]
+        gone = replace(before, value=b"", create_revision=Revision(0), mod_revision=revision)
+        return [WatchEvent("delete", replace(gone, lease=NO_LEASE))]
+
+    def _batches(self, watch: _Watch, events: Sequence[WatchEvent]) -> list[Delivery]:
+        wanted = tuple(each for each in events if watch.wants(each.kv.key))
+        if not wanted:
+            return []
+        batch = WatchBatch(revision=Revision(self._revision), events=wanted)
+        return [(watch.callback, batch)]
+
+
+def _deliver(deliveries: Sequence[Delivery]) -> None:
+    for callback, batch in deliveries:
+        callback(batch)
