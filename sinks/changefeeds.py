@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 from coordination.clock import Clock, SystemClock
 from coordination.errors import Stop, TermRefused, TidelakeError
 from coordination.model import Ownership
-from sinks.control_table import Change, ControlTable, TableView, Upkeep, column
+from sinks.control_table import Change, ControlTable, TableView, column
 from sinks.txn import term_refused
+from sinks.upkeep import Upkeep
 
 ChangefeedState = Literal[
     "initializing", "running", "rewinding", "warning", "finished", "stopped", "failed"

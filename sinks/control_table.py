@@ -5,55 +5,32 @@ refuses the commit if any other came between, and the writer looks again and pla
 a plan checked (a term, a key, a checkpoint) is true on the very version that its change follows
 (design 3, rule 6).
 
-Upkeep follows the commit that reaches a multiple of ``Upkeep.every_commits``: tidy, vacuum,
-checkpoint, log clean-up. Readers of an older version have ``Upkeep.retention`` to finish. No
-decision about *content* rests on a wall clock; retention alone does, and it removes nothing that
-the current version names.
-
 deltalake alone writes here: no Spark, no JVM.
 """
 
 from __future__ import annotations
 
-import logging
 import random
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import PostCommitHookProperties
+from deltalake.exceptions import TableNotFoundError
 
 from coordination.clock import Clock, SystemClock
 from coordination.errors import TidelakeError, TryAgain
+from sinks.storage_errors import STORAGE_ERRORS, storage_error
+from sinks.upkeep import NO_HOOKS, ONCE, Upkeep, keep_up
 
 FOLDER = "_tidelake"
 MAX_TRIES = 200  # each lost try is another writer's success: far beyond any real contention
 BACK_OFF_S = 0.01
+OPEN_TRIES = 3
 COMMIT_DOUBT_S = 300.0  # a slower commit may have met a log that was cleaned meanwhile: look again
-ORPHAN_RETENTION_HOURS = 168  # files that no commit names (lost tries left them): Delta's default
-ERROR_LENGTH = 300
-STORAGE_ERRORS = (DeltaError, OSError, pa.ArrowException)
 T = TypeVar("T")
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-_NOISE = re.compile(r"(\x1b\[[0-9;]*m|↳|\s)+")
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upkeep:
-    """When a table is tidied, and for how long a reader may hold an older version."""
-
-    every_commits: int = 50
-    retention: timedelta = timedelta(
-        minutes=15
-    )  # listing a longer log would rule the commit's cost
-    orphans_every_commits: int = 1000  # a multiple of the above; it lists the whole folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,21 +145,28 @@ class ControlTable:
 
     def _refresh(self) -> TableView | None:
         """The newest version's view; the old object (and its cache) when there was no commit."""
-        try:
-            if self._view is None:
-                self._view = TableView(
-                    DeltaTable(self.uri, storage_options=self._options), self.schema
-                )
-                return self._view
-            handle = self._view.handle
-            handle.update_incremental()
-            if handle.version() != self._view.version:
-                self._view = TableView(handle, self.schema)
-        except TableNotFoundError:
-            self._view = None
-        except STORAGE_ERRORS as error:
-            self._view = None
-            raise storage_error("open", self.uri, error) from error
+        for attempt in range(OPEN_TRIES):
+            try:
+                return self._look()
+            except TableNotFoundError:
+                self._view = None
+                return None
+            except STORAGE_ERRORS as error:  # a log that is cleaned while it is read, for one
+                self._view = None
+                if attempt == OPEN_TRIES - 1:
+                    raise storage_error("open", self.uri, error) from error
+                self._back_off(attempt)
+        raise AssertionError("unreachable")
+
+    def _look(self) -> TableView:
+        if self._view is None:
+            handle = DeltaTable(self.uri, storage_options=self._options)
+            self._view = TableView(handle, self.schema)
+            return self._view
+        handle = self._view.handle
+        handle.update_incremental()
+        if handle.version() != self._view.version:
+            self._view = TableView(handle, self.schema)
         return self._view
 
     def _create(self) -> TableView:
@@ -200,7 +184,7 @@ class ControlTable:
                     "delta.checkpointInterval": str(self._upkeep.every_commits),
                 },
                 storage_options=self._options,
-                commit_properties=CommitProperties(max_commit_retries=0),
+                commit_properties=ONCE,
             )
         except (
             STORAGE_ERRORS
@@ -226,7 +210,7 @@ class ControlTable:
                 mode="append",
                 schema=view.handle.schema(),
                 commit_properties=properties,
-                post_commithook_properties=_NO_HOOKS,
+                post_commithook_properties=NO_HOOKS,
             )
             return
         write_deltalake(
@@ -234,7 +218,7 @@ class ControlTable:
             change.rows,
             mode=change.mode,
             commit_properties=properties,
-            post_commithook_properties=_NO_HOOKS,
+            post_commithook_properties=NO_HOOKS,
         )
         if change.mode == "overwrite" and view.handle.version() == view.version + 1:
             self._view = TableView(view.handle, self.schema, change.rows)
@@ -248,52 +232,15 @@ class ControlTable:
         if newest.version <= view.version:
             raise storage_error(doing, self.uri, error.__cause__ or error) from error
 
+    def _keep_up(self, version: int) -> None:
+        if version % self._upkeep.every_commits == 0:
+            keep_up(self.uri, self._options, version, self._upkeep, self._tidy)
+
     def _back_off(self, attempt: int) -> None:
         most_s = BACK_OFF_S * min(attempt + 1, 10)
         self._clock.wait(threading.Event(), random.uniform(0, most_s))
-
-    def _keep_up(self, version: int) -> None:
-        """Tidy, vacuum, checkpoint, clean the log. A failure only warns: it is tried again."""
-        if version % self._upkeep.every_commits:
-            return
-        orphans = version % self._upkeep.orphans_every_commits == 0
-        try:
-            handle = DeltaTable(self.uri, storage_options=self._options)
-            if self._tidy is not None:
-                self._tidy(handle)
-                handle.update_incremental()
-            once = CommitProperties(max_commit_retries=0)
-            handle.vacuum(
-                dry_run=False, commit_properties=once, post_commithook_properties=_NO_HOOKS
-            )
-            if orphans:
-                handle.vacuum(
-                    ORPHAN_RETENTION_HOURS,
-                    dry_run=False,
-                    full=True,
-                    commit_properties=once,
-                    post_commithook_properties=_NO_HOOKS,
-                )
-            handle.update_incremental()
-            handle.create_checkpoint()
-            handle.cleanup_metadata()
-        except STORAGE_ERRORS as error:
-            _log.warning("control table upkeep failed table=%s error=%r", self.uri, one_line(error))
 
 
 def column(name: str, data_type: pa.DataType, comment: str) -> pa.Field:
     """A column with the comment that DESCRIBE shows."""
     return pa.field(name, data_type, metadata={"comment": comment})
-
-
-def storage_error(doing: str, uri: str, error: BaseException) -> TidelakeError:
-    """One line for the operator: what could not be done, where, and what storage said."""
-    return TidelakeError(
-        f"cannot {doing} {uri}: {one_line(error)} "
-        "(is the storage reachable and writable, and is there space left?)"
-    )
-
-
-def one_line(error: BaseException) -> str:
-    """The message of an error without colours and line breaks, and not too long."""
-    return _NOISE.sub(" ", str(error)).strip()[:ERROR_LENGTH] or type(error).__name__

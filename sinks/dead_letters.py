@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 
 from coordination.clock import Clock
 from coordination.model import TableName
-from sinks.control_table import Change, ControlTable, TableView, Upkeep, column
+from sinks.control_table import Change, ControlTable, TableView, column
+from sinks.upkeep import NO_HOOKS, ONCE, Upkeep
 
 KEY = ("changefeed_id", "topic", "partition", "offset")
 SCHEMA = pa.schema(
@@ -135,4 +136,4 @@ def _name(schema: str | None, table: str | None) -> TableName | None:
 
 
 def _compact(handle: DeltaTable) -> None:
-    handle.optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
+    handle.optimize.compact(commit_properties=ONCE, post_commithook_properties=NO_HOOKS)

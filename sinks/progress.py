@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from coordination.clock import Clock
 from coordination.errors import TidelakeError
 from coordination.model import TableName, tso_time
-from sinks.control_table import Change, ControlTable, TableView, Upkeep, column
+from sinks.control_table import Change, ControlTable, TableView, column
 from sinks.txn import check_term, claim_term
+from sinks.upkeep import Upkeep
 
 WHOLE_TABLE = "(-inf, +inf)"
 

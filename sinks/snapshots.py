@@ -15,12 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from coordination.clock import Clock
 from coordination.model import tso_time
-from sinks.control_table import Change, ControlTable, TableView, Upkeep, column
+from sinks.control_table import Change, ControlTable, TableView, column
 from sinks.txn import check_term, claim_term
+from sinks.upkeep import NO_HOOKS, ONCE, Upkeep
 
 SCHEMA = pa.schema(
     [
@@ -142,7 +143,8 @@ class Snapshots:
             handle,
             kept(rows, self._retention),
             mode="overwrite",
-            commit_properties=CommitProperties(max_commit_retries=0),
+            commit_properties=ONCE,
+            post_commithook_properties=NO_HOOKS,
         )
 
 

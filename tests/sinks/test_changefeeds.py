@@ -1,0 +1,287 @@
+"""Claiming a term, saving under it, and being refused."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from coordination.errors import Stop, TermRefused, TidelakeError
+from coordination.model import Ownership
+from sinks.changefeeds import SCHEMA, ChangefeedRow, Changefeeds, Watermark
+
+INITIAL = ChangefeedRow(changefeed_id="shop", start_ts=10, checkpoint_ts=10, resolved_ts=10)
+TTL_S = 10.0
+
+
+class ManualClock:
+    """Time passes only by waiting; `each_wait` is what others do meanwhile."""
+
+    def __init__(self, each_wait: Callable[[], None] = lambda: None) -> None:
+        self.now = 100.0
+        self.each_wait = each_wait
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        self.now += timeout_s
+        self.each_wait()
+        return event.is_set()
+
+
+def owner(capture: str = "c1", *, etcd: str = "etcd-1", revision: int = 5) -> Ownership:
+    return Ownership(
+        capture_id=capture, epoch=f"epoch-{capture}", etcd_cluster_id=etcd, owner_revision=revision
+    )
+
+
+def claim(
+    changefeeds: Changefeeds, ownership: Ownership, initial: ChangefeedRow = INITIAL
+) -> ChangefeedRow:
+    return changefeeds.claim(initial, ownership, ttl_s=TTL_S, stop=threading.Event())
+
+
+def test_nothing_is_there_before_the_first_claim_and_reading_creates_nothing(
+    tmp_path: Path,
+) -> None:
+    changefeeds = Changefeeds(str(tmp_path))
+    assert changefeeds.read("shop") is None
+    assert changefeeds.read_all() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_claim_writes_the_initial_row_with_term_1(tmp_path: Path) -> None:
+    changefeeds = Changefeeds(str(tmp_path))
+    row = claim(changefeeds, owner())
+    assert (row.term, row.capture_id, row.epoch) == (1, "c1", "epoch-c1")
+    assert (row.etcd_cluster_id, row.owner_revision) == ("etcd-1", 5)
+    assert changefeeds.read("shop") == row
+
+
+def test_a_row_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    changefeeds = Changefeeds(str(tmp_path))
+    row = replace(
+        claim(changefeeds, owner()),
+        incarnation=2,
+        target_ts=2**62,
+        state="rewinding",
+        checkpoint_ts=20,
+        resolved_ts=30,
+        max_published_ts=40,
+        source_offsets={"shop/0": 1, "täble/11": 2**60},
+        watermarks={"shop/0": Watermark(ts=449, offset=0)},
+        topic_ids={"shop": "AbC-_"},
+        fingerprint="f" * 64,
+        error="it hurts",
+    )
+    changefeeds.save(row)
+    stored = Changefeeds(str(tmp_path)).read("shop")
+    assert stored is not None
+    assert stored.updated_at > row.updated_at
+    assert stored == replace(row, updated_at=stored.updated_at)
+
+
+def test_a_later_claim_resumes_the_stored_row(tmp_path: Path) -> None:
+    first, second = Changefeeds(str(tmp_path)), Changefeeds(str(tmp_path))
+    first.save(replace(claim(first, owner()), checkpoint_ts=77, state="running"))
+    row = claim(second, owner("c2", revision=6), replace(INITIAL, start_ts=1, checkpoint_ts=1))
+    assert (row.term, row.start_ts, row.checkpoint_ts, row.state) == (2, 10, 77, "running")
+    assert (row.capture_id, row.owner_revision) == ("c2", 6)
+
+
+def test_the_overtaken_owner_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    zombie, successor = Changefeeds(str(tmp_path)), Changefeeds(str(tmp_path))
+    old = claim(zombie, owner())
+    new = claim(successor, owner("c2", revision=6))
+    for write in (lambda: zombie.save(old), lambda: zombie.touch("shop", old.term)):
+        with pytest.raises(TermRefused) as caught:
+            write()
+        text = str(caught.value)
+        for part in ("changefeed shop", "our term 1", "term 2", "standby"):
+            assert part in text
+    assert successor.read("shop") == new
+
+
+def test_a_row_that_vanished_refuses_to_be_saved(tmp_path: Path) -> None:
+    changefeeds = Changefeeds(str(tmp_path))
+    claim(changefeeds, owner())
+    with pytest.raises(TermRefused, match=r"changefeed other: .* does not hold our term 1"):
+        changefeeds.save(replace(INITIAL, changefeed_id="other", term=1))
+
+
+def test_an_earlier_election_of_the_same_etcd_may_not_claim(tmp_path: Path) -> None:
+    changefeeds = Changefeeds(str(tmp_path))
+    claim(changefeeds, owner(revision=5))
+    with pytest.raises(TermRefused, match=r"revision 4.*older than that of term 1 \(revision 5"):
+        claim(changefeeds, owner("late", revision=4))
+    assert claim(changefeeds, owner(revision=5)).term == 2  # the same owner starts its stream anew
+
+
+def test_another_etcd_waits_until_the_row_stands_still(tmp_path: Path) -> None:
+    before = claim(Changefeeds(str(tmp_path)), owner(revision=500))
+    clock = ManualClock()
+    row = claim(Changefeeds(str(tmp_path), clock=clock), owner("c2", etcd="etcd-2", revision=1))
+    assert (row.term, row.etcd_cluster_id, row.owner_revision) == (2, "etcd-2", 1)
+    assert TTL_S < clock.now - 100.0 < 1.5 * TTL_S
+    with pytest.raises(TermRefused):
+        Changefeeds(str(tmp_path)).save(before)
+
+
+def test_a_wait_starts_over_when_the_row_is_refreshed(tmp_path: Path) -> None:
+    other = Changefeeds(str(tmp_path))
+    term = claim(other, owner()).term
+    looks = []
+
+    def refresh_for_a_while() -> None:
+        looks.append(1)
+        if len(looks) == 9:
+            other.touch("shop", term)
+
+    clock = ManualClock(refresh_for_a_while)
+    assert claim(Changefeeds(str(tmp_path), clock=clock), owner(etcd="etcd-2")).term == 2
+    assert clock.now - 100.0 > 1.8 * TTL_S
+
+
+def test_two_etcds_on_one_warehouse_end_with_a_line(tmp_path: Path) -> None:
+    other = Changefeeds(str(tmp_path))
+    term = claim(other, owner("alive")).term
+    clock = ManualClock(lambda: other.touch("shop", term))
+    with pytest.raises(TidelakeError, match="two etcds on one warehouse") as caught:
+        claim(Changefeeds(str(tmp_path), clock=clock), owner(etcd="etcd-2"))
+    assert "capture alive (term 1) of etcd cluster etcd-1" in str(caught.value)
+    assert clock.now - 100.0 < 3.5 * TTL_S
+    assert not isinstance(caught.value, TermRefused)  # trying again would not help
+
+
+def test_another_owner_of_the_other_etcd_is_waited_for_anew(tmp_path: Path) -> None:
+    other = Changefeeds(str(tmp_path))
+    claim(other, owner())
+    looks = []
+
+    def take_over_late() -> None:
+        looks.append(1)
+        if len(looks) == 8:
+            claim(other, owner("c3", revision=9))
+
+    clock = ManualClock(take_over_late)
+    assert claim(Changefeeds(str(tmp_path), clock=clock), owner(etcd="etcd-2")).term == 3
+
+
+@pytest.mark.parametrize("state", ["finished", "stopped", "failed"])
+def test_a_row_that_ended_is_not_waited_for(tmp_path: Path, state) -> None:
+    other = Changefeeds(str(tmp_path))
+    other.save(replace(claim(other, owner()), state=state))
+    clock = ManualClock()
+    assert claim(Changefeeds(str(tmp_path), clock=clock), owner(etcd="etcd-2")).term == 2
+    assert clock.now == 100.0
+
+
+def test_waiting_ends_when_the_row_ends(tmp_path: Path) -> None:
+    other = Changefeeds(str(tmp_path))
+    running = claim(other, owner())
+
+    def stop_the_other() -> None:
+        if clock.now > 102.0 and not done:
+            done.append(other.save(replace(running, state="stopped")))
+
+    done: list[None] = []
+    clock = ManualClock(stop_the_other)
+    assert claim(Changefeeds(str(tmp_path), clock=clock), owner(etcd="etcd-2")).term == 2
+    assert clock.now - 100.0 < TTL_S / 2
+
+
+def test_waiting_ends_when_asked_to_stop(tmp_path: Path) -> None:
+    claim(Changefeeds(str(tmp_path)), owner())
+    stop = threading.Event()
+    changefeeds = Changefeeds(str(tmp_path), clock=ManualClock(stop.set))
+    with pytest.raises(Stop):
+        changefeeds.claim(INITIAL, owner(etcd="etcd-2"), ttl_s=TTL_S, stop=stop)
+
+
+def test_a_refresh_shows_though_the_clock_went_back(tmp_path: Path) -> None:
+    changefeeds = Changefeeds(str(tmp_path))
+    ahead = datetime(2999, 1, 1, tzinfo=UTC)  # written by a machine whose clock runs far ahead
+    row = claim(changefeeds, owner(), replace(INITIAL, updated_at=ahead))
+    changefeeds.touch("shop", row.term)
+    touched = changefeeds.read("shop")
+    assert touched is not None
+    assert touched.updated_at > row.updated_at > ahead
+
+
+def test_a_checkpoint_falls_only_with_a_new_incarnation(tmp_path: Path) -> None:
+    changefeeds = Changefeeds(str(tmp_path))
+    row = replace(claim(changefeeds, owner()), checkpoint_ts=50)
+    changefeeds.save(row)
+    with pytest.raises(TidelakeError, match=r"back from \(1, 50\) to \(1, 49\)"):
+        changefeeds.save(replace(row, checkpoint_ts=49))
+    changefeeds.save(replace(row, checkpoint_ts=20, incarnation=2, state="rewinding"))
+    with pytest.raises(TidelakeError, match="refusing"):
+        changefeeds.save(row)
+
+
+def test_changefeeds_live_side_by_side(tmp_path: Path) -> None:
+    shop, crm = Changefeeds(str(tmp_path)), Changefeeds(str(tmp_path))
+    of_shop = claim(shop, owner())
+    of_crm = claim(crm, owner("c9", revision=2), replace(INITIAL, changefeed_id="crm"))
+    assert (of_shop.term, of_crm.term) == (1, 1)
+    for ts in range(20, 25):
+        shop.save(replace(of_shop, checkpoint_ts=ts))
+        crm.save(replace(of_crm, checkpoint_ts=ts * 2))
+    stored = {row.changefeed_id: row.checkpoint_ts for row in shop.read_all()}
+    assert stored == {"crm": 48, "shop": 24}
+
+
+def test_eight_threads_claim_eight_different_terms(tmp_path: Path) -> None:
+    start = threading.Barrier(8)
+
+    def run(number: int) -> tuple[Changefeeds, ChangefeedRow]:
+        changefeeds = Changefeeds(str(tmp_path))
+        start.wait()
+        return changefeeds, claim(changefeeds, owner(f"c{number}"))
+
+    with ThreadPoolExecutor(8) as pool:
+        claims = list(pool.map(run, range(8)))
+    assert sorted(row.term for _, row in claims) == list(range(1, 9))
+    for changefeeds, row in claims:
+        if row.term == 8:
+            changefeeds.save(row)
+        else:
+            with pytest.raises(TermRefused):
+                changefeeds.save(row)
+
+
+def claim_in_a_process(warehouse: str, capture: str, out: multiprocessing.Queue) -> None:
+    changefeeds = Changefeeds(warehouse)
+    out.put([claim(changefeeds, owner(capture)).term for _ in range(10)])
+
+
+def test_two_processes_never_share_a_term(tmp_path: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    out = spawn.Queue()
+    workers = [
+        spawn.Process(target=claim_in_a_process, args=(str(tmp_path), name, out))
+        for name in ("a", "b")
+    ]
+    for worker in workers:
+        worker.start()
+    terms = out.get(timeout=60) + out.get(timeout=60)
+    for worker in workers:
+        worker.join(60)
+    out.close()
+    assert sorted(terms) == list(range(1, 21))
+
+
+def test_deltalake_reads_the_documented_columns(tmp_path: Path) -> None:
+    claim(Changefeeds(str(tmp_path)), owner())
+    table = DeltaTable(str(tmp_path / "_tidelake" / "changefeeds"))
+    assert table.to_pyarrow_table().schema.names == SCHEMA.names
+    assert all(column.metadata["comment"] for column in table.schema().fields)
+    assert table.protocol().min_reader_version == 1

@@ -1,0 +1,131 @@
+"""Dead letters are kept as they came, once each."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from coordination.model import TableName
+from sinks.dead_letters import SCHEMA, DeadLetters
+from sinks.upkeep import Upkeep
+
+ORDERS = TableName("shop", "orders")
+
+
+def letters(
+    offsets: range | list[int],
+    *,
+    table: TableName | None = ORDERS,
+    partition: int = 0,
+    topic: str = "t",
+    feed: str = "shop",
+) -> pa.Table:
+    records = [
+        {
+            "changefeed_id": feed,
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            "value": b"\xff\x00" + str(offset).encode(),
+            "schema_name": table.schema if table else None,
+            "table_name": table.table if table else None,
+            "commit_ts": offset * 10,
+            "error_class": "CastFailed",
+            "message": f"offset {offset}: Ünsinn",
+        }
+        for offset in offsets
+    ]
+    names = [name for name in SCHEMA.names if name != "created_at"]
+    return pa.Table.from_pylist(records, schema=pa.schema([SCHEMA.field(n) for n in names]))
+
+
+def stored(warehouse: Path) -> pa.Table:
+    return DeltaTable(str(warehouse / "_tidelake" / "dead_letters")).to_pyarrow_table()
+
+
+def test_nothing_is_created_for_nothing(tmp_path: Path) -> None:
+    dead = DeadLetters(str(tmp_path))
+    assert dead.merge(letters([])) == 0
+    assert dead.counts("shop") == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_message_is_kept_with_its_bytes(tmp_path: Path) -> None:
+    assert DeadLetters(str(tmp_path)).merge(letters([7])) == 1
+    (row,) = stored(tmp_path).to_pylist()
+    assert list(row) == SCHEMA.names
+    assert row["value"] == b"\xff\x007"
+    assert (row["offset"], row["commit_ts"], row["message"]) == (7, 70, "offset 7: Ünsinn")
+    assert row["created_at"].tzinfo is not None
+
+
+def test_a_replay_adds_nothing_and_no_commit(tmp_path: Path) -> None:
+    dead = DeadLetters(str(tmp_path))
+    assert dead.merge(letters(range(10))) == 10
+    before = DeltaTable(str(tmp_path / "_tidelake" / "dead_letters")).version()
+    assert dead.merge(letters(range(10))) == 0
+    assert DeadLetters(str(tmp_path)).merge(letters(range(3, 6))) == 0
+    assert DeltaTable(str(tmp_path / "_tidelake" / "dead_letters")).version() == before
+    assert dead.merge(letters(range(5, 15))) == 5
+    assert sorted(stored(tmp_path)["offset"].to_pylist()) == list(range(15))
+
+
+def test_one_batch_may_hold_a_message_twice(tmp_path: Path) -> None:
+    assert DeadLetters(str(tmp_path)).merge(letters([1, 2, 1, 2, 2])) == 2
+
+
+def test_the_key_is_changefeed_topic_partition_and_offset(tmp_path: Path) -> None:
+    dead = DeadLetters(str(tmp_path))
+    variants = [{}, {"partition": 1}, {"topic": "u"}, {"feed": "crm"}]
+    assert [dead.merge(letters([5], **variant)) for variant in variants] == [1, 1, 1, 1]
+    assert [dead.merge(letters([5], **variant)) for variant in variants] == [0, 0, 0, 0]
+
+
+def test_columns_may_come_in_any_order_and_with_a_time(tmp_path: Path) -> None:
+    rows = letters([1, 2])
+    rows = rows.select(rows.column_names[::-1])
+    assert DeadLetters(str(tmp_path)).merge(rows) == 2
+    again = stored(tmp_path)
+    assert DeadLetters(str(tmp_path)).merge(again) == 0
+
+
+def test_counts_are_by_table_and_follow_every_merge(tmp_path: Path) -> None:
+    dead, other = DeadLetters(str(tmp_path)), DeadLetters(str(tmp_path))
+    dead.merge(letters(range(3)))
+    assert dead.counts("shop") == {ORDERS: 3}
+    other.merge(letters(range(10, 12), table=None))
+    other.merge(letters(range(20, 21), feed="crm"))
+    assert dead.counts("shop") == {ORDERS: 3, None: 2}
+    assert dead.counts("crm") == {ORDERS: 1}
+    assert dead.counts("nobody") == {}
+
+
+def test_threads_that_merge_the_same_messages_add_each_once(tmp_path: Path) -> None:
+    ready = threading.Barrier(4)
+
+    def run(_: int) -> int:
+        dead = DeadLetters(str(tmp_path))
+        ready.wait()
+        return sum(dead.merge(letters(range(n, n + 5))) for n in range(10))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(run, range(4))) == 14
+    assert sorted(stored(tmp_path)["offset"].to_pylist()) == list(range(14))
+
+
+def test_upkeep_joins_files_and_loses_nothing(tmp_path: Path) -> None:
+    dead = DeadLetters(str(tmp_path), upkeep=Upkeep(every_commits=10, retention=timedelta(0)))
+    folder = tmp_path / "_tidelake" / "dead_letters"
+    most_files = 0
+    for offset in range(150):
+        assert dead.merge(letters([offset])) == 1
+        listed = len(list(folder.glob("*.parquet"))) + len(list((folder / "_delta_log").iterdir()))
+        most_files = max(most_files, listed)
+    assert most_files <= 60
+    assert dead.counts("shop") == {ORDERS: 150}
+    assert dead.merge(letters(range(150))) == 0
