@@ -320,8 +320,9 @@ class Application:
 def _position(
     row: ChangefeedRow, shape: SourceShape, offsets: dict[TopicPartition, int]
 ) -> Position:
-    """Where a restart stands: recorded watermarks count only once reading has passed them (rule "
-    "2)."""
+    """Where a restart stands: recorded watermarks count only once reading has passed them (rule
+    2).
+    """
     recorded = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
     watermarks = Watermarks(partitions=shape.partitions, recorded=recorded)
     return Position(

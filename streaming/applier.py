@@ -27,15 +27,15 @@ from coordination.fence import Fence
 from coordination.model import TableName, Ts, fence_number
 from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite
 from sinks.engine_choice import EngineChoice
+from streaming.cells import CastRules
 from streaming.graveyard import Graveyard
 from streaming.resolve import (
     CHANGE_COLUMNS,
     ERROR_CLASS,
     TABLE_COLUMN,
-    CastRules,
+    Resolver,
     TableTask,
     flatten,
-    resolve,
     struct_name,
 )
 from streaming.segments import Segment
@@ -89,9 +89,11 @@ class Applier:
         self._choice = choice
         self._engines = {engine.name: engine for engine in (spark_engine, delta_rs_engine)}
         self._max_group_rows = settings.batch.delta_rs_max_rows
-        self._rules = CastRules(
-            time_zone=settings.changefeed.source.time_zone,
-            zero_date=settings.changefeed.zero_date,
+        self._resolver = Resolver(
+            CastRules(
+                time_zone=settings.changefeed.source.time_zone,
+                zero_date=settings.changefeed.zero_date,
+            )
         )
         self._row = row
         self._job_tag = job_tag
@@ -156,10 +158,10 @@ class Applier:
 
     def _arrow_of(self, group: Sequence[TableTask], limit: Ts) -> Callable[[], list[_Prepared]]:
         def job() -> list[_Prepared]:
-            changes = resolve(group, limit, self._rules)
+            changes = self._resolver.resolve(group, limit)
             engine = self._engines["delta-rs"]
             if len(group) == 1:
-                return [_from_arrow(group[0], engine, flatten(changes, group[0]).toArrow())]
+                return [_from_arrow(group[0], engine, flatten(changes).toArrow())]
             table = changes.toArrow()
             return [
                 _from_arrow(task, engine, _rows_of(table, number))
@@ -170,7 +172,7 @@ class Applier:
 
     def _frame_of(self, task: TableTask, limit: Ts) -> Callable[[], list[_Prepared]]:
         def job() -> list[_Prepared]:
-            changes = flatten(resolve([task], limit, self._rules), task).persist()
+            changes = flatten(self._resolver.resolve([task], limit)).persist()
             is_good = F.col(ERROR_CLASS).isNull()
             counted = changes.agg(F.count("*"), F.count(F.when(is_good, 1))).first()
             assert counted is not None

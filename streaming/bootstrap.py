@@ -105,8 +105,9 @@ def _etcd(settings: EtcdSettings) -> Iterator[tuple[EtcdSettings, EtcdClient]]:
 
 @contextmanager
 def _signals(capture: Capture) -> Iterator[None]:
-    """SIGTERM and SIGINT ask for an orderly end. After Spark's start: it has a handler of its "
-    "own."""
+    """SIGTERM and SIGINT ask for an orderly end. After Spark's start: it has a handler of its
+    own.
+    """
 
     def asked(number: int, _frame: FrameType | None) -> None:
         logger.info("asked to stop signal=%s", signal.Signals(number).name)

@@ -19,8 +19,9 @@ from streaming.filter import TableFilter
 
 
 class DdlNotSupported(TidelakeError):
-    """A DDL that changes a target is not applied yet: its own issue. A filter is the way past "
-    "it."""
+    """A DDL that changes a target is not applied yet: its own issue. A filter is the way past
+    it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

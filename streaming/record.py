@@ -111,8 +111,9 @@ class Record:
         self._saved_at = time.monotonic()
 
     def refresh(self, position: HasPosition, after_s: float) -> None:
-        """Show other owners that this one lives, and where W stands while nothing can be "
-        "applied."""
+        """Show other owners that this one lives, and where W stands while nothing can be
+        applied.
+        """
         if time.monotonic() - self._saved_at < after_s:
             return
         marks = position.watermarks

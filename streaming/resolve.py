@@ -10,19 +10,18 @@ itself, on their way to the dead letters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final, Literal
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from coordination.model import TableName, Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT
-from sinks.casts import cast_column, cast_failure, delta_type
-from sinks.schema import Column as TableColumn
 from sinks.schema import TableSchema
+from streaming.cells import CELLS, CastRules, CellExpressions, cell_expressions
 from streaming.events import ROW
 from streaming.segments import Segment, union
 
@@ -31,7 +30,6 @@ ERROR_MESSAGE: Final = "_error_message"
 ORIGIN_COLUMNS: Final = ("_topic", "_partition", "_offset", "_commit_ts")
 TABLE_COLUMN: Final = "_table"
 CHANGE_COLUMNS: Final = (OP_COLUMN, ERROR_CLASS, ERROR_MESSAGE, *ORIGIN_COLUMNS)
-_QUOTED_CHARS = 80  # of a bad value in an error message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,76 +52,83 @@ class TableTask:
         return any(segment.tables[self.name].key_updates for segment in self.segments)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CastRules:
-    """How text becomes values: the TiCDC server's zone, and what a zero date is."""
-
-    time_zone: str
-    zero_date: Literal["null", "fail"]
-
-
 def struct_name(number: int) -> str:
     """The column that holds the cells of the group's ``number``-th table."""
     return f"t{number}"
 
 
-def resolve(tasks: Sequence[TableTask], limit: Ts, rules: CastRules) -> DataFrame:
-    """Changes in ``(checkpoint, limit]`` of a group of tables, at most one good one per key.
+class Resolver:
+    """Builds the frames of changes. Keeps the expressions of each table; has no other state."""
 
-    Columns: ``_table`` (number in ``tasks``), ``t0`` … (a struct of the table's delivered columns
-    in Delta's types, null for rows of other tables), ``_op``, ``_error_class``, ``_error_message``,
-    and, where there is an error, ``_topic``, ``_partition``, ``_offset``, ``_commit_ts``."""
-    rows = _due_rows(tasks, limit)
-    if any(task.has_key_updates for task in tasks):
-        rows = _split_key_updates(rows, tasks)
-    typed = _with_errors(_typed(rows, tasks, rules), tasks, rules)
-    return _last_per_key(typed, tasks)
+    def __init__(self, rules: CastRules) -> None:
+        self._rules = rules
+        self._known: dict[tuple[TableSchema, int], CellExpressions] = {}
+
+    def resolve(self, tasks: Sequence[TableTask], limit: Ts) -> DataFrame:
+        """Changes in ``(checkpoint, limit]`` of a group of tables, at most one good one per key.
+
+        Columns: ``_table`` (number in ``tasks``), ``t0`` … (a struct of the table's delivered
+        columns in Delta's types, null for rows of other tables), ``_op``, ``_error_class``,
+        ``_error_message``, and, where there is an error, ``_topic``, ``_partition``, ``_offset``,
+        ``_commit_ts``."""
+        rows = _due_rows(tasks, limit)
+        if any(task.has_key_updates for task in tasks):
+            rows = _split_key_updates(rows, tasks)
+        cells = [self._cells(task.schema, number) for number, task in enumerate(tasks)]
+        return _last_per_key(_typed(rows, cells), tasks, cells)
+
+    def _cells(self, schema: TableSchema, number: int) -> CellExpressions:
+        found = self._known.get((schema, number))
+        if found is None:
+            found = cell_expressions(schema, struct_name(number), self._rules)
+            self._known[schema, number] = found
+        return found
 
 
-def flatten(changes: DataFrame, task: TableTask) -> DataFrame:
-    """The changes of a group of one table with its columns at the top, before "
-    "``CHANGE_COLUMNS``."""
-    cells = [
-        F.col(struct_name(0))[column.name].alias(column.name) for column in task.schema.delivered
-    ]
-    return changes.select(*cells, *CHANGE_COLUMNS)
+def flatten(changes: DataFrame) -> DataFrame:
+    """The changes of a group of one table: its columns at the top, then ``CHANGE_COLUMNS``."""
+    return changes.select(f"{struct_name(0)}.*", *CHANGE_COLUMNS)
 
 
 def _due_rows(tasks: Sequence[TableTask], limit: Ts) -> DataFrame:
     segments = {id(segment): segment for task in tasks for segment in task.segments}
     read = union(segment.frame for segment in segments.values())
-    checkpoint = _per_table(tasks, lambda task: F.lit(task.checkpoint).cast("bigint"))
-    ignored = _per_table(
-        tasks, lambda task: F.col("op").isin(*sorted(e.upper() for e in task.ignored_events))
+    tables = _table_number(tasks)
+    checkpoint = _of_table([F.lit(task.checkpoint).cast("bigint") for task in tasks], tables)
+    due = (
+        (F.col("kind") == ROW)
+        & tables.isNotNull()
+        & (F.col("commit_ts") <= limit)
+        & (F.col("commit_ts") > checkpoint)
     )
-    return (
-        read.where((F.col("kind") == ROW) & (F.col("commit_ts") <= limit))
-        .withColumn(TABLE_COLUMN, _table_number(tasks))
-        .where(F.col(TABLE_COLUMN).isNotNull())
-        .where(F.col("commit_ts") > checkpoint)
-        .where(~ignored if any(task.ignored_events for task in tasks) else F.lit(True))
-    )
+    if any(task.ignored_events for task in tasks):
+        ignored = [
+            F.col("op").isin(*[event.upper() for event in sorted(task.ignored_events)])
+            for task in tasks
+        ]
+        due = due & ~_of_table(ignored, tables)
+    return read.where(due).withColumn(TABLE_COLUMN, tables)
 
 
 def _table_number(tasks: Sequence[TableTask]) -> Column:
     """Which table of the group a row belongs to; null for none."""
-    number = F.lit(None).cast("int")
-    for index, task in reversed(list(enumerate(tasks))):
-        is_it = (F.col("schema_name") == task.name.schema) & (
-            F.col("table_name") == task.name.table
-        )
-        number = F.when(is_it, index).otherwise(number)
+    conditions = [
+        (F.col("schema_name") == task.name.schema) & (F.col("table_name") == task.name.table)
+        for task in tasks
+    ]
+    number = F.when(conditions[0], 0)
+    for index, condition in enumerate(conditions[1:], start=1):
+        number = number.when(condition, index)
     return number
 
 
-def _per_table(tasks: Sequence[TableTask], expression: object) -> Column:
-    """``expression(task)`` of the row's table."""
-    assert callable(expression)
-    if len(tasks) == 1:
-        return expression(tasks[0])  # type: ignore[no-any-return]
-    cases = F.when(F.col(TABLE_COLUMN) == 0, expression(tasks[0]))
-    for index, task in list(enumerate(tasks))[1:]:
-        cases = cases.when(F.col(TABLE_COLUMN) == index, expression(task))
+def _of_table(expressions: Sequence[Column], table: Column) -> Column:
+    """The expression of the row's table."""
+    if len(expressions) == 1:
+        return expressions[0]
+    cases = F.when(table == 0, expressions[0])
+    for index, expression in enumerate(expressions[1:], start=1):
+        cases = cases.when(table == index, expression)
     return cases
 
 
@@ -132,133 +137,70 @@ def _split_key_updates(rows: DataFrame, tasks: Sequence[TableTask]) -> DataFrame
 
     ``old`` may hold changed columns only (content-compatible): what it lacks is as in ``data``.
     """
-    old, new = F.col("old"), F.col("data")
+    old, new, table = F.col("old"), F.col("data"), F.col(TABLE_COLUMN)
 
-    def changed(task: TableTask) -> Column:
-        differs = (F.coalesce(old[key] != new[key], F.lit(False)) for key in task.schema.key)
-        return reduce(lambda left, right: left | right, differs, F.lit(False))
+    def changed(key: Sequence[str]) -> Column:
+        differs = (F.coalesce(old[column] != new[column], F.lit(False)) for column in key)
+        return reduce(lambda left, right: left | right, differs)
 
-    def old_key(task: TableTask) -> Column:
-        keys = task.schema.key
+    def old_key(key: Sequence[str]) -> Column:
         return F.map_from_arrays(
-            F.array(*[F.lit(key) for key in keys]),
-            F.array(*[F.coalesce(old[key], new[key]) for key in keys]),
+            F.array(*[F.lit(column) for column in key]),
+            F.array(*[F.coalesce(old[column], new[column]) for column in key]),
         )
 
-    keyed = rows.where(old.isNotNull() & _per_table(tasks, changed))
-    deletes = keyed.withColumn("data", _per_table(tasks, old_key)).withColumn("op", F.lit("DELETE"))
+    def per_table(expression: Callable[[Sequence[str]], Column]) -> Column:
+        return _of_table([expression(task.schema.key) for task in tasks], table)
+
+    deletes = rows.where(old.isNotNull() & per_table(changed)).withColumns(
+        {"data": per_table(old_key), "op": F.lit("DELETE")}
+    )
     return rows.unionAll(deletes)
 
 
-def _cells(schema: TableSchema) -> Column:
-    """The row's text in table order. TiCDC sends it in that order, so mostly no look-up is "
-    "needed."""
-    names = [column.name for column in schema.delivered]
-    in_order = F.map_keys("data") == F.array(*[F.lit(name) for name in names])
-    looked_up = F.array(*[F.col("data")[name] for name in names])
-    return F.when(in_order, F.map_values("data")).otherwise(looked_up)
-
-
-def _typed(rows: DataFrame, tasks: Sequence[TableTask], rules: CastRules) -> DataFrame:
-    def cells(task: TableTask) -> Column:
-        return F.struct(
-            *[
-                cast_column(F.get("_cells", F.lit(index)), column, rules.time_zone).alias(
-                    column.name
-                )
-                for index, column in enumerate(task.schema.delivered)
-            ]
-        )
-
-    with_cells = rows.withColumn("_cells", _per_table(tasks, lambda task: _cells(task.schema)))
-    if len(tasks) == 1:
-        return with_cells.withColumn(struct_name(0), cells(tasks[0]))
+def _typed(rows: DataFrame, cells: Sequence[CellExpressions]) -> DataFrame:
+    """Add the struct of each table's cells, ``_op``, ``_error_class`` and ``_error_message``."""
+    table = F.col(TABLE_COLUMN)
     structs = {
-        struct_name(index): F.when(F.col(TABLE_COLUMN) == index, cells(task))
-        for index, task in enumerate(tasks)
+        struct_name(number): each.typed if len(cells) == 1 else F.when(table == number, each.typed)
+        for number, each in enumerate(cells)
     }
-    return with_cells.withColumns(structs)
-
-
-def _with_errors(typed: DataFrame, tasks: Sequence[TableTask], rules: CastRules) -> DataFrame:
-    """Add ``_op`` and the first reason, if any, for which a row cannot be applied."""
-    op = F.when(F.col("op") == "DELETE", DELETE).otherwise(UPSERT)
-    indices = {id(task): index for index, task in enumerate(tasks)}
-
-    def failure(task: TableTask) -> Column:
-        typed_cells = F.col(struct_name(indices[id(task)]))
-        return _first_failure(task.schema, typed_cells, rules)
-
-    message = F.coalesce("error_message", _per_table(tasks, failure))
+    message = F.coalesce("error_message", _of_table([each.failure for each in cells], table))
     return (
-        typed.withColumn(OP_COLUMN, op)
-        .withColumn(ERROR_MESSAGE, message)
-        .withColumn(
-            ERROR_CLASS,
-            F.coalesce("error_class", F.when(F.col(ERROR_MESSAGE).isNotNull(), F.lit("cast"))),
+        rows.withColumn(CELLS, _of_table([each.text for each in cells], table))
+        .withColumns(structs)
+        .withColumns(
+            {
+                OP_COLUMN: F.when(F.col("op") == "DELETE", DELETE).otherwise(UPSERT),
+                ERROR_MESSAGE: message,
+            }
         )
     )
 
 
-def _first_failure(schema: TableSchema, cells: Column, rules: CastRules) -> Column:
-    """A sentence about the first cell that cannot be cast; of a DELETE only the key counts."""
-    keys = set(schema.key)
-    indexed = list(enumerate(schema.delivered))
-    in_key = [(i, column) for i, column in indexed if column.name in keys]
-    others = [(i, column) for i, column in indexed if column.name not in keys]
-    sentence = F.lit(None).cast("string")
-    for index, column in reversed(others):
-        failed = _failed(index, column, cells, rules) & (F.col("op") != "DELETE")
-        sentence = F.when(failed, _cannot_read(index, column)).otherwise(sentence)
-    for index, column in reversed(in_key):
-        text = F.get("_cells", F.lit(index))
-        missing = F.lit(f"column {column.name}: a key column has no value")
-        sentence = (
-            F.when(text.isNull(), missing)
-            .when(cells[column.name].isNull(), _cannot_read(index, column))
-            .otherwise(sentence)
-        )
-    return sentence
-
-
-def _failed(index: int, column: TableColumn, cells: Column, rules: CastRules) -> Column:
-    text = F.get("_cells", F.lit(index))
-    return F.coalesce(cast_failure(text, cells[column.name], column, rules.zero_date), F.lit(False))
-
-
-def _cannot_read(index: int, column: TableColumn) -> Column:
-    text = F.substring(F.get("_cells", F.lit(index)), 1, _QUOTED_CHARS)
-    return F.concat(
-        F.lit(f"column {column.name}: cannot read '"),
-        text,
-        F.lit(f"' as {delta_type(column.type)}"),
-    )
-
-
-def _last_per_key(typed: DataFrame, tasks: Sequence[TableTask]) -> DataFrame:
-    failed = F.col(ERROR_CLASS).isNotNull()
+def _last_per_key(
+    typed: DataFrame, tasks: Sequence[TableTask], cells: Sequence[CellExpressions]
+) -> DataFrame:
+    failed = F.col(ERROR_MESSAGE).isNotNull()
     by_itself = F.when(failed, F.xxhash64("topic", "partition", "offset")).otherwise(F.lit(0))
-    keys = [F.col(struct_name(0))[key] for key in tasks[0].schema.key]
-    if len(tasks) > 1:
-        numbered = {id(task): index for index, task in enumerate(tasks)}
-        keys = [
-            F.col(TABLE_COLUMN),
-            _per_table(tasks, lambda task: _key_text(task.schema.key, numbered[id(task)])),
-        ]
+    if len(tasks) == 1:
+        keys = [F.col(struct_name(0))[column] for column in tasks[0].schema.key]
+    else:
+        table = F.col(TABLE_COLUMN)
+        keys = [table, _of_table([each.key_text for each in cells], table)]
     newest_first = Window.partitionBy(*keys, by_itself).orderBy(
-        F.col("commit_ts").desc(), (F.col(OP_COLUMN) == UPSERT).desc(), F.col("offset").desc()
+        F.desc("commit_ts"), F.desc(OP_COLUMN), F.desc("offset")
     )
-    last = typed.withColumn("_rank", F.row_number().over(newest_first)).where(F.col("_rank") == 1)
-    origin = [
-        F.when(failed, F.col(column.removeprefix("_"))).alias(column) for column in ORIGIN_COLUMNS
-    ]
-    structs = [struct_name(index) for index in range(len(tasks))]
-    return last.select(TABLE_COLUMN, *structs, OP_COLUMN, ERROR_CLASS, ERROR_MESSAGE, *origin)
-
-
-def _key_text(key: Iterable[str], number: int) -> Column:
-    cells = F.col(struct_name(number))
-    return F.array(*[cells[column].cast("string") for column in key])
+    ranked = typed.withColumn("_rank", F.row_number().over(newest_first))
+    error_class = F.coalesce("error_class", F.when(failed, F.lit("cast")))
+    return ranked.where(F.col("_rank") == 1).select(
+        TABLE_COLUMN,
+        *[struct_name(number) for number in range(len(tasks))],
+        OP_COLUMN,
+        error_class.alias(ERROR_CLASS),
+        ERROR_MESSAGE,
+        *[F.when(failed, F.col(name.removeprefix("_"))).alias(name) for name in ORIGIN_COLUMNS],
+    )
 
 
 def settled_keys(tables: Mapping[TableName, TableSchema | None]) -> dict[TableName, Sequence[str]]:

@@ -208,8 +208,9 @@ def _rows(segment: Segment) -> int:
 
 
 def _join(first: Segment, second: Segment) -> Segment:
-    """Two neighbours as one; ``localCheckpoint`` cuts the plan, else it would grow with every "
-    "join."""
+    """Two neighbours as one; ``localCheckpoint`` cuts the plan, else it would grow with every
+    join.
+    """
     frame = union((first.frame, second.frame)).localCheckpoint()
     for segment in (first, second):
         segment.frame.unpersist()

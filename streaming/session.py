@@ -81,8 +81,9 @@ def jar_files() -> list[str]:
 
 
 def _check(session: SparkSession) -> None:
-    """One clear line where Delta or the Kafka connector is missing, instead of a stack trace "
-    "later."""
+    """One clear line where Delta or the Kafka connector is missing, instead of a stack trace
+    later.
+    """
     extensions = session.conf.get("spark.sql.extensions", "") or ""
     databricks = session.conf.get("spark.databricks.clusterUsageTags.clusterId", None)
     if "delta" not in extensions.lower() and databricks is None:

@@ -87,8 +87,9 @@ class Source:
         return {TopicPartition(topic, partition) for partition in range(wanted)}
 
     def check_unchanged(self, start: SourceShape) -> None:
-        """Raise SourceLost when a topic was made again, SourceChanged when partitions were "
-        "added."""
+        """Raise SourceLost when a topic was made again, SourceChanged when partitions were
+        added.
+        """
         now = self.shape()
         check_topic_ids(start.topic_ids, now.topic_ids)
         if now.partitions != start.partitions:
@@ -104,8 +105,9 @@ class Source:
         return self._offsets(partitions, OffsetSpec.LATEST)
 
     def check_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raise SourceLost, naming topic, partition and offsets, unless Kafka can go on from "
-        "here."""
+        """Raise SourceLost, naming topic, partition and offsets, unless Kafka can go on from
+        here.
+        """
         first, end = self.beginnings(offsets), self.ends(offsets)
         for partition, offset in sorted(offsets.items()):
             if offset < first[partition]:

@@ -98,8 +98,9 @@ class Spans:
         return table_uri(self._sink.warehouse, name)
 
     def resume(self, rows: Mapping[TableName, ProgressRow]) -> None:
-        """Take up every table of the progress rows; those of an older incarnation are sealed "
-        "first."""
+        """Take up every table of the progress rows; those of an older incarnation are sealed
+        first.
+        """
         for name, row in sorted(rows.items()):
             self.put(self._resumed(name, row))
 
@@ -209,8 +210,9 @@ class Spans:
         self.put(self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0))))
 
     def find(self, names: Sequence[TableName], segments: Sequence[Segment], start: Ts) -> None:
-        """Make targets for tables whose CREATE TABLE lies before the stream: one Spark job for "
-        "all."""
+        """Make targets for tables whose CREATE TABLE lies before the stream: one Spark job for
+        all.
+        """
         frame = union(segment.frame for segment in segments)
         wanted = [
             (F.col("schema_name") == name.schema) & (F.col("table_name") == name.table)

@@ -141,8 +141,9 @@ def _kind() -> Column:
 
 
 def _reduced_row() -> Column:
-    """Rows that were cut to their key because they were too large: never NULLs in a table (rule "
-    "8)."""
+    """Rows that were cut to their key because they were too large: never NULLs in a table (rule
+    8).
+    """
     return F.when(
         F.col("e._tidb.claimCheckLocation").isNotNull(),
         _error("claim-check", "the row is in claim-check storage, which is not supported yet"),

@@ -1,0 +1,99 @@
+"""A table's text cells to typed ones, and the first reason why a row cannot be applied.
+
+The expressions depend on the table's schema alone, never on the batch, so each is built once:
+building them is a call into the JVM per operator, and equal expressions find their compiled code
+again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from sinks.casts import cast_column, cast_failure, delta_type
+from sinks.schema import Column as TableColumn
+from sinks.schema import TableSchema
+
+CELLS: Final = "_cells"  # array<string>: a row's text in table order
+_QUOTED_CHARS = 80  # of a bad value in an error message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CastRules:
+    """How text becomes values: the TiCDC server's zone, and what a zero date is."""
+
+    time_zone: str
+    zero_date: Literal["null", "fail"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellExpressions:
+    """Of one table, its typed cells in the struct column ``name``."""
+
+    text: Column  # data -> array<string>
+    typed: Column  # CELLS -> struct of the delivered columns in Delta's types
+    failure: Column  # CELLS, the struct, op -> a sentence, or null
+    key_text: Column  # the struct -> array<string>
+
+
+def cell_expressions(schema: TableSchema, name: str, rules: CastRules) -> CellExpressions:
+    """Build the expressions of one table."""
+    struct = F.col(name)
+    cells = [
+        cast_column(_text(index), column, rules.time_zone).alias(column.name)
+        for index, column in enumerate(schema.delivered)
+    ]
+    return CellExpressions(
+        text=_in_table_order(schema),
+        typed=F.struct(*cells),
+        failure=_first_failure(schema, struct, rules),
+        key_text=F.array(*[struct[column].cast("string") for column in schema.key]),
+    )
+
+
+def _text(index: int) -> Column:
+    return F.get(CELLS, F.lit(index))
+
+
+def _in_table_order(schema: TableSchema) -> Column:
+    """TiCDC sends a row in table order, so mostly no look-up by name is needed."""
+    names = [column.name for column in schema.delivered]
+    in_order = F.map_keys("data") == F.array(*[F.lit(name) for name in names])
+    looked_up = F.array(*[F.col("data")[name] for name in names])
+    return F.when(in_order, F.map_values("data")).otherwise(looked_up)
+
+
+def _first_failure(schema: TableSchema, struct: Column, rules: CastRules) -> Column:
+    """About the first cell that cannot be cast; of a DELETE only the key counts."""
+    indexed = list(enumerate(schema.delivered))
+    in_key = [(i, column) for i, column in indexed if column.name in schema.key]
+    others = [(i, column) for i, column in indexed if column.name not in schema.key]
+    checks = [(i, struct[column.name].isNull()) for i, column in in_key]
+    checks.append((-1, F.col("op") == "DELETE"))
+    checks += [(i, _failed(i, column, struct, rules)) for i, column in others]
+    index, condition = checks[0]
+    failed = F.when(condition, index)
+    for index, condition in checks[1:]:
+        failed = failed.when(condition, index)
+    return F.when(failed >= 0, _sentence(schema, failed))
+
+
+def _failed(index: int, column: TableColumn, struct: Column, rules: CastRules) -> Column:
+    failure = cast_failure(_text(index), struct[column.name], column, rules.zero_date)
+    return F.coalesce(failure, F.lit(False))
+
+
+def _sentence(schema: TableSchema, index: Column) -> Column:
+    names = F.array(*[F.lit(column.name) for column in schema.delivered])
+    types = F.array(*[F.lit(delta_type(column.type)) for column in schema.delivered])
+    text = F.get(CELLS, index)
+    cannot_read = F.concat(
+        F.lit(": cannot read '"),
+        F.substring(text, 1, _QUOTED_CHARS),
+        F.lit("' as "),
+        F.get(types, index),
+    )
+    reason = F.coalesce(cannot_read, F.lit(": a key column has no value"))
+    return F.concat(F.lit("column "), F.get(names, index), reason)
