@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rich.console import Console
@@ -32,6 +32,7 @@ from tests.shop.watch import Watch
 TOPIC = "shop"
 PARTITIONS = 3
 LOOK_EVERY_S = 1.0
+SPARK_STARTS_WITHIN = timedelta(seconds=15)  # the shop opens then
 JOB_STOP_PATIENCE_S = 30.0
 JOB_PATIENCE_S = 150.0  # after the last transaction
 PIPE_WIDTH = 140
@@ -60,8 +61,9 @@ class Demo:
             broker = stack.enter_context(KafkaBroker())
             self._say(f"etcd at {etcd.endpoint}, Kafka at {broker.bootstrap}")
             broker.create_topic(TOPIC, PARTITIONS)
-            self._start_feed(stack, broker)
             job = self._start_job(stack, broker, etcd)
+            self._await_stream(job)
+            self._start_feed(stack, broker)
             with Watch(self._console, self._warehouse, self._events) as watch:
                 self._await(job, watch)
             self._console.print(watch.final_table())
@@ -75,6 +77,13 @@ class Demo:
             f"{self._settings.rate:.0f} transactions a second, over {PARTITIONS} partitions, "
             f"with replays, duplicates and disorder"
         )
+        opening = tso_time(self._settings.start_ts)
+        ahead_s = (opening - datetime.now(UTC)).total_seconds()
+        if ahead_s < -1:
+            self._say(
+                f"Spark was slow to start: the shop's clock (and each lag) is {-ahead_s:.0f} s off"
+            )
+        time.sleep(max(0.0, ahead_s))
         with (self._folder / "feed.log").open("wb") as log:
             feed = start_child(
                 command(broker.bootstrap, TOPIC, self._settings), output=log, cwd=str(REPOSITORY)
@@ -122,13 +131,20 @@ class Demo:
             "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={temporary}",
         }
 
+    def _await_stream(self, job: subprocess.Popen[bytes]) -> None:
+        """Return when the job owns its changefeed: the shop opens in front of a warm reader."""
+        last = tso_time(self._target_ts)
+        self._say(f"its target-ts is {self._target_ts} ({last:%H:%M:%S} UTC); Spark is starting")
+        while not (self._warehouse / "_tidelake" / "changefeeds" / "_delta_log").is_dir():
+            if (code := _exit_code(job, LOOK_EVERY_S)) is not None:
+                raise DemoFailed(f"the job ended with exit code {code}{self._job_log()}")
+
     def _await(self, job: subprocess.Popen[bytes], watch: Watch) -> None:
         """Watch until the job has reached its target-ts."""
-        last = tso_time(self._target_ts)
-        self._say(f"its target-ts is {self._target_ts}, {last:%H:%M:%S} UTC; Spark is starting")
+        deadline = time.monotonic() + self._settings.transactions / self._settings.rate
         while (code := _exit_code(job, LOOK_EVERY_S)) is None:
             watch.show()
-            if (datetime.now(UTC) - last).total_seconds() > JOB_PATIENCE_S:
+            if time.monotonic() > deadline + JOB_PATIENCE_S:
                 raise DemoFailed(f"the job has not reached its target-ts{self._job_log()}")
         watch.show()
         if code:
@@ -184,7 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
         seed=given.seed,
         transactions=int(given.rate * given.seconds),
         rate=given.rate,
-        start_ts=time_tso(datetime.now(UTC)),
+        start_ts=time_tso(datetime.now(UTC) + SPARK_STARTS_WITHIN),
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="tidelake-demo-") as folder:

@@ -253,6 +253,7 @@ class KafkaBroker:
             f"-Xmx{self._heap}",
             "-XX:+UseSerialGC",
             f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
+            f"-Djava.io.tmpdir={self._folder}",
             "-cp",
             _class_path(),
             main,

@@ -23,16 +23,8 @@ from tests.shop.history import Event, Transaction
 
 PLAIN_EVERY_S = 5.0
 RATE_OVER_S = 6.0
-_COLUMNS = (
-    "table",
-    "state",
-    "checkpoint",
-    "lag",
-    "changes/s",
-    "changes",
-    "Delta version",
-    "engine",
-)
+_NUMBERS = ("lag", "changes/s", "changes", "Delta version")
+_COLUMNS = ("table", "state", "checkpoint", *_NUMBERS, "engine")
 
 
 class Watch:
