@@ -1,6 +1,8 @@
-"""``python -m tests.benchmarks [--quick] [--only bulk|freshness|tables|floors]``: the whole yardstick.
+"""``python -m tests.benchmarks [--quick] [--only bulk|freshness|tables|floors]``: the whole
+yardstick.
 
-It starts a broker, runs one contender at a time and leaves nothing behind but ``bench-results/*.json``.
+It starts a broker, runs one contender at a time and leaves nothing behind but ``bench-
+results/*.json``.
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ from tests.services.kafka_broker import KafkaBroker
 PARTS = ("bulk", "freshness", "tables", "floors")
 NAMES = ("naive", "delta-rs", "tidelake")
 NOTES = (
-    "All contenders read the same topics (2 partitions, filled beforehand) and every cell of every table "
-    "was checked against the history after every run.",
-    "The clock of (a) runs from 'could begin to read' (JVM, imports, session, election behind it) to the "
-    "target's last commit, for all alike; 'process s' is the whole life of the process.",
-    "The feed's watermarks: one in each partition every 10,000 changes in (a), a second of the feed's "
+    "All contenders read the same topics (2 partitions, in (a) filled beforehand), and every cell "
+    "of every table was checked against the history after every run.",
+    "The clock of (a) runs from 'could begin to read' (JVM, imports, session, election behind it) "
+    "to the target's last commit, for all alike; 'process s' is the whole life of the process.",
+    "The feed's watermarks: in each partition every 10,000 changes in (a), a second of the feed's "
     "clock; every second in (b); at each round's end in (c).",
-    "Tidelake's target: made by Tidelake itself from the feed's CREATE TABLE, then filled by the same plain "
-    "append that made the others' tables (sorted keys, 22 MB files).",
-    "CPU and RSS are of the whole process tree (embedded etcd included); 'others' is everything else on "
+    "Tidelake's target: made by Tidelake itself from the feed's CREATE TABLE, then filled by the "
+    "same plain append that made the others' tables (sorted keys, 22 MB files).",
+    "CPU and RSS are of the whole process tree (embedded etcd included); 'others' is all else on "
     "the machine but the broker and the yardstick: rows where it is large are noisy.",
-    "naive and delta-rs take 200,000 messages a batch, evened out so that no tiny last one is left.",
+    "naive and delta-rs take 200,000 messages a batch, evened out so that no tiny one is left.",
 )
 
 

@@ -1,7 +1,7 @@
 """(a) Kafka to Delta: changes per second over a topic that was filled beforehand.
 
-The clock starts when the contender could begin to read (its JVM, imports and sessions are up) and stops
-at the target's last commit, for all alike; the whole life of the process stands beside it.
+The clock starts when the contender could begin to read (its JVM, imports and sessions are up) and
+stops at the target's last commit, for all alike; the whole life of the process stands beside it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def run_cell(
             for entrant in [*entrants[turn:], *entrants[:turn]]:
                 if number < entrant.rounds:
                     setting.say(f"{cell.name}: round {number + 1}, {entrant.contender.name}")
-                    runs.append(_run(entrant, feed, folder, setting))
+                    runs.append(_run(entrant, feed, folder))
                     setting.say(
                         f"{cell.name}: round {number + 1}, {entrant.contender.name}: "
                         f"{runs[-1].rate:,.0f} changes/s {entrant.note}"
@@ -103,7 +103,7 @@ def run_cell(
     return runs
 
 
-def _run(entrant: Entrant, feed: Feed, folder: Path, setting: Setting) -> Run:
+def _run(entrant: Entrant, feed: Feed, folder: Path) -> Run:
     contender = entrant.contender
     warehouse = folder / "run"
     table = warehouse / SCHEMA_NAME / TABLE
@@ -117,7 +117,8 @@ def _run(entrant: Entrant, feed: Feed, folder: Path, setting: Setting) -> Run:
         read = ~np.isnan(visible)
         if ready is None or not (read.all() or (entrant.note and read.any())):
             raise ContenderFailed(
-                f"{contender.name}: {int(read.sum())} of {len(read)} changes were applied\n{job.tail()}"
+                f"{contender.name}: {int(read.sum())} of {len(read)} changes were applied\n"
+                f"{job.tail()}"
             )
         check(table, feed.changes[TABLE].state(read))
         first, last = float(np.nanmin(visible)), float(np.nanmax(visible))

@@ -1,8 +1,8 @@
 """The three contenders behind one port: how each is started, and when a change became readable.
 
-All are processes of their own over the same topic. ``naive`` and ``delta-rs`` begin with a plain table that
-delta-rs wrote; Tidelake with one that Tidelake made itself from the feed's CREATE TABLE and that was then
-filled by the same append, which is what a user's initial load would be.
+All are processes of their own over the same topic. ``naive`` and ``delta-rs`` begin with a plain
+table that delta-rs wrote; Tidelake with one that Tidelake made itself from the feed's CREATE
+TABLE and that was then filled by the same append, which is what a user's initial load would be.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.benchmarks.targets import append_base
 
 CHANGEFEED_ID = "bench"
 BATCH_MESSAGES = 200_000  # of naive and delta-rs; smaller ones cost both of them more a change
-_PREPARE_PATIENCE_S = 120.0
+_PREPARE_PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Contender(Protocol):
         """Make the target tables. The feed holds nothing but its CREATE TABLEs yet."""
 
     def job(self, feed: Feed, warehouse: Path, *, tables: Sequence[str], bounded: bool) -> Job:
-        """The process, not started; ``bounded``: it ends by itself when all that was sent is applied."""
+        """The process, not started; ``bounded``: it ends when all that was sent is applied."""
 
     def ready_at(self, job: Job, warehouse: Path) -> float | None:
         """When it could begin to read: JVM, imports and sessions are behind it."""
@@ -165,7 +165,7 @@ class Tidelake:
 
 
 def even_batch(feed: Feed) -> int:
-    """About BATCH_MESSAGES, so that no batch of a few watermarks is left over (it would cost a whole MERGE)."""
+    """About BATCH_MESSAGES; no batch of a few watermarks is left that costs a whole MERGE."""
     messages = sum(feed.end_offsets().values())
     batches = max(round(messages / BATCH_MESSAGES), 1)
     return max(math.ceil(messages / batches * 1.005), BATCH_MESSAGES)

@@ -1,8 +1,10 @@
-"""delta-rs in its best honest form: confluent-kafka, pyarrow.json, merge, decode and merge side by side.
+"""delta-rs in its best honest form: confluent-kafka, pyarrow.json, merge, decode and merge side
+by side.
 
-A thread polls and decodes the next batch (C++: JSON, group-by, casts) while the main thread merges this one;
-handles are kept; offsets ride along as transaction identities. What it lacks beside the product: DDL,
-a fence, one state of all tables, any schema but this one. Runs as ``python -m tests.benchmarks.delta_rs``.
+A thread polls and decodes the next batch (C++: JSON, group-by, casts) while the main thread
+merges this one; handles are kept; offsets ride along as transaction identities. What it lacks
+beside the product: DDL, a fence, one state of all tables, any schema but this one. Runs as
+``python -m tests.benchmarks.delta_rs``.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ def decode(values: list[bytes]) -> dict[str, pa.Table]:
 
 
 class Reader(threading.Thread):
-    """Polls and decodes one batch ahead. ``None`` in the queue: the end; an exception: what went wrong."""
+    """Polls and decodes one batch ahead. In the queue ``None`` is the end, an error its cause."""
 
     def __init__(self, args: argparse.Namespace, stop: threading.Event) -> None:
         super().__init__(name="reader", daemon=True)
@@ -139,7 +141,7 @@ class Reader(threading.Thread):
 
 
 def merge(table: DeltaTable, changes: pa.Table, end: dict[int, int]) -> None:
-    """One commit. Key bounds and an unstreamed source: 10 to 30 % better in the lab than the defaults."""
+    """One commit. Key bounds and an unstreamed source were 10 to 30 % better than the defaults."""
     bounds = pc.min_max(changes.column("id"))
     values: dict[str, Any] = {f'"{name}"': f's."{name}"' for name in SCHEMA.names}
     (

@@ -1,8 +1,9 @@
 """A topic as TiCDC fills it: DDLs, changes by key to partitions, watermarks to every partition.
 
-The feed's clock is its own: ten changes in a millisecond, so a watermark every ``watermark_every`` changes
-is a fixed interval of it. What was sent is kept as arrays (change -> table, partition, offset, commit-ts):
-that is how the yardstick knows which changes a reader can see.
+The feed's clock is its own: ten changes in a millisecond, so a watermark every
+``watermark_every`` changes is a fixed interval of it. What was sent is kept as arrays (change ->
+table, partition, offset, commit-ts): that is how the yardstick knows which changes a reader can
+see.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Feed:
         self.flush()
 
     def send(self, count: int | None = None, *, close: bool = True) -> None:
-        """The next ``count`` changes (default: all) with their watermarks; ``close`` ends with one."""
+        """The next ``count`` changes (default: all); ``close`` ends them with a watermark."""
         end = len(self) if count is None else self.sent + count
         while self.sent < end:
             self.send_encoded(self.encode(self.sent, min(self.sent + _CHUNK, end)))
@@ -120,7 +121,7 @@ class Feed:
         )
 
     def send_encoded(self, values: pa.Array) -> None:
-        """The next changes as bytes, and a watermark wherever one is due; does not wait for acks."""
+        """The next changes, and a watermark wherever one is due; does not wait for acks."""
         done = 0
         while done < len(values):
             count = min(len(values) - done, self._every - self.sent % self._every)
@@ -150,7 +151,7 @@ class Feed:
 
 
 def _rounds_in_turn(lengths: list[int], rounds: int) -> np.ndarray:
-    """(table, change) pairs: in each round an equal part of every table's changes, table by table."""
+    """(table, change) pairs: in each round an equal part of each table's changes."""
     if len(lengths) == 1:
         return np.stack([np.zeros(lengths[0], dtype=np.int64), np.arange(lengths[0])], axis=1)
     part = lengths[0] // rounds

@@ -1,7 +1,8 @@
 """(d) What is below the whole: reading, decoding, applying and committing, each by itself.
 
-They run in one process, one after the other, on the product's own code where it is Tidelake's step, so that
-the next piece of work is plain. The first figure of a Spark step is that of a cold JVM.
+They run in one process, one after the other, on the product's own code where it is Tidelake's
+step, so that the next piece of work is plain. The first figure of a Spark step is that of a cold
+JVM.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from conf.source_uri import parse_source_uri
 from coordination.model import TableName, Ts
-from sinks.apply import OP_COLUMN, Engine, Target, TableWrite
+from sinks.apply import OP_COLUMN, Engine, TableWrite, Target
 from sinks.delta_rs_engine import DeltaRsEngine
 from sinks.schema import TableSchema
 from sinks.spark_engine import SparkEngine

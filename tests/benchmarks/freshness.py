@@ -1,8 +1,10 @@
-"""(b) Produced to readable in Delta: 1,000 changes a second over 1 M rows, on a process that follows the topic.
+"""(b) Produced to readable in Delta: 1,000 changes a second over 1 M rows, on a process that
+follows the topic.
 
-A change counts as produced when it is handed to the producer, and as readable when the commit that holds it
-stands in the log. Tidelake waits for the watermark (here TiCDC's own interval), so half of that interval
-is in its median by design; delta-rs commits whatever has come, with no state that all tables share.
+A change counts as produced when it is handed to the producer, and as readable when the commit
+that holds it stands in the log. Tidelake waits for the watermark (here TiCDC's own interval), so
+half of that interval is in its median by design; delta-rs commits whatever has come, with no
+state that all tables share.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Runs a contender as a process tree and says what it cost; reads what a Delta log tells.
 
-CPU is that of the whole tree (driver, JVM, embedded etcd), sampled: what a process used in its last
-quarter of a second may be missed. RSS is summed over the tree, so pages shared by two processes count twice.
+CPU is that of the whole tree (driver, JVM, embedded etcd), sampled: what a process used in its
+last quarter of a second may be missed. RSS is summed over the tree, so pages shared by two
+processes count twice.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Job:
         self.stop()
 
     def stop(self) -> None:
-        """SIGTERM to the root, SIGKILL to whatever of the tree is left after a while. Twice is fine."""
+        """SIGTERM to the root, SIGKILL to what is left of the tree. Stopping twice is fine."""
         if self._process.poll() is None:
             self._process.terminate()
             try:

@@ -1,8 +1,9 @@
-"""Changes as the bytes that TiCDC writes: canal-json, content-compatible, with the TiDB extension.
+"""Changes as the bytes that TiCDC writes: canal-json, content-compatible, with the TiDB
+extension.
 
-Field order, number texts and the random key order of ``mysqlType`` (a Go map) are those of the recorded
-bytes in ``tests/data/wire``. Content-compatible: ``mysqlType`` has the full type text and ``old`` only the
-changed columns, which makes about 880 bytes a message.
+Field order, number texts and the random key order of ``mysqlType`` (a Go map) are those of the
+recorded bytes in ``tests/data/wire``. Content-compatible: ``mysqlType`` has the full type text
+and ``old`` only the changed columns, which makes about 880 bytes a message.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def tso(at_ms: int, logical: int = 0) -> int:
 
 
 def commit_ts(first: int, count: int) -> np.ndarray:
-    """The commit-ts of changes first … first + count - 1: one transaction each, ten in a millisecond."""
+    """The commit-ts of changes from ``first`` on: a transaction each, ten in a millisecond."""
     n = np.arange(first, first + count, dtype=np.int64)
     return ((FIRST_TS_MS + n // CHANGES_PER_MS) << TSO_LOGICAL_BITS) + n % CHANGES_PER_MS + 1
 

@@ -1,7 +1,8 @@
 """The job from the Delta documentation: foreachBatch, from_json, row_number, MERGE, all defaults.
 
-What most people run first: one MERGE per table and batch of 200,000 messages, nothing persisted, Spark's
-and Delta's settings untouched. Runs as a process of its own: ``python -m tests.benchmarks.naive``.
+What most people run first: one MERGE per table and batch of 200,000 messages, nothing persisted,
+Spark's and Delta's settings untouched. Runs as a process of its own: ``python -m
+tests.benchmarks.naive``.
 """
 
 from __future__ import annotations

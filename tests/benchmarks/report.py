@@ -76,7 +76,8 @@ class Report:
 
     def _bulk_table(self) -> Table:
         table = _table(
-            "(a) Kafka to Delta, medians (aim: 5x naive everywhere; level with delta-rs at 1 M rows, ahead at 10 M)",
+            "(a) Kafka to Delta, medians "
+            "(aim: 5x naive everywhere; level with delta-rs at 1 M rows, ahead at 10 M)",
             "keys over rows", "contender", "changes/s", "each round", "ratio to naive",
             "ratio to delta-rs", "s", "first commit s", "process s", "CPU s", "others CPU s",
             "peak MB", "note",
@@ -125,7 +126,8 @@ class Report:
     def _many_tables_table(self) -> Table:
         table = _table(
             f"(c) {TABLES} tables x 50 changes, seconds a round (aim: at most {AIM_ROUND_S:g} s)",
-            "contender", "median s", "each round", "CPU s in all", "others CPU s", "peak MB", "note",
+            "contender", "median s", "each round", "CPU s in all", "others CPU s", "peak MB",
+            "note",
         )  # fmt: skip
         for each in self.many_tables:
             rounds = " ".join(f"{seconds:.1f}" for seconds in each.seconds)

@@ -1,7 +1,7 @@
 """Target tables: built once per cell, copied for every run, checked cell by cell afterwards.
 
-A run must not see what another did, and 10 M rows are not worth writing again: Parquet files never change,
-so a copy links them and copies the log alone.
+A run must not see what another did, and 10 M rows are not worth writing again: Parquet files
+never change, so a copy links them and copies the log alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TablesDiffer(AssertionError):
 
 
 def append_base(path: Path, base_rows: int) -> None:
-    """Rows 1 … base_rows at version 0, sorted by key, in files of ROWS_PER_FILE; makes the table if needed."""
+    """Rows 1 … base_rows at version 0, by key, in files of ROWS_PER_FILE; a new table if needed."""
     for first in range(1, base_rows + 1, ROWS_PER_FILE):
         ids = np.arange(first, min(first + ROWS_PER_FILE, base_rows + 1), dtype=np.int64)
         write_deltalake(str(path), rows(ids, np.zeros(len(ids), dtype=np.int32)), mode="append")
@@ -66,9 +66,7 @@ def check(path: Path, state: np.ndarray) -> None:
 def _read(path: Path) -> Iterator[pa.Table]:
     """The table's rows in SCHEMA's types, in batches of no particular order."""
     names = ", ".join(f'"{name}"' for name in SCHEMA.names)
-    reader = (
-        QueryBuilder().register("t", DeltaTable(str(path))).execute(f"SELECT {names} FROM t")  # noqa: S608
-    )
+    reader = QueryBuilder().register("t", DeltaTable(str(path))).execute(f"SELECT {names} FROM t")
     waiting: list[pa.RecordBatch] = []
     for batch in pa.RecordBatchReader.from_stream(reader):
         waiting.append(batch)

@@ -1,8 +1,9 @@
 """The changes that every contender reads: who changes which row, and what each row says.
 
-A row's content is a pure function of ``(id, ver)``: so the state that any prefix of the changes leads to is
-an array ``id -> ver``, and every cell of a table can be checked without keeping a copy of it.
-Everything is vectorised over numpy and Arrow but the choice of live keys, which is sequential by nature.
+A row's content is a pure function of ``(id, ver)``: so the state that any prefix of the changes
+leads to is an array ``id -> ver``, and every cell of a table can be checked without keeping a
+copy of it. Everything is vectorised over numpy and Arrow but the choice of live keys, which is
+sequential by nature.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class Changes:
         return inserts, updates, deletes
 
     def state(self, read: np.ndarray | None = None) -> np.ndarray:
-        """``id -> ver`` (index 0 unused, DEAD: no row) after the changes, or after those that were ``read``.
+        """``id -> ver`` (index 0 unused, DEAD: no row) after all changes, or the ``read``.
 
         ``read`` is a mask that for each key holds a prefix of its changes: what a consumer that
         stopped half-way has seen.
