@@ -51,6 +51,7 @@ class ExpectedTable:
     columns: tuple[str, ...]  # without virtual generated ones
     key: tuple[str, ...] | None  # None: neither primary nor NOT NULL unique key
     rows: tuple[dict[str, Any], ...]
+    readers: dict[str, Callable[[Any], Any]]  # column -> from recorded text to that value
 
     def difference(self, actual: list[dict[str, Any]]) -> str | None:
         """None where ``actual`` has these rows, cell for cell; else the first cell that differs."""
@@ -151,6 +152,7 @@ def _table(name: str, table: dict[str, Any]) -> ExpectedTable:
         columns=tuple(columns),
         key=tuple(key) if key else None,
         rows=tuple(_rows(table["rows"], columns)),
+        readers=columns,
     )
 
 
