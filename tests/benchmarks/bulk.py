@@ -81,12 +81,12 @@ def run_cell(
     changes = make_changes(cell.base_rows, cell.changes, recent=cell.keys == "recent")
     setting.say(f"{cell.name}: building tables and the topic")
     feed = Feed(broker, folder.name, {TABLE: changes})
-    feed.send_creates()
-    for entrant in entrants:
-        entrant.contender.prepare(feed, cell.base_rows, folder / entrant.contender.name)
-    feed.send()
     runs = []
     try:
+        feed.send_creates()
+        for entrant in entrants:
+            entrant.contender.prepare(feed, cell.base_rows, folder / entrant.contender.name)
+        feed.send()
         for number in range(max(entrant.rounds for entrant in entrants)):
             turn = number % len(entrants)
             for entrant in [*entrants[turn:], *entrants[:turn]]:
