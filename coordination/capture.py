@@ -34,7 +34,14 @@ from coordination.etcd.election import Election
 from coordination.etcd.identity import etcd_identity
 from coordination.etcd.session import Session
 from coordination.fence import Fence
-from coordination.model import CaptureID, CaptureInfo, ChangefeedID, Ownership, ProcessorEpoch
+from coordination.model import (
+    CaptureID,
+    CaptureInfo,
+    ChangefeedID,
+    LeaseID,
+    Ownership,
+    ProcessorEpoch,
+)
 from coordination.reset_limit import ResetLimit
 
 logger = logging.getLogger(__name__)
@@ -128,6 +135,7 @@ class Capture:
         self._address = address
         self._reset_limit = reset_limit or ResetLimit()
         self._on_reset = on_reset
+        self._unrevoked: list[LeaseID] = []  # of lives that ended while etcd was away
         # SimpleQueue and not Queue: a signal handler may put while the same thread is inside get
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
 
@@ -199,6 +207,9 @@ class Capture:
         self._inbox.put(SessionLost(epoch, reason))
 
     def _register(self, life: Life) -> None:
+        while self._unrevoked:  # else this life stands in line behind its own last one
+            self._client.revoke(self._unrevoked[-1])
+            self._unrevoked.pop()
         key = keys.capture_key(self._cluster_id, life.info.id)
         self._client.put(key, keys.dump_capture_info(life.info), life.session.lease)
 
@@ -282,7 +293,8 @@ class Capture:
                 life.election.resign()
         except TidelakeError as error:
             logger.warning("could not resign capture_id=%s: %s", life.info.id, error)
-        life.session.close()  # the capture's own key goes with the lease
+        if not life.session.close():  # the capture's own key goes with the lease
+            self._unrevoked.append(life.session.lease)
         self._log("capture is released", life)
 
     def _retry(self, life: Life | None, what: str, action: Callable[[], T]) -> T:

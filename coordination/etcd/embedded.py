@@ -17,6 +17,7 @@ import importlib
 import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -48,7 +49,7 @@ etcd = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=lo
                         preexec_fn=lambda: libc.prctl(1, signal.SIGKILL))
 print(etcd.pid, flush=True)
 while etcd.poll() is None:
-    if select.select([sys.stdin], [], [], 0.5)[0]:
+    if select.select([sys.stdin], [], [], 0.2)[0]:
         etcd.kill()
         etcd.wait()
         shutil.rmtree(folder, ignore_errors=True)
@@ -58,7 +59,7 @@ while etcd.poll() is None:
 class EmbeddedEtcd:
     """Starts with an empty store in a temporary folder, which `stop` removes. A context manager.
 
-    `start` after the etcd died goes on with the same data and port.
+    `start` after `kill` goes on with the same data and port.
     """
 
     def __init__(self) -> None:
@@ -88,6 +89,12 @@ class EmbeddedEtcd:
         except TidelakeError:
             self.stop()
             raise
+
+    def kill(self) -> None:
+        """End etcd as a crash does; the data stays for the next `start`."""
+        if self._guard is not None and self._guard.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self._guard.wait(STOP_TIMEOUT_S)  # it ends with etcd, and leaves the folder alone
 
     def stop(self) -> None:
         """End etcd and remove its folder; fine twice, or before start."""

@@ -198,14 +198,16 @@ class Session:
             self._receive(LeaseMissing())
         return self.is_alive
 
-    def close(self) -> None:
-        """Revoke the lease, best effort; its keys go with it. Idempotent."""
+    def close(self) -> bool:
+        """Revoke the lease; its keys go with it. Idempotent; False if etcd did not take it."""
         with self._lock:
             if self._trust.state is SessionState.CLOSED:
-                return
+                return True
             self._receive(Closed())
+        is_revoked = False
         try:
             self._client.revoke(self._lease.id)
+            is_revoked = True
         except TidelakeError as error:
             logger.warning(
                 "could not revoke the lease, it ends by itself lease=%x ttl_s=%s: %s",
@@ -216,6 +218,7 @@ class Session:
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(self._lease.ttl_s)
+        return is_revoked
 
     def _receive(self, event: SessionEvent) -> None:
         with self._lock:
