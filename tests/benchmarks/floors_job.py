@@ -24,9 +24,10 @@ from sinks.delta_rs_engine import DeltaRsEngine
 from sinks.schema import TableSchema
 from sinks.spark_engine import SparkEngine
 from sinks.tables import inspect
+from streaming.cells import CastRules
 from streaming.events import KAFKA_COLUMNS, TopicPartition
 from streaming.protocols.canal_json import decode
-from streaming.resolve import CastRules, TableTask, flatten, resolve, settled_keys
+from streaming.resolve import Resolver, TableTask, flatten, settled_keys
 from streaming.segments import Segment, read_segment
 from streaming.session import spark_session
 from streaming.source import Source
@@ -131,7 +132,7 @@ class Floors:
         task = TableTask(name=NAME, schema=self._schema, checkpoint=Ts(0), segments=(segment,))
         count = segment.tables[NAME].rows
         columns = [f"`{column.name}`" for column in self._schema.delivered]
-        changes = flatten(resolve([task], Ts(2**62), RULES), task).select(*columns, OP_COLUMN)
+        changes = flatten(Resolver(RULES).resolve([task], Ts(2**62))).select(*columns, OP_COLUMN)
         for number in range(REPEATS):
             with timed("cast and last change per key, Tidelake", count, "changes"):
                 changes.persist().count()
