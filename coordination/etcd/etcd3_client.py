@@ -269,7 +269,8 @@ class Etcd3Client:
 
 
 def _token_is_stale(error: Any) -> bool:
-    return error.code() == grpc.StatusCode.UNAUTHENTICATED or "auth revision" in error.details()
+    is_unknown = error.code() == grpc.StatusCode.UNAUTHENTICATED
+    return bool(is_unknown or "auth revision" in (error.details() or ""))
 
 
 def _put(op: Put) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,11 +14,18 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 
 
-@pytest.fixture
-def own_etcd() -> Iterator[EmbeddedEtcd]:
-    """For tests that freeze, kill or compact it."""
+@pytest.fixture(scope="module")
+def _breakable() -> Iterator[EmbeddedEtcd]:
     with EmbeddedEtcd() as running:
         yield running
+
+
+@pytest.fixture
+def own_etcd(_breakable: EmbeddedEtcd) -> Iterator[EmbeddedEtcd]:
+    """For tests that freeze, kill or compact it; what they put in it stays for the module."""
+    _breakable.start()
+    yield _breakable
+    os.kill(_breakable.pid, signal.SIGCONT)
 
 
 @pytest.fixture

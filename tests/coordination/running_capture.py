@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from conf.settings import EtcdSettings, SessionSettings
 from coordination.capture import Capture
@@ -13,6 +14,7 @@ from coordination.reset_limit import ResetLimit
 from tests.fakes.fake_replication import FakeReplication
 
 SHORT = SessionSettings(ttl_s=2, safety_margin_s=0.5)  # 2 s is the least that etcd grants
+CALM = SessionSettings(ttl_s=5, safety_margin_s=1.0)  # for outages that must not matter
 
 
 class RunningCapture:
@@ -50,6 +52,19 @@ class RunningCapture:
     def __exit__(self, *_: object) -> None:
         self.stop()
         assert not self.replication.is_running
+
+    @property
+    def trusted_until(self) -> float | None:
+        """None while the fence is shut."""
+        return getattr(self.fence._state, "trusted_until", None)
+
+    def await_renewal(self) -> None:
+        """Until a keep-alive that begins from now on has been answered."""
+        deadline = time.monotonic() + 15
+        before = self.trusted_until
+        while before is not None and self.trusted_until == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     def stop(self) -> None:
         self.capture.request_stop()

@@ -13,7 +13,7 @@ from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient, KeyValue, delete
 from coordination.model import ChangefeedID, LeaseID, Ownership
 from coordination.reset_limit import ResetLimit
-from tests.coordination.running_capture import RunningCapture
+from tests.coordination.running_capture import CALM, RunningCapture
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
@@ -298,12 +298,12 @@ class TestEnding:
 
 class TestOutage:
     def test_a_short_one_changes_nothing(self, etcd: FakeEtcd) -> None:
-        with RunningCapture(etcd) as one:
+        with RunningCapture(etcd, session=CALM) as one:
             owner = one.replication.await_owner()
             etcd.down = True
-            time.sleep(0.9)
-            etcd.down = False
             time.sleep(1.5)
+            etcd.down = False
+            one.await_renewal()
             assert one.replication.owners == [owner]
             assert one.fence.check() == owner
 
@@ -330,7 +330,7 @@ class TestOutage:
             one.replication.await_owner()
 
     def test_an_outage_while_standing_by_keeps_the_place(self, etcd: FakeEtcd) -> None:
-        with RunningCapture(etcd) as one, RunningCapture(etcd) as two:
+        with RunningCapture(etcd, session=CALM) as one, RunningCapture(etcd, session=CALM) as two:
             one.replication.await_owner()
             await_candidates(etcd, 2)
             places = [kv.create_revision for kv in candidates(etcd)]

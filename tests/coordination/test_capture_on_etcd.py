@@ -21,7 +21,7 @@ from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import Etcd3Client, connect
 from coordination.model import ChangefeedID
-from tests.coordination.running_capture import SHORT, RunningCapture
+from tests.coordination.running_capture import CALM, SHORT, RunningCapture
 
 pytestmark = pytest.mark.etcd
 
@@ -152,12 +152,12 @@ class TestTwoProcesses:
 
 class TestBrokenEtcd:
     def test_frozen_for_less_than_the_lease(self, own_etcd: EmbeddedEtcd) -> None:
-        with client_of(own_etcd) as client, RunningCapture(client) as one:
+        with client_of(own_etcd) as client, RunningCapture(client, session=CALM) as one:
             owner = one.replication.await_owner()
             os.kill(own_etcd.pid, signal.SIGSTOP)
-            time.sleep(0.7)
+            time.sleep(1.5)
             os.kill(own_etcd.pid, signal.SIGCONT)
-            time.sleep(2.0)
+            one.await_renewal()
             assert one.fence.check() == owner
             assert one.replication.stops == []
 
@@ -174,15 +174,13 @@ class TestBrokenEtcd:
             assert after.epoch != before.epoch
 
     def test_killed_and_restarted_within_the_lease(self, own_etcd: EmbeddedEtcd) -> None:
-        with client_of(own_etcd) as client, RunningCapture(client) as one:
+        with client_of(own_etcd) as client, RunningCapture(client, session=CALM) as one:
             owner = one.replication.await_owner()
             own_etcd.kill()
             own_etcd.start()
-            time.sleep(1.5)
-            if one.replication.stops:  # a slow machine: the restart outlived the trust window
-                one.replication.await_owner(2)
-                return
+            one.await_renewal()
             assert one.fence.check() == owner
+            assert one.replication.stops == []
 
     def test_killed_for_longer_than_the_lease_and_restarted(self, own_etcd: EmbeddedEtcd) -> None:
         with client_of(own_etcd) as client, RunningCapture(client) as one:
