@@ -68,7 +68,7 @@ setup: .venv/.ready .jars/.ready
 	      break
 	    fi
 	    if [ "$$attempt" = 3 ]; then
-	      grep -E '^(WARN|ERROR)|UNRESOLVED|FAILED|[Ee]xception' ".jars/$$conf.log" | tail -20 >&2 || true
+	      sed -n '/problems summary/,$$p' ".jars/$$conf.log" | grep -v '^[[:space:]]*$$' | head -20 >&2
 	      echo "setup: the jars could not be downloaded; all of Ivy's output is in .jars/$$conf.log" >&2; exit 1
 	    fi
 	    rm -rf .jars/ivy
