@@ -1,8 +1,8 @@
 """The delta-rs engine: a merge in the driver, for small tables and batches (design 5).
 
-The commit is a compare-and-set on the version whose identity was looked at (``max_commit_retries=0``),
-so its fence is exact. A fresh handle per write: opening takes a few milliseconds, and a cached one would
-not notice that a table was taken away and made again.
+The commit is a compare-and-set on the version whose identity was looked at
+(``max_commit_retries=0``), so its fence is exact. A fresh handle per write: opening takes a few
+milliseconds, and a cached one would not notice that a table was taken away and made again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError
 
 from coordination.errors import TidelakeError
@@ -47,11 +53,28 @@ class DeltaRsEngine:
         if identity is not None and identity >= write.limit:
             return Skipped(handle.version(), Ts(identity))
         write.before_commit()
+        looked_at = handle.version()
         try:
             _merge(handle, write)
+            if handle.version() == looked_at:  # no row changed: delta-rs has made no commit
+                _commit_identity(handle, write)
         except CommitFailedError as error:
             raise refused(target.uri, error) from error
         return Applied(handle.version())
+
+
+def _commit(write: TableWrite) -> CommitProperties:
+    return CommitProperties(
+        app_transactions=[Transaction(write.target.app_id, write.limit)],
+        custom_metadata={"userMetadata": write.user_metadata},
+        max_commit_retries=0,
+    )
+
+
+def _commit_identity(handle: DeltaTable, write: TableWrite) -> None:
+    """The table is at the limit, and its log must say so."""
+    nothing = cast("pa.Table", write.changes).slice(0, 0).drop_columns([OP_COLUMN])
+    write_deltalake(handle, nothing, mode="append", commit_properties=_commit(write))
 
 
 def _merge(handle: DeltaTable, write: TableWrite) -> None:
@@ -60,19 +83,14 @@ def _merge(handle: DeltaTable, write: TableWrite) -> None:
     values = {_quoted(name): f"s.{_quoted(name)}" for name in names}
     key = [_quoted(name) for name in write.target.schema.key]
     is_delete = f"s.{_quoted(OP_COLUMN)} = '{DELETE}'"
-    commit = CommitProperties(
-        app_transactions=[Transaction(write.target.app_id, write.limit)],
-        custom_metadata={"userMetadata": write.user_metadata},
-        max_commit_retries=0,
-    )
     merger = handle.merge(
         changes,
         " AND ".join(f"t.{name} = s.{name}" for name in key),
         source_alias="s",
         target_alias="t",
-        streamed_exec=False,  # the source is in memory anyway, and its statistics prune files
+        streamed_exec=True,  # False prunes files by rounded statistics of decimals: doubled rows
         writer_properties=WRITER,
-        commit_properties=commit,
+        commit_properties=_commit(write),
     )
     # Explicit columns: update_all() fails on a name with a backtick.
     merger = merger.when_matched_delete(is_delete).when_matched_update(values)

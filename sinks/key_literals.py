@@ -1,4 +1,4 @@
-"""Key values on their way into SQL text, without being rounded, re-encoded or moved to another zone.
+"""Key values on their way into SQL text: not rounded, not re-encoded, in no other time zone.
 
 ``written`` renders a key inside Spark; ``literal`` makes SQL of that text, of exactly the column's
 type: a comparison that casts the column would read every file.

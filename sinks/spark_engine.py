@@ -1,10 +1,11 @@
 """The Spark engine: ``replaceOn`` in one commit, for large batches and tables (apply-lab 2).
 
-replaceOn deletes the target rows that some source row meets and writes all source rows. A deleted key
-must not be written, so it rides in the condition: it is mapped on one upserted key, the anchor. A batch
-without upserts is a ``replaceWhere`` with an empty frame. Both list the deleted keys as literals, so a
-batch with many deletes is a MERGE. The range of *all* keys of the batch goes into the condition: inserts
-are matched too (design 3, rule 4), and files outside the range are not read.
+replaceOn deletes the target rows that some source row meets and writes all source rows. A deleted
+key must not be written, so it rides in the condition: it is mapped on one upserted key, the anchor.
+A batch without upserts is a ``replaceWhere`` with an empty frame. Both list the deleted keys as
+literals, so a batch with many deletes is a MERGE. The range of *all* keys of the batch goes into
+the condition: inserts are matched too (design 3, rule 4). Of files out of the range replaceOn reads
+the footers only (their row groups are pruned); MERGE does not open them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from delta.exceptions import DeltaConcurrentModificationException
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from delta.tables import DeltaTable
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -26,6 +36,22 @@ from sinks.apply import DELETE, OP_COLUMN, UPSERT, Applied, Skipped, TableWrite
 from sinks.key_literals import literal, quoted, written
 from sinks.tables import TableState, inspect
 
+# In Java all of them are the first one's subclasses, in Python none is.
+CONFLICTS = (
+    DeltaConcurrentModificationException,
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+
+# A column may be called t: an alias of that name is then taken for the column.
+TARGET = "tidelake_target"
+SOURCE = "tidelake_source"
+
 MAX_DELETE_LITERALS = 10_000  # above, MERGE: a list is parsed and planned item by item
 
 # What the engine wants from every session it runs in; bootstrap applies it (apply-lab 4).
@@ -33,6 +59,7 @@ SESSION_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",  # near the core count
     "spark.sql.autoBroadcastJoinThreshold": str(64 * 1024 * 1024),
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 cannot be pruned
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
     "spark.databricks.delta.insertReplaceOnOrUsing.materializeSource": "none",  # persisted
@@ -54,7 +81,7 @@ class KeyColumn:
 
     @property
     def in_range(self) -> str:
-        return f"t.{self.name} >= {self.low} AND t.{self.name} <= {self.high}"
+        return f"{TARGET}.{self.name} BETWEEN {self.low} AND {self.high}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +115,7 @@ class SparkEngine:
             changes.persist()
         try:
             self._commit(write, changes)
-        except DeltaConcurrentModificationException as error:
+        except CONFLICTS as error:
             raise TryAgain(f"another commit came first on {write.target.uri}") from error
         finally:
             if persisted:
@@ -116,15 +143,15 @@ class SparkEngine:
         if keys.deletes > MAX_DELETE_LITERALS:
             _merge(write, changes, keys)
             return
-        side = "t." if keys.upserts else ""  # replaceWhere knows no alias
+        side = f"{TARGET}." if keys.upserts else ""  # replaceWhere knows no alias
         deleted = read_deleted(changes, keys, side) if keys.deletes else ""
         upserts = changes.where(F.col(OP_COLUMN) == UPSERT).drop(OP_COLUMN)
         if keys.upserts:
-            condition = {"targetAlias": "t", "replaceOn": replace_condition(keys, deleted)}
+            condition = {"targetAlias": TARGET, "replaceOn": replace_condition(keys, deleted)}
         else:
             upserts = upserts.limit(0)
             condition = {"replaceWhere": deleted}
-        writer = upserts.alias("s").write.format("delta").mode("overwrite").options(**condition)
+        writer = upserts.alias(SOURCE).write.format("delta").mode("overwrite").options(**condition)
         writer = writer.option("txnAppId", write.target.app_id).option("txnVersion", write.limit)
         writer = writer.option("userMetadata", write.user_metadata)
         write.before_commit()
@@ -171,9 +198,10 @@ def read_deleted(changes: DataFrame, keys: BatchKeys, side: str) -> str:
 def replace_condition(keys: BatchKeys, deleted: str) -> str:
     """Which target rows are replaced: those of an upserted key, and those of a deleted one."""
     equal = (
-        f"CASE WHEN {deleted} THEN {column.anchor} ELSE t.{column.name} END = s.{column.name}"
+        f"CASE WHEN {deleted} THEN {column.anchor} ELSE {TARGET}.{column.name} END"
+        f" = {SOURCE}.{column.name}"
         if deleted
-        else f"t.{column.name} = s.{column.name}"
+        else f"{TARGET}.{column.name} = {SOURCE}.{column.name}"
         for column in keys.columns
     )
     return f"{' AND '.join(equal)} AND {keys.in_range}"
@@ -182,14 +210,14 @@ def replace_condition(keys: BatchKeys, deleted: str) -> str:
 def _merge(write: TableWrite, changes: DataFrame, keys: BatchKeys) -> None:
     """Through a session of its own: MERGE reads its transaction identity from the session."""
     session = _session_for(write, changes.sparkSession)
-    equal = " AND ".join(f"t.{column.name} = s.{column.name}" for column in keys.columns)
+    equal = replace_condition(keys, deleted="")
     names = [quoted(name) for name in changes.columns if name != OP_COLUMN]
-    values: dict[str, str | Column] = {name: f"s.{name}" for name in names}
-    is_delete = f"s.{quoted(OP_COLUMN)} = '{DELETE}'"
+    values: dict[str, str | Column] = {name: f"{SOURCE}.{name}" for name in names}
+    is_delete = f"{SOURCE}.{quoted(OP_COLUMN)} = '{DELETE}'"
     merge = (
         DeltaTable.forPath(session, write.target.uri)
-        .alias("t")
-        .merge(changes.alias("s"), f"{equal} AND {keys.in_range}")
+        .alias(TARGET)
+        .merge(changes.alias(SOURCE), equal)
         .whenMatchedDelete(is_delete)
         .whenMatchedUpdate(set=values)
         .whenNotMatchedInsert(f"NOT ({is_delete})", values=values)

@@ -1,7 +1,7 @@
 """Target tables: created through Spark, looked at and sealed through delta-rs without a Spark job.
 
-What a later owner can no longer read from the stream stands in the table's properties (design 3, rule
-5): whose table it is, in which incarnation and generation, by which DDL, with which columns and key.
+What a later owner can no longer read from the stream stands in the table's properties (design 3,
+rule 5): whose table it is, in which incarnation and generation, by which DDL, its columns and key.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ DDL = "tidelake.ddl"
 WRITER = "tidelake.writer"  # the app ID that may write since the last seal
 
 TABLE_FEATURES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
-INDEXED_COLUMNS = 32  # Delta's default: only the first 32 columns have statistics
-NO_STATISTICS = ("binary", "array")  # types that Delta refuses in dataSkippingStatsColumns
+INDEXED_COLUMNS = 32  # as many as Delta gives statistics by default
+# Delta refuses binary and array in dataSkippingStatsColumns. delta-rs rounds the statistics of
+# decimals to doubles (bigint unsigned is one), and a reader that trusts them loses rows: none then.
+NO_STATISTICS = ("binary", "array", "decimal")
 ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"
 
 
@@ -95,7 +97,7 @@ class TableState:
         return None if text is None else DdlIdentity.from_json(text)
 
     def read_size(self) -> tuple[int, int]:
-        """(bytes, rows) of the live files, from the log; deleted rows that are still there count."""
+        """(bytes, rows) of the live files, from the log; rows deleted but still there count."""
         actions = self.handle.get_add_actions(flatten=True)
         sizes = actions.column("size_bytes").to_pylist()
         rows = actions.column("num_records").to_pylist()
@@ -242,17 +244,21 @@ def table_properties(schema: TableSchema, properties: Mapping[str, str]) -> dict
     statistics = _statistics_columns(schema)
     if statistics:
         found["delta.dataSkippingStatsColumns"] = ",".join(statistics)
+    else:
+        found["delta.dataSkippingNumIndexedCols"] = "0"
     return found
 
 
 def _statistics_columns(schema: TableSchema) -> list[str]:
-    """Empty when the key is among the columns that have statistics anyway, or can have none."""
-    names = [column.name for column in schema.delivered]
-    if all(names.index(key) < INDEXED_COLUMNS for key in schema.key):
-        return []
+    """Key columns first, then the table's first ones; only those whose statistics can be trusted.
+
+    Always a list, never Delta's default of "the first 32": a decimal that is added later must not
+    get statistics by itself.
+    """
     types = {column.name: delta_type(column.type) for column in schema.delivered}
-    able = [key for key in schema.key if not types[key].startswith(NO_STATISTICS)]
-    return ["`" + key.replace("`", "``") + "`" for key in able]
+    names = dict.fromkeys([*schema.key, *types])
+    able = [name for name in names if not types[name].startswith(NO_STATISTICS)]
+    return ["`" + name.replace("`", "``") + "`" for name in able[:INDEXED_COLUMNS]]
 
 
 def _check_ours(target: Target, wanted: Mapping[str, str], present: TableState) -> None:

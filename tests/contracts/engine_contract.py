@@ -1,0 +1,390 @@
+"""What every commit engine promises (``sinks/apply.py``), as claims over real Delta tables.
+
+``EngineLab`` makes tables and writes for any engine; ``EngineContract`` holds the claims. A test
+module subclasses it and gives the fixtures ``lab`` (the engine under test) and ``other``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from coordination.errors import Fenced, TryAgain
+from coordination.model import SEALED_TS, TableName, Ts
+from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite, Target, app_id
+from sinks.casts import delta_type
+from sinks.schema import Column, MySQLType, TableSchema
+from sinks.tables import DdlIdentity, TableState, create, inspect, ownership, seal, table_uri
+from tests.services.delta_rows import first_difference, read_rows
+
+Change = tuple[str, Mapping[str, Any]]  # (U or D, cells)
+ODD_NAMES = (
+    "a b",
+    "c`d",
+    "e.f",
+    "größe",
+    "select",
+    "列名",
+    'x"y',
+    "q'q",
+    "100%",
+    "a,;{}()=",
+    "t",
+    "s.id",
+)
+TEXT_KEYS = (
+    "",
+    "a",
+    "A",
+    "a ",
+    "it's",
+    'say "x"',
+    "back\\slash",
+    "`tick`",
+    "ü列\U0001f600",
+    "nul\x00",
+    "%_",
+)
+
+
+def upsert(**cells: Any) -> Change:
+    return "U", cells
+
+
+def delete(**cells: Any) -> Change:
+    return "D", cells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLab:
+    """One engine, and tables made by ``create`` in a warehouse of its own."""
+
+    spark: SparkSession
+    warehouse: Path
+    engine: Engine
+
+    def table(self, types: Mapping[str, str], *key: str) -> Target:
+        """A new table with these MySQL column types; the key is the first column if not named."""
+        columns = tuple(Column(name=n, type=MySQLType.parse(t)) for n, t in types.items())
+        schema = TableSchema(columns=columns, key=key or (next(iter(types)),))
+        name = TableName("shop", f"t{sum(1 for _ in self.warehouse.glob('*/*'))}")
+        target = Target(
+            name=name,
+            uri=table_uri(str(self.warehouse), name),
+            schema=schema,
+            app_id=app_id("shop", 1, name, 1),
+        )
+        create(self.spark, target, properties=origin())
+        return target
+
+    def changes(self, target: Target, changes: Iterable[Change]) -> DataFrame | pa.Table:
+        rows = list(changes)
+        columns = {
+            column.name: pa.array([cells.get(column.name) for _, cells in rows], arrow_type(column))
+            for column in target.schema.delivered
+        }
+        spark_schema = StructType([StructField(OP_COLUMN, StringType())])
+        for column in reversed(target.schema.delivered):
+            field = StructField(column.name, DataType.fromDDL(delta_type(column.type)))
+            spark_schema = StructType([field, *spark_schema.fields])
+        table = pa.table({**columns, OP_COLUMN: pa.array([op for op, _ in rows], pa.string())})
+        return (
+            table
+            if self.engine.name == "delta-rs"
+            else self.spark.createDataFrame(table, spark_schema)
+        )
+
+    def write(
+        self,
+        target: Target,
+        limit: int,
+        changes: Iterable[Change],
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> TableWrite:
+        return TableWrite(
+            target=target,
+            checkpoint=Ts(0),
+            limit=Ts(limit),
+            changes=self.changes(target, changes),
+            user_metadata=f'{{"limit": {limit}}}',
+            before_commit=before_commit,
+        )
+
+    def apply(self, target: Target, limit: int, *changes: Change) -> Applied | Skipped:
+        return self.engine.apply(self.write(target, limit, changes))
+
+    def rows(self, target: Target) -> list[dict[str, Any]]:
+        """The rows as delta-rs reads them, after a check that Spark reads the same."""
+        rows = read_rows(target.uri)
+        frame = self.spark.read.format("delta").load(target.uri)
+        assert first_difference(frame.toArrow().to_pylist(), rows, None) is None
+        return rows
+
+    def expect(self, target: Target, *rows: Mapping[str, Any]) -> None:
+        difference = first_difference(rows, self.rows(target), target.schema.key)
+        assert difference is None, difference
+
+
+def origin(changefeed_id: str = "shop", commit_ts: int = 5, incarnation: int = 1) -> dict[str, str]:
+    ddl = DdlIdentity(commit_ts=Ts(commit_ts), order=0, query="CREATE TABLE …")
+    return ownership(changefeed_id=changefeed_id, incarnation=incarnation, generation=1, ddl=ddl)
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    return to_arrow_type(DataType.fromDDL(delta_type(column.type)), timezone="UTC")
+
+
+def state(target: Target) -> TableState:
+    found = inspect(target.uri, {})
+    assert found is not None
+    return found
+
+
+NAMED = {"id": "bigint", "name": "varchar(20)"}
+KEY_TYPES: Sequence[tuple[str, Sequence[Any]]] = (
+    ("varchar(50)", TEXT_KEYS),
+    ("varbinary(50)", [text.encode() for text in TEXT_KEYS] + [b"\xff\x00", bytes(range(256))]),
+    ("bigint unsigned", [Decimal(0), Decimal(2**63), Decimal(2**64 - 1)]),
+    ("decimal(38,10)", [Decimal("-1E-10"), Decimal("0"), Decimal("1234567890123456789.5")]),
+    ("tinyint", [-128, 0, 127]),
+    ("bigint", [-(2**63), 0, 2**63 - 1]),
+    ("double", [-1.5e300, 5e-324, 0.1]),
+    ("date", [date(1000, 1, 1), date(2024, 2, 29), date(9999, 12, 31)]),
+    ("datetime(6)", [datetime(1000, 1, 1), datetime(2024, 3, 31, 2, 30, 0, 1)]),  # noqa: DTZ001
+    (
+        "timestamp(6)",
+        [datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), datetime(2038, 1, 19, tzinfo=UTC)],
+    ),
+)
+
+
+class EngineContract:
+    """The claims. ``other`` is the other engine, in the same warehouse."""
+
+    def test_inserts_updates_and_deletes_by_key(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        first = lab.apply(table, 10, *(upsert(id=n, name="old") for n in (1, 2, 3)))
+        second = lab.apply(
+            table, 20, upsert(id=2, name="new"), delete(id=3), upsert(id=4, name=None)
+        )
+        assert (first, second) == (Applied(1), Applied(2))
+        lab.expect(
+            table, {"id": 1, "name": "old"}, {"id": 2, "name": "new"}, {"id": 4, "name": None}
+        )
+
+    def test_keys_can_swap_their_rows(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        lab.apply(table, 10, upsert(id=1, name="a"), upsert(id=2, name="b"))
+        lab.apply(table, 20, upsert(id=1, name="b"), upsert(id=2, name="a"))
+        lab.expect(table, {"id": 1, "name": "b"}, {"id": 2, "name": "a"})
+
+    def test_skips_what_the_table_has_and_applies_what_it_lacks(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        lab.apply(table, 10, upsert(id=1, name="a"))
+        for limit in (10, 9):
+            assert lab.apply(table, limit, upsert(id=1, name="late")) == Skipped(1, Ts(10))
+        lab.expect(table, {"id": 1, "name": "a"})
+        assert lab.apply(table, 11, upsert(id=1, name="b")) == Applied(2)
+        lab.expect(table, {"id": 1, "name": "b"})
+
+    def test_a_late_write_with_the_larger_limit_doubles_nothing(self, lab: EngineLab) -> None:
+        """A zombie read (0, 30], its successor has applied (0, 20] meanwhile."""
+        table = lab.table(NAMED)
+        lab.apply(table, 20, upsert(id=1, name="at 20"), upsert(id=2, name="at 20"))
+        lab.apply(table, 30, upsert(id=1, name="at 20"), upsert(id=2, name="at 30"), delete(id=3))
+        lab.expect(table, {"id": 1, "name": "at 20"}, {"id": 2, "name": "at 30"})
+
+    def test_a_batch_of_deletes_alone_is_one_commit(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        lab.apply(table, 10, *(upsert(id=n, name="x") for n in (1, 2, 3)))
+        assert lab.apply(table, 20, delete(id=1), delete(id=3), delete(id=99)) == Applied(2)
+        lab.expect(table, {"id": 2, "name": "x"})
+
+    def test_a_write_that_changes_no_row_still_brings_the_table_to_its_limit(
+        self, lab: EngineLab
+    ) -> None:
+        table = lab.table(NAMED)
+        assert lab.apply(table, 10, delete(id=1)) == Applied(1)
+        assert state(table).identity(table.app_id) == 10
+        lab.apply(table, 20, upsert(id=1, name="x"))
+        assert lab.apply(table, 30, delete(id=7), delete(id=8)) == Applied(3)
+        lab.expect(table, {"id": 1, "name": "x"})
+
+    @pytest.mark.parametrize("deletes", [5_000, 10_001])
+    def test_many_deletes_are_one_commit(self, lab: EngineLab, deletes: int) -> None:
+        table = lab.table(NAMED)
+        lab.apply(table, 10, *(upsert(id=n, name="x") for n in range(deletes + 2)))
+        gone = [delete(id=n) for n in range(1, deletes + 1)]
+        assert lab.apply(table, 20, *gone, upsert(id=-1, name="y")) == Applied(2)
+        lab.expect(
+            table,
+            {"id": 0, "name": "x"},
+            {"id": deletes + 1, "name": "x"},
+            {"id": -1, "name": "y"},
+        )
+        assert lab.apply(table, 20, *gone, upsert(id=-1, name="z")) == Skipped(2, Ts(20))
+
+    @pytest.mark.parametrize(("mysql_type", "values"), KEY_TYPES, ids=[t for t, _ in KEY_TYPES])
+    def test_keys_match_exactly(
+        self, lab: EngineLab, mysql_type: str, values: Sequence[Any]
+    ) -> None:
+        table = lab.table({"k": mysql_type, "v": "int"})
+        lab.apply(table, 10, *(upsert(k=value, v=0) for value in values))
+        gone, *kept = values
+        lab.apply(table, 20, delete(k=gone), *(upsert(k=value, v=1) for value in kept))
+        lab.expect(table, *({"k": value, "v": 1} for value in kept))
+        lab.apply(table, 30, *(delete(k=value) for value in kept[1:]))
+        lab.expect(table, {"k": kept[0], "v": 1})
+
+    @pytest.mark.parametrize(
+        ("mysql_type", "value"),
+        [
+            ("bigint unsigned", Decimal(2**53 + 1)),
+            ("decimal(38,10)", Decimal("900719925474099.3")),
+            ("datetime(6)", datetime(2024, 1, 1, 0, 0, 0, 123456)),  # noqa: DTZ001
+            ("timestamp(6)", datetime(2024, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)),
+            ("varchar(100)", "😀" * 100),
+        ],
+    )
+    def test_statistics_of_one_engine_hide_no_row_from_the_other(
+        self, lab: EngineLab, other: EngineLab, mysql_type: str, value: Any
+    ) -> None:
+        """A file with one key has the narrowest statistics: rounded ones would exclude the key."""
+        table = lab.table({"k": mysql_type, "v": "int"})
+        for limit, engine in enumerate((other, lab, lab), start=1):
+            engine.apply(table, limit, upsert(k=value, v=limit))
+        lab.expect(table, {"k": value, "v": 3})
+        frame = lab.spark.read.format("delta").load(table.uri)
+        assert frame.where(frame.k == lit(value).cast(frame.schema["k"].dataType)).count() == 1
+
+    def test_composite_keys_match_as_a_whole(self, lab: EngineLab) -> None:
+        table = lab.table(
+            {"v": "int", "day": "date", "name": "varchar(9)", "n": "int"}, "n", "name", "day"
+        )
+        day = date(2024, 1, 1)
+        every = [{"n": n, "name": name, "day": day} for n in (1, 2) for name in ("a", "b")]
+        lab.apply(table, 10, *(upsert(**key, v=0) for key in every))
+        lab.apply(table, 20, delete(**every[0]), delete(**every[3]), upsert(**every[1], v=1))
+        lab.expect(table, {**every[1], "v": 1}, {**every[2], "v": 0})
+        lab.apply(table, 30, delete(**every[1]), delete(n=1, name="zzz", day=day))
+        lab.expect(table, {**every[2], "v": 0})
+
+    def test_any_column_name_will_do(self, lab: EngineLab) -> None:
+        table = lab.table(dict.fromkeys(ODD_NAMES, "varchar(9)"), "c`d", "e.f", 'x"y', "t")
+        one, two = (dict.fromkeys(ODD_NAMES, text) for text in ("1", "2"))
+        lab.apply(table, 10, upsert(**one), upsert(**two))
+        lab.apply(table, 20, delete(**one), upsert(**{**two, "select": "new"}))
+        lab.expect(table, {**two, "select": "new"})
+        lab.apply(table, 30, delete(**two))
+        lab.expect(table)
+
+    def test_a_fence_that_is_shut_leaves_no_version(self, lab: EngineLab) -> None:
+        def shut() -> None:
+            raise Fenced("lease lost")
+
+        table = lab.table(NAMED)
+        for changes in ([upsert(id=1, name="a")], [delete(id=1)]):
+            with pytest.raises(Fenced):
+                lab.engine.apply(lab.write(table, 10, changes, shut))
+        assert state(table).version == 0
+
+    def test_a_skip_asks_no_fence(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        lab.apply(table, 10, upsert(id=1, name="a"))
+        asked: list[int] = []
+        lab.engine.apply(lab.write(table, 10, [delete(id=1)], lambda: asked.append(1)))
+        assert asked == []
+
+    def test_history_shows_the_user_metadata(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        lab.apply(table, 10, upsert(id=1, name="a"))
+        history = lab.spark.sql(f"DESCRIBE HISTORY delta.`{table.uri}`").collect()
+        assert [row.userMetadata for row in history] == ['{"limit": 10}', None]
+
+    def test_engines_take_turns_on_one_table(self, lab: EngineLab, other: EngineLab) -> None:
+        table = lab.table(NAMED)
+        expected: dict[int, str] = {}
+        for turn, side in enumerate((lab, other, lab, lab, other, other, lab), start=1):
+            rows = {n: f"turn {turn}" for n in range(turn, turn + 4)}
+            expected = {n: name for n, name in {**expected, **rows}.items() if n != turn - 1}
+            changes = [upsert(id=n, name=name) for n, name in rows.items()]
+            assert side.apply(table, turn, *changes, delete(id=turn - 1)) == Applied(turn)
+            for late in (lab, other):
+                assert late.apply(table, turn, delete(id=turn)) == Skipped(turn, Ts(turn))
+        lab.expect(table, *({"id": n, "name": name} for n, name in expected.items()))
+
+    def test_a_sealed_identity_never_writes_again(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        lab.apply(table, 10, upsert(id=1, name="a"))
+        new_id = table.app_id.replace("/1/", "/2/")
+        for _ in range(2):
+            assert seal(table.uri, table.app_id, new_id, Ts(3), {}) == 2
+        for limit in (11, SEALED_TS - 1):
+            assert lab.apply(table, limit, delete(id=1)) == Skipped(2, Ts(SEALED_TS))
+        successor = Target(name=table.name, uri=table.uri, schema=table.schema, app_id=new_id)
+        assert lab.apply(successor, 3, delete(id=1)) == Skipped(2, Ts(3))
+        assert lab.apply(successor, 4, upsert(id=1, name="b")) == Applied(3)
+        lab.expect(table, {"id": 1, "name": "b"})
+
+    @pytest.mark.parametrize("first", ["lab", "other"])
+    def test_a_commit_that_comes_between_is_noticed(
+        self, lab: EngineLab, other: EngineLab, first: str
+    ) -> None:
+        table = lab.table(NAMED)
+        lab.apply(table, 10, upsert(id=1, name="a"), upsert(id=2, name="a"))
+        winner = lab if first == "lab" else other
+
+        def come_between() -> None:
+            winner.apply(table, 20, upsert(id=1, name="winner"))
+
+        try:
+            late = lab.write(table, 15, [upsert(id=1, name="late")], come_between)
+            outcome = lab.engine.apply(late)
+        except TryAgain:
+            pass
+        else:
+            assert outcome == Skipped(2, Ts(20))  # Spark looks at the identity after the fence
+        lab.expect(table, {"id": 1, "name": "winner"}, {"id": 2, "name": "a"})
+
+    def test_of_two_writers_at_once_one_wins_and_one_tries_again(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        lab.apply(table, 10, *(upsert(id=n, name="old") for n in range(4)))
+        start = threading.Barrier(2, timeout=60)
+        outcomes: dict[str, object] = {}
+
+        def run(name: str, limit: int) -> None:
+            write = lab.write(
+                table, limit, [upsert(id=1, name=name), upsert(id=9, name=name)], meet
+            )
+            try:
+                outcomes[name] = lab.engine.apply(write)
+            except TryAgain as error:
+                outcomes[name] = error
+
+        def meet() -> None:
+            start.wait()
+
+        threads = [threading.Thread(target=run, args=(f"to {n}", n)) for n in (20, 30)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        winner = f"to {state(table).identity(table.app_id)}"
+        assert isinstance(outcomes[winner], Applied)
+        old = [{"id": n, "name": "old"} for n in (0, 2, 3)]
+        lab.expect(table, *old, {"id": 1, "name": winner}, {"id": 9, "name": winner})
+        assert isinstance(outcomes.pop(winner), Applied)
+        (loser,) = outcomes.values()
+        assert isinstance(loser, TryAgain | Skipped)

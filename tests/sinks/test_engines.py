@@ -1,0 +1,231 @@
+"""Both commit engines against the contract, and what is particular to each."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.settings import BatchSettings
+from coordination.errors import ConfigError, TidelakeError
+from sinks.apply import Applied, TableWrite
+from sinks.delta_rs_engine import DeltaRsEngine
+from sinks.engine_choice import DELTA_RS_FEATURES, EngineSetting, engine_choice
+from sinks.spark_engine import SESSION_CONF, SparkEngine
+from tests.contracts.engine_contract import (
+    NAMED,
+    EngineContract,
+    EngineLab,
+    delete,
+    state,
+    upsert,
+)
+
+LIMITS = BatchSettings()
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    """A session as bootstrap would set it up."""
+    session = spark.newSession()
+    for name, value in SESSION_CONF.items():
+        session.conf.set(name, value)
+    return session
+
+
+@pytest.fixture
+def spark_lab(session: SparkSession, tmp_path: Path) -> EngineLab:
+    return EngineLab(spark=session, warehouse=tmp_path, engine=SparkEngine({}))
+
+
+@pytest.fixture
+def delta_rs_lab(session: SparkSession, tmp_path: Path) -> EngineLab:
+    return EngineLab(spark=session, warehouse=tmp_path, engine=DeltaRsEngine({}))
+
+
+@pytest.mark.spark
+class TestSparkEngine(EngineContract):
+    @pytest.fixture
+    def lab(self, spark_lab: EngineLab) -> EngineLab:
+        return spark_lab
+
+    @pytest.fixture
+    def other(self, delta_rs_lab: EngineLab) -> EngineLab:
+        return delta_rs_lab
+
+    def test_a_frame_is_left_as_it_was_given(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        write = lab.write(table, 10, [upsert(id=1, name="a")])
+        lab.engine.apply(write)
+        assert not write.changes.storageLevel.useMemory
+
+    def test_the_number_of_jobs_does_not_grow_with_the_batch(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        lab.apply(table, 10, *(upsert(id=n, name="a") for n in range(1000)))
+        changes = [upsert(id=n, name="b") for n in range(500)]
+        with_deletes = [*changes, *(delete(id=n) for n in range(500, 600))]
+        counts = []
+        for limit, batch in ((20, changes[:10]), (30, changes), (40, with_deletes)):
+            write = lab.write(table, limit, batch)
+            counts.append(count_jobs(lab, write))
+        assert max(counts) <= MOST_JOBS
+
+    @pytest.mark.parametrize(
+        ("mysql_type", "values"),
+        [
+            ("varchar(9)", ["a", "p", "q"]),
+            ("bigint unsigned", [Decimal(1), Decimal(8), Decimal(9)]),
+            ("timestamp", [datetime(year, 1, 1, tzinfo=UTC) for year in (2000, 2010, 2011)]),
+        ],
+    )
+    def test_row_groups_out_of_the_key_range_are_not_read(
+        self, lab: EngineLab, mysql_type: str, values: list[Any]
+    ) -> None:
+        """The data of a file out of range is broken, its footer is not."""
+        table = lab.table({"k": mysql_type, "v": "int"})
+        out, one, two = values
+        lab.apply(table, 10, upsert(k=out, v=1))
+        break_data(only_data_file(table.uri))
+        lab.apply(table, 20, upsert(k=one, v=1), upsert(k=two, v=1))
+        lab.apply(table, 30, upsert(k=one, v=2), delete(k=two))
+        assert state(table).version == 3
+
+
+@pytest.mark.spark
+class TestDeltaRsEngine(EngineContract):
+    @pytest.fixture
+    def lab(self, delta_rs_lab: EngineLab) -> EngineLab:
+        return delta_rs_lab
+
+    @pytest.fixture
+    def other(self, spark_lab: EngineLab) -> EngineLab:
+        return spark_lab
+
+    def test_starts_no_spark_job(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        assert count_jobs(lab, lab.write(table, 10, [upsert(id=1, name="a")])) == 0
+
+    @pytest.mark.parametrize("feature", ["delta.enableTypeWidening", "delta.enableRowTracking"])
+    def test_knows_the_tables_that_it_cannot_write(self, lab: EngineLab, feature: str) -> None:
+        table = lab.table(NAMED)
+        assert DeltaRsEngine({}).supports(state(table))
+        lab.spark.sql(f"ALTER TABLE delta.`{table.uri}` SET TBLPROPERTIES ('{feature}' = 'true')")
+        assert not DeltaRsEngine({}).supports(state(table))
+        with pytest.raises(TidelakeError, match="apply-engine = 'spark'") as refused:
+            lab.apply(table, 10, upsert(id=1, name="a"))
+        assert type(refused.value) is TidelakeError
+
+
+EVERY_TYPE: dict[str, tuple[str, list[Any]]] = {
+    "id": ("bigint", [1, 2]),
+    "i8": ("tinyint", [-128, 127]),
+    "u8": ("tinyint unsigned", [0, 255]),
+    "i32": ("int", [-(2**31), 2**31 - 1]),
+    "u32": ("int unsigned", [0, 2**32 - 1]),
+    "u64": ("bigint unsigned", [Decimal(0), Decimal(2**64 - 1)]),
+    "bits": ("bit(64)", [Decimal(0), Decimal(2**64 - 1)]),
+    "f32": ("float", [1.401298464324817e-45, 3.4028234663852886e38]),
+    "f64": ("double", [5e-324, -1.7976931348623157e308]),
+    "d5": ("decimal(5,2)", [Decimal("-999.99"), Decimal("0.01")]),
+    "d38": ("decimal(38,10)", [Decimal("9" * 28 + "." + "9" * 10), Decimal("-1E-10")]),
+    "d65": ("decimal(65,30)", ["9" * 35 + "." + "9" * 30, "0"]),
+    "text": ("text", ["", "ü列\U0001f600 nul\x00 'q' \"d\" \\ \n"]),
+    "bin": ("blob", [b"", bytes(range(256))]),
+    "day": ("date", [date(1000, 1, 1), date(9999, 12, 31)]),
+    "dt": ("datetime(6)", [datetime(1000, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)]),  # noqa: DTZ001
+    "ts": (
+        "timestamp(6)",
+        [datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), datetime(2038, 1, 19, 3, 14, 7, 1, tzinfo=UTC)],
+    ),
+    "time": ("time(6)", ["-838:59:59.000000", "838:59:59.000000"]),
+    "json": ("json", ['{"a": [1, null]}', "null"]),
+    "vec": ("vector", [[], [1.5, -0.25]]),
+    "year": ("year", [1901, 2155]),
+}
+
+
+@pytest.mark.spark
+def test_both_engines_write_equal_cells_of_every_type(
+    spark_lab: EngineLab, delta_rs_lab: EngineLab
+) -> None:
+    rows = [{n: values[i] for n, (_, values) in EVERY_TYPE.items()} for i in range(2)]
+    rows.append({**dict.fromkeys(EVERY_TYPE), "id": 3})
+    for lab in (spark_lab, delta_rs_lab):
+        table = lab.table({name: mysql_type for name, (mysql_type, _) in EVERY_TYPE.items()})
+        lab.apply(table, 10, *(upsert(**row) for row in rows[::-1]))
+        lab.apply(table, 20, *(upsert(**row) for row in rows[:2]))
+        lab.expect(table, *rows)
+
+
+@pytest.mark.parametrize(
+    ("setting", "warehouse", "rows", "table_bytes", "engine"),
+    [
+        ("auto", "/data/lake", 10, 0, "delta-rs"),
+        ("auto", "file:///data/lake", LIMITS.delta_rs_max_rows, 0, "delta-rs"),
+        ("auto", "/data/lake", LIMITS.delta_rs_max_rows + 1, 0, "spark"),
+        ("auto", "/data/lake", 10, LIMITS.delta_rs_max_table_bytes + 1, "spark"),
+        ("auto", "abfss://c@a/lake", 10, 0, "delta-rs"),
+        ("auto", "hdfs://name/lake", 10, 0, "spark"),
+        ("auto", "s3://bucket/lake", 10**9, 2**40, "delta-rs"),
+        ("delta-rs", "/data/lake", 10**9, 2**40, "delta-rs"),
+        ("spark", "/data/lake", 1, 0, "spark"),
+    ],
+)
+def test_the_engine_follows_setting_place_and_size(
+    setting: EngineSetting, warehouse: str, rows: int, table_bytes: int, engine: str
+) -> None:
+    choice = engine_choice(setting, warehouse, LIMITS, allow_unsafe_commits=False)
+    features = frozenset({"columnMapping", "deletionVectors"})
+    found = choice.choose("s.t", features=features, rows=rows, table_bytes=table_bytes)
+    assert found == engine
+
+
+def test_a_feature_that_delta_rs_lacks_means_spark_where_spark_may_commit() -> None:
+    features = DELTA_RS_FEATURES | {"typeWidening"}
+    local = engine_choice("auto", "/lake", LIMITS, allow_unsafe_commits=False)
+    assert local.choose("s.t", features=features, rows=1, table_bytes=0) == "spark"
+    for setting, warehouse in (("auto", "s3://b/lake"), ("delta-rs", "/lake")):
+        choice = engine_choice(setting, warehouse, LIMITS, allow_unsafe_commits=False)
+        with pytest.raises(TidelakeError, match="typeWidening"):
+            choice.choose("s.t", features=features, rows=1, table_bytes=0)
+
+
+def test_two_commit_protocols_on_one_log_are_refused() -> None:
+    with pytest.raises(ConfigError, match="allow-unsafe-commits"):
+        engine_choice("spark", "s3a://bucket/lake", LIMITS, allow_unsafe_commits=False)
+    unsafe = engine_choice("spark", "s3a://bucket/lake", LIMITS, allow_unsafe_commits=True)
+    assert unsafe.choose("s.t", features=frozenset(), rows=1, table_bytes=0) == "spark"
+    with pytest.raises(ConfigError, match="hdfs"):
+        engine_choice("delta-rs", "hdfs://name/lake", LIMITS, allow_unsafe_commits=False)
+
+
+MOST_JOBS = 20
+
+
+def count_jobs(lab: EngineLab, write: TableWrite) -> int:
+    """Spark jobs of one apply."""
+    context = lab.spark.sparkContext
+    group = f"apply to {write.limit} of {write.target.uri}"
+    context.setJobGroup(group, group)
+    try:
+        assert isinstance(lab.engine.apply(write), Applied)
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", "")
+    return len(context.statusTracker().getJobIdsForGroup(group))
+
+
+def only_data_file(uri: str) -> Path:
+    (path,) = Path(uri).rglob("*.parquet")
+    return path
+
+
+def break_data(path: Path) -> None:
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    path.write_bytes(content[:4] + b"\xff" * (footer - 4) + content[footer:])
+    for checksum in path.parent.glob(".*.crc"):
+        checksum.unlink()
