@@ -46,7 +46,9 @@ class KafkaSource:
     topic: str  # the default topic; where the user names several, `topics` has them all
     topics: tuple[str, ...]
     protocol: str
-    partition_num: int  # of the default topic; others have what the broker says
+    # Of the default topic. None: what the broker says, as for every other topic, and as TiCDC does
+    # for a topic that exists (3 is only what it makes a new one with).
+    partition_num: int | None
     time_zone: str = "UTC"  # the TiCDC server's `tz`: what TIMESTAMP text is written in
     security: KafkaSecurity = KafkaSecurity()
 

@@ -56,7 +56,6 @@ SASL_NOT_BUILT = (
 KNOWN = (*READ, *PRODUCER_ONLY, *SASL_NOT_BUILT)
 
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-DEFAULT_PARTITION_NUM = 3  # what TiCDC makes a topic with when the URI does not say
 TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})  # Go's strconv.ParseBool
 FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
@@ -161,9 +160,9 @@ def _topic(name: str) -> str:
     return name
 
 
-def _partition_num(text: str | None) -> int:
+def _partition_num(text: str | None) -> int | None:
     if text is None:
-        return DEFAULT_PARTITION_NUM
+        return None
     require(text.isdecimal() and 0 < int(text) < 2**31, f"partition-num={text} must be above 0")
     return int(text)
 

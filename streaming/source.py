@@ -77,7 +77,10 @@ class Source:
         """``partition-num`` counts for the default topic, the broker's metadata for others (rule
         1).
         """
-        wanted = self._settings.partition_num if topic == self._settings.topic else count
+        is_default = topic == self._settings.topic
+        wanted = self._settings.partition_num if is_default else None
+        if wanted is None:
+            wanted = count
         if count < wanted:
             raise ConfigError(
                 f"topic {topic} has {count} partitions, the source URI says "

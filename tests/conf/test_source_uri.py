@@ -24,7 +24,7 @@ def test_the_usual_uri():
 
 def test_defaults_are_ticdcs():
     source = parse_source_uri(GOOD)
-    assert (source.partition_num, source.time_zone) == (3, "UTC")
+    assert (source.partition_num, source.time_zone) == (None, "UTC")
 
 
 def test_what_steers_the_producer_alone_is_ignored():
