@@ -7,6 +7,10 @@ stream dies with a NameError in its thread, and an endpoint that failed once is 
 
 from __future__ import annotations
 
+from coordination.etcd import grpc_environment  # noqa: F401 - before anything imports grpc
+
+# isort: split
+
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence

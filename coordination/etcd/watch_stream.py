@@ -78,6 +78,8 @@ class FollowedWatch:
             heard, self._stream = _LastHeard(), None
             try:
                 self._stream = self._source.open_watch(self._requests(heard))
+                if self._cancelled.is_set():  # while the stream was being opened
+                    return
                 for reply in self._stream:
                     heard.now()
                     if not self._receive(reply):

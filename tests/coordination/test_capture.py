@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from conf.settings import SessionSettings
 from coordination.errors import Fenced, TermRefused, TidelakeError
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient, KeyValue, delete
 from coordination.model import ChangefeedID, LeaseID, Ownership
 from coordination.reset_limit import ResetLimit
-from tests.coordination.running_capture import CALM, RunningCapture
+from tests.coordination.running_capture import CALM, SHORT, RunningCapture
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
@@ -42,6 +45,17 @@ def lease_of(client: EtcdClient, owner: Ownership) -> LeaseID:
     return next(
         each.lease for each in candidates(client) if each.value == owner.capture_id.encode()
     )
+
+
+@contextmanager
+def leader_and_standby(
+    client: EtcdClient, session: SessionSettings = SHORT
+) -> Iterator[tuple[RunningCapture, RunningCapture]]:
+    with RunningCapture(client, session=session) as one:
+        one.replication.await_owner()
+        with RunningCapture(client, session=session) as two:
+            await_candidates(client, 2)
+            yield one, two
 
 
 class TestLeading:
@@ -110,9 +124,7 @@ class TestStopping:
         assert etcd.range("/", prefix=True).revision == 1
 
     def test_a_standby_stops_while_it_waits(self, etcd: FakeEtcd) -> None:
-        with RunningCapture(etcd) as one, RunningCapture(etcd) as two:
-            one.replication.await_owner()
-            await_candidates(etcd, 2)
+        with leader_and_standby(etcd) as (_one, two):
             two.stop()
             assert len(candidates(etcd)) == 1
             assert two.replication.stops == []
@@ -196,9 +208,8 @@ class TestSuicide:
             one.replication.await_owner(2)
 
     def test_a_standby_whose_lease_goes_stands_in_line_again(self, etcd: FakeEtcd) -> None:
-        with RunningCapture(etcd) as one, RunningCapture(etcd) as two:
+        with leader_and_standby(etcd) as (one, two):
             owner = one.replication.await_owner()
-            await_candidates(etcd, 2)
             standby = next(kv for kv in candidates(etcd) if kv.value != owner.capture_id.encode())
             etcd.revoke(standby.lease)
             await_candidates(etcd, 2)
@@ -330,9 +341,7 @@ class TestOutage:
             one.replication.await_owner()
 
     def test_an_outage_while_standing_by_keeps_the_place(self, etcd: FakeEtcd) -> None:
-        with RunningCapture(etcd, session=CALM) as one, RunningCapture(etcd, session=CALM) as two:
-            one.replication.await_owner()
-            await_candidates(etcd, 2)
+        with leader_and_standby(etcd, CALM) as (one, two):
             places = [kv.create_revision for kv in candidates(etcd)]
             etcd.down = True
             time.sleep(0.6)

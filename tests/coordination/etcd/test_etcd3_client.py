@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -252,6 +253,26 @@ class TestTls:
         monkeypatch.setattr(etcd3_client, "CONNECT_TIMEOUT_S", 1.0)
         with pytest.raises(TidelakeError, match="does not answer"):
             connect(settings(endpoint, ca=CERT))  # no certificate of ours
+
+
+FORKING = """
+import signal, subprocess, sys
+from conf.settings import EtcdSettings
+from coordination.etcd.etcd3_client import connect
+client = connect(EtcdSettings(endpoints=(sys.argv[1],), embedded=False))
+client.watch("/a", print)
+for _ in range(10):  # as PySpark starts its JVM
+    subprocess.run(["true"], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+client.range("/a")
+client.close()
+"""
+
+
+def test_starting_processes_beside_it_is_quiet(etcd: EmbeddedEtcd) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", FORKING, etcd.endpoint], capture_output=True, text=True, check=False
+    )
+    assert (child.returncode, child.stdout, child.stderr) == (0, "", "")
 
 
 def etcdctl(etcd: EmbeddedEtcd, command: str) -> None:

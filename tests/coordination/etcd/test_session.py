@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from conf.settings import SessionSettings
 from coordination.clock import SystemClock
 from coordination.errors import TryAgain
-from coordination.etcd.client import EtcdClient, delete
+from coordination.etcd.client import EtcdClient, Lease, delete
 from coordination.etcd.session import (
     Closed,
     Elapsed,
@@ -135,6 +136,28 @@ class Hanging(FakeEtcd):
         return super().keep_alive(lease, timeout_s=timeout_s)
 
 
+class Slow(FakeEtcd):
+    """Answers, but late; writes down when it was asked."""
+
+    DELAY_S = 0.5
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock())
+        self.asked: list[float] = []
+
+    def grant(self, ttl_s: int) -> Lease:
+        self._be_slow()
+        return super().grant(ttl_s)
+
+    def keep_alive(self, lease: LeaseID, *, timeout_s: float) -> int:
+        self._be_slow()
+        return super().keep_alive(lease, timeout_s=timeout_s)
+
+    def _be_slow(self) -> None:
+        self.asked.append(SystemClock().monotonic())
+        time.sleep(self.DELAY_S)
+
+
 class TestThreads:
     @pytest.fixture
     def told(self) -> Told:
@@ -203,6 +226,16 @@ class TestThreads:
         etcd.answer.set()  # the answer that comes too late
         session.close()
         assert told.until == []
+
+    def test_slow_answers_are_trusted_from_when_they_were_asked_for(self, told: Told) -> None:
+        etcd = Slow()
+        settings = SessionSettings(ttl_s=5, safety_margin_s=1.0)
+        session = open_session(etcd, told, settings)
+        window_s = settings.ttl_s - settings.safety_margin_s
+        assert etcd.asked[0] + window_s >= session.trusted_until
+        told.wait(lambda: len(told.until) >= 1)
+        assert etcd.asked[0] + window_s < told.until[0] <= etcd.asked[1] + window_s
+        session.close()
 
     def test_closing_revokes_and_is_no_loss(
         self, etcd: FakeEtcd, session: Session, told: Told
