@@ -36,6 +36,7 @@ from tests.benchmarks.measure import tell
 from tests.benchmarks.targets import copy_warehouse
 
 REPEATS = 3
+COMMITS = 5
 BATCH = 200_000
 NAME = TableName("shop", "orders")
 RULES = CastRules(time_zone="UTC", zero_date="null")
@@ -102,7 +103,8 @@ class Floors:
             consumer.assign([Assignment(p.topic, p.partition, o) for p, o in self._begin.items()])
             with timed("read alone, confluent-kafka", self._count):
                 while len(values) < self._count:
-                    values += [m.value() for m in consumer.consume(50_000, 1.0)]
+                    wanted = min(50_000, self._count - len(values))
+                    values += [m.value() for m in consumer.consume(wanted, 1.0)]
             consumer.close()
         return values
 
@@ -164,7 +166,7 @@ class Floors:
         row = pa.table({"n": np.arange(1)})
         write_deltalake(uri, row)
         table = DeltaTable(uri)
-        for _ in range(10):
+        for _ in range(COMMITS):
             with timed("commit alone, delta-rs", note="append of one row, handle kept"):
                 write_deltalake(table, row, mode="append")
 
@@ -172,7 +174,7 @@ class Floors:
         uri = str(self._folder / "commits-spark")
         row = spark.range(1)
         row.write.format("delta").save(uri)
-        for _ in range(10):
+        for _ in range(COMMITS):
             with timed("commit alone, Spark", note="append of one row, Tidelake's settings"):
                 row.write.format("delta").mode("append").save(uri)
 

@@ -141,8 +141,8 @@ class Report:
         for floor in self.floors:
             middle = median(floor.seconds)
             rate = f"{floor.count / middle:,.0f} {floor.unit}" if floor.count else ""
-            each = " ".join(f"{seconds:.2f}" for seconds in floor.seconds)
-            table.add_row(floor.step, each, f"{middle:.3f}", rate, floor.note)
+            each = " ".join(f"{seconds:.3g}" for seconds in floor.seconds)
+            table.add_row(floor.step, each, f"{middle:.3g}", rate, floor.note)
         return table
 
 
