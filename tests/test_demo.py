@@ -22,25 +22,30 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.kafka, pytest.mark.etcd]
     [
         (signal.SIGINT, "etcd at"),  # the broker runs, the job does not
         (signal.SIGTERM, "tidelake run"),  # the job has just been started
+        (signal.SIGINT, "shop.orders: "),  # it has applied a batch, more come
     ],
 )
 def test_a_stopped_demo_leaves_no_process_and_no_folder(
     tmp_path: Path, asked: signal.Signals, at: str
 ):
     demo = subprocess.Popen(
-        [sys.executable, "-m", "tests.demo", "--seconds", "5"],
+        [sys.executable, "-m", "tests.demo", "--seconds", "30"],
         stdout=subprocess.PIPE,
         text=True,
         cwd=REPOSITORY,
         env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"},
     )
     assert demo.stdout is not None
-    with demo.stdout as lines:
-        assert any(at in line for line in lines)
-        children = psutil.Process(demo.pid).children(recursive=True)
-        assert children
-        demo.send_signal(asked)
-        assert demo.wait(60) == 130
+    try:
+        with demo.stdout as lines:
+            assert any(at in line for line in lines)
+            children = psutil.Process(demo.pid).children(recursive=True)
+            assert children
+            demo.send_signal(asked)
+            assert demo.wait(120) == 130
+    finally:
+        demo.kill()
+        demo.wait()
     deadline = time.monotonic() + 10
     while (alive := [each for each in children if each.is_running()]) and (
         time.monotonic() < deadline
@@ -48,3 +53,18 @@ def test_a_stopped_demo_leaves_no_process_and_no_folder(
         time.sleep(0.05)
     assert alive == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_proves_a_consistent_snapshot():
+    """The real job, to its target-ts; without a terminal it prints plain lines."""
+    demo = subprocess.run(
+        [sys.executable, "-m", "tests.demo", "--seconds", "6"],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        check=False,
+    )
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    assert "all 5 tables" in demo.stdout
+    assert "≠" in demo.stdout
+    assert "\x1b" not in demo.stdout

@@ -18,6 +18,7 @@ import numpy as np
 
 from coordination.model import TSO_LOGICAL_BITS
 from tests.shop.canal_json import Change, Ddl, Op, Table
+from tests.shop.rows import RowDict, Rows
 from tests.shop.tables import (
     CREATE_ARCHIVE,
     CREATE_INDEX,
@@ -83,7 +84,6 @@ class SchemaChange:
 
 
 Event = Transaction | SchemaChange
-RowDict = dict[str, Any]
 
 
 def history(settings: HistorySettings) -> Iterator[Event]:
@@ -97,7 +97,7 @@ class _Shop:
     def __init__(self, settings: HistorySettings) -> None:
         self._settings = settings
         self._random = random.Random(settings.seed)
-        self._rows = {table: _Rows() for table in TABLES}
+        self._rows = {table: Rows() for table in TABLES}
         self._changes: list[Change] = []
         self._touched: set[tuple[Table, tuple[Any, ...]]] = set()
         self._ts = settings.start_ts
@@ -331,37 +331,6 @@ class _Shop:
     def _delete(self, table: Table, row: RowDict) -> None:
         self._rows[table].remove(_key(table, row))
         self._changes.append(Change(table=table, op="DELETE", row=row))
-
-
-class _Rows:
-    """A table's rows by key, of which any one can be drawn at once."""
-
-    def __init__(self) -> None:
-        self._by_key: dict[tuple[Any, ...], RowDict] = {}
-        self._keys: list[tuple[Any, ...]] = []
-        self._places: dict[tuple[Any, ...], int] = {}
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def any(self, dice: random.Random) -> RowDict:
-        return self._by_key[dice.choice(self._keys)]
-
-    def get(self, key: tuple[Any, ...]) -> RowDict | None:
-        return self._by_key.get(key)
-
-    def put(self, key: tuple[Any, ...], row: RowDict) -> None:
-        if key not in self._by_key:
-            self._places[key] = len(self._keys)
-            self._keys.append(key)
-        self._by_key[key] = row
-
-    def remove(self, key: tuple[Any, ...]) -> None:
-        del self._by_key[key]
-        place, last = self._places.pop(key), self._keys.pop()
-        if last != key:
-            self._keys[place] = last
-            self._places[last] = place
 
 
 def _key(table: Table, row: RowDict) -> tuple[Any, ...]:

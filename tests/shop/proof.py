@@ -45,6 +45,12 @@ def ledger(warehouse: str | Path, changefeed_id: str = "shop") -> list[dict[str,
     return sorted(found, key=lambda row: -row["primary_ts"])
 
 
+def changefeed_state(warehouse: str | Path, changefeed_id: str = "shop") -> str:
+    """What ``_tidelake/changefeeds`` says; ``finished`` once the target-ts is reached."""
+    rows = read_rows(Path(warehouse, "_tidelake", "changefeeds"))
+    return next(str(row["state"]) for row in rows if row["changefeed_id"] == changefeed_id)
+
+
 def sums(warehouse: str | Path, orders_version: int, payments_version: int) -> Sums:
     """Read both tables at these versions."""
     return Sums(
@@ -56,20 +62,22 @@ def sums(warehouse: str | Path, orders_version: int, payments_version: int) -> S
 
 
 def picked_apart(warehouse: str | Path, cuts: list[dict[str, Any]]) -> Sums | None:
-    """The newest pair of versions from two different snapshots whose sums disagree."""
+    """The newest pair of versions that is no snapshot's and whose sums disagree."""
     pairs = _mixed_versions(cuts[:_MOST_CUTS])
     found = (sums(warehouse, orders, payments) for orders, payments in pairs)
     return next((each for each in found if not each.agree), None)
 
 
 def _mixed_versions(cuts: list[dict[str, Any]]) -> Iterator[tuple[int, int]]:
-    """Orders of the newest cut with payments of older ones, and the other way round."""
+    """Versions of the newest cut with those of older cuts, then with those of any older commit."""
     newest, *older = [cut["tables"] for cut in cuts if {ORDERS, PAYMENTS} <= cut["tables"].keys()]
     for cut in older:
         if cut[PAYMENTS] != newest[PAYMENTS]:
             yield newest[ORDERS], cut[PAYMENTS]
         if cut[ORDERS] != newest[ORDERS]:
             yield cut[ORDERS], newest[PAYMENTS]
+    for version in reversed(range(newest[PAYMENTS])):
+        yield newest[ORDERS], version
 
 
 def _total(table: Path, version: int, query: str) -> Decimal:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.services.child_process import start_child
+from tests.services.child_process import end_child, start_child
 from tests.services.kafka_broker import REPOSITORY, KafkaBroker
 from tests.shop.feed import CLEAN, FeedSettings, Message, messages
 from tests.shop.history import Event, HistorySettings, SchemaChange, Transaction, history
@@ -174,7 +174,10 @@ def test_the_load_generator_sends_what_its_arguments_say(broker: KafkaBroker):
     generator = start_child(
         command(broker.bootstrap, "generated", settings, "--unpaced"), cwd=str(REPOSITORY)
     )
-    assert generator.wait(60) == 0
+    try:
+        assert generator.wait(180) == 0
+    finally:
+        end_child(generator)
     read = [(m.partition, m.key, m.value) for m in broker.read("generated")]
     wanted = messages(history(settings), FeedSettings(seed=9))
     for partition in range(3):

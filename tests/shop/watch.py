@@ -22,6 +22,7 @@ from tests.services.delta_rows import read_rows
 from tests.shop.history import Event, Transaction
 
 PLAIN_EVERY_S = 5.0
+PLAIN_RARELY_S = 30.0
 RATE_OVER_S = 6.0
 _NUMBERS = ("lag", "changes/s", "changes", "Delta version")
 _COLUMNS = ("table", "state", "checkpoint", *_NUMBERS, "engine")
@@ -35,7 +36,8 @@ class Watch:
         self._progress = warehouse / "_tidelake" / "progress"
         self._commits = _commits_by_table(events)
         self._samples: dict[str, deque[tuple[float, int]]] = defaultdict(deque)
-        self._last_plain = 0.0
+        self._last_plain = -PLAIN_RARELY_S
+        self._printed: list[str] = []
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
     def __enter__(self) -> Watch:
@@ -53,10 +55,24 @@ class Watch:
         lines = [self._line(row) for row in rows]
         if self._live is not None:
             self._live.update(progress_table(lines, title="progress"), refresh=True)
-        elif lines and time.monotonic() - self._last_plain >= PLAIN_EVERY_S:
-            self._last_plain = time.monotonic()
-            for line in lines:
-                self._console.print("  ".join(line), highlight=False)
+        elif lines:
+            self._print(lines)
+
+    def _print(self, lines: list[tuple[str, ...]]) -> None:
+        """Plain lines: soon after a checkpoint moved, else rarely."""
+        checkpoints = [line[2] for line in lines]
+        moved = checkpoints != self._printed
+        quiet_s = time.monotonic() - self._last_plain
+        if quiet_s < (PLAIN_EVERY_S if moved else PLAIN_RARELY_S):
+            return
+        self._last_plain, self._printed = time.monotonic(), checkpoints
+        for name, state, checkpoint, lag, rate, changes, version, engine in lines:
+            self._console.print(
+                f"{name}: {state}, checkpoint {checkpoint}, lag {lag}, {rate} changes/s, "
+                f"{changes} changes, Delta version {version} by {engine}",
+                highlight=False,
+                soft_wrap=True,
+            )
 
     def rows(self) -> list[dict[str, Any]]:
         """The progress table as it is now, by table name."""
