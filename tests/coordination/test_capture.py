@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -355,19 +354,32 @@ class TestOutage:
 def test_a_loss_between_winning_and_opening_leaves_the_fence_shut(etcd: FakeEtcd) -> None:
     """The session shuts a fence that is not open yet; opening it afterwards must not help."""
     one = RunningCapture(etcd)
-    opened = threading.Event()
+    tries: list[Ownership] = []
     really_open = one.fence.open
 
     def open_late(ownership: Ownership, trusted_until: float) -> None:
-        if not opened.is_set():
-            opened.set()
+        tries.append(ownership)
+        if len(tries) == 1:
             etcd.revoke(lease_of(etcd, ownership))
             time.sleep(1.2)  # a keep-alive is due every half second: the loss is told meanwhile
         really_open(ownership, trusted_until)
 
     one.fence.open = open_late  # type: ignore[method-assign]
     with one:
-        one.replication.await_owner()
-        assert opened.is_set()
-        assert len(one.replication.owners) == 1
-        assert one.replication.stops == [True]
+        assert one.replication.await_owner().epoch != tries[0].epoch
+
+
+def test_a_loss_shuts_the_fence_while_the_coordination_thread_is_busy(etcd: FakeEtcd) -> None:
+    one = RunningCapture(etcd)
+    shut_while_busy: list[bool] = []
+
+    def be_busy() -> None:  # as the wait for a stale changefeed row
+        if not shut_while_busy:
+            etcd.revoke(lease_of(etcd, one.replication.owners[0]))
+            time.sleep(1.2)
+            shut_while_busy.append(bool(one.replication.shut))
+
+    one.replication.on_start = be_busy
+    with one:
+        one.replication.await_owner(2)
+    assert shut_while_busy == [True]

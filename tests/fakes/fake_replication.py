@@ -18,6 +18,7 @@ class FakeReplication:
         self.stops: list[bool] = []  # drop, of each stop
         self.shut: list[str] = []
         self.refuse: BaseException | None = None  # raised by the next start
+        self.on_start: Callable[[], None] = lambda: None  # after it runs, before start returns
         self.on_stop: Callable[[], None] = lambda: None
         self.is_running = False
         self._ended: Callable[[BaseException | None], None] | None = None
@@ -35,6 +36,7 @@ class FakeReplication:
             self.is_running = True
             self.owners.append(ownership)
             self._changed.notify_all()
+        self.on_start()
 
     def stop(self, *, drop: bool) -> None:
         self.on_stop()
