@@ -48,9 +48,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_TRIES = 8  # of one commit; each lost try is another writer's commit on this table
-GROUP_COLUMNS = (
-    240  # of the tables that share one Spark job: larger plans cost more than a second job
-)
+COMPILED_ABOVE_ROWS = 20_000
+GROUP_COLUMNS = 240  # of the tables in one Spark job: a larger plan costs more than a second job
 
 
 @dataclass(kw_only=True)
@@ -112,6 +111,8 @@ class Applier:
 
     def apply(self, tasks: Sequence[TableTask], limit: Ts) -> None:
         """Bring every task's table to ``limit``; spans are moved on as their commits are made."""
+        if tasks:
+            compile_stages(tasks[0].segments[0].frame, sum(task.max_rows for task in tasks))
         keyless = [task for task in tasks if not task.schema.key]
         keyed = [task for task in tasks if task.schema.key]
         prepared = self._prepare(keyed, limit)
@@ -263,6 +264,12 @@ class Applier:
                 for other in futures:
                     other.cancel()
         return [future.result() for future in futures]
+
+
+def compile_stages(frame: DataFrame, rows: int) -> None:
+    """Whole-stage code has the batch's limit in it, so it is compiled anew: not for few rows."""
+    compiled = "true" if rows > COMPILED_ABOVE_ROWS else "false"
+    frame.sparkSession.conf.set("spark.sql.codegen.wholeStage", compiled)
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from sinks.schema import Column as TableColumn
 from sinks.schema import TableSchema
 
 CELLS: Final = "_cells"  # array<string>: a row's text in table order
+FAILED_INDEX: Final = "_failed_index"
+FAILED_TEXT: Final = "_failed_text"
 _QUOTED_CHARS = 80  # of a bad value in an error message
 
 
@@ -34,7 +36,8 @@ class CellExpressions:
 
     text: Column  # data -> array<string>
     typed: Column  # CELLS -> struct of the delivered columns in Delta's types
-    failure: Column  # CELLS, the struct, op -> a sentence, or null
+    failed: Column  # CELLS, the struct, op -> the index of the first cell that cannot be cast
+    sentence: Column  # FAILED_INDEX, FAILED_TEXT -> what to say about it
     key_text: Column  # the struct -> array<string>
 
 
@@ -48,7 +51,8 @@ def cell_expressions(schema: TableSchema, name: str, rules: CastRules) -> CellEx
     return CellExpressions(
         text=_in_table_order(schema),
         typed=F.struct(*cells),
-        failure=_first_failure(schema, struct, rules),
+        failed=_first_failure(schema, struct, rules),
+        sentence=_sentence(schema),
         key_text=F.array(*[struct[column].cast("string") for column in schema.key]),
     )
 
@@ -66,34 +70,32 @@ def _in_table_order(schema: TableSchema) -> Column:
 
 
 def _first_failure(schema: TableSchema, struct: Column, rules: CastRules) -> Column:
-    """About the first cell that cannot be cast; of a DELETE only the key counts."""
+    """The index of the first cell that cannot be cast, or null; of a DELETE only the key counts."""
     indexed = list(enumerate(schema.delivered))
     in_key = [(i, column) for i, column in indexed if column.name in schema.key]
     others = [(i, column) for i, column in indexed if column.name not in schema.key]
-    checks = [(i, struct[column.name].isNull()) for i, column in in_key]
-    checks.append((-1, F.col("op") == "DELETE"))
-    checks += [(i, _failed(i, column, struct, rules)) for i, column in others]
-    index, condition = checks[0]
-    failed = F.when(condition, index)
-    for index, condition in checks[1:]:
+    checks = [(struct[column.name].isNull(), F.lit(i)) for i, column in in_key]
+    checks.append((F.col("op") == "DELETE", F.lit(None).cast("int")))
+    checks += [(_failed(i, column, struct, rules), F.lit(i)) for i, column in others]
+    failed = F.when(*checks[0])
+    for condition, index in checks[1:]:
         failed = failed.when(condition, index)
-    return F.when(failed >= 0, _sentence(schema, failed))
+    return failed
 
 
 def _failed(index: int, column: TableColumn, struct: Column, rules: CastRules) -> Column:
-    failure = cast_failure(_text(index), struct[column.name], column, rules.zero_date)
-    return F.coalesce(failure, F.lit(False))
+    return cast_failure(_text(index), struct[column.name], column, rules.zero_date)
 
 
-def _sentence(schema: TableSchema, index: Column) -> Column:
+def _sentence(schema: TableSchema) -> Column:
+    """What to say about the cell at FAILED_INDEX, whose text is FAILED_TEXT."""
     names = F.array(*[F.lit(column.name) for column in schema.delivered])
     types = F.array(*[F.lit(delta_type(column.type)) for column in schema.delivered])
-    text = F.get(CELLS, index)
     cannot_read = F.concat(
         F.lit(": cannot read '"),
-        F.substring(text, 1, _QUOTED_CHARS),
+        F.substring(FAILED_TEXT, 1, _QUOTED_CHARS),
         F.lit("' as "),
-        F.get(types, index),
+        F.get(types, F.col(FAILED_INDEX)),
     )
     reason = F.coalesce(cannot_read, F.lit(": a key column has no value"))
-    return F.concat(F.lit("column "), F.get(names, index), reason)
+    return F.concat(F.lit("column "), F.get(names, F.col(FAILED_INDEX)), reason)

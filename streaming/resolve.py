@@ -21,7 +21,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from coordination.model import TableName, Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT
 from sinks.schema import TableSchema
-from streaming.cells import CELLS, CastRules, CellExpressions, cell_expressions
+from streaming.cells import (
+    CELLS,
+    FAILED_INDEX,
+    FAILED_TEXT,
+    CastRules,
+    CellExpressions,
+    cell_expressions,
+)
 from streaming.events import ROW
 from streaming.segments import Segment, union
 
@@ -159,20 +166,23 @@ def _split_key_updates(rows: DataFrame, tasks: Sequence[TableTask]) -> DataFrame
 
 
 def _typed(rows: DataFrame, cells: Sequence[CellExpressions]) -> DataFrame:
-    """Add the struct of each table's cells, ``_op``, ``_error_class`` and ``_error_message``."""
+    """Add the struct of each table's cells, ``_op``, and which cell failed with which text."""
     table = F.col(TABLE_COLUMN)
+    alone = len(cells) == 1
     structs = {
-        struct_name(number): each.typed if len(cells) == 1 else F.when(table == number, each.typed)
+        struct_name(number): each.typed if alone else F.when(table == number, each.typed)
         for number, each in enumerate(cells)
     }
-    message = F.coalesce("error_message", _of_table([each.failure for each in cells], table))
     return (
         rows.withColumn(CELLS, _of_table([each.text for each in cells], table))
         .withColumns(structs)
+        .withColumn(FAILED_INDEX, _of_table([each.failed for each in cells], table))
         .withColumns(
             {
+                FAILED_TEXT: F.when(
+                    F.col(FAILED_INDEX).isNotNull(), F.get(CELLS, F.col(FAILED_INDEX))
+                ),
                 OP_COLUMN: F.when(F.col("op") == "DELETE", DELETE).otherwise(UPSERT),
-                ERROR_MESSAGE: message,
             }
         )
     )
@@ -181,24 +191,25 @@ def _typed(rows: DataFrame, cells: Sequence[CellExpressions]) -> DataFrame:
 def _last_per_key(
     typed: DataFrame, tasks: Sequence[TableTask], cells: Sequence[CellExpressions]
 ) -> DataFrame:
-    failed = F.col(ERROR_MESSAGE).isNotNull()
+    table = F.col(TABLE_COLUMN)
+    failed = F.col("error_class").isNotNull() | F.col(FAILED_INDEX).isNotNull()
     by_itself = F.when(failed, F.xxhash64("topic", "partition", "offset")).otherwise(F.lit(0))
     if len(tasks) == 1:
         keys = [F.col(struct_name(0))[column] for column in tasks[0].schema.key]
     else:
-        table = F.col(TABLE_COLUMN)
         keys = [table, _of_table([each.key_text for each in cells], table)]
     newest_first = Window.partitionBy(*keys, by_itself).orderBy(
         F.desc("commit_ts"), F.desc(OP_COLUMN), F.desc("offset")
     )
     ranked = typed.withColumn("_rank", F.row_number().over(newest_first))
-    error_class = F.coalesce("error_class", F.when(failed, F.lit("cast")))
+    cast_failed = F.col(FAILED_INDEX).isNotNull()
+    sentence = F.when(cast_failed, _of_table([each.sentence for each in cells], table))
     return ranked.where(F.col("_rank") == 1).select(
         TABLE_COLUMN,
         *[struct_name(number) for number in range(len(tasks))],
         OP_COLUMN,
-        error_class.alias(ERROR_CLASS),
-        ERROR_MESSAGE,
+        F.coalesce("error_class", F.when(cast_failed, F.lit("cast"))).alias(ERROR_CLASS),
+        F.coalesce("error_message", sentence).alias(ERROR_MESSAGE),
         *[F.when(failed, F.col(name.removeprefix("_"))).alias(name) for name in ORIGIN_COLUMNS],
     )
 
