@@ -216,7 +216,7 @@ def run(args: argparse.Namespace, size: Size, output: Path, console: Console) ->
 
     def say(message: str) -> None:
         minutes, seconds = divmod(int(time.monotonic() - started), 60)
-        console.print(f"[dim]{minutes:2}:{seconds:02}[/dim] {message}", highlight=False)
+        console.print(f"{minutes:2}:{seconds:02} {message}", highlight=False, markup=False)
 
     folder = Path(tempfile.mkdtemp(prefix="tidelake-bench-"))
     try:

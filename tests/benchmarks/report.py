@@ -72,7 +72,8 @@ class Report:
         for note in self.notes:
             console.print(f"· {note}", highlight=False)
         for failure in self.failures:
-            console.print(f"[red]FAILED[/red] {failure}", highlight=False)
+            first = failure.splitlines()[0]
+            console.print(f"[red]FAILED[/red] {first} (more above)", highlight=False)
 
     def _bulk_table(self) -> Table:
         table = _table(
