@@ -1,0 +1,59 @@
+"""A shop that goes on until it is told to close: its feed into a topic, by a thread of the test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from tests.services.kafka_broker import KafkaBroker
+from tests.services.topic_producer import TopicProducer
+from tests.shop.feed import FeedSettings, bursts
+from tests.shop.history import Event, HistorySettings, history
+
+ENDLESS = 1_000_000  # transactions
+
+
+class LiveFeed:
+    """A context manager. ``events`` is what happened; complete after ``close``."""
+
+    def __init__(self, broker: KafkaBroker, topic: str, *, seed: int, rate: float = 60.0) -> None:
+        self.events: list[Event] = []
+        self._settings = HistorySettings(seed=seed, transactions=ENDLESS)
+        self._layout = FeedSettings(seed=seed)
+        self._topic = topic
+        self._pause_s = self._layout.watermark_every / rate
+        self._producer = TopicProducer(broker.bootstrap)
+        self._closing = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> LiveFeed:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._thread.join()
+
+    def close(self) -> int:
+        """The last commit-ts; a watermark above it has been sent to every partition."""
+        self._closing.set()
+        self._thread.join()
+        assert self._error is None, f"the feed failed: {self._error!r}"
+        return self.events[-1].commit_ts
+
+    def _run(self) -> None:
+        try:
+            for burst in bursts(self._happening(), self._layout):
+                self._producer.send(self._topic, burst.messages)
+                self._closing.wait(self._pause_s)
+            self._producer.flush()
+        except Exception as error:  # noqa: BLE001  # said by close
+            self._error = error
+
+    def _happening(self) -> Iterator[Event]:
+        for event in history(self._settings):
+            if self._closing.is_set():
+                return
+            self.events.append(event)
+            yield event

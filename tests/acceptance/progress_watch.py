@@ -1,0 +1,149 @@
+"""Reads every version of ``_tidelake/progress`` and ``changefeeds`` while a test runs.
+
+Between two versions nothing may fall: no checkpoint, no term, no low-water offset; and a term has
+one owner. A version that upkeep removed before it was read is passed over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tests.services.delta_rows import read_rows
+
+LOOK_EVERY_S = 0.3
+TERM_BITS = 32  # a fence is term << 32 | number of the assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One version of the progress table."""
+
+    version: int
+    at: float  # wall time of the commit
+    checkpoints: Mapping[str, int]
+    capture_ids: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Highest:
+    """What may not fall, by name, and what fell."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    fallen: list[str] = field(default_factory=list)
+
+    def see(self, name: str, value: Any, where: str) -> None:
+        before = self.values.get(name)
+        if before is not None and value < before:
+            self.fallen.append(f"{where}: {name} fell from {before} to {value}")
+        self.values[name] = value
+
+
+class ProgressWatch:
+    """A thread; start and stop it."""
+
+    def __init__(self, warehouse: Path) -> None:
+        self._folder = warehouse / "_tidelake"
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._next = {"progress": 0, "changefeeds": 0}
+        self._highest = _Highest()
+        self._owners: dict[int, tuple[str, str]] = {}
+        self._error: Exception | None = None
+        self.sightings: list[Sighting] = []
+        self.checkpoint = 0  # the changefeed's, as last seen
+        self.term = 0
+        self.state = ""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def assert_nothing_fell(self) -> None:
+        assert self._error is None, f"the watch itself failed: {self._error!r}"
+        assert self._highest.fallen == []
+        assert self.sightings, "no version of progress was ever seen"
+
+    def first_moved(self, after: float) -> float:
+        """Wall time of the first progress commit after this one in which a checkpoint moved."""
+        before = max((s for s in self.sightings if s.at <= after), key=lambda s: s.version)
+        return next(
+            (
+                sighting.at
+                for sighting in self.sightings
+                if sighting.at > after
+                and any(ts > before.checkpoints.get(t, 0) for t, ts in sighting.checkpoints.items())
+            ),
+            0.0,
+        )
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(LOOK_EVERY_S):
+                self._look()
+            self._look()
+        except Exception as error:  # noqa: BLE001  # said by assert_nothing_fell
+            self._error = error
+
+    def _look(self) -> None:
+        for name, see in (("progress", self._see_progress), ("changefeeds", self._see_changefeed)):
+            folder = self._folder / name
+            if not (folder / "_delta_log").is_dir():
+                continue
+            try:
+                newest = DeltaTable(str(folder)).version()
+            except DeltaError:
+                continue  # its first commit is being made
+            for version in range(self._next[name], newest + 1):
+                self._next[name] = version + 1
+                try:
+                    rows = read_rows(folder, version)
+                    log = folder / "_delta_log" / f"{version:020d}.json"
+                    at = log.stat().st_mtime
+                except (DeltaError, OSError):
+                    continue
+                see(version, at, rows)
+
+    def _see_progress(self, version: int, at: float, rows: list[dict[str, Any]]) -> None:
+        where = f"progress at version {version}"
+        for row in rows:
+            name = f"{row['schema_name']}.{row['table_name']}"
+            checkpoint = (row["incarnation"], row["checkpoint_ts"])
+            self._highest.see(f"checkpoint of {name}", checkpoint, where)
+            self._highest.see(f"fence of {name}", row["fence"], where)
+            self._see_owner(row["fence"] >> TERM_BITS, row, where)
+        self.sightings.append(
+            Sighting(
+                version,
+                at,
+                {row["table_name"]: row["checkpoint_ts"] for row in rows},
+                frozenset(row["capture_id"] for row in rows),
+            )
+        )
+
+    def _see_changefeed(self, version: int, _at: float, rows: list[dict[str, Any]]) -> None:
+        where = f"changefeeds at version {version}"
+        for row in rows:
+            checkpoint = (row["incarnation"], row["checkpoint_ts"])
+            self._highest.see("checkpoint of the changefeed", checkpoint, where)
+            self._highest.see("term", row["term"], where)
+            for partition, offset in dict(row["source_offsets"]).items():
+                low_water = (row["incarnation"], offset)
+                self._highest.see(f"low-water offset of {partition}", low_water, where)
+            self._see_owner(row["term"], row, where)
+            self.checkpoint, self.term = row["checkpoint_ts"], row["term"]
+            self.state = row["state"]
+
+    def _see_owner(self, term: int, row: Mapping[str, Any], where: str) -> None:
+        owner = (row["capture_id"], row["epoch"])
+        if self._owners.setdefault(term, owner) != owner:
+            self._highest.fallen.append(f"{where}: term {term} has a second owner {owner}")
