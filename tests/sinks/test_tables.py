@@ -1,0 +1,155 @@
+"""Target tables: what create, inspect, seal and table_uri promise."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from coordination.errors import TidelakeError
+from coordination.model import SEALED_TS, TableName, Ts
+from sinks.apply import Target, app_id
+from sinks.schema import Column, MySQLType, TableSchema
+from sinks.tables import (
+    DdlIdentity,
+    create,
+    inspect,
+    ownership,
+    seal,
+    table_properties,
+    table_uri,
+)
+from tests.contracts.engine_contract import ODD_NAMES, origin, state
+
+STATISTICS = "delta.dataSkippingStatsColumns"
+
+
+def schema(types: dict[str, str], *key: str) -> TableSchema:
+    columns = tuple(Column(name=name, type=MySQLType.parse(text)) for name, text in types.items())
+    return TableSchema(columns=columns, key=key)
+
+
+def target(warehouse: Path, table: str, of: TableSchema) -> Target:
+    name = TableName("shop", table)
+    uri = table_uri(str(warehouse), name)
+    return Target(name=name, uri=uri, schema=of, app_id=app_id("shop", 1, name, 1))
+
+
+PLAIN = schema({"id": "bigint", "v": "varchar(9)"}, "id")
+
+
+@pytest.mark.spark
+def test_a_new_table_says_whose_it_is_and_where_it_came_from(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    of = schema(dict.fromkeys(ODD_NAMES, "enum('it''s','ü')"), "c`d", "列名")
+    table = target(tmp_path, "what `a` %2F name/..", of)
+    create(spark, table, properties=origin())
+    found = state(table)
+    assert found.version == 0
+    assert (found.changefeed_id, found.incarnation, found.generation) == ("shop", 1, 1)
+    assert found.schema == of
+    assert found.ddl == DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE TABLE …")
+    assert {"columnMapping", "deletionVectors"} <= found.features
+    assert found.identity(table.app_id) is None
+    assert found.read_size() == (0, 0)
+    assert [field.name for field in found.handle.schema().fields] == list(ODD_NAMES)
+
+
+@pytest.mark.spark
+def test_creating_again_is_fine_and_two_at_once_make_one_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = target(tmp_path, "t", PLAIN)
+    with ThreadPoolExecutor(2) as pool:
+        for attempt in [pool.submit(create, spark, table, properties=origin()) for _ in range(2)]:
+            attempt.result()
+    create(spark, table, properties=origin())
+    assert state(table).version == 0
+
+
+@pytest.mark.spark
+def test_somebody_elses_table_is_refused_with_a_way_on(spark: SparkSession, tmp_path: Path) -> None:
+    table = target(tmp_path, "t", PLAIN)
+    create(spark, table, properties=origin(incarnation=2))
+    for properties, sentence in (
+        (origin(changefeed_id="other"), "belongs to changefeed 'shop'"),
+        (origin(incarnation=1), "incarnation 2"),
+        (origin(incarnation=2, commit_ts=6), "created by another DDL"),
+    ):
+        with pytest.raises(TidelakeError, match=sentence):
+            create(spark, table, properties=properties)
+    create(spark, table, properties=origin(incarnation=3))
+
+    foreign = target(tmp_path, "foreign", PLAIN)
+    write_deltalake(foreign.uri, pa.table({"id": [1]}))
+    with pytest.raises(TidelakeError, match="not made by Tidelake"):
+        create(spark, foreign, properties=origin())
+
+    files = target(tmp_path, "files", PLAIN)
+    Path(files.uri).mkdir(parents=True)
+    Path(files.uri, "x.parquet").write_bytes(b"x")
+    with pytest.raises(TidelakeError, match="must be empty"):
+        create(spark, files, properties=origin())
+
+
+@pytest.mark.spark
+def test_a_seal_is_one_commit_with_both_identities_and_new_properties(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = target(tmp_path, "t", PLAIN)
+    create(spark, table, properties=origin())
+    for _ in range(2):
+        version = seal(
+            table.uri, table.app_id, "new", Ts(7), {}, properties={"tidelake.incarnation": "2"}
+        )
+        assert version == 1
+    found = state(table)
+    assert (found.identity(table.app_id), found.identity("new")) == (SEALED_TS, 7)
+    assert (found.incarnation, found.schema) == (2, PLAIN)
+
+
+def test_sealing_what_is_gone_is_refused(tmp_path: Path) -> None:
+    assert inspect(str(tmp_path / "t"), {}) is None
+    with pytest.raises(TidelakeError, match="restore it"):
+        seal(str(tmp_path / "t"), "old", "new", Ts(1), {})
+
+
+def test_key_columns_have_statistics_wherever_they_stand() -> None:
+    many = {f"c{n}": "int" for n in range(40)}
+    properties = table_properties(schema({**many, "a`b": "bigint"}, "a`b"), {})
+    columns = properties[STATISTICS].split(",")
+    assert (columns[0], len(columns)) == ("`a``b`", 32)
+
+
+def test_columns_whose_statistics_cannot_be_trusted_have_none() -> None:
+    types = {"id": "bigint unsigned", "d": "decimal(10,2)", "b": "blob", "v": "vector", "n": "int"}
+    assert table_properties(schema(types, "id"), {})[STATISTICS] == "`n`"
+    del types["n"]
+    properties = table_properties(schema(types, "id"), {})
+    assert STATISTICS not in properties
+    assert properties["delta.dataSkippingNumIndexedCols"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("name", "uri"),
+    [
+        (TableName("shop", "orders"), "/lake/shop/orders"),
+        (TableName("größe", "a b.c#1"), "/lake/größe/a b.c#1"),
+        (TableName("_tidelake", ".."), "/lake/~5Ftidelake/~2E."),
+        (TableName("a/b", "50%`\\~"), "/lake/a~2Fb/50~25~60~5C~7E"),
+    ],
+)
+def test_names_that_a_path_cannot_keep_are_escaped(name: TableName, uri: str) -> None:
+    assert table_uri("/lake", name) == uri
+
+
+def test_ownership_survives_the_way_through_properties() -> None:
+    ddl = DdlIdentity(commit_ts=Ts(9), order=2, query="CREATE TABLE `ü` (id INT)")
+    properties = ownership(changefeed_id="shop", incarnation=3, generation=4, ddl=ddl)
+    assert DdlIdentity.from_json(properties["tidelake.ddl"]) == ddl
+    assert properties["tidelake.incarnation"] == "3"
