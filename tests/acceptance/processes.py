@@ -189,6 +189,7 @@ class Stage:
         name: str = "",
         *,
         target_ts: int | None = None,
+        source_uri: str | None = None,
         etcd_endpoint: str | None = None,
         **settings: object,
     ) -> Life:
@@ -198,7 +199,12 @@ class Stage:
         folder.mkdir()
         command = [
             *(sys.executable, "-m", "streaming.cli", "run", "--changefeed-id", "shop"),
-            *("--source-uri", self.source_uri, "--sink-uri", f"delta://{self.warehouse}"),
+            *(
+                "--source-uri",
+                source_uri or self.source_uri,
+                "--sink-uri",
+                f"delta://{self.warehouse}",
+            ),
             *("--etcd", etcd_endpoint or self._etcd_endpoint, "--cluster-id", self.cluster_id),
             *(("--target-ts", str(target_ts)) if target_ts is not None else ()),
         ]
@@ -227,6 +233,7 @@ class Stage:
         """Tables and a few published snapshots are the model's, row for row."""
         events = list(events)
         assert Model.of(events, up_to).differences(self.warehouse) == []
+        assert self.watch.sightings, "no version of progress was ever seen"
         cuts = proof.ledger(self.warehouse)
         assert cuts, "no snapshot was published"
         dice = random.Random(len(cuts))

@@ -1,0 +1,82 @@
+"""Captures that are frozen beyond their lease and wake up while another one is the owner.
+
+SIGCONT lets a zombie run into everything that guards the tables: its own clock, the fence, the
+transaction identities, the term. The watch sees every version of the control rows meanwhile: a term
+that fell, or a row of a term by another capture, would be a zombie's.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from coordination.etcd.embedded import EmbeddedEtcd
+from tests.acceptance.live_feed import LiveFeed
+from tests.acceptance.processes import (
+    STOP_WITHIN_S,
+    Life,
+    Stage,
+    await_,
+    field,
+    identities,
+)
+from tests.services.kafka_broker import KafkaBroker
+
+pytestmark = pytest.mark.acceptance
+
+SUICIDE, BACK, WON = "capture dies by suicide", "capture is back as a new one", "won the election"
+
+
+def await_takeover(stage: Stage, heir: Life, *, wins: int) -> None:
+    """The heir owns the changefeed and has moved it on."""
+    heir.await_line(WON, nth=wins)
+    await_("the heir's term", lambda: stage.watch.term > 0)
+    stage.await_progress(heir)
+    stage.await_progress(heir)
+
+
+def wake(zombie: Life, *, deaths: int, group: bool) -> None:
+    """SIGCONT: it says that it dies, and comes back as another one."""
+    zombie.signal(signal.SIGCONT, group=group)
+    died = zombie.await_line(SUICIDE, nth=deaths)
+    back = zombie.await_line(BACK, nth=deaths)
+    assert field(died, "capture_id") != field(back, "capture_id")
+    assert field(died, "epoch") != field(back, "epoch")
+    zombie.await_line("capture campaigns", nth=deaths + 1)
+
+
+def test_a_zombie_changes_nothing_and_comes_back_as_a_new_capture(
+    broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
+):
+    """Twice between its last fence check and the commit (each engine), once anywhere."""
+    with (
+        Stage(broker, etcd.endpoint, tmp_path) as stage,
+        LiveFeed(broker, stage.topic, seed=3) as feed,
+    ):
+        one = stage.start("one", apply_engine="delta-rs", failpoints="after-fence-check=stop:10")
+        stage.await_checkpoint(1, one)
+        other = stage.start("other", apply_engine="spark", failpoints="after-fence-check=stop:20")
+
+        await_("one stops itself before a commit", lambda: one.is_frozen)
+        await_takeover(stage, other, wins=1)
+        wake(one, deaths=1, group=False)
+
+        await_("other stops itself before a commit", lambda: other.is_frozen)
+        await_takeover(stage, one, wins=2)
+        wake(other, deaths=1, group=False)
+
+        stage.await_progress(one)
+        one.signal(signal.SIGSTOP, group=True)
+        await_takeover(stage, other, wins=2)
+        wake(one, deaths=2, group=True)
+
+        last_ts = feed.close()
+        stage.await_checkpoint(last_ts, other)
+        for life in (one, other):
+            life.signal(signal.SIGTERM)
+        assert [life.await_exit(STOP_WITHIN_S) for life in (one, other)] == [0, 0]
+        stage.assert_equal(feed.events)
+        captures = list(identities([one, other]))
+        assert len(set(captures)) == len(captures) >= 5
