@@ -33,7 +33,8 @@ from conf.unknown import unknown
 
 PREFIX = "TIDELAKE_"
 CONFIG_VARIABLE = "TIDELAKE_CONFIG"
-NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "TIDELAKE_FAILPOINTS"})  # read elsewhere
+# Read elsewhere.
+NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "TIDELAKE_FAILPOINTS", "TIDELAKE_JARS"})
 
 # Where a key goes: (part of the tree, field). The other own keys need more than a copy.
 FIELDS: Mapping[str, tuple[str, str]] = {

@@ -206,7 +206,8 @@ def test_a_wrong_variable_is_one_line(environment: dict[str, str], says: str):
 
 
 def test_variables_of_other_things_are_let_be():
-    load(environment={"TIDELAKE_FAILPOINTS": "x", "TIDELAKE_CONFIG": "y", "TIDELAKE_ETCD": ""})
+    elsewhere = ("TIDELAKE_FAILPOINTS", "TIDELAKE_JARS", "TIDELAKE_CONFIG")
+    load(environment={"TIDELAKE_ETCD": "", **dict.fromkeys(elsewhere, "x")})
 
 
 def test_missing_uris_are_named():
