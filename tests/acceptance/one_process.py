@@ -1,0 +1,309 @@
+"""Lives of one changefeed in this process: a real broker, real Delta, a fence opened by hand.
+
+A *life* is an ``Application`` built as ``streaming/bootstrap.py`` does, with a term of its own: the
+next life's election is always the later one, as in etcd. It ends at its target-ts, at a fail point
+or when it is asked to. After each life the control tables are looked at: no checkpoint ever falls,
+and nothing of Spark's own checkpoint is left.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSource, Settings
+from coordination import failpoint
+from coordination.clock import SystemClock
+from coordination.fence import Fence
+from coordination.model import CaptureID, Ownership, ProcessorEpoch, Revision
+from sinks.changefeeds import ChangefeedRow, Changefeeds
+from sinks.dead_letters import DeadLetters
+from sinks.progress import Progress, ProgressRow
+from sinks.snapshots import Snapshots
+from streaming.application import CHECKPOINT_PREFIX, Application
+from streaming.applier import Applier
+from streaming.protocols.canal_json import decode
+from streaming.record import ControlTables
+from streaming.session import RUNTIME_CONF
+from streaming.source import Source
+from tests.services.delta_rows import read_rows
+from tests.services.kafka_broker import KafkaBroker
+from tests.shop.feed import FeedSettings, Message, messages
+from tests.shop.history import Event, HistorySettings, history
+from tests.shop.model import Model
+
+CHANGEFEED = "shop"
+PATIENCE_S = 180.0  # of one life: seconds on a quiet machine
+TRUST_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A history and its messages, with the troubles of the real ones."""
+
+    events: list[Event]
+    messages: list[Message]
+
+    @property
+    def last_ts(self) -> int:
+        return self.events[-1].commit_ts
+
+    def ts_at(self, part: float) -> int:
+        """The commit-ts at that part of the history."""
+        return self.events[int((len(self.events) - 1) * part)].commit_ts
+
+
+def shop_feed(
+    *, transactions: int = 80, seed: int = 1, layout: FeedSettings | None = None, **settings: Any
+) -> Feed:
+    """A small shop in three partitions; every kind of disorder unless ``layout`` says otherwise."""
+    wanted = HistorySettings(transactions=transactions, seed=seed, customers=8, **settings)
+    events = list(history(wanted))
+    layout = layout or FeedSettings(seed=seed, watermark_every=3, replay_every=9)
+    return Feed(events, messages(events, layout))
+
+
+class Life:
+    """One application at work in the background."""
+
+    def __init__(self, settings: Settings, spark: SparkSession, revision: int) -> None:
+        sink = settings.changefeed.sink
+        self.fence = Fence(SystemClock())
+        self.ownership = Ownership(
+            capture_id=CaptureID(f"capture-{revision}"),
+            epoch=ProcessorEpoch(f"epoch-{revision}"),
+            etcd_cluster_id="by-hand",
+            owner_revision=Revision(revision),
+        )
+        self.source = Source(settings.changefeed.source)
+        self.application = Application(
+            settings=settings,
+            spark=session_like_the_programs(spark),
+            fence=self.fence,
+            source=self.source,
+            decoder=decode,
+            tables=ControlTables(
+                changefeeds=Changefeeds(sink.warehouse),
+                progress=Progress(sink.warehouse),
+                snapshots=Snapshots(sink.warehouse),
+            ),
+            dead_letters=DeadLetters(sink.warehouse),
+        )
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+
+    def start(self) -> Life:
+        self.fence.open(self.ownership, time.monotonic() + TRUST_S)
+        self.application.start(self.ownership, self._end)
+        return self
+
+    def _end(self, error: BaseException | None) -> None:
+        self._error = error
+        self._ended.set()
+
+    def join(self, patience_s: float = PATIENCE_S) -> BaseException | None:
+        """How it ended; None: at its target-ts."""
+        try:
+            assert self._ended.wait(patience_s), "the life goes on and on"
+        finally:
+            self.application.stop(drop=not self._ended.is_set())
+            self.source.close()
+        return self._error
+
+    def stop(self) -> BaseException | None:
+        """In order, as SIGTERM does."""
+        self.application.stop(drop=False)
+        return self.join()
+
+    def wait_until(self, holds: Callable[[Any], bool]) -> Any:
+        """Blocks until the running batch object is so; that object."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            stream = self.application._stream
+            if stream is not None and holds(stream.batch):
+                return stream.batch
+            assert not self._ended.wait(0.05), f"ended before: {self._error!r}"
+        raise AssertionError("the stream did not come to it")
+
+
+def session_like_the_programs(spark: SparkSession) -> SparkSession:
+    """A session of its own for each life: two queries of one name cannot share one."""
+    session = spark.newSession()
+    for name, value in RUNTIME_CONF.items():
+        session.conf.set(name, value)
+    return session
+
+
+class Lives:
+    """A changefeed's lives over one warehouse, and what must hold between them."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        broker: KafkaBroker,
+        folder: Path,
+        *,
+        topics: Sequence[str],
+        partitions: int | None = 3,
+        engine: str = "auto",
+        max_messages: int = 1_000_000,
+        quiet_s: float = 10.0,
+    ) -> None:
+        self._spark = spark
+        self._revision = 0
+        self._seen: dict[str, tuple[int, int]] = {}
+        self.broker = broker
+        self.topics = tuple(topics)
+        self.warehouse = folder / "warehouse"
+        source = KafkaSource(
+            brokers=(broker.bootstrap,),
+            topic=self.topics[0],
+            topics=self.topics,
+            protocol="canal-json",
+            partition_num=partitions,
+        )
+        sink = DeltaSink(warehouse=str(self.warehouse), apply_engine=engine)  # type: ignore[arg-type]
+        self.settings = Settings(
+            changefeed=Changefeed(id=CHANGEFEED, source=source, sink=sink),
+            batch=BatchSettings(max_messages=max_messages, quiet_s=quiet_s),
+        )
+
+    def produce(self, outgoing: Iterable[Message], topic: str | None = None) -> None:
+        self.broker.produce(topic or self.topics[0], outgoing)
+
+    def begin(
+        self, *, engine: str | None = None, max_messages: int | None = None, **changes: Any
+    ) -> Life:
+        """A new owner in the background; ``changes`` are the changefeed's settings."""
+        self._revision += 1
+        changefeed = replace(self.settings.changefeed, **changes)
+        if engine is not None:
+            sink = replace(changefeed.sink, apply_engine=engine)  # type: ignore[arg-type]
+            changefeed = replace(changefeed, sink=sink)
+        batch = self.settings.batch
+        batch = replace(batch, max_messages=max_messages or batch.max_messages)
+        settings = replace(self.settings, changefeed=changefeed, batch=batch)
+        return Life(settings, self._spark, self._revision).start()
+
+    def live(self, failpoints: str = "", **changes: Any) -> BaseException | None:
+        """One whole life; how it ended."""
+        failpoint.configure(failpoints)
+        try:
+            error = self.begin(**changes).join()
+        finally:
+            failpoint.configure("")
+        self.look()
+        return error
+
+    def finish(self, **changes: Any) -> None:
+        """One life that must reach its target-ts."""
+        error = self.live(**changes)
+        if error is not None:
+            raise error
+
+    def finish_beside(self, **changes: Any) -> None:
+        """Like ``finish`` while an older life still sleeps, with Spark's checkpoint of its own."""
+        error = self.begin(**changes).join()
+        if error is not None:
+            raise error
+        self.look(others=1)
+
+    def look(self, others: int = 0) -> None:
+        """No checkpoint fell since the last look; Spark's checkpoint is gone but for others'."""
+        row = self.changefeed()
+        seen = {str(name): (p.incarnation, p.checkpoint_ts) for name, p in self.progress().items()}
+        if row is not None:
+            seen["changefeed"] = (row.incarnation, row.checkpoint_ts)
+        for name, before in self._seen.items():
+            assert seen.get(name, (0, 0)) >= before, f"{name} fell from {before}"
+        self._seen = seen
+        left = list(Path(tempfile.gettempdir()).glob(f"{CHECKPOINT_PREFIX}*"))
+        assert len(left) == others, f"Spark's checkpoint is still there: {left}"
+
+    def changefeed(self) -> ChangefeedRow | None:
+        return Changefeeds(str(self.warehouse)).read(CHANGEFEED)
+
+    def progress(self) -> dict[str, ProgressRow]:
+        rows = Progress(str(self.warehouse)).read(CHANGEFEED)
+        return {str(name): row for name, row in rows.items()}
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """The published snapshots, oldest first."""
+        uri = self.warehouse / "_tidelake" / "snapshots"
+        rows = [{**row, "tables": dict(row["tables"])} for row in read_rows(uri)]
+        return sorted(rows, key=lambda row: row["primary_ts"])
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        uri = self.warehouse / "_tidelake" / "dead_letters"
+        rows = read_rows(uri) if uri.exists() else []
+        return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        rows = read_rows(self.warehouse / "shop" / table)
+        return sorted(rows, key=lambda row: tuple(map(repr, row.values())))
+
+    def versions(self) -> dict[str, int]:
+        """The newest Delta version of every target table."""
+        folders = sorted((self.warehouse / "shop").glob("*"))
+        return {folder.name: DeltaTable(str(folder)).version() for folder in folders}
+
+    def control_rows(self) -> list[Any]:
+        """Every control row as it stands: what no zombie may move."""
+        return [self.changefeed(), sorted(self.progress().items()), self.ledger()]
+
+    def assert_is(self, events: Sequence[Event], up_to: int | None = None) -> None:
+        """Every table is, row for row, what the history makes it; the control tables too."""
+        differences = Model.of(events, up_to=up_to).differences(self.warehouse)
+        assert not differences, differences
+        self.assert_history()
+        self.assert_ledger(events)
+
+    def assert_ledger(self, events: Sequence[Event]) -> None:
+        """Each published cut, read at its versions, is the history at its ts."""
+        model, following = Model(), iter(events)
+        event = next(following, None)
+        rows = self.ledger()
+        assert rows
+        for row in rows:
+            while event is not None and event.commit_ts <= row["primary_ts"]:
+                model.apply(event)
+                event = next(following, None)
+            differences = model.differences(self.warehouse, row["tables"])
+            assert not differences, (row["primary_ts"], differences)
+
+    def assert_history(self) -> None:
+        """In no version of a control table is a checkpoint lower than in the one before."""
+        for table, key in (("changefeeds", "changefeed_id"), ("progress", "table_name")):
+            uri = str(self.warehouse / "_tidelake" / table)
+            before: dict[str, tuple[int, int]] = {}
+            for version in range(DeltaTable(uri).version() + 1):
+                rows = read_rows(uri, version)
+                now = {row[key]: (row["incarnation"], row["checkpoint_ts"]) for row in rows}
+                fell = [name for name, at in before.items() if now.get(name, (0, 0)) < at]
+                assert not fell, f"{table} version {version}: {fell} fell from {before} to {now}"
+                before = now
+
+
+class Sleep:
+    """Holds one capture's commits between its last fence check and the commit, until ``wake``."""
+
+    def __init__(self, monkeypatch: Any, capture: str) -> None:
+        self.asleep = threading.Event()
+        self.wake = threading.Event()
+        check = Applier._before_commit
+
+        def before_commit(applier: Applier) -> None:
+            check(applier)
+            if applier._row.capture_id == capture:
+                self.asleep.set()
+                assert self.wake.wait(PATIENCE_S)
+
+        monkeypatch.setattr(Applier, "_before_commit", before_commit)

@@ -1,0 +1,235 @@
+"""Whoever dies, wherever it dies: the next life ends with the history's rows, and nothing fell.
+
+Each test is a chain of lives over one feed (``one_process``); ``test_processes`` kills for real.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.settings import FilterSettings
+from coordination.errors import TermRefused
+from coordination.failpoint import Failpoint, FailpointHit
+from tests.acceptance.one_process import Feed, Life, Lives, Sleep, shop_feed
+from tests.services.kafka_broker import KafkaBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+ENGINES = ("delta-rs", "spark")
+OTHER = {"delta-rs": "spark", "spark": "delta-rs"}
+# A life passes these once; of the others the second passage finds a stream that has done something.
+ONCE = {
+    Failpoint.BEFORE_CLAIM,
+    Failpoint.AFTER_CLAIM,
+    Failpoint.BEFORE_STREAM,
+    Failpoint.AFTER_CREATE_TABLE,
+}
+
+
+@pytest.fixture(scope="module")
+def feed() -> Feed:
+    return shop_feed(transactions=90)
+
+
+@pytest.fixture
+def lives(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Lives]:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    topic = f"lives-{uuid4().hex[:8]}"
+    broker.create_topic(topic, partitions=3)
+    yield Lives(spark, broker, tmp_path, topics=[topic], max_messages=60)
+    broker.delete_topic(topic)
+
+
+def victims(start: int) -> list[str]:
+    """Every fail point once, in an order in which each is passed: tables are made first."""
+    rest = [point for point in Failpoint if point is not Failpoint.AFTER_CREATE_TABLE]
+    points = [Failpoint.AFTER_CREATE_TABLE, *rest]
+    return [
+        f"{point}=raise:{1 if point in ONCE else 1 + (number + start) % 2}"
+        for number, point in enumerate(points)
+    ]
+
+
+@pytest.mark.parametrize(("engine", "start"), [("delta-rs", 0), ("spark", 1)])
+def test_a_failure_at_every_step_loses_and_doubles_nothing(
+    lives: Lives, feed: Feed, engine: str, start: int
+) -> None:
+    lives.produce(feed.messages)
+    for victim in victims(start):
+        error = lives.live(victim, engine=engine, target_ts=feed.last_ts)
+        assert isinstance(error, FailpointHit), (victim, error)
+        assert victim.partition("=")[0] in str(error)
+
+    lives.finish(engine=OTHER[engine], target_ts=feed.last_ts)
+
+    lives.assert_is(feed.events)
+    row = lives.changefeed()
+    assert row is not None
+    assert (row.state, row.checkpoint_ts) == ("finished", feed.last_ts)
+    assert row.term == len(victims(start))  # who dies before the claim has none; the last one has
+    assert not lives.dead_letters()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("engine", ENGINES)
+def test_failures_at_random_steps(lives: Lives, engine: str, seed: int) -> None:
+    dice = random.Random(seed)
+    feed = shop_feed(transactions=300, seed=seed)
+    lives.produce(feed.messages)
+    for _ in range(60):
+        victim = f"{dice.choice(list(Failpoint))}=raise:{dice.randint(1, 4)}"
+        error = lives.live(victim, engine=dice.choice((engine, "auto")), target_ts=feed.last_ts)
+        if error is None:
+            break
+        assert isinstance(error, FailpointHit), (victim, error)
+    lives.finish(engine=engine, target_ts=feed.last_ts)
+    lives.assert_is(feed.events)
+
+
+def asleep(
+    lives: Lives, monkeypatch: pytest.MonkeyPatch, capture: str, **changes: object
+) -> tuple[Life, Sleep]:
+    """A new capture that hangs between its last fence check and its commits."""
+    sleep = Sleep(monkeypatch, capture)
+    life = lives.begin(**changes)
+    assert life.ownership.capture_id == capture
+    assert sleep.asleep.wait(120), "no commit came"
+    return life, sleep
+
+
+def wake(lives: Lives, zombie: Life, sleep: Sleep) -> None:
+    """Let the zombie's commits go. Its end is a refused term; no control row moves."""
+    before = lives.control_rows()
+    sleep.wake.set()
+    error = zombie.join()
+    assert isinstance(error, TermRefused), repr(error)
+    assert lives.control_rows() == before
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_zombie_that_is_behind_changes_nothing(
+    lives: Lives, feed: Feed, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives.produce(feed.messages)
+    lives.finish(engine=engine, target_ts=feed.ts_at(0.3), max_messages=10_000)
+    zombie, sleep = asleep(lives, monkeypatch, "capture-2", engine=engine, target_ts=feed.last_ts)
+    lives.finish_beside(engine=engine, target_ts=feed.last_ts, max_messages=10_000)
+    versions = lives.versions()
+
+    wake(lives, zombie, sleep)
+
+    assert lives.versions() == versions
+    lives.assert_is(feed.events)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_zombie_that_is_ahead_leaves_right_content(
+    lives: Lives, feed: Feed, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives.produce(feed.messages)
+    lives.finish(engine=engine, target_ts=feed.ts_at(0.3), max_messages=10_000)
+    far = feed.ts_at(0.8)
+    zombie, sleep = asleep(
+        lives, monkeypatch, "capture-2", engine=engine, target_ts=far, max_messages=10_000
+    )
+    lives.finish_beside(engine=engine, target_ts=feed.ts_at(0.6), max_messages=10_000)
+
+    wake(lives, zombie, sleep)
+
+    lives.assert_is(feed.events, up_to=far)
+    lives.finish(engine=engine, target_ts=feed.last_ts, max_messages=10_000)
+    lives.assert_is(feed.events)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_rewind_seals_the_tables_against_an_old_zombie(
+    lives: Lives, feed: Feed, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives.produce(feed.messages)
+    lives.finish(engine=engine, target_ts=feed.ts_at(0.5), max_messages=10_000)
+    published = lives.ledger()
+    zombie, sleep = asleep(
+        lives, monkeypatch, "capture-2", engine=engine, target_ts=feed.last_ts, max_messages=10_000
+    )
+    lives.finish_beside(
+        engine=engine, overwrite_checkpoint_ts=feed.ts_at(0.2), target_ts=feed.ts_at(0.7)
+    )
+    row = lives.changefeed()
+    assert row is not None
+    assert row.incarnation == 2
+    versions = lives.versions()
+
+    wake(lives, zombie, sleep)  # its limit is the greater one, and it is skipped all the same
+
+    assert lives.versions() == versions
+    lives.assert_is(feed.events, up_to=feed.ts_at(0.7))
+    after = lives.ledger()
+    assert after[: len(published)] == published
+    assert all(cut["primary_ts"] > feed.ts_at(0.5) for cut in after[len(published) :])
+    lives.finish(
+        engine=engine, overwrite_checkpoint_ts=feed.ts_at(0.2), target_ts=feed.last_ts
+    )  # the same arguments again: no second rewind
+    row = lives.changefeed()
+    assert row is not None
+    assert row.incarnation == 2
+    lives.assert_is(feed.events)
+
+
+def test_a_changed_filter_seals_the_tables_against_an_old_zombie(
+    lives: Lives, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = FilterSettings(rules=("*.*", "!shop.nothing"))
+    lives.produce(feed.messages)
+    lives.finish(target_ts=feed.ts_at(0.4), max_messages=10_000)
+    zombie, sleep = asleep(
+        lives, monkeypatch, "capture-2", target_ts=feed.last_ts, max_messages=10_000
+    )
+    lives.finish_beside(filter=changed, target_ts=feed.ts_at(0.7), max_messages=10_000)
+    row = lives.changefeed()
+    assert row is not None
+    assert row.incarnation == 2
+    versions = lives.versions()
+
+    wake(lives, zombie, sleep)
+
+    assert lives.versions() == versions
+    lives.assert_is(feed.events, up_to=feed.ts_at(0.7))
+    lives.finish(filter=changed, target_ts=feed.last_ts)
+    lives.assert_is(feed.events)
+
+
+def test_a_first_run_ends_far_below_the_end_and_the_second_goes_on(
+    lives: Lives, feed: Feed
+) -> None:
+    lives.produce(feed.messages)
+    lives.finish(target_ts=feed.ts_at(0.25), max_messages=10_000)
+    lives.assert_is(feed.events, up_to=feed.ts_at(0.25))
+    versions = lives.versions()
+    lives.finish(target_ts=feed.ts_at(0.25))  # once more: nothing is read, nothing is written
+    assert lives.versions() == versions
+
+    lives.finish(target_ts=feed.last_ts)
+
+    lives.assert_is(feed.events)
+
+
+def test_who_is_stopped_in_order_leaves_a_row_that_says_so(lives: Lives, feed: Feed) -> None:
+    lives.produce(feed.messages)
+    life = lives.begin()
+    life.wait_until(lambda batch: batch.position.checkpoint > 0)
+    assert life.stop() is None
+    row = lives.changefeed()
+    assert row is not None
+    assert row.state == "stopped"
+    lives.look()
+    lives.finish(target_ts=feed.last_ts)
+    lives.assert_is(feed.events)

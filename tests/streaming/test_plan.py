@@ -1,0 +1,144 @@
+"""What a batch does about its DDLs: which tables are made, how far rows go, what stops it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import permutations
+
+from conf.settings import EventFilter, FilterSettings
+from coordination.model import TableName, Ts
+from sinks.ddl import CreateTable, CreateTableLike
+from streaming.events import DdlEvent
+from streaming.filter import TableFilter
+from streaming.plan import Plan, plan, refusal
+from streaming.segments import Carry, Segment
+
+
+def ddl(ts: int, query: str, table: str = "t", offset: int = 0, kind: str = "CREATE") -> DdlEvent:
+    name = TableName("shop", table)
+    return DdlEvent(commit_ts=Ts(ts), offset=offset, name=name, ddl_type=kind, query=query)
+
+
+def create(ts: int, table: str = "t") -> DdlEvent:
+    return ddl(ts, f"CREATE TABLE `{table}` (`id` INT PRIMARY KEY)", table)
+
+
+def alter(ts: int, table: str = "t") -> DdlEvent:
+    return ddl(ts, f"ALTER TABLE `{table}` ADD COLUMN `c` INT", table, kind="ALTER")
+
+
+SCHEMA = ddl(5, "CREATE DATABASE `shop`", "", kind="QUERY")
+INDEX = ddl(40, "CREATE INDEX `i` ON `t` (`id`)", kind="CINDEX")
+
+
+def planned(
+    ddls: Iterable[DdlEvent],
+    *,
+    checkpoint: int = 0,
+    start: int = 0,
+    limit: int = 100,
+    known: Iterable[str] = (),
+    filter_settings: FilterSettings | None = None,
+) -> Plan:
+    return plan(
+        list(ddls),
+        checkpoint=Ts(checkpoint),
+        start_ts=Ts(start),
+        limit=Ts(limit),
+        table_filter=TableFilter(filter_settings or FilterSettings()),
+        known={TableName("shop", name) for name in known},
+    )
+
+
+def made(found: Plan) -> list[str]:
+    return [creation.event.name.table for creation in found.creations]
+
+
+def test_due_tables_are_made_in_order_and_the_rest_passes() -> None:
+    like = ddl(30, "CREATE TABLE `v` LIKE `t`", "v")
+    found = planned([SCHEMA, create(10), create(20, "u"), like, INDEX])
+    assert made(found) == ["t", "u", "v"]
+    assert (found.limit, found.wall) == (100, None)
+    assert isinstance(found.creations[0].table, CreateTable)
+    assert isinstance(found.creations[2].table, CreateTableLike)
+
+
+def test_what_lies_above_the_limit_or_below_the_start_is_not_due() -> None:
+    ddls = [create(10), create(20, "u"), create(30, "v"), alter(31)]
+    assert made(planned(ddls, checkpoint=15, limit=30)) == ["u", "v"]
+    assert made(planned(ddls, start=20, limit=30)) == ["v"]
+    assert made(planned(ddls, limit=9)) == []
+
+
+def test_a_ddl_at_the_checkpoint_is_judged_by_its_table() -> None:
+    assert made(planned([create(10)], checkpoint=10)) == ["t"]
+    assert made(planned([create(10)], checkpoint=10, known=["t"])) == []
+
+
+def test_a_wall_ends_the_rows_right_below_it() -> None:
+    found = planned([create(10), alter(20), create(30, "u")])
+    assert made(found) == ["t"]
+    assert (found.limit, found.wall) == (19, alter(20))
+    message = str(refusal(alter(20), found.why))
+    assert "ALTER TABLE `t` ADD COLUMN `c` INT" in message
+    assert "20" in message
+    assert "shop.t" in message
+
+
+def test_a_wall_above_the_limit_or_below_the_checkpoint_is_none() -> None:
+    assert planned([alter(20)], limit=19).wall is None
+    assert planned([alter(20)], checkpoint=21).wall is None
+    assert planned([alter(20)], limit=20).wall is not None
+    assert planned([alter(20)], checkpoint=19).wall is not None
+
+
+def test_a_filter_takes_a_wall_away() -> None:
+    by_event = EventFilter(matcher=("shop.t",), ignore_event=("add column",))
+    by_text = EventFilter(matcher=("*.*",), ignore_sql=("^ALTER TABLE `t`",))
+    of_another = EventFilter(matcher=("shop.u",), ignore_event=("all ddl",))
+    for rule in (by_event, by_text):
+        found = planned([alter(20)], filter_settings=FilterSettings(event_filters=(rule,)))
+        assert (found.wall, found.limit) == (None, 100)
+    kept = planned([alter(20)], filter_settings=FilterSettings(event_filters=(of_another,)))
+    assert kept.wall == alter(20)
+    without = FilterSettings(rules=("*.*", "!shop.t"))
+    assert planned([create(10), alter(20)], filter_settings=without) == Plan(limit=Ts(100))
+
+
+def test_dropping_a_schema_is_a_wall_unless_it_is_ignored() -> None:
+    drop = ddl(20, "DROP DATABASE `shop`", "", kind="QUERY")
+    assert planned([drop]).wall == drop
+    rule = EventFilter(matcher=("shop.*",), ignore_event=("drop database",))
+    assert planned([drop], filter_settings=FilterSettings(event_filters=(rule,))).wall is None
+
+
+def test_the_order_of_arrival_and_replays_change_nothing() -> None:
+    """Whatever comes first or twice: the carry brings the DDLs in their own order."""
+    events = [create(10), create(20, "u"), INDEX, alter(50)]
+    wanted = planned(events)
+    for order in permutations(events):
+        segments = [segment((event,)) for event in (*order, *order[:2])]
+        ddls = Carry(tuple(segments)).ddls()
+        assert [event.commit_ts for event in ddls] == [10, 20, 40, 50]
+        assert planned(ddls) == wanted
+
+
+def test_two_ddls_of_one_commit_ts_both_count() -> None:
+    """One RENAME or CREATE of several tables has one commit-ts; so may two tables' DDLs."""
+    both = [create(10), replace(create(10, "u"), offset=1)]
+    ddls = Carry((segment(tuple(both)), segment(tuple(both)))).ddls()
+    assert made(planned(ddls)) == ["t", "u"]
+
+
+def segment(ddls: tuple[DdlEvent, ...]) -> Segment:
+    nothing: dict[object, object] = {}
+    return Segment(
+        frame=None,  # type: ignore[arg-type]
+        begin=nothing,  # type: ignore[arg-type]
+        end=nothing,  # type: ignore[arg-type]
+        tables=nothing,  # type: ignore[arg-type]
+        watermarks=nothing,  # type: ignore[arg-type]
+        ddls=ddls,
+        bad=0,
+    )
