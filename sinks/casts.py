@@ -26,6 +26,7 @@ _UNSIGNED_LONG = "decimal(20,0)"
 _MAX_PRECISION = 38
 _DATES = ("date", "datetime", "timestamp")
 _LARGEST = {"float": 3.4028234663852886e38, "double": 1.7976931348623157e308}
+_FINITE_LENGTH = 38  # a plain number of so many characters is finite, also as a float
 _YEARS = (1901, 2155)  # and 0
 
 
@@ -99,7 +100,7 @@ def cast_failure(
     """
     if delta_type(column.type) == "string" and not column.type.elements:
         return F.lit(False)
-    lost = text.isNotNull() & typed.isNull()
+    lost = typed.isNull() & text.isNotNull()  # in this order Spark casts once for both
     if column.type.name in _DATES and zero_date == "null":
         return lost & ~is_zero_date(text)
     return lost
@@ -132,10 +133,18 @@ def _whole(text: SparkColumn, spark_type: str, low: int, high: int) -> SparkColu
     typed = text.try_cast(spark_type)
     strict = _is_number(text)
     if spark_type == _UNSIGNED_LONG:
-        strict &= (text >= "0") & _is_integral(text) & (typed <= _long_literal(high))
+        strict &= (text >= "0") & _is_integral(text) & _is_at_most(text, high)
     elif (low, high) != _bounds(_DELTA_BITS[spark_type]):
-        strict &= typed.between(low, high)
+        not_below = text >= "0" if low == 0 else F.lit(True)
+        short = F.octet_length(text) < len(str(high))  # so short that it needs no second look
+        strict &= not_below & (short | typed.between(low, high))
     return F.when(strict, typed)
+
+
+def _is_at_most(digits: SparkColumn, high: int) -> SparkColumn:
+    """Compared as text, since a comparison of decimals would cost a second cast."""
+    length, most = F.octet_length(digits), len(str(high))
+    return (length < most) | ((length == most) & (digits <= str(high)))
 
 
 def _long_literal(value: int) -> SparkColumn:
@@ -178,12 +187,15 @@ def _floating(text: SparkColumn, mysql_type: MySQLType) -> SparkColumn:
     typed = text.try_cast(mysql_type.name)
     largest = F.lit(_LARGEST[mysql_type.name]).cast(mysql_type.name)
     digits = _is_number(text) & (F.right(text, F.lit(1)) < ":") & ~text.contains("x")
-    return F.when(digits & typed.between(-largest, largest), typed)
+    small = (F.octet_length(text) <= _FINITE_LENGTH) & _has_no_exponent(text)
+    return F.when(digits & (small | typed.between(-largest, largest)), typed)
 
 
 def _bytes(text: SparkColumn, _: MySQLType) -> SparkColumn:
     """One byte a character; a character above U+00FF is no byte, and ``encode`` would raise."""
-    return F.when(~text.rlike("[^\\x00-\\xFF]"), F.encode(text, "ISO-8859-1"))
+    is_ascii = F.octet_length(text) == F.char_length(text)
+    are_bytes = is_ascii | ~text.rlike("[^\\x00-\\xFF]")
+    return F.when(are_bytes, F.encode(text, "ISO-8859-1"))
 
 
 def _date(text: SparkColumn, _: MySQLType) -> SparkColumn:
@@ -205,13 +217,13 @@ def _has_real_year(text: SparkColumn) -> SparkColumn:
 
 
 def _is_datetime(text: SparkColumn) -> SparkColumn:
-    """MySQL's own form: Spark alone would take ``2020``, a ``T`` in the middle, or drop a zone."""
-    return (
-        F.octet_length(text).between(_SECONDS_LENGTH, _MICROS_LENGTH)
-        & _has_real_year(text)
-        & (F.substring(text, _DATE_LENGTH + 1, 1) == " ")
-        & F.substring(text, _SECONDS_LENGTH + 1, 1).isin("", ".")
+    """Date and time to the second or finer: Spark alone would take ``2020``, or drop a zone."""
+    length = F.octet_length(text)
+    to_seconds = (length == _SECONDS_LENGTH) & (F.substring(text, _SECONDS_LENGTH - 2, 1) == ":")
+    finer = length.between(_SECONDS_LENGTH + 1, _MICROS_LENGTH) & (
+        F.locate(".", text) == _SECONDS_LENGTH + 1
     )
+    return _has_real_year(text) & (to_seconds | finer)
 
 
 def _enum(text: SparkColumn, mysql_type: MySQLType) -> SparkColumn:

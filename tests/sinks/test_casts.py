@@ -107,6 +107,7 @@ NUMBERS: dict[str, list[tuple[str | None, Any]]] = {
         ("18446744073709551615", Decimal(2**64 - 1)),
         ("18446744073709551616", FAIL),
         ("99999999999999999999", FAIL),
+        ("018446744073709551615", FAIL),
         ("-1", FAIL),
         ("1.5", FAIL),
         ("1e3", FAIL),
@@ -160,6 +161,9 @@ NUMBERS: dict[str, list[tuple[str | None, Any]]] = {
         ("0.1", 0.1),
         ("1" + "0" * 309, FAIL),
         ("Infinity", FAIL),
+        ("-Infinity", FAIL),
+        ("1e999", FAIL),
+        ("-1e-5", -1e-5),
         ("1d", FAIL),
         ("0x1p3", FAIL),
         ("1 ", FAIL),
@@ -204,11 +208,6 @@ TEXTS: dict[str, list[tuple[str | None, Any]]] = {
         ("16", FAIL),
         ("-1", FAIL),
         ("x", FAIL),
-    ],
-    "set(" + ",".join(f"'{n}'" for n in range(63)) + ")": [
-        (str(2**62 + 1), "0,62"),
-        (str(2**63), FAIL),
-        ("-1", FAIL),
     ],
     "set(" + ",".join(f"'{n}'" for n in range(64)) + ")": [
         (str(2**64 - 1), ",".join(map(str, range(64)))),
@@ -262,7 +261,9 @@ DATES: dict[str, list[tuple[str | None, Any]]] = {
         ("0000-00-00 00:00:00.000000", ZERO),
         ("2020-00-01 10:00:00", ZERO),
         ("2020-01-01", FAIL),
-        ("2020-01-01T00:00:00", FAIL),
+        ("2020-01-01 00:00+08", FAIL),
+        ("2020-01-01 00:00:00-0800", FAIL),
+        ("2020-01-01 00:00:00 UTC", FAIL),
         ("2020-01-01 24:00:00", FAIL),
         ("2020-01-01 00:00:60", FAIL),
         ("2020-01-01 00:00:00Z", FAIL),
@@ -303,21 +304,21 @@ def _cast_all(
     ]
     schema = ", ".join(f"t{n} string" for n in range(len(table)))
     source = spark.createDataFrame(texts, schema).repartition(1)  # or the optimizer evaluates it
+    typed = {n: cast_column(source[f"t{n}"], _column(t), time_zone) for n, t in enumerate(table)}
+    shown = source.select(
+        "*", *(value.alias(f"v{n}") for n, value in typed.items())
+    ).localCheckpoint(eager=False)
     chosen = []
     for n, mysql_type in enumerate(table):
-        column, text = _column(mysql_type), source[f"t{n}"]
-        typed = cast_column(text, column, time_zone)
-        shown = F.unix_micros(typed) if column.type.name == "timestamp" else typed
+        column, text, value = _column(mysql_type), shown[f"t{n}"], shown[f"v{n}"]
+        assert shown.schema[f"v{n}"].dataType.simpleString() == delta_type(column.type)
         chosen += [
-            shown.alias(f"v{n}"),
-            cast_failure(text, typed, column, "null").alias(f"n{n}"),
-            cast_failure(text, typed, column, "fail").alias(f"f{n}"),
+            (F.unix_micros(value) if column.type.name == "timestamp" else value).alias(f"v{n}"),
+            cast_failure(text, value, column, "null").alias(f"n{n}"),
+            cast_failure(text, value, column, "fail").alias(f"f{n}"),
             text,
         ]
-        assert source.select(typed.alias("x")).schema["x"].dataType.simpleString() == delta_type(
-            column.type
-        )
-    return list(table), source.select(*chosen).collect()
+    return list(table), shown.select(*chosen).collect()
 
 
 @pytest.mark.spark
