@@ -20,7 +20,7 @@ from tests.shop.history import HistorySettings, history
 pytestmark = pytest.mark.acceptance
 
 BATCH_MESSAGES = 600
-LATEST_S = 5.0  # after the stream has started
+LATEST_S = 3.0  # after its first batch
 SOAK_SEEDS = range(1, 6)
 ENGINES = ("delta-rs", "spark")
 ONCE = frozenset({Failpoint.BEFORE_CLAIM, Failpoint.AFTER_CLAIM, Failpoint.BEFORE_STREAM})
@@ -72,7 +72,7 @@ def run_chain(stage: Stage, broker: KafkaBroker, chain: tuple[Victim, ...], seed
         )
         lives.append(life)
         if victim.step is None:
-            life.await_line("stream started")
+            life.await_line("applied a batch")
             time.sleep(dice.random() * LATEST_S)
             life.kill(group=victim.group)
         code = life.await_exit()
