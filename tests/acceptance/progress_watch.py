@@ -72,18 +72,15 @@ class ProgressWatch:
         assert self._error is None, f"the watch itself failed: {self._error!r}"
         assert self._highest.fallen == []
 
-    def first_moved(self, after: float) -> float:
-        """Wall time of the first progress commit after this one in which a checkpoint moved."""
-        before = max((s for s in self.sightings if s.at <= after), key=lambda s: s.version)
-        return next(
-            (
-                sighting.at
-                for sighting in self.sightings
-                if sighting.at > after
-                and any(ts > before.checkpoints.get(t, 0) for t, ts in sighting.checkpoints.items())
-            ),
-            0.0,
-        )
+    def first_moved_by(self, capture_id: str) -> float:
+        """Wall time of this capture's first progress commit in which a checkpoint moved, or 0."""
+        others: Mapping[str, int] = {}
+        for sighting in list(self.sightings):
+            if capture_id not in sighting.capture_ids:
+                others = sighting.checkpoints
+            elif any(ts > others.get(name, 0) for name, ts in sighting.checkpoints.items()):
+                return sighting.at
+        return 0.0
 
     def _run(self) -> None:
         try:

@@ -13,7 +13,7 @@ import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
 from tests.acceptance.live_feed import LiveFeed
-from tests.acceptance.processes import STOP_WITHIN_S, Life, Stage, await_, time_of
+from tests.acceptance.processes import STOP_WITHIN_S, Life, Stage, await_, field, time_of
 from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.acceptance
@@ -31,9 +31,9 @@ def standby(stage: Stage, name: str) -> Life:
 
 
 def seconds_to_progress(stage: Stage, heir: Life, since: float) -> float:
-    heir.await_line(WON)
-    await_("the heir's first progress", lambda: stage.watch.first_moved(since))
-    return stage.watch.first_moved(since) - since
+    capture_id = field(heir.await_line(WON), "capture_id")
+    await_("the heir's first progress", lambda: stage.watch.first_moved_by(capture_id))
+    return stage.watch.first_moved_by(capture_id) - since
 
 
 def stop_and_hand_over(stage: Stage, owner: Life, heir: Life, how: signal.Signals) -> None:
