@@ -30,18 +30,20 @@ from conf.settings import Settings
 from coordination.errors import Stop, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.fence import Fence
-from coordination.model import Ownership, Ts
+from coordination.model import Ownership, TableName, Ts
 from sinks.changefeeds import ChangefeedRow
 from sinks.dead_letters import DeadLetters
 from sinks.delta_rs_engine import DeltaRsEngine
 from sinks.engine_choice import engine_choice
+from sinks.progress import ProgressRow
 from sinks.spark_engine import SparkEngine
 from streaming.applier import Applier
 from streaming.batch import Batch, Position
 from streaming.events import Decoder, TopicPartition
+from streaming.filter import TableFilter
 from streaming.graveyard import Graveyard
 from streaming.record import ControlTables, Record
-from streaming.source import Source, SourceChanged, SourceShape, check_topic_ids
+from streaming.source import Source, SourceChanged, SourceShape
 from streaming.spans import Spans
 from streaming.start_point import first_row, settle
 from streaming.watermark import Watermarks
@@ -154,18 +156,10 @@ class Application:
                 logger.warning("stream failed, again in %.0f s: %s", backoff_s, _line(error))
                 if self._stopping.wait(backoff_s):
                     raise Stop("asked to stop") from error
-                self._check_source(row)
             newest = self._tables.changefeeds.read(row.changefeed_id)
             assert newest is not None
             row = newest if newest.term == row.term else row
             checkpoint = row.checkpoint_ts
-
-    def _check_source(self, row: ChangefeedRow) -> None:
-        """Say clearly what is gone, where Spark only says that a job failed."""
-        check_topic_ids(row.topic_ids, self._source.shape().topic_ids)
-        self._source.check_offsets(
-            {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
-        )
 
     def _claim(self, ownership: Ownership) -> ChangefeedRow:
         """The next term in all three control tables: every older handle is stale from here on (rule
@@ -189,7 +183,9 @@ class Application:
         return row
 
     def _stream_once(self, claimed: ChangefeedRow) -> None:
-        """From resuming to the end of one query; returns when the target-ts is reached."""
+        """From resuming to the end of one query; returns when the target-ts is reached.
+
+        First of all it says clearly what is gone, where Spark would only say that a job failed."""
         shape = self._source.shape()
         row = settle(claimed, self._settings.changefeed, shape, self._source.beginnings)
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
@@ -198,7 +194,7 @@ class Application:
         graveyard = self._graveyard()
         record = Record(tables=self._tables, row=row, spans=spans, dead=graveyard)
         record.save(row)  # before the first commit to any target
-        spans.resume(self._tables.progress.read(row.changefeed_id))
+        spans.resume(self._progress_of_ours(row.changefeed_id))
         record.advance_spans(offsets)
         if row.state == "finished":
             record.publish(Ts(row.checkpoint_ts))
@@ -208,6 +204,12 @@ class Application:
         position = _position(row, shape, offsets)
         failpoint(Failpoint.BEFORE_STREAM)
         self._watch(self._start_query(shape, spans, record, graveyard, position))
+
+    def _progress_of_ours(self, changefeed_id: str) -> dict[TableName, ProgressRow]:
+        """Of the tables that the filter takes: one that is left out must not seem to go on."""
+        wanted = TableFilter(self._settings.changefeed.filter)
+        rows = self._tables.progress.read(changefeed_id)
+        return {name: row for name, row in rows.items() if wanted.selects(name)}
 
     def _graveyard(self) -> Graveyard:
         changefeed = self._settings.changefeed

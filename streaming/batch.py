@@ -156,7 +156,7 @@ class Batch:
             start_ts=Ts(self._record.row.start_ts),
             limit=limit,
             table_filter=self._filter,
-            known=self._spans,
+            known=self._spans.schemas(),
         )
         self._create(planned.creations)
         self._find(planned.limit)

@@ -145,6 +145,7 @@ def _keyless_rows(task: TableTask, limit: Ts) -> pa.Table:
         & (F.col("table_name") == task.name.table)
         & (F.col("commit_ts") > task.checkpoint)
         & (F.col("commit_ts") <= limit)
+        & ~F.col("op").isin(*[event.upper() for event in sorted(task.ignored_events)])
     )
     error_class = F.coalesce("error_class", F.lit(NO_KEY))
     message = F.coalesce("error_message", F.lit(NO_KEY_MESSAGE))

@@ -8,12 +8,13 @@ error that quotes it, and nothing is half applied."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coordination.errors import TidelakeError
-from coordination.model import Ts, tso_time
+from coordination.model import TableName, Ts, tso_time
 from sinks.ddl import CreateTable, CreateTableLike, NoEffect, Unsupported, classify
+from sinks.schema import TableSchema
 from streaming.events import DdlEvent
 from streaming.filter import TableFilter
 
@@ -51,24 +52,28 @@ def plan(
     start_ts: Ts,
     limit: Ts,
     table_filter: TableFilter,
-    known: Container[object],
+    known: Mapping[TableName, TableSchema | None],
 ) -> Plan:
-    """``ddls`` in order of (commit-ts, offset), without replays; ``known``: tables that exist
-    already.
+    """``ddls`` in order of (commit-ts, offset), without replays; ``known``: the schemas of tables
+    that exist already, None for one without a key.
     """
     creations: list[Creation] = []
+    schemas = dict(known)  # and of those that are made here: a later DDL may be about them
     for event in ddls:
         if event.commit_ts > limit:
             break
         if event.commit_ts < checkpoint or event.commit_ts <= start_ts:
             continue
-        ddl = classify(event.query, event.ddl_type, event.name.schema, event.name.table)
+        schema = schemas.get(event.name)
+        ddl = classify(event.query, event.ddl_type, event.name.schema, event.name.table, schema)
         if not _is_wanted(event, ddl, table_filter):
             continue
         if isinstance(ddl, CreateTable | CreateTableLike):
             if event.commit_ts == checkpoint and event.name in known:
                 continue
             creations.append(Creation(event=event, table=ddl))
+            made = ddl.schema if isinstance(ddl, CreateTable) else schemas.get(ddl.source)
+            schemas[event.name] = made
         elif isinstance(ddl, Unsupported):
             below = Ts(event.commit_ts - 1)
             return Plan(limit=below, creations=tuple(creations), wall=event, why=ddl.reason)

@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 from pyspark.sql import DataFrame, SparkSession
 
 from conf.settings import KafkaSource
-from coordination.errors import ConfigError, TidelakeError
+from coordination.errors import ConfigError, TidelakeError, TryAgain
 from streaming.events import TopicPartition
 from streaming.kafka_security import java_options, python_options
 
@@ -30,6 +30,10 @@ _UNKNOWN_TOPIC = 3  # Kafka's error code UNKNOWN_TOPIC_OR_PARTITION
 
 class SourceChanged(TidelakeError):
     """A topic grew partitions of ours: the stream must start again with the new set."""
+
+
+class SourceAway(TryAgain):
+    """The broker does not answer: at a start that is an error, later it is waited for a while."""
 
 
 class SourceLost(TidelakeError):
@@ -188,7 +192,7 @@ class Source:
             return request(self._admin)
         except (KafkaError, OSError) as error:
             self.close()
-            raise TidelakeError(
+            raise SourceAway(
                 f"no answer from the Kafka broker at {self._where()}: {_reason(error)}. "
                 "Check the address and the SASL and TLS parameters of the source URI"
             ) from error

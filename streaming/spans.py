@@ -98,11 +98,23 @@ class Spans:
         return table_uri(self._sink.warehouse, name)
 
     def resume(self, rows: Mapping[TableName, ProgressRow]) -> None:
-        """Take up every table of the progress rows; those of an older incarnation are sealed
-        first.
+        """Take up the tables of these progress rows; those of an older incarnation are sealed
+        first. Raises where one of them cannot go on.
         """
         for name, row in sorted(rows.items()):
-            self.put(self._resumed(name, row))
+            span = self._resumed(name, row)
+            self._refuse_a_gap(span)
+            self.put(span)
+
+    def _refuse_a_gap(self, span: Span) -> None:
+        """What a table lacks and nobody will read again is never skipped in silence."""
+        if span.checkpoint < self._row.checkpoint_ts:
+            raise TidelakeError(
+                f"table {span.name} is at checkpoint-ts {span.checkpoint} and the changefeed at "
+                f"{self._row.checkpoint_ts}: what came between is not in the table, since [filter] "
+                "left it out for a while or --overwrite-checkpoint-ts went forward. Leave it out "
+                f"again, or start with --overwrite-checkpoint-ts {span.checkpoint} at most"
+            )
 
     def _resumed(self, name: TableName, row: ProgressRow) -> Span:
         if row.delta_version is None:
@@ -123,7 +135,9 @@ class Spans:
         """
         if row.incarnation < self._row.incarnation:
             rewound = self._row.state == "rewinding"
-            recorded = self._row.checkpoint_ts if rewound else row.checkpoint_ts
+            recorded = row.checkpoint_ts
+            if rewound:
+                recorded = min(recorded, self._row.checkpoint_ts)
             return Ts(identity if identity is not None else recorded)
         return Ts(max(row.checkpoint_ts, identity or 0))
 
@@ -140,7 +154,7 @@ class Spans:
             reached = [i for i in map(state.identity, apps) if i is not None and i < SEALED_TS]
             start = max([checkpoint, *reached])
             if self._row.state == "rewinding":
-                start = Ts(self._row.checkpoint_ts)
+                start = Ts(min(start, self._row.checkpoint_ts))
         incarnation = {INCARNATION: str(self._row.incarnation)}
         for app in apps:
             seal(self.uri(name), app, newest, start, self._options, properties=incarnation)
@@ -222,13 +236,15 @@ class Spans:
         for condition in wanted[1:]:
             any_wanted = any_wanted | condition
         usable = (F.col("kind") == ROW) & F.col("error_class").isNull() & any_wanted
-        newest = F.max_by(F.struct("mysql_types", "pk_names"), "commit_ts").alias("newest")
+        names_in_order = F.map_keys("data").alias("names")  # TiCDC shuffles mysqlType
+        told = F.struct("mysql_types", "pk_names", names_in_order)
+        newest = F.max_by(told, "commit_ts").alias("newest")
         found = frame.where(usable).groupBy("schema_name", "table_name").agg(newest).collect()
         for row in found:
             name = TableName(row.schema_name, row.table_name)
-            schema, warnings = schema_from_mysql_types(
-                row.newest.mysql_types or {}, row.newest.pk_names or []
-            )
+            types = row.newest.mysql_types or {}
+            in_order = {column: types[column] for column in row.newest.names if column in types}
+            schema, warnings = schema_from_mysql_types(in_order, row.newest.pk_names or [])
             for warning in warnings:
                 logger.warning("no CREATE TABLE was read: %s table=%s", warning, name)
             no_ddl = DdlEvent(commit_ts=Ts(0), offset=0, name=name, ddl_type="", query="")

@@ -41,7 +41,7 @@ from tests.shop.history import Event, HistorySettings, history
 from tests.shop.model import Model
 
 CHANGEFEED = "shop"
-PATIENCE_S = 180.0  # of one life: seconds on a quiet machine
+PATIENCE_S = 300.0  # of one life: seconds on a quiet machine
 TRUST_S = 3600.0
 
 

@@ -17,6 +17,7 @@ from conf.settings import EventFilter, FilterSettings
 from coordination.errors import TidelakeError
 from sinks.snapshots import Snapshots
 from streaming.plan import DdlNotSupported
+from streaming.source import Source, SourceAway
 from tests.acceptance.one_process import CHANGEFEED, Feed, Lives, shop_feed
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import (
@@ -128,7 +129,7 @@ def test_duplicates_of_any_kind_leave_tables_and_versions_as_they_are(
     for again in (one_row, a_tail, the_whole_topic, partitions_apart):
         target += 1_000_000
         lives.produce([*again(feed.messages, dice), *marks(target + 1)])
-        lives.finish(target_ts=target, max_messages=200)
+        lives.finish(target_ts=target, max_messages=400)
         assert lives.versions() == versions, again.__name__
     lives.assert_is(feed.events)
     assert lives.ledger()[-1]["primary_ts"] == target
@@ -188,6 +189,32 @@ def test_a_feed_that_ended_at_its_target_finishes_when_it_is_quiet(make_lives: M
     assert lives.ledger()[-1]["primary_ts"] == 40
 
 
+def test_a_broker_that_is_away_for_a_moment_is_waited_for(
+    make_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a batch, and again when the stream starts anew."""
+    lives = make_lives()
+    lives.produce([*made(10, A), (1, None, row(20, 1, "x")), *marks(50)])
+    calls = {"check_unchanged": 0, "check_offsets": 0}
+
+    def missing_at(name: str, nth: int) -> Callable[[Source, Any], None]:
+        ask = getattr(Source, name)
+
+        def answer(source: Source, what: Any) -> None:
+            calls[name] += 1
+            if calls[name] == nth:
+                raise SourceAway("no answer from the Kafka broker")
+            ask(source, what)
+
+        return answer
+
+    monkeypatch.setattr(Source, "check_unchanged", missing_at("check_unchanged", 1))
+    monkeypatch.setattr(Source, "check_offsets", missing_at("check_offsets", 2))
+    lives.finish(target_ts=40)
+    assert values(lives, "a") == {1: "x"}
+    assert calls == {"check_unchanged": 2, "check_offsets": 3}
+
+
 # DDLs.
 
 
@@ -214,6 +241,33 @@ def test_a_ddl_wall_stops_above_all_that_lies_below_and_a_filter_goes_past(
     ignored = EventFilter(matcher=("shop.customers",), ignore_event=("add column",))
     lives.finish(target_ts=feed.last_ts, filter=FilterSettings(event_filters=(ignored,)))
     lives.assert_is(events)
+
+
+def test_a_table_that_a_filter_leaves_out_stays_where_it_was(make_lives: MakeLives) -> None:
+    """Its progress would otherwise say that changes are in it which were never applied."""
+    lives = make_lives()
+    without_b = FilterSettings(rules=("*.*", "!shop.b"))
+    lives.produce(
+        [*made(10, A, B), (1, None, row(20, 1, "x")), (1, None, row(20, 1, "x", table=B))]
+    )
+    lives.produce([*marks(50), (1, None, row(60, 2, "y")), (1, None, row(60, 2, "y", table=B))])
+    lives.produce([*marks(80)])
+    lives.finish(target_ts=40)
+
+    lives.finish(target_ts=70, filter=without_b)
+
+    assert values(lives, "a") == {1: "x", 2: "y"}
+    assert values(lives, "b") == {1: "x"}
+    at = {name: found.checkpoint_ts for name, found in lives.progress().items()}
+    assert at == {"shop.a": 70, "shop.b": 40}
+    assert sorted(lives.ledger()[-1]["tables"]) == ["shop.a"]
+    error = lives.live(target_ts=75)
+    assert isinstance(error, TidelakeError)
+    assert "table shop.b is at checkpoint-ts 40 and the changefeed at 70" in str(error)
+    error = lives.live(target_ts=75, overwrite_checkpoint_ts=60)  # not far enough
+    assert "table shop.b is at checkpoint-ts 40 and the changefeed at 60" in str(error)
+    lives.finish(target_ts=75, overwrite_checkpoint_ts=40)
+    assert values(lives, "b") == {1: "x", 2: "y"}
 
 
 def test_a_start_behind_create_table_takes_the_types_of_the_rows(
@@ -292,6 +346,22 @@ def test_what_cannot_be_applied_is_kept_with_its_bytes(make_lives: MakeLives) ->
     lives.finish(target_ts=70)
     assert values(lives, "a")[1] == "mended"
     assert len(lives.dead_letters()) == 5
+
+
+def test_ignored_events_of_a_table_without_a_key_are_no_dead_letters(
+    make_lives: MakeLives,
+) -> None:
+    lives = make_lives()
+    table = Table(
+        schema="shop", name="log", columns=(Column("x", "int"),), primary_key=(), handle_key=()
+    )
+    ddl = Ddl("shop", "log", "CREATE", "CREATE TABLE `shop`.`log` (`x` INT)")
+    lives.produce([(0, None, encode_ddl(ddl, 10, 0))])
+    changes = [Change(table=table, op=op, row={"x": 1}) for op in ("INSERT", "DELETE")]
+    lives.produce([*((1, None, encode_change(change, 20, 0)) for change in changes), *marks(50)])
+    rule = EventFilter(matcher=("shop.log",), ignore_event=("delete",))
+    lives.finish(target_ts=40, filter=FilterSettings(event_filters=(rule,)))
+    assert [letter["offset"] for letter in lives.dead_letters()] == [0]
 
 
 def test_on_error_fail_stops_instead_and_names_the_message(make_lives: MakeLives) -> None:

@@ -68,7 +68,7 @@ def test_a_failure_at_every_step_loses_and_doubles_nothing(
         assert isinstance(error, FailpointHit), (victim, error)
         assert victim.partition("=")[0] in str(error)
 
-    lives.finish(engine=OTHER[engine], target_ts=feed.last_ts)
+    lives.finish(engine=OTHER[engine], target_ts=feed.last_ts, max_messages=10_000)
 
     lives.assert_is(feed.events)
     row = lives.changefeed()
@@ -161,7 +161,10 @@ def test_a_rewind_seals_the_tables_against_an_old_zombie(
         lives, monkeypatch, "capture-2", engine=engine, target_ts=feed.last_ts, max_messages=10_000
     )
     lives.finish_beside(
-        engine=engine, overwrite_checkpoint_ts=feed.ts_at(0.2), target_ts=feed.ts_at(0.7)
+        engine=engine,
+        overwrite_checkpoint_ts=feed.ts_at(0.2),
+        target_ts=feed.ts_at(0.7),
+        max_messages=10_000,
     )
     row = lives.changefeed()
     assert row is not None
@@ -176,7 +179,10 @@ def test_a_rewind_seals_the_tables_against_an_old_zombie(
     assert after[: len(published)] == published
     assert all(cut["primary_ts"] > feed.ts_at(0.5) for cut in after[len(published) :])
     lives.finish(
-        engine=engine, overwrite_checkpoint_ts=feed.ts_at(0.2), target_ts=feed.last_ts
+        engine=engine,
+        overwrite_checkpoint_ts=feed.ts_at(0.2),
+        target_ts=feed.last_ts,
+        max_messages=10_000,
     )  # the same arguments again: no second rewind
     row = lives.changefeed()
     assert row is not None
@@ -203,7 +209,7 @@ def test_a_changed_filter_seals_the_tables_against_an_old_zombie(
 
     assert lives.versions() == versions
     lives.assert_is(feed.events, up_to=feed.ts_at(0.7))
-    lives.finish(filter=changed, target_ts=feed.last_ts)
+    lives.finish(filter=changed, target_ts=feed.last_ts, max_messages=10_000)
     lives.assert_is(feed.events)
 
 
@@ -217,7 +223,7 @@ def test_a_first_run_ends_far_below_the_end_and_the_second_goes_on(
     lives.finish(target_ts=feed.ts_at(0.25))  # once more: nothing is read, nothing is written
     assert lives.versions() == versions
 
-    lives.finish(target_ts=feed.last_ts)
+    lives.finish(target_ts=feed.last_ts, max_messages=10_000)
 
     lives.assert_is(feed.events)
 
@@ -231,5 +237,5 @@ def test_who_is_stopped_in_order_leaves_a_row_that_says_so(lives: Lives, feed: F
     assert row is not None
     assert row.state == "stopped"
     lives.look()
-    lives.finish(target_ts=feed.last_ts)
+    lives.finish(target_ts=feed.last_ts, max_messages=10_000)
     lives.assert_is(feed.events)
