@@ -10,7 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -252,18 +252,31 @@ class Applier:
         )
 
     def _side_by_side(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Run all, then raise the first failure: no job of ours goes on behind a failed batch."""
+        def tagged(job: Callable[[], T]) -> Callable[[], T]:
+            def run() -> T:
+                with job_tag(self._spark, self._job_tag):
+                    return job()
 
-        def tagged(job: Callable[[], T]) -> T:
-            with job_tag(self._spark, self._job_tag):
-                return job()
+            return run
 
-        futures: list[Future[T]] = [self._pool.submit(tagged, job) for job in jobs]
-        for future in futures:
-            if future.exception() is not None:
-                for other in futures:
-                    other.cancel()
+        return side_by_side(self._pool, [tagged(job) for job in jobs])
+
+
+def side_by_side(pool: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """All results in order, or the failure that came first.
+
+    After a failure nothing more is begun, and what runs has ended before it is raised: no job goes
+    on behind a failed batch. (A job that was cancelled has no failure of its own to raise.)
+    """
+    futures: list[Future[T]] = [pool.submit(job) for job in jobs]
+    done, others = wait(futures, return_when=FIRST_EXCEPTION)
+    failed = [future for future in futures if future in done and future.exception() is not None]
+    if not failed:
         return [future.result() for future in futures]
+    for future in others:
+        future.cancel()
+    wait(others)
+    return [failed[0].result()]  # raises
 
 
 def compile_stages(frame: DataFrame, rows: int) -> None:
