@@ -1,9 +1,8 @@
 """The named steps at which tests break the program; free when none is set.
 
-``TIDELAKE_FAILPOINTS="after-apply=kill:3,before-progress=stop"``: at the third passage of ``after-apply``
-the process kills itself with SIGKILL; ``stop`` sends SIGSTOP, ``raise`` raises ``FailpointHit``.
-This enumeration is the one list of them, in the order of a batch.
-"""
+``TIDELAKE_FAILPOINTS="after-apply=kill:3,before-progress=stop"``: at the third passage of
+``after-apply`` the process kills itself with SIGKILL; ``stop`` sends SIGSTOP, ``raise`` raises
+``FailpointHit``. This enumeration is the one list of them, in the order of a batch."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The apply port: what a commit engine promises, and what it is given.
 
-A write brings one table from its checkpoint to a limit in one Delta commit that carries the transaction
-identity ``(app_id, limit)`` (design 3, rule 4). Two engines keep the promise: ``spark_engine`` (replaceOn)
-and ``delta_rs_engine`` (a merge in the driver). The contract suite in ``tests/contracts`` holds both to it.
-"""
+A write brings one table from its checkpoint to a limit in one Delta commit that carries the
+transaction identity ``(app_id, limit)`` (design 3, rule 4). Two engines keep the promise:
+``spark_engine`` (replaceOn) and ``delta_rs_engine`` (a merge in the driver). The contract suite in
+``tests/contracts`` holds both to it."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Target:
 class TableWrite:
     """The changes of one table in ``(checkpoint, limit]``.
 
-    ``changes`` has the target's columns (``TableSchema.delivered``, in Delta's types) and ``_op``; it is
-    unique per key, and of a DELETE only the key columns count. Spark gets a DataFrame, delta-rs Arrow.
-    ``before_commit`` is the fence: called as late as the engine can, it raises when trust has lapsed.
-    """
+    ``changes`` has the target's columns (``TableSchema.delivered``, in Delta's types) and ``_op``;
+    it is unique per key, and of a DELETE only the key columns count. Spark gets a DataFrame,
+    delta-rs Arrow. ``before_commit`` is the fence: called as late as the engine can, it raises when
+    trust has lapsed."""
 
     target: Target
     checkpoint: Ts
@@ -64,14 +64,18 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Somebody (an earlier try, a later owner) had brought the table to ``identity`` >= limit already."""
+    """Somebody (an earlier try, a later owner) had brought the table to ``identity`` >= limit
+    already.
+    """
 
     version: int
     identity: Ts
 
 
 class Engine(Protocol):
-    """Commits one write. Raises TryAgain when another commit came between (re-read, re-check, retry)."""
+    """Commits one write. Raises TryAgain when another commit came between (re-read, re-check,
+    retry).
+    """
 
     name: str  # "spark" or "delta-rs": the progress table shows it
 

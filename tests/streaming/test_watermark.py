@@ -74,7 +74,9 @@ def test_reading_on_without_passing_it_keeps_it_waiting() -> None:
 
 
 def test_all_at_is_true_only_when_every_partition_is_exactly_there() -> None:
-    watermarks = Watermarks(partitions=frozenset({P0, P1})).advance({P0: mark(10), P1: mark(10)}, {})
+    watermarks = Watermarks(partitions=frozenset({P0, P1})).advance(
+        {P0: mark(10), P1: mark(10)}, {}
+    )
 
     assert watermarks.all_at(10)
     assert not watermarks.advance({P1: mark(11)}, {}).all_at(10)
