@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
-from coordination.errors import Stop, TidelakeError, TryAgain
+from coordination.errors import CaptureSuicide, Fenced, Stop, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.fence import Fence
 from coordination.model import Ownership, TableName, Ts
@@ -132,7 +132,20 @@ class Application:
             logger.info("the replication stopped as asked")
         except BaseException as failure:  # noqa: BLE001  # handed on, whole
             error = failure
+            self._record_failure(failure)
         ended(error)
+
+    def _record_failure(self, failure: BaseException) -> None:
+        """Say in the changefeed's row why nobody runs it, where that is ours to say."""
+        is_ours = not isinstance(failure, CaptureSuicide | Fenced | TryAgain)
+        if not is_ours or not isinstance(failure, TidelakeError):
+            return
+        with suppress(TidelakeError):
+            epoch = self._fence.check().epoch
+            row = self._tables.changefeeds.read(self._settings.changefeed.id)
+            if row is not None and row.epoch == epoch:
+                failed = replace(row, state="failed", error=str(failure))
+                self._tables.changefeeds.save(failed)
 
     def _replicate(self, ownership: Ownership) -> None:
         failpoint(Failpoint.BEFORE_CLAIM)

@@ -66,7 +66,7 @@ class Graveyard:
         found += [_keyless_rows(task, limit) for task in keyless]
         if not any(len(table) for table in found):
             return
-        reasons = pa.concat_tables(found).sort_by(
+        reasons = pa.concat_tables(map(_nullable, found)).sort_by(
             [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
         )
         for start in range(0, len(reasons), SLICE_ROWS):
@@ -107,6 +107,11 @@ class Graveyard:
             )
         self._dead_letters.merge(letters)
         self.counts = dict(self._dead_letters.counts(self._changefeed_id))
+
+
+def _nullable(table: pa.Table) -> pa.Table:
+    """Spark marks what cannot be null, differently in each query; Arrow then joins no tables."""
+    return table.cast(pa.schema([field.with_nullable(True) for field in table.schema]))
 
 
 def _reasons(error_class: Column, message: Column) -> list[Column]:

@@ -236,11 +236,17 @@ def test_a_ddl_wall_stops_above_all_that_lies_below_and_a_filter_goes_past(
     assert query in str(error)
     assert str(wall_ts) in str(error)
     lives.assert_is(events, up_to=wall_ts - 1)
+    stopped = lives.changefeed()
+    assert stopped is not None
+    assert (stopped.state, stopped.error) == ("failed", str(error))
     again = lives.live(target_ts=feed.last_ts)
     assert str(again) == str(error)
     ignored = EventFilter(matcher=("shop.customers",), ignore_event=("add column",))
     lives.finish(target_ts=feed.last_ts, filter=FilterSettings(event_filters=(ignored,)))
     lives.assert_is(events)
+    finished = lives.changefeed()
+    assert finished is not None
+    assert (finished.state, finished.error) == ("finished", None)
 
 
 def test_a_table_that_a_filter_leaves_out_stays_where_it_was(make_lives: MakeLives) -> None:
@@ -379,7 +385,7 @@ def test_on_error_fail_stops_instead_and_names_the_message(make_lives: MakeLives
 # What a batch costs.
 
 
-@pytest.mark.parametrize(("engine", "most_jobs_per_table"), [("delta-rs", 0), ("spark", 12)])
+@pytest.mark.parametrize(("engine", "most_jobs_per_table"), [("delta-rs", 0), ("spark", 13)])
 def test_jobs_and_commits_of_one_batch_are_counted(
     make_lives: MakeLives, spark: SparkSession, engine: str, most_jobs_per_table: int
 ) -> None:
