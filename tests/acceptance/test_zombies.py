@@ -57,7 +57,7 @@ def test_a_zombie_changes_nothing_and_comes_back_as_a_new_capture(
     ):
         one = stage.start("one", apply_engine="delta-rs", failpoints="after-fence-check=stop:10")
         stage.await_checkpoint(1, one)
-        other = stage.start("other", apply_engine="spark", failpoints="after-fence-check=stop:20")
+        other = stage.start("other", apply_engine="spark", failpoints="after-fence-check=stop:10")
 
         await_("one stops itself before a commit", lambda: one.is_frozen)
         await_takeover(stage, other, wins=1)
