@@ -162,10 +162,21 @@ KEY_TYPES: Sequence[tuple[str, Sequence[Any]]] = (
     ("bigint", [-(2**63), 0, 2**63 - 1]),
     ("double", [-1.5e300, 5e-324, 0.1]),
     ("date", [date(1000, 1, 1), date(2024, 2, 29), date(9999, 12, 31)]),
-    ("datetime(6)", [datetime(1000, 1, 1), datetime(2024, 3, 31, 2, 30, 0, 1)]),  # noqa: DTZ001
+    (
+        "datetime(6)",
+        [
+            datetime(1000, 1, 1),  # noqa: DTZ001
+            datetime(2024, 3, 31, 2, 30, 0, 1),  # noqa: DTZ001
+            datetime(9999, 12, 31, 23, 59, 59, 999999),  # noqa: DTZ001
+        ],
+    ),
     (
         "timestamp(6)",
-        [datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), datetime(2038, 1, 19, tzinfo=UTC)],
+        [
+            datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+            datetime(2024, 3, 31, 2, 30, 0, 1, tzinfo=UTC),
+            datetime(2038, 1, 19, 3, 14, 7, 999999, tzinfo=UTC),
+        ],
     ),
 )
 
