@@ -17,7 +17,8 @@ CONDITIONAL_PUT_ONLY = frozenset({"s3", "s3a"})  # no put-if-absent in Spark's d
 BOTH = LOCAL | {"abfs", "abfss", "az", "gs"}
 
 # Seen to work with deltalake 1.6.6; refused by it: typeWidening, rowTracking, domainMetadata,
-# inCommitTimestamp, and merges into variant columns.
+# inCommitTimestamp, and merges into variant columns. Its own set_table_properties, which seals a
+# table, adds variantType to any table; we make no such columns.
 DELTA_RS_FEATURES = frozenset(
     {
         "appendOnly",
@@ -27,6 +28,7 @@ DELTA_RS_FEATURES = frozenset(
         "invariants",
         "timestampNtz",
         "v2Checkpoint",
+        "variantType",
     }
 )
 
