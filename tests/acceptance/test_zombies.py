@@ -23,6 +23,8 @@ from tests.acceptance.processes import (
     identities,
 )
 from tests.services.kafka_broker import KafkaBroker
+from tests.shop.feed import FeedSettings, messages
+from tests.shop.history import HistorySettings, history
 
 pytestmark = pytest.mark.acceptance
 
@@ -80,3 +82,29 @@ def test_a_zombie_changes_nothing_and_comes_back_as_a_new_capture(
         stage.assert_equal(feed.events)
         captures = list(identities([one, other]))
         assert len(set(captures)) == len(captures) >= 5
+
+
+def test_a_rewind_with_the_old_owner_still_asleep_before_its_commit(
+    broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
+):
+    """Its tables are sealed: what it writes when it wakes up is of an incarnation that is over."""
+    events = list(history(HistorySettings(seed=8, transactions=600)))
+    rewind_ts, last_ts = events[30].commit_ts, events[-1].commit_ts
+    with Stage(broker, etcd.endpoint, tmp_path) as stage:
+        broker.produce(stage.topic, messages(events, FeedSettings(seed=8)))
+        sleeper = stage.start(
+            "sleeper", max_batch_messages=600, failpoints="after-fence-check=stop:10"
+        )
+        await_("the owner stops itself before a commit", lambda: sleeper.is_frozen)
+        assert rewind_ts < stage.watch.checkpoint < last_ts
+        rewound = stage.start("rewound", target_ts=last_ts, overwrite_checkpoint_ts=rewind_ts)
+        assert rewound.await_exit() == 0, rewound.tail()
+        assert rewound.lines("rewinding from")
+        stage.assert_equal(events)
+
+        wake(sleeper, deaths=1, group=False)
+        sleeper.await_line("claimed the changefeed", nth=2)
+        sleeper.await_line("stream started", nth=2)
+        sleeper.signal(signal.SIGTERM)
+        assert sleeper.await_exit(STOP_WITHIN_S) == 0, sleeper.tail()
+        stage.assert_equal(events)
