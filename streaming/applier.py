@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -28,17 +28,11 @@ from coordination.model import TableName, Ts, fence_number
 from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite
 from sinks.engine_choice import EngineChoice
 from streaming.cells import CastRules
+from streaming.due import CHANGE_COLUMNS, ERROR_CLASS, TableTask
 from streaming.graveyard import Graveyard
-from streaming.resolve import (
-    CHANGE_COLUMNS,
-    ERROR_CLASS,
-    TABLE_COLUMN,
-    Resolver,
-    TableTask,
-    flatten,
-    struct_name,
-)
+from streaming.resolve import Resolver
 from streaming.segments import Segment
+from streaming.small_tables import SmallTables, split
 from streaming.spans import Spans
 
 if TYPE_CHECKING:
@@ -49,7 +43,8 @@ T = TypeVar("T")
 
 MAX_TRIES = 8  # of one commit; each lost try is another writer's commit on this table
 COMPILED_ABOVE_ROWS = 20_000
-GROUP_COLUMNS = 240  # of the tables in one Spark job: a larger plan costs more than a second job
+SMALL_TABLE_ROWS = 20_000  # so many changes are worth a plan of the table's own
+GROUP_ROWS = 100_000  # of the small tables that share one Spark job
 
 
 @dataclass(kw_only=True)
@@ -87,13 +82,12 @@ class Applier:
         self._graveyard = graveyard
         self._choice = choice
         self._engines = {engine.name: engine for engine in (spark_engine, delta_rs_engine)}
-        self._max_group_rows = settings.batch.delta_rs_max_rows
-        self._resolver = Resolver(
-            CastRules(
-                time_zone=settings.changefeed.source.time_zone,
-                zero_date=settings.changefeed.zero_date,
-            )
+        rules = CastRules(
+            time_zone=settings.changefeed.source.time_zone,
+            zero_date=settings.changefeed.zero_date,
         )
+        self._resolver = Resolver(rules)
+        self._small_tables = SmallTables(rules)
         self._row = row
         self._job_tag = job_tag
         self._pool = ThreadPoolExecutor(settings.batch.apply_threads, thread_name_prefix="apply")
@@ -137,43 +131,50 @@ class Applier:
                 table_bytes=span.size_bytes,
             )
             by_engine[engine].append(task)
-        jobs = [self._arrow_of(group, limit) for group in self._groups(by_engine["delta-rs"])]
+        jobs = list(self._arrow_jobs(by_engine["delta-rs"], limit))
         jobs += [self._frame_of(task, limit) for task in by_engine["spark"]]
         return [each for prepared in self._side_by_side(jobs) for each in prepared]
 
-    def _groups(self, tasks: Iterable[TableTask]) -> Iterator[list[TableTask]]:
-        """Tables that one Spark job can carry: few columns, bounded rows."""
+    def _arrow_jobs(
+        self, tasks: Sequence[TableTask], limit: Ts
+    ) -> Iterator[Callable[[], list[_Prepared]]]:
+        """Small tables share a Spark job as long as their rows are few; a large one has its own."""
         group: list[TableTask] = []
-        columns = rows = 0
-        for task in tasks:
-            width = len(task.schema.columns)
-            full = columns + width > GROUP_COLUMNS or rows + task.max_rows > self._max_group_rows
-            if group and full:
-                yield group
-                group, columns, rows = [], 0, 0
+        rows = 0
+        for task in sorted(tasks, key=lambda task: task.max_rows):
+            if task.max_rows > SMALL_TABLE_ROWS:
+                yield self._arrow_of_one(task, limit)
+                continue
+            if group and rows + task.max_rows > GROUP_ROWS:
+                yield self._arrow_of_many(group, limit)
+                group, rows = [], 0
             group.append(task)
-            columns += width
             rows += task.max_rows
         if group:
-            yield group
+            yield self._arrow_of_many(group, limit)
 
-    def _arrow_of(self, group: Sequence[TableTask], limit: Ts) -> Callable[[], list[_Prepared]]:
+    def _arrow_of_one(self, task: TableTask, limit: Ts) -> Callable[[], list[_Prepared]]:
         def job() -> list[_Prepared]:
-            changes = self._resolver.resolve(group, limit)
+            changes = self._resolver.resolve(task, limit).toArrow()
+            return [_from_arrow(task, self._engines["delta-rs"], changes)]
+
+        return job
+
+    def _arrow_of_many(
+        self, tasks: Sequence[TableTask], limit: Ts
+    ) -> Callable[[], list[_Prepared]]:
+        def job() -> list[_Prepared]:
+            tables = split(self._small_tables.resolve(tasks, limit).toArrow(), tasks)
             engine = self._engines["delta-rs"]
-            if len(group) == 1:
-                return [_from_arrow(group[0], engine, flatten(changes).toArrow())]
-            table = changes.toArrow()
             return [
-                _from_arrow(task, engine, _rows_of(table, number))
-                for number, task in enumerate(group)
+                _from_arrow(task, engine, table) for task, table in zip(tasks, tables, strict=True)
             ]
 
         return job
 
     def _frame_of(self, task: TableTask, limit: Ts) -> Callable[[], list[_Prepared]]:
         def job() -> list[_Prepared]:
-            changes = flatten(self._resolver.resolve([task], limit)).persist()
+            changes = self._resolver.resolve(task, limit).persist()
             is_good = F.col(ERROR_CLASS).isNull()
             counted = changes.agg(F.count("*"), F.count(F.when(is_good, 1))).first()
             assert counted is not None
@@ -293,15 +294,6 @@ def job_tag(spark: SparkSession, tag: str) -> Iterator[None]:
         yield
     finally:
         spark.sparkContext.removeJobTag(tag)
-
-
-def _rows_of(table: pa.Table, number: int) -> pa.Table:
-    """The rows of one table of a group, its cells as columns."""
-    mine = table.filter(pc.equal(table[TABLE_COLUMN], number))
-    cells = mine[struct_name(number)].combine_chunks()
-    fields = cells.type.fields if hasattr(cells.type, "fields") else list(cells.type)
-    columns = {f.name: pc.struct_field(cells, [i]) for i, f in enumerate(fields)}
-    return pa.table(columns | {name: mine[name] for name in CHANGE_COLUMNS})
 
 
 def _from_arrow(task: TableTask, engine: Engine, table: pa.Table) -> _Prepared:

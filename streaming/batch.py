@@ -20,11 +20,11 @@ from coordination.fence import Fence
 from coordination.model import TableName, Ts
 from sinks.ddl import CreateTable
 from streaming.applier import Applier
+from streaming.due import TableTask, settled_keys
 from streaming.events import KAFKA_COLUMNS, Decoder, TopicPartition
 from streaming.filter import TableFilter
 from streaming.plan import Creation, plan, refusal
 from streaming.record import Record
-from streaming.resolve import TableTask, settled_keys
 from streaming.segments import Carry, Segment, read_segment
 from streaming.source import Source, SourceShape
 from streaming.spans import Spans

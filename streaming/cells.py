@@ -17,9 +17,10 @@ from sinks.schema import Column as TableColumn
 from sinks.schema import TableSchema
 
 CELLS: Final = "_cells"  # array<string>: a row's text in table order
+TYPED: Final = "_typed"  # struct of the delivered columns in Delta's types
 FAILED_INDEX: Final = "_failed_index"
 FAILED_TEXT: Final = "_failed_text"
-_QUOTED_CHARS = 80  # of a bad value in an error message
+QUOTED_CHARS = 80  # of a bad value in an error message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +33,17 @@ class CastRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellExpressions:
-    """Of one table, its typed cells in the struct column ``name``."""
+    """Of one table."""
 
     text: Column  # data -> array<string>
-    typed: Column  # CELLS -> struct of the delivered columns in Delta's types
-    failed: Column  # CELLS, the struct, op -> the index of the first cell that cannot be cast
+    typed: Column  # CELLS -> TYPED
+    failed: Column  # CELLS, TYPED, op -> the index of the first cell that cannot be cast
     sentence: Column  # FAILED_INDEX, FAILED_TEXT -> what to say about it
-    key_text: Column  # the struct -> array<string>
 
 
-def cell_expressions(schema: TableSchema, name: str, rules: CastRules) -> CellExpressions:
+def cell_expressions(schema: TableSchema, rules: CastRules) -> CellExpressions:
     """Build the expressions of one table."""
-    struct = F.col(name)
+    struct = F.col(TYPED)
     cells = [
         cast_column(_text(index), column, rules.time_zone).alias(column.name)
         for index, column in enumerate(schema.delivered)
@@ -53,7 +53,6 @@ def cell_expressions(schema: TableSchema, name: str, rules: CastRules) -> CellEx
         typed=F.struct(*cells),
         failed=_first_failure(schema, struct, rules),
         sentence=_sentence(schema),
-        key_text=F.array(*[struct[column].cast("string") for column in schema.key]),
     )
 
 
@@ -93,7 +92,7 @@ def _sentence(schema: TableSchema) -> Column:
     types = F.array(*[F.lit(delta_type(column.type)) for column in schema.delivered])
     cannot_read = F.concat(
         F.lit(": cannot read '"),
-        F.substring(FAILED_TEXT, 1, _QUOTED_CHARS),
+        F.substring(FAILED_TEXT, 1, QUOTED_CHARS),
         F.lit("' as "),
         F.get(types, F.col(FAILED_INDEX)),
     )

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.dead_letters import DeadLetters
+from streaming.due import ERROR_CLASS, ERROR_MESSAGE, TableTask
 from streaming.events import BAD, ROW, TopicPartition
-from streaming.resolve import ERROR_CLASS, ERROR_MESSAGE, TableTask
 from streaming.segments import Segment, union
 from streaming.source import Source
 

@@ -25,9 +25,10 @@ from sinks.schema import TableSchema
 from sinks.spark_engine import SparkEngine
 from sinks.tables import inspect
 from streaming.cells import CastRules
+from streaming.due import TableTask, settled_keys
 from streaming.events import KAFKA_COLUMNS, TopicPartition
 from streaming.protocols.canal_json import decode
-from streaming.resolve import Resolver, TableTask, flatten, settled_keys
+from streaming.resolve import Resolver
 from streaming.segments import Segment, read_segment
 from streaming.session import spark_session
 from streaming.source import Source
@@ -134,7 +135,7 @@ class Floors:
         task = TableTask(name=NAME, schema=self._schema, checkpoint=Ts(0), segments=(segment,))
         count = segment.tables[NAME].rows
         columns = [f"`{column.name}`" for column in self._schema.delivered]
-        changes = flatten(Resolver(RULES).resolve([task], Ts(2**62))).select(*columns, OP_COLUMN)
+        changes = Resolver(RULES).resolve(task, Ts(2**62)).select(*columns, OP_COLUMN)
         for number in range(REPEATS):
             with timed("cast and last change per key, Tidelake", count, "changes"):
                 changes.persist().count()

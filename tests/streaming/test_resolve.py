@@ -14,10 +14,12 @@ from pyspark.sql import SparkSession
 from coordination.model import TableName, Ts
 from sinks.schema import Column, MySQLType, TableSchema
 from streaming.cells import CastRules
+from streaming.due import TableTask, settled_keys
 from streaming.events import EVENT_COLUMNS, KAFKA_COLUMNS
 from streaming.protocols.canal_json import decode
-from streaming.resolve import Resolver, TableTask, flatten, settled_keys, struct_name
+from streaming.resolve import Resolver
 from streaming.segments import Segment, TableCount
+from streaming.small_tables import SmallTables, split
 
 pytestmark = pytest.mark.spark
 
@@ -84,8 +86,15 @@ def task(
 
 
 def resolved(tasks: Sequence[TableTask], limit: int = 1000) -> list[dict[str, Any]]:
-    found: pa.Table = flatten(Resolver(RULES).resolve(tasks, Ts(limit))).toArrow()
-    return [dict(row) for row in found.to_pylist()]
+    """Of the one task, by both ways, which must agree."""
+    (only,) = tasks
+    alone: pa.Table = Resolver(RULES).resolve(only, Ts(limit)).toArrow()
+    (among_small,) = split(SmallTables(RULES).resolve(tasks, Ts(limit)).toArrow(), tasks)
+    assert among_small.schema.names == alone.schema.names
+    assert among_small.schema.types == alone.schema.types
+    rows: list[dict[str, Any]] = alone.to_pylist()
+    assert sorted(map(repr, among_small.to_pylist())) == sorted(map(repr, rows))
+    return rows
 
 
 def by_key(rows: Iterable[dict[str, Any]], key: str = "id") -> dict[Any, Any]:
@@ -248,14 +257,14 @@ def test_tables_of_one_group_stay_apart(spark: SparkSession) -> None:
     two = segment(spark, messages[3:], {A: PLAIN, B: other})
     tasks = [task([one, two], checkpoint=15), task([one, two], name=B, of=other)]
 
-    rows = Resolver(RULES).resolve(tasks, Ts(1000)).toArrow().to_pylist()
+    of_a, of_b = (
+        table.to_pylist()
+        for table in split(SmallTables(RULES).resolve(tasks, Ts(1000)).toArrow(), tasks)
+    )
 
-    of_a = [row[struct_name(0)] for row in rows if row["_table"] == 0]
-    assert of_a == [{"id": 1, "v": "b"}]
-    of_b = {
-        row[struct_name(1)]["k"]: row for row in rows if row["_table"] == 1 and not row["_offset"]
-    }
-    assert {key: row["_op"] for key, row in of_b.items()} == {"1": "D", "2": "U"}
-    assert of_b["2"][struct_name(1)]["v"] == 6
-    (bad,) = [row for row in rows if row["_error_class"]]
-    assert (bad["_table"], bad["_offset"]) == (1, 5)
+    assert [(row["id"], row["v"]) for row in of_a] == [(1, "b")]
+    good = {row["k"]: row for row in of_b if row["_error_class"] is None}
+    assert {key: row["_op"] for key, row in good.items()} == {"1": "D", "2": "U"}
+    assert good["2"]["v"] == 6
+    (bad,) = [row for row in of_b if row["_error_class"]]
+    assert bad["_offset"] == 5

@@ -1,0 +1,42 @@
+"""What is due in one batch for one table, and the columns that say what became of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from coordination.model import TableName, Ts
+from sinks.apply import OP_COLUMN
+from sinks.schema import TableSchema
+from streaming.segments import Segment
+
+ERROR_CLASS: Final = "_error_class"  # why it cannot be applied; null for a good row
+ERROR_MESSAGE: Final = "_error_message"
+ORIGIN_COLUMNS: Final = ("_topic", "_partition", "_offset", "_commit_ts")  # null for a good row
+CHANGE_COLUMNS: Final = (OP_COLUMN, ERROR_CLASS, ERROR_MESSAGE, *ORIGIN_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTask:
+    """What one batch has to do for one table."""
+
+    name: TableName
+    schema: TableSchema
+    checkpoint: Ts
+    segments: tuple[Segment, ...]
+    ignored_events: frozenset[str] = frozenset()  # of insert, update, delete: the event filter
+
+    @property
+    def max_rows(self) -> int:
+        """No more rows than this are due."""
+        return sum(segment.tables[self.name].rows for segment in self.segments)
+
+    @property
+    def has_key_updates(self) -> bool:
+        return any(segment.tables[self.name].key_updates for segment in self.segments)
+
+
+def settled_keys(tables: Mapping[TableName, TableSchema | None]) -> dict[TableName, Sequence[str]]:
+    """What a decoder wants to know of the tables that need no schema from the stream any more."""
+    return {name: schema.key if schema else () for name, schema in tables.items()}

@@ -1,0 +1,224 @@
+"""The due rows of many small tables in one frame, whose plan does not grow with the tables.
+
+Spark plans a query in a time that grows with its columns: a struct per table cost seconds for a
+hundred tables of fifty rows. So a row's cells are one array here, ``array<struct<f0, f1, …>>`` with
+a field per *Delta type* that occurs, of which each cell fills the one of its own type. The casts
+are those of ``sinks/casts.py``, one branch per MySQL type that occurs. What differs from table to
+table (names, kinds, key, checkpoint) is data: one literal.
+
+    cells ──(kind of each)──► typed cells ──► first cell that failed ──► last change per key
+    one toArrow ──► per table: every n-th cell is a column
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from coordination.model import Ts
+from sinks.apply import DELETE, OP_COLUMN, UPSERT
+from sinks.casts import cast_column, cast_failure, delta_type
+from sinks.schema import Column as TableColumn
+from sinks.schema import MySQLType
+from streaming.cells import QUOTED_CHARS, CastRules
+from streaming.due import CHANGE_COLUMNS, ERROR_CLASS, ERROR_MESSAGE, ORIGIN_COLUMNS, TableTask
+from streaming.events import ROW
+from streaming.segments import union
+
+TABLE: Final = "_table"
+TYPED: Final = "_typed"
+_META_TYPE = (
+    "map<string, struct<number:int, checkpoint:bigint, names:array<string>, kinds:array<int>, "
+    "key:array<int>, keys:array<string>, ignored:array<string>>>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The MySQL types of a group of tables (a cell's kind is its index), and their Delta types."""
+
+    types: tuple[MySQLType, ...]
+    fields: tuple[str, ...]  # Delta types; f0, f1 … of a typed cell
+
+    @staticmethod
+    def of(tasks: Sequence[TableTask]) -> Kinds:
+        """Of all delivered columns, in order of first appearance."""
+        columns = [column for task in tasks for column in task.schema.delivered]
+        types = tuple(dict.fromkeys(column.type for column in columns))
+        return Kinds(types, tuple(dict.fromkeys(map(delta_type, types))))
+
+    def field(self, mysql_type: MySQLType) -> str:
+        """Where the cell of such a column is."""
+        return f"f{self.fields.index(delta_type(mysql_type))}"
+
+
+class SmallTables:
+    """Builds the frame; keeps the cast expressions of each set of types, and no other state."""
+
+    def __init__(self, rules: CastRules) -> None:
+        self._rules = rules
+
+    def resolve(self, tasks: Sequence[TableTask], limit: Ts) -> DataFrame:
+        """Changes in ``(checkpoint, limit]``, at most one good one per key of each table.
+
+        Columns: ``_table`` (number in ``tasks``), ``_typed``, and ``CHANGE_COLUMNS``.
+        """
+        kinds = Kinds.of(tasks)
+        rows = _due_rows(tasks, kinds, limit)
+        if any(task.has_key_updates for task in tasks):
+            rows = _split_key_updates(rows)
+        return _last_per_key(self._with_failure(self._typed(rows, kinds), kinds), kinds)
+
+    def _typed(self, rows: DataFrame, kinds: Kinds) -> DataFrame:
+        data, names = F.col("data"), F.col("m.names")
+        in_order = F.when(F.map_keys(data) == names, F.map_values(data))
+        looked_up = F.transform(names, lambda name: F.element_at(data, name))
+        with_cells = rows.withColumn("_cells", in_order.otherwise(looked_up))
+        typed = F.zip_with(
+            "_cells", F.col("m.kinds"), lambda text, kind: self._cast(text, kind, kinds)
+        )
+        return with_cells.withColumn(TYPED, typed)
+
+    def _cast(self, text: Column, kind: Column, kinds: Kinds) -> Column:
+        fields = []
+        for number, spark_type in enumerate(kinds.fields):
+            cell = F.lit(None).cast(spark_type)
+            for index, mysql_type in enumerate(kinds.types):
+                if delta_type(mysql_type) == spark_type:
+                    column = TableColumn(name="", type=mysql_type)
+                    typed = cast_column(text, column, self._rules.time_zone)
+                    cell = F.when(kind == index, typed).otherwise(cell)
+            fields.append(cell.alias(f"f{number}"))
+        return F.struct(*fields)
+
+    def _with_failure(self, typed: DataFrame, kinds: Kinds) -> DataFrame:
+        """Add ``_op`` and the index of the first cell that cannot be applied, or null."""
+        numbers = F.sequence(F.lit(0), F.size("_cells") - 1)
+        failed = F.filter(numbers, lambda number: self._cannot_apply(number, kinds))
+        op = F.when(F.col("op") == "DELETE", DELETE).otherwise(UPSERT)
+        return typed.withColumns({OP_COLUMN: op, "_failed": F.get(failed, F.lit(0))})
+
+    def _cannot_apply(self, number: Column, kinds: Kinds) -> Column:
+        """Of a DELETE only the key counts; a key column must have a value."""
+        text, cell = F.get("_cells", number), F.get(TYPED, number)
+        kind = F.get(F.col("m.kinds"), number)
+        lost = F.lit(False)
+        for index, mysql_type in enumerate(kinds.types):
+            column = TableColumn(name="", type=mysql_type)
+            value = cell[kinds.field(mysql_type)]
+            failure = cast_failure(text, value, column, self._rules.zero_date)
+            lost = F.when(kind == index, failure).otherwise(lost)
+        empty = reduce(
+            lambda left, right: left & right,
+            [cell[f"f{number}"].isNull() for number in range(len(kinds.fields))],
+        )
+        in_key = F.array_contains(F.col("m.key"), number)
+        return F.when(in_key, empty).otherwise((F.col("op") != "DELETE") & lost)
+
+
+def _due_rows(tasks: Sequence[TableTask], kinds: Kinds, limit: Ts) -> DataFrame:
+    segments = {id(segment): segment for task in tasks for segment in task.segments}
+    read = union(segment.frame for segment in segments.values())
+    about = F.from_json(F.lit(_meta(tasks, kinds)), _META_TYPE)
+    name = F.concat_ws("\0", "schema_name", "table_name")
+    of_table = read.where((F.col("kind") == ROW) & (F.col("commit_ts") <= limit)).withColumn(
+        "m", F.try_element_at(about, name)
+    )
+    return of_table.where(
+        (F.col("commit_ts") > F.col("m.checkpoint"))
+        & ~F.array_contains(F.col("m.ignored"), F.col("op"))
+    )
+
+
+def _meta(tasks: Sequence[TableTask], kinds: Kinds) -> str:
+    """What the rows of each table need to know, as one JSON text: a literal, read once."""
+    kind_of = {mysql_type: index for index, mysql_type in enumerate(kinds.types)}
+    about = {}
+    for number, task in enumerate(tasks):
+        names = [column.name for column in task.schema.delivered]
+        about[f"{task.name.schema}\0{task.name.table}"] = {
+            "number": number,
+            "checkpoint": task.checkpoint,
+            "names": names,
+            "kinds": [kind_of[column.type] for column in task.schema.delivered],
+            "key": [names.index(key) for key in task.schema.key],
+            "keys": list(task.schema.key),
+            "ignored": [event.upper() for event in sorted(task.ignored_events)],
+        }
+    return json.dumps(about, ensure_ascii=False)
+
+
+def _split_key_updates(rows: DataFrame) -> DataFrame:
+    """With a DELETE of the old key beside each UPDATE that changed the key (rule 4)."""
+    old, new, keys = F.col("old"), F.col("data"), F.col("m.keys")
+
+    def differs(key: Column) -> Column:
+        return F.coalesce(F.try_element_at(old, key) != F.try_element_at(new, key), F.lit(False))
+
+    def old_value(key: Column) -> Column:
+        return F.coalesce(F.try_element_at(old, key), F.try_element_at(new, key))
+
+    deletes = rows.where(old.isNotNull() & F.exists(keys, differs)).withColumns(
+        {"data": F.map_from_arrays(keys, F.transform(keys, old_value)), "op": F.lit("DELETE")}
+    )
+    return rows.unionAll(deletes)
+
+
+def _last_per_key(typed: DataFrame, kinds: Kinds) -> DataFrame:
+    cast_failed = F.col("_failed").isNotNull()
+    failed = F.col("error_class").isNotNull() | cast_failed
+    by_itself = F.when(failed, F.xxhash64("topic", "partition", "offset")).otherwise(F.lit(0))
+    key = F.transform(F.col("m.key"), lambda index: F.get("_cells", index))
+    newest_first = Window.partitionBy("m.number", key, by_itself).orderBy(
+        F.desc("commit_ts"), F.desc(OP_COLUMN), F.desc("offset")
+    )
+    ranked = typed.withColumn("_rank", F.row_number().over(newest_first))
+    text = F.substring(F.get("_cells", F.col("_failed")), 1, QUOTED_CHARS)
+    spark_types = F.array(*[F.lit(delta_type(mysql_type)) for mysql_type in kinds.types])
+    wanted = F.get(spark_types, F.get(F.col("m.kinds"), F.col("_failed")))
+    reason = F.coalesce(
+        F.concat(F.lit(": cannot read '"), text, F.lit("' as "), wanted),
+        F.lit(": a key column has no value"),
+    )
+    sentence = F.concat(F.lit("column "), F.get(F.col("m.names"), F.col("_failed")), reason)
+    return ranked.where(F.col("_rank") == 1).select(
+        F.col("m.number").alias(TABLE),
+        TYPED,
+        OP_COLUMN,
+        F.coalesce("error_class", F.when(cast_failed, F.lit("cast"))).alias(ERROR_CLASS),
+        F.coalesce("error_message", F.when(cast_failed, sentence)).alias(ERROR_MESSAGE),
+        *[F.when(failed, F.col(name.removeprefix("_"))).alias(name) for name in ORIGIN_COLUMNS],
+    )
+
+
+def split(changes: pa.Table, tasks: Sequence[TableTask]) -> list[pa.Table]:
+    """One table per task: its delivered columns in Delta's types, then ``CHANGE_COLUMNS``."""
+    kinds = Kinds.of(tasks)
+    changes = changes.combine_chunks()
+    order = pc.sort_indices(changes[TABLE])
+    changes = changes.take(order).combine_chunks()
+    numbers = changes[TABLE].to_numpy()
+    begins = np.searchsorted(numbers, np.arange(len(tasks) + 1))
+    return [
+        _columns(changes.slice(begin, end - begin), task, kinds)
+        for task, begin, end in zip(tasks, begins[:-1], begins[1:], strict=True)
+    ]
+
+
+def _columns(rows: pa.Table, task: TableTask, kinds: Kinds) -> pa.Table:
+    cells = pa.concat_arrays(rows[TYPED].chunks or [pa.array([], rows[TYPED].type)]).flatten()
+    width = len(task.schema.delivered)
+    columns = {}
+    for index, column in enumerate(task.schema.delivered):
+        field = pc.struct_field(cells, kinds.field(column.type))
+        columns[column.name] = field.take(pa.array(np.arange(index, len(rows) * width, width)))
+    return pa.table(columns | {name: rows[name] for name in CHANGE_COLUMNS})
