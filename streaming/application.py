@@ -257,7 +257,7 @@ class Application:
                 self._settings.batch,
                 allow_unsafe_commits=sink.allow_unsafe_commits,
             ),
-            spark_engine=SparkEngine(options),
+            spark_engine=SparkEngine(options, persist=False),
             delta_rs_engine=DeltaRsEngine(options),
             row=record.row,
             job_tag=self._job_tag,

@@ -45,6 +45,8 @@ def spark_session() -> SparkSession:
     _check(session)
     for name, value in RUNTIME_CONF.items():
         session.conf.set(name, value)
+    cores = session.sparkContext.defaultParallelism
+    session.conf.set("spark.sql.shuffle.partitions", str(max(2, cores)))
     session.sparkContext.setLogLevel("ERROR")
     return session
 
