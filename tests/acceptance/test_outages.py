@@ -112,6 +112,7 @@ def test_etcd_and_broker_go_and_come_back_and_another_etcd_takes_their_place(tmp
         stage.assert_equal(feed.events)
 
 
+@pytest.mark.soak  # the claim's own tests have this case too, without processes
 def test_two_etcds_on_one_warehouse_are_found_out(
     broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
 ):
