@@ -100,8 +100,8 @@ class BatchKeys:
 class SparkEngine:
     """Commits a DataFrame of changes, in the session that the frame belongs to.
 
-    A commit reads its changes several times: ``persist`` keeps them for as long. A caller whose frames
-    are cheap to read again turns it off.
+    A commit reads its changes several times: ``persist`` keeps them for as long. A caller whose
+    frames are cheap to read again turns it off.
     """
 
     name = "spark"

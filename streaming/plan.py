@@ -18,6 +18,8 @@ from sinks.schema import TableSchema
 from streaming.events import DdlEvent
 from streaming.filter import TableFilter
 
+Ddl = CreateTable | CreateTableLike | NoEffect | Unsupported
+
 
 class DdlNotSupported(TidelakeError):
     """A DDL that changes a target is not applied yet: its own issue. A filter is the way past
@@ -82,15 +84,11 @@ def plan(
     return Plan(limit=limit, creations=tuple(creations))
 
 
-def _is_wanted(event: DdlEvent, ddl: object, table_filter: TableFilter) -> bool:
-    if not event.name.table:  # CREATE DATABASE and the like belong to no table
-        return not isinstance(ddl, Unsupported) or not table_filter.ignores_ddl(
-            event.name, ddl.event_types, event.query
-        )
-    if not table_filter.selects(event.name):
-        return False
-    event_types = getattr(ddl, "event_types", ())
-    return not table_filter.ignores_ddl(event.name, event_types, event.query)
+def _is_wanted(event: DdlEvent, ddl: Ddl, table_filter: TableFilter) -> bool:
+    """A DDL of a schema has an empty table name: the filter answers for the whole schema."""
+    return table_filter.selects(event.name) and not table_filter.ignores_ddl(
+        event.name, ddl.event_types, event.query
+    )
 
 
 def refusal(wall: DdlEvent, why: str) -> DdlNotSupported:

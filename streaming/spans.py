@@ -244,7 +244,13 @@ class Spans:
             name = TableName(row.schema_name, row.table_name)
             types = row.newest.mysql_types or {}
             in_order = {column: types[column] for column in row.newest.names if column in types}
-            schema, warnings = schema_from_mysql_types(in_order, row.newest.pk_names or [])
+            try:
+                schema, warnings = schema_from_mysql_types(in_order, row.newest.pk_names or [])
+            except ValueError as error:
+                raise TidelakeError(
+                    f"cannot make {name} from the types in its messages: {error}. Start before its "
+                    "CREATE TABLE, or leave it out with [filter] rules"
+                ) from error
             for warning in warnings:
                 logger.warning("no CREATE TABLE was read: %s table=%s", warning, name)
             no_ddl = DdlEvent(commit_ts=Ts(0), offset=0, name=name, ddl_type="", query="")
