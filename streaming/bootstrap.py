@@ -8,9 +8,12 @@ import logging
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
 
 from conf.settings import EtcdSettings, Settings
 from coordination.capture import Capture
@@ -31,6 +34,7 @@ from streaming.protocols.canal_json import decode
 from streaming.record import ControlTables
 from streaming.session import spark_session
 from streaming.source import Source
+from streaming.warm_up import warm_up
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +57,8 @@ def run(settings: Settings) -> int:
         )
         etcd, client = stack.enter_context(_etcd(settings.etcd))
         spark = spark_session()
-        stack.callback(spark.stop)
+        stack.callback(_stop, spark)
+        warm_up(spark, source, decode)
         clock = SystemClock()
         fence = Fence(clock)
         options = dict(sink.storage_options)
@@ -84,6 +89,12 @@ def run(settings: Settings) -> int:
         stack.enter_context(_signals(capture))
         capture.run()
     return 0
+
+
+def _stop(spark: SparkSession) -> None:
+    """Its JVM may be gone: a service manager's SIGTERM goes to the whole group."""
+    with suppress(Py4JError, OSError):
+        spark.stop()
 
 
 def _identify(capture_id: CaptureID, epoch: ProcessorEpoch) -> None:
