@@ -157,8 +157,9 @@ class Application:
                 return self._stream_once(row)
             except SourceChanged as change:
                 logger.info("%s", change)
-            except (PySparkException, Py4JError, TryAgain) as error:
+            except (PySparkException, Py4JError, ConnectionError, TryAgain) as error:
                 self._fence.check()
+                self._check_jvm(error)
                 stored = self._tables.changefeeds.read(row.changefeed_id)
                 moved = stored is not None and stored.checkpoint_ts > checkpoint
                 backoff_s = FIRST_BACKOFF_S if moved else backoff_s * 2
@@ -173,6 +174,18 @@ class Application:
             assert newest is not None
             row = newest if newest.term == row.term else row
             checkpoint = row.checkpoint_ts
+
+    def _check_jvm(self, error: BaseException) -> None:
+        """A JVM that is gone never comes back: the next process is the one to go on."""
+        try:
+            assert self._spark.version
+        except (Py4JError, OSError):
+            if self._stopping.is_set():  # one SIGTERM has ended both of us
+                raise Stop("asked to stop") from error
+            raise TidelakeError(
+                "Spark's JVM has ended: it was killed, or was out of memory (SPARK_DRIVER_MEMORY). "
+                "Start the same command again, it goes on where the tables are"
+            ) from error
 
     def _claim(self, ownership: Ownership) -> ChangefeedRow:
         """The next term in all three control tables: every older handle is stale from here on (rule

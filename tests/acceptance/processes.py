@@ -89,6 +89,11 @@ class Life:
         self._process.wait()
         return at
 
+    def kill_jvm(self) -> None:
+        """SIGKILL for its JVM alone."""
+        (jvm,) = [pid for pid, name in self.processes().items() if name == "java"]
+        os.kill(jvm, signal.SIGKILL)
+
     def signal(self, number: signal.Signals, *, group: bool = False) -> None:
         if group:
             os.killpg(self.pid, number)

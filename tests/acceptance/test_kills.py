@@ -12,7 +12,7 @@ import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.failpoint import Failpoint
-from tests.acceptance.processes import Stage, identities
+from tests.acceptance.processes import Life, Stage, identities
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import FeedSettings, messages
 from tests.shop.history import HistorySettings, history
@@ -37,6 +37,7 @@ class Victim:
     nth: int = 1
     engine: str = "auto"
     group: bool = False
+    jvm: bool = False  # it alone; its driver must say so
 
     @property
     def settings(self) -> dict[str, str]:
@@ -51,7 +52,7 @@ CHAIN = (
     Victim(Failpoint.AFTER_APPLY_ONE, engine="spark"),
     Victim(group=True, engine="spark"),
     Victim(Failpoint.AFTER_PROGRESS),
-    Victim(group=False),
+    Victim(jvm=True),
     Victim(Failpoint.AFTER_CHANGEFEED, nth=2),
 )
 
@@ -71,12 +72,7 @@ def run_chain(stage: Stage, broker: KafkaBroker, chain: tuple[Victim, ...], seed
             **victim.settings,
         )
         lives.append(life)
-        if victim.step is None:
-            life.await_line("applied a batch")
-            time.sleep(dice.random() * LATEST_S)
-            life.kill(group=victim.group)
-        code = life.await_exit()
-        assert code == -signal.SIGKILL, f"{victim}: exit code {code}\n{life.tail()}"
+        end(life, victim, dice)
     last = stage.start("last", target_ts=target_ts)
     lives.append(last)
     assert last.await_exit() == 0, last.tail()
@@ -84,6 +80,20 @@ def run_chain(stage: Stage, broker: KafkaBroker, chain: tuple[Victim, ...], seed
     seen = list(identities(lives))
     assert len({capture for capture, _ in seen}) == len(seen)
     assert len({epoch for _, epoch in seen}) == len(seen)
+
+
+def end(life: Life, victim: Victim, dice: random.Random) -> None:
+    if victim.step is None:
+        life.await_line("applied a batch")
+        time.sleep(dice.random() * LATEST_S)
+        if victim.jvm:
+            life.kill_jvm()
+            assert life.await_exit() == 1, life.tail()
+            assert life.lines()[-1].startswith("tidelake: Spark's JVM has ended"), life.tail()
+            return
+        life.kill(group=victim.group)
+    code = life.await_exit()
+    assert code == -signal.SIGKILL, f"{victim}: exit code {code}\n{life.tail()}"
 
 
 def test_each_restart_is_the_next_victim(broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path):
