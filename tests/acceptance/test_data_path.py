@@ -8,89 +8,52 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
 
 from conf.settings import EventFilter, FilterSettings
 from coordination.errors import TidelakeError
-from sinks.snapshots import Snapshots
 from streaming.plan import DdlNotSupported
 from streaming.source import Source, SourceAway
-from tests.acceptance.one_process import CHANGEFEED, Feed, Lives, shop_feed
+from tests.acceptance.one_process import Feed, shop_feed
+from tests.acceptance.small_tables import (
+    IDLE,
+    PARTITIONS,
+    A,
+    B,
+    MakeLives,
+    made,
+    marks,
+    new_topics,
+    row,
+    values,
+)
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import (
-    Change,
-    Column,
     Ddl,
-    Op,
-    Row,
-    Table,
-    encode_change,
-    encode_ddl,
     encode_watermark,
 )
 from tests.shop.feed import CLEAN, Message, messages
 from tests.shop.history import Event, SchemaChange
 from tests.shop.model import Model, table_difference
-from tests.shop.tables import ORDER_LINES, PAYMENTS, create_table
+from tests.shop.tables import ORDER_LINES, PAYMENTS
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-PARTITIONS = 3
-MakeLives = Callable[..., Lives]
 
 
 @pytest.fixture
 def make_lives(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[MakeLives]:
-    """Lives over new topics of so many partitions each."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    made: list[str] = []
-
-    def make(*counts: int, **settings: Any) -> Lives:
-        topics = [f"path-{uuid4().hex[:8]}" for _ in counts or (PARTITIONS,)]
-        for topic, partitions in zip(topics, counts or (PARTITIONS,), strict=True):
-            broker.create_topic(topic, partitions=partitions)
-        made.extend(topics)
-        return Lives(spark, broker, tmp_path, topics=topics, **settings)
-
-    yield make
-    for topic in made:
-        broker.delete_topic(topic)
+    with new_topics(spark, broker, tmp_path) as make:
+        yield make
 
 
 @pytest.fixture(scope="module")
 def feed() -> Feed:
     return shop_feed(transactions=50)
-
-
-def small_table(name: str) -> Table:
-    columns = (Column("id", "bigint"), Column("n", "int"), Column("v", "varchar(20)"))
-    return Table(schema="shop", name=name, columns=columns, primary_key=("id",), handle_key=("id",))
-
-
-A, B, IDLE = small_table("a"), small_table("b"), small_table("idle")
-
-
-def row(ts: int, id: int, v: str, *, table: Table = A, op: Op = "INSERT", n: int = 0) -> bytes:
-    data: Row = {"id": id, "n": n, "v": v}
-    old = data if op == "UPDATE" else None
-    return encode_change(Change(table=table, op=op, row=data, old=old), ts, 0)
-
-
-def made(ts: int, *tables: Table) -> list[Message]:
-    return [(0, None, encode_ddl(create_table(table), ts + n, 0)) for n, table in enumerate(tables)]
-
-
-def marks(ts: int, partitions: int = PARTITIONS) -> list[Message]:
-    return [(partition, None, encode_watermark(ts, 0)) for partition in range(partitions)]
-
-
-def values(lives: Lives, table: str) -> dict[int, str]:
-    return {found["id"]: found["v"] for found in lives.rows(table)}
 
 
 # Duplicates, watermarks, partitions.
@@ -303,83 +266,6 @@ def test_a_start_behind_create_table_takes_the_types_of_the_rows(
     assert "column amount: the rows do not tell the precision of its decimal" in said
     assert "column status: the rows do not tell the elements of its enum" in said
     assert list(lives.rows("payments")[0]) == [column.name for column in PAYMENTS.columns]
-
-
-# Dead letters.
-
-
-def test_what_cannot_be_applied_is_kept_with_its_bytes(make_lives: MakeLives) -> None:
-    lives = make_lives()
-    keyless = Table(
-        schema="shop", name="log", columns=(Column("x", "int"),), primary_key=(), handle_key=()
-    )
-    ddl = Ddl("shop", "log", "CREATE", "CREATE TABLE `shop`.`log` (`x` INT)")
-    bad_cast = row(30, 1, "bad", op="UPDATE", n=77).replace(b'"n":"77"', b'"n":"seven"')
-    cut = row(35, 2, "cut").replace(b'"commitTs"', b'"onlyHandleKey":true,"commitTs"')
-    logged = encode_change(Change(table=keyless, op="INSERT", row={"x": 1}), 36, 0)
-    lives.produce([*made(10, A, B), (0, None, encode_ddl(ddl, 15, 0))])
-    lives.produce([(1, None, row(20, 1, "good")), (1, None, bad_cast), (1, None, cut)])
-    lives.produce([(2, None, b"\xff garbage"), (2, None, None), (2, None, logged)])  # type: ignore[list-item]
-    lives.produce([(1, None, row(38, 3, "good too")), *marks(50)])
-    lives.finish(target_ts=40)
-
-    assert values(lives, "a") == {1: "good", 3: "good too"}
-    found = [
-        (each["partition"], each["offset"], each["error_class"], each["value"])
-        for each in lives.dead_letters()
-    ]
-    assert found == [
-        (1, 1, "cast", bad_cast),
-        (1, 2, "handle-key-only", cut),
-        (2, 0, "malformed", b"\xff garbage"),
-        (2, 1, "empty", None),
-        (2, 2, "no-key", logged),
-    ]
-    letter = lives.dead_letters()[0]
-    assert (letter["schema_name"], letter["table_name"], letter["commit_ts"]) == ("shop", "a", 30)
-    assert "cannot read 'seven' as int" in letter["message"]
-    counts = {name: (p.state, p.dead_letters) for name, p in lives.progress().items()}
-    assert counts == {
-        "shop.a": ("replicating", 2),
-        "shop.b": ("replicating", 0),
-        "shop.log": ("warning", 1),
-    }
-    assert "log" not in lives.versions()
-    cut_row = Snapshots(str(lives.warehouse)).latest(CHANGEFEED)
-    assert cut_row is not None
-    assert cut_row.dead_letters == 5
-    lives.produce([(1, None, row(60, 1, "mended", op="UPDATE")), *marks(80)])
-    lives.finish(target_ts=70)
-    assert values(lives, "a")[1] == "mended"
-    assert len(lives.dead_letters()) == 5
-
-
-def test_ignored_events_of_a_table_without_a_key_are_no_dead_letters(
-    make_lives: MakeLives,
-) -> None:
-    lives = make_lives()
-    table = Table(
-        schema="shop", name="log", columns=(Column("x", "int"),), primary_key=(), handle_key=()
-    )
-    ddl = Ddl("shop", "log", "CREATE", "CREATE TABLE `shop`.`log` (`x` INT)")
-    lives.produce([(0, None, encode_ddl(ddl, 10, 0))])
-    changes = [Change(table=table, op=op, row={"x": 1}) for op in ("INSERT", "DELETE")]
-    lives.produce([*((1, None, encode_change(change, 20, 0)) for change in changes), *marks(50)])
-    rule = EventFilter(matcher=("shop.log",), ignore_event=("delete",))
-    lives.finish(target_ts=40, filter=FilterSettings(event_filters=(rule,)))
-    assert [letter["offset"] for letter in lives.dead_letters()] == [0]
-
-
-def test_on_error_fail_stops_instead_and_names_the_message(make_lives: MakeLives) -> None:
-    lives = make_lives()
-    bad_cast = row(30, 1, "bad", n=77).replace(b'"n":"77"', b'"n":"seven"')
-    lives.produce([*made(10, A), (1, None, bad_cast), *marks(50)])
-    error = lives.live(target_ts=40, on_error="fail")
-    assert isinstance(error, TidelakeError)
-    assert f"topic {lives.topics[0]} partition 1 offset 0" in str(error)
-    assert not lives.dead_letters()
-    lives.finish(target_ts=40)
-    assert len(lives.dead_letters()) == 1
 
 
 # What a batch costs.

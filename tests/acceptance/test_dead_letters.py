@@ -1,0 +1,105 @@
+"""What cannot be applied stays visible, with its bytes, and stops nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.settings import EventFilter, FilterSettings
+from coordination.errors import TidelakeError
+from sinks.snapshots import Snapshots
+from tests.acceptance.one_process import CHANGEFEED
+from tests.acceptance.small_tables import (
+    CREATE_KEYLESS,
+    KEYLESS,
+    A,
+    B,
+    MakeLives,
+    made,
+    marks,
+    new_topics,
+    row,
+    values,
+)
+from tests.services.kafka_broker import KafkaBroker
+from tests.shop.canal_json import Change, encode_change, encode_ddl
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+@pytest.fixture
+def make_lives(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MakeLives]:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with new_topics(spark, broker, tmp_path) as make:
+        yield make
+
+
+def test_what_cannot_be_applied_is_kept_with_its_bytes(make_lives: MakeLives) -> None:
+    lives = make_lives()
+    bad_cast = row(30, 1, "bad", op="UPDATE", n=77).replace(b'"n":"77"', b'"n":"seven"')
+    cut = row(35, 2, "cut").replace(b'"commitTs"', b'"onlyHandleKey":true,"commitTs"')
+    logged = encode_change(Change(table=KEYLESS, op="INSERT", row={"x": 1}), 36, 0)
+    lives.produce([*made(10, A, B), (0, None, encode_ddl(CREATE_KEYLESS, 15, 0))])
+    lives.produce([(1, None, row(20, 1, "good")), (1, None, bad_cast), (1, None, cut)])
+    lives.produce([(2, None, b"\xff garbage"), (2, None, None), (2, None, logged)])  # type: ignore[list-item]
+    lives.produce([(1, None, row(38, 3, "good too")), *marks(50)])
+    lives.finish(target_ts=40)
+
+    assert values(lives, "a") == {1: "good", 3: "good too"}
+    found = [
+        (each["partition"], each["offset"], each["error_class"], each["value"])
+        for each in lives.dead_letters()
+    ]
+    assert found == [
+        (1, 1, "cast", bad_cast),
+        (1, 2, "handle-key-only", cut),
+        (2, 0, "malformed", b"\xff garbage"),
+        (2, 1, "empty", None),
+        (2, 2, "no-key", logged),
+    ]
+    letter = lives.dead_letters()[0]
+    assert (letter["schema_name"], letter["table_name"], letter["commit_ts"]) == ("shop", "a", 30)
+    assert "cannot read 'seven' as int" in letter["message"]
+    counts = {name: (p.state, p.dead_letters) for name, p in lives.progress().items()}
+    assert counts == {
+        "shop.a": ("replicating", 2),
+        "shop.b": ("replicating", 0),
+        "shop.log": ("warning", 1),
+    }
+    assert "log" not in lives.versions()
+    cut_row = Snapshots(str(lives.warehouse)).latest(CHANGEFEED)
+    assert cut_row is not None
+    assert cut_row.dead_letters == 5
+    lives.produce([(1, None, row(60, 1, "mended", op="UPDATE")), *marks(80)])
+    lives.finish(target_ts=70)
+    assert values(lives, "a")[1] == "mended"
+    assert len(lives.dead_letters()) == 5
+
+
+def test_ignored_events_of_a_table_without_a_key_are_no_dead_letters(
+    make_lives: MakeLives,
+) -> None:
+    lives = make_lives()
+    lives.produce([(0, None, encode_ddl(CREATE_KEYLESS, 10, 0))])
+    changes = [Change(table=KEYLESS, op=op, row={"x": 1}) for op in ("INSERT", "DELETE")]
+    lives.produce([*((1, None, encode_change(change, 20, 0)) for change in changes), *marks(50)])
+    rule = EventFilter(matcher=("shop.log",), ignore_event=("delete",))
+    lives.finish(target_ts=40, filter=FilterSettings(event_filters=(rule,)))
+    assert [letter["offset"] for letter in lives.dead_letters()] == [0]
+
+
+def test_on_error_fail_stops_instead_and_names_the_message(make_lives: MakeLives) -> None:
+    lives = make_lives()
+    bad_cast = row(30, 1, "bad", n=77).replace(b'"n":"77"', b'"n":"seven"')
+    lives.produce([*made(10, A), (1, None, bad_cast), *marks(50)])
+    error = lives.live(target_ts=40, on_error="fail")
+    assert isinstance(error, TidelakeError)
+    assert f"topic {lives.topics[0]} partition 1 offset 0" in str(error)
+    assert not lives.dead_letters()
+    lives.finish(target_ts=40)
+    assert len(lives.dead_letters()) == 1
