@@ -42,6 +42,7 @@ def first_row(changefeed: Changefeed) -> ChangefeedRow:
         target_ts=changefeed.target_ts,
         checkpoint_ts=start,
         resolved_ts=start,
+        max_published_ts=changefeed.overwrite_checkpoint_ts or 0,
         fingerprint=fingerprint(changefeed),
     )
 
@@ -67,7 +68,9 @@ def settle(
 def _new_incarnation(stored: ChangefeedRow, changefeed: Changefeed) -> ChangefeedRow:
     wanted = fingerprint(changefeed)
     rewind = changefeed.overwrite_checkpoint_ts
-    done = rewind is None or stored.start_ts == rewind
+    # The same arguments come again when a job is retried: what is published tells a rewind that
+    # was made from a first start at the same ts.
+    done = rewind is None or (stored.start_ts == rewind and stored.max_published_ts > 0)
     if not done:
         assert rewind is not None
         logger.info("rewinding from checkpoint_ts=%d to %d", stored.checkpoint_ts, rewind)

@@ -1,7 +1,6 @@
 """What every commit engine promises (``sinks/apply.py``), as claims over real Delta tables.
 
-``EngineLab`` makes tables and writes for any engine; ``EngineContract`` holds the claims. A test
-module subclasses it and gives the fixtures ``lab`` (the engine under test) and ``other``.
+A test module subclasses ``EngineContract`` and gives the fixtures ``lab`` and ``other``.
 """
 
 from __future__ import annotations

@@ -101,3 +101,20 @@ def test_a_new_partition_is_read_from_its_beginning() -> None:
     grown = SourceShape({"shop": "id-1"}, SHAPE.partitions | {TopicPartition("shop", 2)})
 
     assert settle(ran_to(100), CHANGEFEED, grown, beginnings).source_offsets["shop/2"] == 5
+
+
+def test_a_rewind_to_where_it_first_started_is_a_rewind() -> None:
+    started = replace(CHANGEFEED, start_ts=60)
+    rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
+
+    row = settle(ran_to(100, started), rewound, SHAPE, beginnings)
+
+    assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 60, "rewinding")
+
+
+def test_a_first_start_with_a_rewind_is_not_rewound_when_it_is_retried() -> None:
+    rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
+
+    row = settle(ran_to(100, rewound), rewound, SHAPE, beginnings)
+
+    assert (row.incarnation, row.checkpoint_ts) == (1, 100)
