@@ -7,17 +7,19 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conf.settings import EtcdSettings, Settings
 from coordination.capture import Capture
 from coordination.clock import SystemClock
+from coordination.errors import Stop
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
@@ -38,6 +40,8 @@ from streaming.warm_up import warm_up
 
 logger = logging.getLogger(__name__)
 
+SignalHandler = Callable[[int, FrameType | None], None]
+
 
 def run(settings: Settings) -> int:
     """Be one capture until its changefeed finishes or a stop is asked for; the exit code.
@@ -45,6 +49,7 @@ def run(settings: Settings) -> int:
     What can be wrong from the start (URI, topic, broker, etcd) is found before Spark starts.
     """
     with ExitStack() as stack:
+        stack.enter_context(_handling(_stop_before_start))
         source = Source(settings.changefeed.source)
         stack.callback(source.close)
         source.shape()
@@ -58,7 +63,8 @@ def run(settings: Settings) -> int:
         etcd, client = stack.enter_context(_etcd(settings.etcd))
         spark = spark_session()
         stack.callback(_stop, spark)
-        warm_up(spark, source, decode)
+        with suppress(PySparkException, Py4JError):  # what is wrong shows when it matters
+            warm_up(spark, source, decode)
         clock = SystemClock()
         fence = Fence(clock)
         options = dict(sink.storage_options)
@@ -86,9 +92,22 @@ def run(settings: Settings) -> int:
             address=socket.gethostname(),
             on_reset=_identify,
         )
-        stack.enter_context(_signals(capture))
+        stack.enter_context(_handling(_asking(capture)))
         capture.run()
     return 0
+
+
+def _stop_before_start(_number: int, _frame: FrameType | None) -> None:
+    """Nothing has been claimed yet: leave from wherever the main thread is."""
+    raise Stop("asked to stop before the start")
+
+
+def _asking(capture: Capture) -> SignalHandler:
+    def asked(number: int, _frame: FrameType | None) -> None:
+        logger.info("asked to stop signal=%s", signal.Signals(number).name)
+        capture.request_stop()
+
+    return asked
 
 
 def _stop(spark: SparkSession) -> None:
@@ -115,18 +134,13 @@ def _etcd(settings: EtcdSettings) -> Iterator[tuple[EtcdSettings, EtcdClient]]:
 
 
 @contextmanager
-def _signals(capture: Capture) -> Iterator[None]:
-    """SIGTERM and SIGINT ask for an orderly end. After Spark's start: it has a handler of its
+def _handling(handler: SignalHandler) -> Iterator[None]:
+    """SIGTERM and SIGINT go to the handler meanwhile. Spark's start puts in a SIGINT one of its
     own.
     """
-
-    def asked(number: int, _frame: FrameType | None) -> None:
-        logger.info("asked to stop signal=%s", signal.Signals(number).name)
-        capture.request_stop()
-
-    before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
