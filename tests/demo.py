@@ -12,10 +12,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import FrameType
 
 from rich.console import Console
 
@@ -36,6 +38,7 @@ SPARK_STARTS_WITHIN = timedelta(seconds=15)  # the shop opens then
 JOB_STOP_PATIENCE_S = 30.0
 JOB_PATIENCE_S = 600.0  # after the shop has closed; seconds on a quiet machine
 PIPE_WIDTH = 140
+_interrupted = threading.Event()
 
 
 class DemoFailed(Exception):
@@ -205,7 +208,8 @@ def main(arguments: list[str] | None = None) -> int:
         rate=given.rate,
         start_ts=time_tso(datetime.now(UTC) + SPARK_STARTS_WITHIN),
     )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     with tempfile.TemporaryDirectory(prefix="tidelake-demo-") as folder:
         try:
             Demo(console, settings, Path(folder)).run()
@@ -218,7 +222,15 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Remembered too: what is raised while logging holds its lock for a fork, Python ignores."""
+    _interrupted.set()
+    raise KeyboardInterrupt
+
+
 def _exit_code(process: subprocess.Popen[bytes], within_s: float) -> int | None:
+    if _interrupted.is_set():
+        raise KeyboardInterrupt
     try:
         return process.wait(within_s)
     except subprocess.TimeoutExpired:
