@@ -305,7 +305,7 @@ class Application:
         self._stream = stream
         refresh_s = self._settings.session.ttl_s / 3
         try:
-            while stream.query.isActive and not stream.batch.finished.is_set():
+            while stream.query.isActive and not stream.batch.has_ended:
                 if self._stopping.wait(POLL_S):
                     self._end(stream)
                     raise Stop("asked to stop")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame, SparkSession
 
 from conf.settings import Settings
-from coordination.errors import Stop, TidelakeError
+from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.fence import Fence
 from coordination.model import TableName, Ts
@@ -81,20 +81,26 @@ class Batch:
         self.failure: BaseException | None = None
         self.last_read = time.monotonic()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether no batch of this stream does anything any more."""
+        return self.failure is not None or self.finished.is_set()
+
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
-        """Apply what one micro-batch resolves. The first failure is kept: Spark wraps it beyond
-        reading.
+        """Apply what one micro-batch resolves, or keep why not: the monitor ends the query then.
+
+        Nothing is raised into Spark, which would bury the sentence under two stack traces. That it
+        counts the batch as done does no harm: its checkpoint is never read again (rule 1).
         """
         with self.lock:
+            if self.has_ended or self.stopping.is_set():
+                return
             try:
                 self._run(messages, batch_id)
-            except BaseException as error:
-                self.failure = self.failure or error
-                raise
+            except BaseException as error:  # noqa: BLE001  # handed on, whole
+                self.failure = error
 
     def _run(self, messages: DataFrame, batch_id: int) -> None:
-        if self.stopping.is_set() or self.finished.is_set():
-            raise Stop("asked to stop")
         self._fence.check()
         failpoint(Failpoint.BATCH_START)
         started = time.monotonic()
@@ -237,7 +243,7 @@ class Batch:
         """While no batch runs: keep the changefeed's row fresh, and finish a feed that ended at its
         target.
         """
-        if not self.lock.acquire(blocking=False):
+        if self.failure is not None or not self.lock.acquire(blocking=False):
             return
         try:
             target = self._changefeed.target_ts

@@ -65,7 +65,7 @@ def passage(point: Failpoint, number: int, engine: str) -> int:
     return 2 if point in PER_TABLE or (engine == "delta-rs" and number % 2) else 1
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ["delta-rs", pytest.param("spark", marks=pytest.mark.soak)])
 def test_a_failure_at_every_step_loses_and_doubles_nothing(
     lives: Lives, feed: Feed, engine: str
 ) -> None:

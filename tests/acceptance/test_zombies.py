@@ -84,6 +84,7 @@ def test_a_zombie_changes_nothing_and_comes_back_as_a_new_capture(
         assert len(set(captures)) == len(captures) >= 5
 
 
+@pytest.mark.soak  # make test has the same without processes, in test_failpoints
 def test_a_rewind_with_the_old_owner_still_asleep_before_its_commit(
     broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
 ):
