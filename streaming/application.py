@@ -277,7 +277,6 @@ class Application:
         )
         batch = Batch(
             settings=self._settings,
-            spark=self._spark,
             fence=self._fence,
             source=self._source,
             shape=shape,

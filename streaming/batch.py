@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from conf.settings import Settings
 from coordination.errors import TidelakeError
@@ -52,7 +52,6 @@ class Batch:
         self,
         *,
         settings: Settings,
-        spark: SparkSession,
         fence: Fence,
         source: Source,
         shape: SourceShape,
@@ -64,7 +63,6 @@ class Batch:
     ) -> None:
         self._settings = settings
         self._changefeed = settings.changefeed
-        self._spark = spark
         self._fence = fence
         self._source = source
         self._shape = shape
