@@ -22,10 +22,14 @@ class Patch:
 
     ``change`` may be run several times, so it must not have effects of its own. ``PatchSkipped``
     leaves this patch out, ``TryAgain`` puts its whole group off until newer events have come; any
-    other error ends the worker."""
+    other error ends the worker.
+
+    ``is_compared`` puts the key's mod-revision among the transaction's conditions also when the
+    change leaves it as it is: what a patch has only *read* must then still be so at the commit."""
 
     key: str
     change: Change
+    is_compared: bool = False
 
 
 PatchGroup = tuple[Patch, ...]  # in one transaction, all or none; groups are committed in order
