@@ -1,31 +1,128 @@
-"""Where things lie in etcd, and the JSON of their values.
+"""Where things lie in etcd, what a key says, and the JSON of a capture.
 
 What TiCDC has a key for is under its root with its field names (the same tools can look at both);
-what it has none for lies under a root of our own.
+what it has none for lies under a root of our own (its tools refuse unknown keys under theirs).
+
+    /tidb/cdc/<cluster>/__cdc_meta__/owner/<lease in hex>      capture ID; the first one leads
+                       /__cdc_meta__/capture/<capture>         CaptureInfo, with the session's lease
+                       /__cdc_meta__/meta/meta-version         1
+                       /__cdc_meta__/meta/ticdc-delete-etcd-key-count
+                       /<ns>/changefeed/info/<changefeed>      ChangeFeedInfo
+                       /<ns>/changefeed/status/<changefeed>    ChangeFeedStatus
+                       /<ns>/task/position/<capture>/<changefeed>   TaskPosition: errors, warnings
+                       /<ns>/upstream/<number>                 UpstreamInfo
+    /tidb/cdc/__backup__/<version>/<old key>                   what a migration put aside
+    /tidelake/<cluster>/etcd-incarnation                       which etcd this is
+                       /changefeed-epoch                       the last epoch that was given out
+                       /capture/progress/<capture>             what its changefeeds have reached
+                       /<ns>/owner/<changefeed>/<lease in hex> the election of a lone changefeed
+                       /<ns>/changefeed/schedule/<changefeed>  who owns it
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from typing import Final
 
+from conf.settings import ID_MAX_LENGTH, ID_PATTERN
+from coordination.errors import ConfigError
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 
 TICDC_ROOT = "/tidb/cdc"
 OWN_ROOT = "/tidelake"
 NAMESPACE = "default"
+META_VERSION: Final = b"1"
+RESERVED_CLUSTER_IDS: Final = {"owner", "capture", "task", "changefeed", "job", "meta"}
+_META = "__cdc_meta__"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ChangefeedName:
+    """A changefeed as users call it (TiCDC's ``ChangeFeedID``); its UUID tells its lives apart."""
+
+    id: ChangefeedID
+    namespace: str = NAMESPACE
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.id}"
+
+
+def check_cluster_id(cluster_id: str) -> None:
+    """Raise ``ConfigError`` for a cluster ID that TiCDC refuses, or reads as a part of a key."""
+    if not _is_id(cluster_id):
+        raise ConfigError(
+            f"cluster-id {cluster_id!r}: letters and digits, joined by single hyphens, at most 128"
+        )
+    if cluster_id in RESERVED_CLUSTER_IDS:
+        raise ConfigError(f"cluster-id {cluster_id!r} is a word of TiCDC's keys: choose another")
+
+
+# ---- TiCDC's root
+
+
+def base_prefix(cluster_id: str) -> str:
+    """All of a cluster's keys under TiCDC's root; ends in a slash: `default` is not `default2`."""
+    return f"{TICDC_ROOT}/{cluster_id}/"
+
+
+def election_prefix(cluster_id: str) -> str:
+    """The captures' election of a controller (in TiCDC's words: the owner)."""
+    return f"{base_prefix(cluster_id)}{_META}/owner/"
+
+
+def election_key(cluster_id: str, lease: LeaseID) -> str:
+    return election_prefix(cluster_id) + f"{lease:x}"
 
 
 def capture_prefix(cluster_id: str) -> str:
-    return f"{TICDC_ROOT}/{cluster_id}/__cdc_meta__/capture/"
+    return f"{base_prefix(cluster_id)}{_META}/capture/"
 
 
 def capture_key(cluster_id: str, capture_id: CaptureID) -> str:
     return capture_prefix(cluster_id) + capture_id
 
 
+def meta_version_key(cluster_id: str) -> str:
+    return f"{base_prefix(cluster_id)}{_META}/meta/meta-version"
+
+
+def delete_counter_key(cluster_id: str) -> str:
+    """How many deletes EtcdWorkers have committed: a decimal number, compared in every commit."""
+    return f"{base_prefix(cluster_id)}{_META}/meta/ticdc-delete-etcd-key-count"
+
+
+def changefeed_info_key(cluster_id: str, name: ChangefeedName) -> str:
+    return f"{base_prefix(cluster_id)}{name.namespace}/changefeed/info/{name.id}"
+
+
+def changefeed_status_key(cluster_id: str, name: ChangefeedName) -> str:
+    return f"{base_prefix(cluster_id)}{name.namespace}/changefeed/status/{name.id}"
+
+
+def task_position_key(cluster_id: str, capture_id: CaptureID, name: ChangefeedName) -> str:
+    return f"{base_prefix(cluster_id)}{name.namespace}/task/position/{capture_id}/{name.id}"
+
+
+def upstream_key(cluster_id: str, upstream_id: int, namespace: str = NAMESPACE) -> str:
+    return f"{base_prefix(cluster_id)}{namespace}/upstream/{upstream_id}"
+
+
+def backup_key(version: int, key: str) -> str:
+    """Where a migration puts the value that `key` had in that version."""
+    return f"{TICDC_ROOT}/__backup__/{version}/{key.lstrip('/')}"
+
+
+# ---- our own root
+
+
+def own_prefix(cluster_id: str) -> str:
+    return f"{OWN_ROOT}/{cluster_id}/"
+
+
 def owner_prefix(cluster_id: str, changefeed_id: ChangefeedID) -> str:
     """The election of one changefeed; ends in a slash, so that `shop` is not `shop-2`."""
-    return f"{OWN_ROOT}/{cluster_id}/{NAMESPACE}/owner/{changefeed_id}/"
+    return f"{own_prefix(cluster_id)}{NAMESPACE}/owner/{changefeed_id}/"
 
 
 def owner_key(cluster_id: str, changefeed_id: ChangefeedID, lease: LeaseID) -> str:
@@ -38,7 +135,190 @@ def incarnation_key(cluster_id: str) -> str:
     An etcd that is set up again with the same flags has the *same* cluster ID (it is a hash of
     peer URLs and token) while its revisions begin anew.
     """
-    return f"{OWN_ROOT}/{cluster_id}/etcd-incarnation"
+    return f"{own_prefix(cluster_id)}etcd-incarnation"
+
+
+def epoch_key(cluster_id: str) -> str:
+    """The last changefeed epoch that was given out, as a decimal number.
+
+    One counter for all changefeeds, which outlives them: a changefeed that is removed and created
+    again under its old name has an epoch that none of its old messages carries.
+    """
+    return f"{own_prefix(cluster_id)}changefeed-epoch"
+
+
+def schedule_key(cluster_id: str, name: ChangefeedName) -> str:
+    return f"{own_prefix(cluster_id)}{name.namespace}/changefeed/schedule/{name.id}"
+
+
+def capture_progress_key(cluster_id: str, capture_id: CaptureID) -> str:
+    return f"{own_prefix(cluster_id)}capture/progress/{capture_id}"
+
+
+# ---- from a key back to what it says
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """A candidate for controller."""
+
+    lease: LeaseID
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    capture_id: CaptureID
+
+
+@dataclass(frozen=True, slots=True)
+class MetaVersion:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCounter:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ChangefeedInfoOf:
+    name: ChangefeedName
+
+
+@dataclass(frozen=True, slots=True)
+class ChangefeedStatusOf:
+    name: ChangefeedName
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPositionOf:
+    capture_id: CaptureID
+    name: ChangefeedName
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    upstream_id: int
+    namespace: str = NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class ChangefeedOwner:
+    """A candidate for a lone changefeed."""
+
+    name: ChangefeedName
+    lease: LeaseID
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdIncarnation:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class LastEpoch:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOf:
+    name: ChangefeedName
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureProgressOf:
+    capture_id: CaptureID
+
+
+Parsed = (
+    Election
+    | Capture
+    | MetaVersion
+    | DeleteCounter
+    | ChangefeedInfoOf
+    | ChangefeedStatusOf
+    | TaskPositionOf
+    | Upstream
+    | ChangefeedOwner
+    | EtcdIncarnation
+    | LastEpoch
+    | ScheduleOf
+    | CaptureProgressOf
+)
+
+
+def parse_key(cluster_id: str, key: str) -> Parsed | None:
+    """What the key says; None if it is no key of this cluster, or of a kind that we do not know.
+
+    Stricter than the original (facts 1.1): the root is compared with its slash, so `default2` is
+    not in `default`; a changefeed ID holds no slash; a key that ends too early is none.
+    """
+    if key.startswith(base_prefix(cluster_id)):
+        return _parse_ticdc(key.removeprefix(base_prefix(cluster_id)).split("/"))
+    if key.startswith(own_prefix(cluster_id)):
+        return _parse_own(key.removeprefix(own_prefix(cluster_id)).split("/"))
+    return None
+
+
+def _parse_ticdc(parts: list[str]) -> Parsed | None:  # noqa: PLR0911 - one per kind of key
+    match parts:
+        case ["__cdc_meta__", "owner", lease] if _is_hex(lease):
+            return Election(LeaseID(int(lease, 16)))
+        case ["__cdc_meta__", "capture", capture_id] if capture_id:
+            return Capture(CaptureID(capture_id))
+        case ["__cdc_meta__", "meta", "meta-version"]:
+            return MetaVersion()
+        case ["__cdc_meta__", "meta", "ticdc-delete-etcd-key-count"]:
+            return DeleteCounter()
+        case [namespace, "changefeed", "info", id_] if _are_ids(namespace, id_):
+            return ChangefeedInfoOf(ChangefeedName(ChangefeedID(id_), namespace))
+        case [namespace, "changefeed", "status", id_] if _are_ids(namespace, id_):
+            return ChangefeedStatusOf(ChangefeedName(ChangefeedID(id_), namespace))
+        case [namespace, "task", "position", capture_id, id_] if (
+            _are_ids(namespace, id_) and capture_id
+        ):
+            name = ChangefeedName(ChangefeedID(id_), namespace)
+            return TaskPositionOf(CaptureID(capture_id), name)
+        case [namespace, "upstream", number] if _are_ids(namespace) and _is_decimal(number):
+            return Upstream(int(number), namespace)
+        case _:
+            return None
+
+
+def _parse_own(parts: list[str]) -> Parsed | None:
+    match parts:
+        case ["etcd-incarnation"]:
+            return EtcdIncarnation()
+        case ["changefeed-epoch"]:
+            return LastEpoch()
+        case ["capture", "progress", capture_id] if capture_id:
+            return CaptureProgressOf(CaptureID(capture_id))
+        case [namespace, "owner", id_, lease] if _are_ids(namespace, id_) and _is_hex(lease):
+            name = ChangefeedName(ChangefeedID(id_), namespace)
+            return ChangefeedOwner(name, LeaseID(int(lease, 16)))
+        case [namespace, "changefeed", "schedule", id_] if _are_ids(namespace, id_):
+            return ScheduleOf(ChangefeedName(ChangefeedID(id_), namespace))
+        case _:
+            return None
+
+
+def _is_id(text: str) -> bool:
+    return len(text) <= ID_MAX_LENGTH and ID_PATTERN.fullmatch(text) is not None
+
+
+def _are_ids(*texts: str) -> bool:
+    return all(_is_id(each) for each in texts)
+
+
+def _is_hex(text: str) -> bool:
+    return bool(text) and set(text) <= set("0123456789abcdef")
+
+
+def _is_decimal(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+# ---- the JSON of a capture
 
 
 def dump_capture_info(info: CaptureInfo) -> bytes:

@@ -1,6 +1,6 @@
 """A session: an etcd lease that is kept alive, and the window in which it may be trusted.
 
-    trusted_until = attempt_started + ttl - margin
+    trusted_until = attempt_started + ttl - margin          (the whole contract: deadline.py)
 
 `attempt_started` is read before the request is sent, so an answer that took long does not stretch
 trust; the clock goes on while the process sleeps. The window closes before the lease ends.
@@ -26,6 +26,7 @@ from typing import Final
 
 from conf.settings import SessionSettings
 from coordination.clock import Clock
+from coordination.deadline import is_trusted, trusted_until
 from coordination.errors import LeaseGone, TidelakeError
 from coordination.etcd.client import EtcdClient, Lease
 from coordination.model import LeaseID
@@ -85,7 +86,7 @@ def granted(attempt_started: float, ttl_s: int, margin_s: float) -> Trust:
     """The trust that a new lease gives."""
     return Trust(
         state=SessionState.ALIVE,
-        trusted_until=attempt_started + ttl_s - margin_s,
+        trusted_until=trusted_until(attempt_started, ttl_s, margin_s),
         margin_s=margin_s,
     )
 
@@ -101,7 +102,7 @@ def step(trust: Trust, event: SessionEvent, now: float) -> Trust:
     if reason := _loss(trust, event, now):
         return replace(trust, state=SessionState.LOST, reason=reason)
     if isinstance(event, Renewed):
-        until = event.attempt_started + event.ttl_s - trust.margin_s
+        until = trusted_until(event.attempt_started, event.ttl_s, trust.margin_s)
         return replace(trust, trusted_until=max(trust.trusted_until, until))
     return trust
 
@@ -111,7 +112,7 @@ def _loss(trust: Trust, event: SessionEvent, now: float) -> str:
         return "the lease has expired or was revoked"
     if isinstance(event, LeaseMissing):
         return "the lease is gone from etcd"
-    if now >= trust.trusted_until:
+    if not is_trusted(trust.trusted_until, now):
         late_s = now - trust.trusted_until
         return f"no keep-alive was answered in time, trust lapsed {late_s:.1f} s ago"
     return ""

@@ -2,28 +2,171 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from coordination.errors import ConfigError
 from coordination.etcd import keys
+from coordination.etcd.keys import ChangefeedName
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 
 INFO = CaptureInfo(
     id=CaptureID("c1"), address="10.0.0.1:8300", version="0.1.0", start_timestamp=1700000000
 )
+SHOP = ChangefeedName(ChangefeedID("shop"))
+OTHER_SHOP = ChangefeedName(ChangefeedID("shop"), "team-a")
+C1 = CaptureID("c1")
+LEASE = LeaseID(0x694D81417ABCDEF0)
+
+EVERY_KEY = [
+    (
+        keys.election_key("default", LEASE),
+        "/tidb/cdc/default/__cdc_meta__/owner/694d81417abcdef0",
+        keys.Election(LEASE),
+    ),
+    (
+        keys.capture_key("default", C1),
+        "/tidb/cdc/default/__cdc_meta__/capture/c1",
+        keys.Capture(C1),
+    ),
+    (
+        keys.meta_version_key("default"),
+        "/tidb/cdc/default/__cdc_meta__/meta/meta-version",
+        keys.MetaVersion(),
+    ),
+    (
+        keys.delete_counter_key("default"),
+        "/tidb/cdc/default/__cdc_meta__/meta/ticdc-delete-etcd-key-count",
+        keys.DeleteCounter(),
+    ),
+    (
+        keys.changefeed_info_key("default", SHOP),
+        "/tidb/cdc/default/default/changefeed/info/shop",
+        keys.ChangefeedInfoOf(SHOP),
+    ),
+    (
+        keys.changefeed_info_key("default", OTHER_SHOP),
+        "/tidb/cdc/default/team-a/changefeed/info/shop",
+        keys.ChangefeedInfoOf(OTHER_SHOP),
+    ),
+    (
+        keys.changefeed_status_key("default", SHOP),
+        "/tidb/cdc/default/default/changefeed/status/shop",
+        keys.ChangefeedStatusOf(SHOP),
+    ),
+    (
+        keys.task_position_key("default", C1, SHOP),
+        "/tidb/cdc/default/default/task/position/c1/shop",
+        keys.TaskPositionOf(C1, SHOP),
+    ),
+    (
+        keys.upstream_key("default", 2**64 - 1),
+        "/tidb/cdc/default/default/upstream/18446744073709551615",
+        keys.Upstream(2**64 - 1),
+    ),
+    (
+        keys.owner_key("default", ChangefeedID("shop"), LEASE),
+        "/tidelake/default/default/owner/shop/694d81417abcdef0",
+        keys.ChangefeedOwner(SHOP, LEASE),
+    ),
+    (
+        keys.incarnation_key("default"),
+        "/tidelake/default/etcd-incarnation",
+        keys.EtcdIncarnation(),
+    ),
+    (keys.epoch_key("default"), "/tidelake/default/changefeed-epoch", keys.LastEpoch()),
+    (
+        keys.schedule_key("default", OTHER_SHOP),
+        "/tidelake/default/team-a/changefeed/schedule/shop",
+        keys.ScheduleOf(OTHER_SHOP),
+    ),
+    (
+        keys.capture_progress_key("default", C1),
+        "/tidelake/default/capture/progress/c1",
+        keys.CaptureProgressOf(C1),
+    ),
+]
 
 
-def test_a_capture_lies_where_ticdc_has_it() -> None:
-    assert (
-        keys.capture_key("default", CaptureID("c1")) == "/tidb/cdc/default/__cdc_meta__/capture/c1"
-    )
+@pytest.mark.parametrize(("key", "text", "says"), EVERY_KEY)
+def test_every_key_lies_where_it_should_and_says_what_it_is(
+    key: str, text: str, says: keys.Parsed
+) -> None:
+    assert key == text
+    assert keys.parse_key("default", key) == says
 
 
-def test_an_election_key_is_the_lease_in_hex() -> None:
-    key = keys.owner_key("default", ChangefeedID("shop"), LeaseID(0x694D81417ABCDEF0))
-    assert key == "/tidelake/default/default/owner/shop/694d81417abcdef0"
+@pytest.mark.parametrize(("key", "_text", "_says"), EVERY_KEY)
+def test_a_key_of_a_cluster_is_not_one_of_a_cluster_whose_name_begins_alike(
+    key: str, _text: str, _says: keys.Parsed
+) -> None:
+    """The original tests the start of the key without a slash: default takes default2's keys."""
+    assert keys.parse_key("defaul", key) is None
+    assert keys.parse_key("default2", key) is None
+    other = key.replace("/default/", "/default2/", 1)
+    assert keys.parse_key("default", other) is None
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "/",
+        "/tidb/cdc/default",
+        "/tidb/cdc/default/",
+        "/tidb/cdc/default/__cdc_meta__",
+        "/tidb/cdc/default/__cdc_meta__/capture",
+        "/tidb/cdc/default/__cdc_meta__/capture/",
+        "/tidb/cdc/default/__cdc_meta__/capture/c1/more",
+        "/tidb/cdc/default/__cdc_meta__/owner",
+        "/tidb/cdc/default/__cdc_meta__/owner/",
+        "/tidb/cdc/default/__cdc_meta__/owner/xyz",
+        "/tidb/cdc/default/__cdc_meta__/meta/other",
+        "/tidb/cdc/default/default/changefeed/info",
+        "/tidb/cdc/default/default/changefeed/info/",
+        "/tidb/cdc/default/default/changefeed/info/a/b",
+        "/tidb/cdc/default/default/changefeed/info/-a",
+        "/tidb/cdc/default/default/changefeed/info/" + "a" * 129,
+        "/tidb/cdc/default/default/changefeed/other/a",
+        "/tidb/cdc/default//changefeed/info/a",
+        "/tidb/cdc/default/default/task/position/c1",
+        "/tidb/cdc/default/default/task/position//shop",
+        "/tidb/cdc/default/default/task/position/c1/shop/more",
+        "/tidb/cdc/default/default/upstream/",
+        "/tidb/cdc/default/default/upstream/-1",
+        "/tidb/cdc/default/default/upstream/²",
+        "/tidb/cdc/__backup__/1/tidb/cdc/default/owner",
+        "/tidb/cdc/capture/c1",
+        "/tidelake/default/",
+        "/tidelake/default/capture/progress/",
+        "/tidelake/default/default/owner/shop/",
+        "/tidelake/default/default/changefeed/schedule",
+    ],
+)
+def test_what_is_no_key_of_ours_says_nothing(key: str) -> None:
+    """The original slices short keys out of range, and takes a slash into a changefeed's ID."""
+    assert keys.parse_key("default", key) is None
 
 
 def test_one_changefeed_is_no_prefix_of_another() -> None:
     other = keys.owner_key("default", ChangefeedID("shop-2"), LeaseID(1))
     assert not other.startswith(keys.owner_prefix("default", ChangefeedID("shop")))
+
+
+def test_a_backup_keeps_the_old_key_in_its_name() -> None:
+    assert keys.backup_key(1, "/tidb/cdc/owner/1") == "/tidb/cdc/__backup__/1/tidb/cdc/owner/1"
+
+
+@pytest.mark.parametrize("cluster_id", ["default", "a", "a-b-1", "a" * 128])
+def test_cluster_ids_that_ticdc_takes(cluster_id: str) -> None:
+    keys.check_cluster_id(cluster_id)
+
+
+@pytest.mark.parametrize(
+    "cluster_id", ["", "a/b", "a_b", "-a", "a--b", "a\n", "a" * 129, *keys.RESERVED_CLUSTER_IDS]
+)
+def test_cluster_ids_that_ticdc_refuses(cluster_id: str) -> None:
+    with pytest.raises(ConfigError, match="cluster-id"):
+        keys.check_cluster_id(cluster_id)
 
 
 def test_capture_info_has_ticdcs_field_names_and_comes_back() -> None:
