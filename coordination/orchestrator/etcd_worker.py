@@ -1,0 +1,291 @@
+"""EtcdWorker: lets a reactor act on etcd as if it were alone with it. The loop around `Snapshot`.
+
+              ┌──────── read (first; history lost; watch silent; outcome settled) ◄──────┐
+              ▼                                                                          │
+    turn: drain inbox ─► commit pending ─► updates into state ─► tick ─► collect ─► commit
+              ▲               │ conflict: keep them until there is news                  │
+              └───────────────┘                    outcome unknown: drop them, settle ───┘
+
+A reactor ticks only when nothing is pending and its own last write has come back (seed 004).
+A transaction without an answer may still take effect, even after a read that did not show it. It is
+*settled* first: the delete counter that it depends on is moved on, so it has happened by now or it
+never will. Then the state is read, and the reactor asked again.
+
+All of it is in one thread. The watch calls back from another, which only queues and wakes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+from coordination.clock import Clock
+from coordination.errors import TryAgain
+from coordination.etcd.client import Compare, EtcdClient, Watch, WatchBatch
+from coordination.model import Revision
+from coordination.orchestrator.patch import PatchGroup
+from coordination.orchestrator.reactor import GuardLost, Reactor, ReactorFinished, ReactorState
+from coordination.orchestrator.snapshot import Snapshot
+from coordination.orchestrator.tick_limit import TickLimit
+from coordination.orchestrator.transaction import Transaction, counter_compare, counter_put
+
+logger = logging.getLogger(__name__)
+
+SILENCE_S: Final = 10.0  # after it nobody knows whether the watch still lives (as TiCDC)
+OWED_S: Final = 2.0  # the same when an event must come: our own write, or what we collided with
+RETRY_S: Final = 0.5  # between reads while etcd does not answer
+SLOW_TXN_S: Final = 1.0
+
+S = TypeVar("S", bound=ReactorState)
+
+
+class EtcdWorker(Generic[S]):
+    """Drive it by `run`, or by `turn` and then `close`, from one thread."""
+
+    def __init__(
+        self,
+        *,
+        client: EtcdClient,
+        clock: Clock,
+        prefixes: Sequence[str],
+        reactor: Reactor[S],
+        state: S,
+        guards: Callable[[], Sequence[Compare]],
+        tick_interval_s: float,
+        delete_counter_key: str,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`guards` are put into every transaction, their keys lie under the prefixes; `wake` is
+        called from the watch's thread when a turn is worth while."""
+        self._client = client
+        self._clock = clock
+        self._reactor = reactor
+        self._state = state
+        self._guards = guards
+        self._tick_interval_s = tick_interval_s
+        self._counter_key = delete_counter_key
+        self._wake = wake
+        self._snapshot = Snapshot(prefixes, delete_counter_key)
+        self._tick_limit = TickLimit(tick_interval_s)
+        self._pending: list[PatchGroup] = []
+        self._is_finishing = False
+        self._has_news = False  # since the last tick
+        self._must_read = True  # before anything else; else `_read_at` is when the watch is doubted
+        self._read_at = float("-inf")
+        self._is_answered = True  # etcd, as far as we know; for the log alone
+        self._unsettled: Transaction | None = None
+        self._collided_at: Revision | None = None  # what we knew when a compare failed
+        self._watch: Watch | None = None
+        self._watch_number = 0
+        self._inbox: deque[tuple[int, WatchBatch]] = deque()
+        self._woken = threading.Event()
+
+    @property
+    def revision(self) -> Revision:
+        """Up to where etcd has been seen."""
+        return self._snapshot.revision
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Turn until the reactor has finished, or `stop` says so or raises (a lost session, say).
+
+        Raises ``GuardLost``, ``CaptureSuicide`` when etcd went back, and what the reactor raises.
+        """
+        try:
+            while not stop():
+                self._woken.clear()
+                wait_s = self.turn()
+                if wait_s is None:
+                    return
+                self._clock.wait(self._woken, wait_s)
+        finally:
+            self.close()
+
+    def notify(self) -> None:
+        """Make `run` look at `stop` now. Any thread."""
+        self._woken.set()
+
+    def close(self) -> None:
+        """End the watch. Idempotent."""
+        self._watch_number += 1
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def turn(self) -> float | None:
+        """One pass. The seconds until the next is of use if nothing wakes us, None: finished.
+
+        Blocks for no longer than calls to etcd do.
+        """
+        self._drain()
+        self._read_if_due()
+        if self._must_read:
+            return RETRY_S
+        if lost := self._snapshot.lost_guard(self._guards()):
+            raise GuardLost(lost.key)
+        self._commit()
+        if self._is_ready and not self._is_finishing:
+            self._apply_updates()
+            if (wait_s := self._tick_wait_s) > 0:
+                return min(wait_s, self._doubt_wait_s)
+            self._tick()
+            self._commit()
+        return self._conclude()
+
+    def _conclude(self) -> float | None:
+        if self._is_finishing and not self._pending:
+            self.close()
+            return None
+        if self._must_read:
+            return 0.0
+        return min(self._tick_interval_s, self._doubt_wait_s)
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the state may change and the reactor may tick."""
+        return not self._pending and not self._must_read and self._snapshot.caught_up
+
+    @property
+    def _doubt_wait_s(self) -> float:
+        return max(0.0, self._read_at - self._clock.monotonic())
+
+    # the watch
+
+    def _drain(self) -> None:
+        is_heard = False
+        while self._inbox:
+            number, batch = self._inbox.popleft()
+            if number != self._watch_number:
+                continue
+            is_heard = True
+            if batch.missed:
+                logger.info("the watch lost history, reading again revision=%s", self.revision)
+                self._must_read = True
+                return
+            self._take_in(batch)
+        if is_heard:
+            self._read_at = self._clock.monotonic() + self._patience_s
+
+    def _take_in(self, batch: WatchBatch) -> None:
+        if self._snapshot.apply(batch.events):
+            self._has_news = True
+        for event in batch.events:
+            if event.kind == "delete" and event.kv.key == self._counter_key:
+                logger.warning("somebody deleted the delete counter key=%s", self._counter_key)
+
+    @property
+    def _patience_s(self) -> float:
+        is_owed = self._has_collided or not self._snapshot.caught_up
+        return OWED_S if is_owed else SILENCE_S
+
+    @property
+    def _has_collided(self) -> bool:
+        """Whether the same transaction would fail again: nothing is known that was not then."""
+        return self._collided_at == self.revision
+
+    def _read_if_due(self) -> None:
+        if not self._must_read and self._clock.monotonic() < self._read_at:
+            return
+        try:
+            self._settle()
+            self._snapshot.read(self._client.range(self._snapshot.scope, prefix=True))
+        except TryAgain as error:
+            if self._is_answered:
+                logger.warning(
+                    "etcd does not answer, trying again revision=%s: %s", self.revision, error
+                )
+            self._is_answered = False
+            self._read_at = self._clock.monotonic() + RETRY_S
+            return
+        self._is_answered = True
+        self._must_read = False
+        self._collided_at = None
+        self._has_news = True
+        self._read_at = self._clock.monotonic() + SILENCE_S
+        self._watch_anew()
+
+    def _watch_anew(self) -> None:
+        self.close()
+        number = self._watch_number
+        self._watch = self._client.watch(
+            self._snapshot.scope,
+            lambda batch: self._receive(number, batch),
+            prefix=True,
+            start_revision=Revision(self.revision + 1),
+        )
+
+    def _receive(self, number: int, batch: WatchBatch) -> None:
+        """In the watch's thread."""
+        self._inbox.append((number, batch))
+        self._woken.set()
+        self._wake()
+
+    # writes
+
+    def _commit(self) -> None:
+        """Send what is pending, until all is done, others were faster, or etcd does not answer."""
+        while self._pending and not self._must_read and not self._has_collided:
+            guards = self._guards()
+            plan = self._snapshot.plan(self._pending, guards)
+            if plan.taken == 0:
+                return  # the first group waits for newer events
+            if plan.transaction is None or self._send(plan.transaction):
+                del self._pending[: plan.taken]
+
+    def _send(self, transaction: Transaction) -> bool:
+        """Whether it was taken; if it was not, what comes next is arranged for."""
+        started_at = self._clock.monotonic()
+        try:
+            result = self._client.txn(transaction.compares, transaction.ops)
+        except TryAgain as error:
+            self._lose_track(transaction, error)
+            return False
+        ended_at = self._clock.monotonic()
+        if ended_at - started_at > SLOW_TXN_S:
+            logger.warning("etcd was slow to commit seconds=%.1f", ended_at - started_at)
+        if result.succeeded:
+            self._snapshot.committed(transaction, result.revision)
+        else:
+            self._collided_at = self.revision
+        self._read_at = min(self._read_at, ended_at + OWED_S)
+        return result.succeeded
+
+    def _lose_track(self, transaction: Transaction, error: TryAgain) -> None:
+        logger.warning(
+            "a transaction has no answer, reading again keys=%s: %s", len(transaction.ops), error
+        )
+        self._unsettled = transaction
+        self._must_read = True
+        self._pending.clear()
+        self._is_finishing = False  # the reactor is asked again, and says again that it is done
+
+    def _settle(self) -> None:
+        if self._unsettled is None:
+            return
+        counter = self._unsettled.counter
+        unmoved = counter_compare(self._counter_key, counter)
+        self._client.txn((unmoved,), (counter_put(self._counter_key, counter),))
+        self._unsettled = None  # moved by us or by others: either way it is not `counter` any more
+
+    # the reactor
+
+    @property
+    def _tick_wait_s(self) -> float:
+        return self._tick_limit.due_at(has_news=self._has_news) - self._clock.monotonic()
+
+    def _apply_updates(self) -> None:
+        for update in self._snapshot.take_updates():
+            self._state.update(update.key, update.value, is_init=update.is_init)
+
+    def _tick(self) -> None:
+        now = self._clock.monotonic()
+        self._tick_limit.take(now)
+        self._has_news = False
+        self._state.update_pending_change(now)
+        try:
+            self._reactor.tick(self._state, now)
+        except ReactorFinished:
+            self._is_finishing = True
+        self._pending += self._state.take_patches()

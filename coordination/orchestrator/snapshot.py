@@ -1,0 +1,226 @@
+"""The etcd state that this worker has seen, and the transactions that it may build on it.
+
+No I/O: EtcdWorker feeds reads and watch batches in, and sends planned transactions out.
+
+    read ──► seen, all keys at `revision` ◄── apply (events, in order, of whole revisions)
+                │
+                └── take_updates ──► the reactor's state
+    committed ──► ahead: own writes that the watch has not brought back yet
+
+Plans are built on `ahead` over `seen`, so a worker never conflicts with itself; a reactor must see
+only `seen`, and only once it has caught up with the last own write: one moment of etcd.
+
+A delete takes the key's revisions with it: a key that was created and deleted again looks
+untouched to who saw it absent. So each transaction with a delete counts one key up, and each
+transaction, with a delete or not, depends on that count (seed 004).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Final
+
+from coordination.errors import CaptureSuicide, TidelakeError
+from coordination.etcd.client import MAX_TXN_OPS, Compare, Delete, KeyValue, Range, WatchEvent
+from coordination.model import Revision
+from coordination.orchestrator.patch import PatchGroup
+from coordination.orchestrator.transaction import (
+    Transaction,
+    counter_compare,
+    counter_put,
+    fold,
+    ops_of,
+)
+
+NEVER_READ: Final = Revision(0)
+ABSENT: Final = Revision(0)  # the mod-revision by which etcd compares a key that is not there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What the reactor's state has yet to hear."""
+
+    key: str
+    value: bytes | None  # None: deleted
+    is_init: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The first `taken` groups as one transaction; None: they change nothing."""
+
+    taken: int
+    transaction: Transaction | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A write of our own, not yet seen."""
+
+    value: bytes | None
+    revision: Revision
+
+
+class Snapshot:
+    """Owned by one thread. `prefixes` say which keys are ours, the delete counter is one of them.
+
+    `scope` is the prefix to read and to watch: one for all, because only the events of *one* watch
+    are a moment of etcd; what else lies under it is passed over.
+    """
+
+    def __init__(self, prefixes: Sequence[str], delete_counter_key: str) -> None:
+        self.revision = NEVER_READ  # everything up to it is in here, nothing after it
+        self.scope = _common_start([*prefixes, delete_counter_key])
+        self._prefixes = tuple(prefixes)
+        self._counter_key = delete_counter_key
+        self._barrier = NEVER_READ
+        self._seen: dict[str, KeyValue] = {}
+        self._ahead: dict[str, _Written] = {}
+        self._updates: list[Update] = []
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the watch has brought back our last write: the reactor must not run before."""
+        return self.revision >= self._barrier
+
+    @property
+    def has_updates(self) -> bool:
+        return bool(self._updates)
+
+    def read(self, found: Range) -> None:
+        """Take over a read of the scope, the first one or one that closes a gap in the watch.
+
+        What happened in the gap is made up from the difference: deletes of keys that are gone, a
+        delete and a put where a key was created anew. Raises ``CaptureSuicide`` if etcd went back.
+        """
+        if found.revision < max(self.revision, self._barrier):
+            raise CaptureSuicide(
+                f"etcd went back from revision {max(self.revision, self._barrier)} to "
+                f"{found.revision}: it was restored, or another one lies at its address"
+            )
+        is_init = self.revision == NEVER_READ
+        before, self._seen = self._seen, {kv.key: kv for kv in found.kvs if self._is_ours(kv.key)}
+        for key, old in before.items():
+            new = self._seen.get(key)
+            if new is None or new.create_revision != old.create_revision:
+                self._queue(key, None, is_init=False)
+        for key, new in self._seen.items():
+            if key not in before or before[key].mod_revision != new.mod_revision:
+                self._queue(key, new.value, is_init=is_init)
+        self.revision = found.revision
+        self._ahead.clear()
+
+    def apply(self, events: Iterable[WatchEvent]) -> bool:
+        """Take over the events of whole revisions; whether any was ours and new.
+
+        The events' own revisions count, never the answer's header: while etcd catches a watch up,
+        the header is ahead of events that are still to come.
+        """
+        floor, is_news = self.revision, False
+        for event in events:
+            if event.kv.mod_revision <= floor:
+                continue  # a watch that was made again tells some of it twice
+            self.revision = max(self.revision, event.kv.mod_revision)
+            if self._is_ours(event.kv.key):
+                self._take_in(event)
+                is_news = True
+        return is_news
+
+    def take_updates(self) -> list[Update]:
+        """What came since the last call, in order."""
+        taken, self._updates = self._updates, []
+        return taken
+
+    def plan(self, groups: Sequence[PatchGroup], guards: Sequence[Compare] = ()) -> Plan:
+        """Fold groups into a transaction; ``fold`` says what it raises, guards count as keys."""
+        folded = fold(groups, self._value, MAX_TXN_OPS - 1 - len(guards))
+        if not folded.changes:
+            return Plan(taken=folded.taken, transaction=None)
+        ops, counter = ops_of(folded.changes), self._counter()
+        if any(isinstance(op, Delete) for op in ops):
+            ops = (*ops, counter_put(self._counter_key, counter))
+        unchanged = (Compare(key, "mod", "=", self._mod_revision(key)) for key in folded.changes)
+        compares = (counter_compare(self._counter_key, counter), *guards, *unchanged)
+        return Plan(
+            taken=folded.taken,
+            transaction=Transaction(compares=compares, ops=ops, counter=counter),
+        )
+
+    def committed(self, transaction: Transaction, revision: Revision) -> None:
+        """etcd took it: the next plan builds on it, and the reactor waits until it comes back."""
+        self._barrier = max(self._barrier, revision)
+        for op in transaction.ops:
+            value = None if isinstance(op, Delete) else op.value
+            self._ahead[op.key] = _Written(value, revision)
+
+    def lost_guard(self, guards: Iterable[Compare]) -> Compare | None:
+        """A guard that does not hold and never will again: its revision has passed."""
+        return next((guard for guard in guards if self._is_lost(guard)), None)
+
+    def _is_lost(self, guard: Compare) -> bool:
+        if not self._is_ours(guard.key):
+            raise ValueError(f"the guard {guard.key} is outside of what is watched")
+        if guard.operator != "=" or guard.target == "value" or not isinstance(guard.operand, int):
+            return False
+        if not ABSENT < guard.operand <= self.revision:
+            return False  # not seen yet; and what must be absent may become so
+        kv = self._seen.get(guard.key)
+        if kv is None:
+            return True
+        actual = kv.create_revision if guard.target == "create" else kv.mod_revision
+        return actual != guard.operand
+
+    def _is_ours(self, key: str) -> bool:
+        return key == self._counter_key or key.startswith(self._prefixes)
+
+    def _take_in(self, event: WatchEvent) -> None:
+        key, kv = event.kv.key, event.kv
+        if event.kind == "put":
+            self._seen[key] = kv
+        else:
+            self._seen.pop(key, None)
+        if key in self._ahead and self._ahead[key].revision <= kv.mod_revision:
+            del self._ahead[key]
+        self._queue(key, kv.value if event.kind == "put" else None, is_init=False)
+
+    def _queue(self, key: str, value: bytes | None, *, is_init: bool) -> None:
+        if key != self._counter_key:  # no business of the reactor
+            self._updates.append(Update(key=key, value=value, is_init=is_init))
+
+    def _value(self, key: str) -> bytes | None:
+        if not self._is_ours(key) or key == self._counter_key:
+            raise ValueError(f"a patch of {key}, which is outside of what is watched")
+        if key in self._ahead:
+            return self._ahead[key].value
+        kv = self._seen.get(key)
+        return kv.value if kv else None
+
+    def _mod_revision(self, key: str) -> Revision:
+        if key in self._ahead:
+            written = self._ahead[key]
+            return ABSENT if written.value is None else written.revision
+        kv = self._seen.get(key)
+        return kv.mod_revision if kv else ABSENT
+
+    def _counter(self) -> int:
+        if self._counter_key in self._ahead:
+            value = self._ahead[self._counter_key].value
+        else:
+            kv = self._seen.get(self._counter_key)
+            value = kv.value if kv else None
+        if value is None:
+            return 0
+        if not value.isdigit() or value.startswith(b"0"):
+            raise TidelakeError(
+                f"the delete counter in etcd, {self._counter_key}, holds {value!r} and not a "
+                "number above 0: somebody wrote to it"
+            )
+        return int(value)
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    low, high = min(texts), max(texts)  # what these two share, all between them share
+    same = (a == b for a, b in zip(low, high, strict=False))
+    return low[: sum(takewhile(bool, same))]
