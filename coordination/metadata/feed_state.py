@@ -1,0 +1,306 @@
+"""What state a changefeed is in, and what moves it: the owner's decisions. Pure (facts 5.3).
+
+            ┌── checkpoint has passed ──┐            ┌──── back-off elapsed (new epoch) ────┐
+            ▼                           │            ▼                                      │
+    ──► NORMAL ──── a warning ───────► WARNING ◄─────┘                                      │
+            │                           │                                                   │
+            └──── an error ─────────────┴─────────────────────────────────────────────► PENDING
+    NORMAL, WARNING, PENDING ── stop ──► STOPPED   NORMAL, WARNING ── finish, target ──► FINISHED
+    NORMAL, WARNING, PENDING ── cannot be retried, tried for too long ──► FAILED
+    FAILED, STOPPED, FINISHED ── resume (new epoch) ──► NORMAL          any ── remove ──► REMOVED
+
+`TRANSITIONS` is the whole of it; what is not in it is refused. `FeedStateManager` keeps what the
+record in etcd does not hold (the back-off, what the checkpoint was) and says at each tick what is
+to be written, and whether the changefeed is to run. Time and randomness are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from coordination.metadata.errors import InvalidTransition
+from coordination.metadata.model import (
+    GC_ERRORS,
+    NO_TS,
+    AdminJobType,
+    ChangefeedInfo,
+    ChangefeedStatus,
+    FeedState,
+    RunningError,
+)
+from coordination.model import Ts
+
+BACKOFF_MIN_S: Final = 10.0
+BACKOFF_MAX_S: Final = 600.0
+BACKOFF_FACTOR: Final = 2.0
+BACKOFF_JITTER: Final = 0.1
+ERROR_STUCK_S: Final = 1800.0  # changefeed-error-stuck-duration
+
+UNRETRYABLE: Final = "CDC:ErrChangefeedUnretryable"
+UNRETRYABLE_ERRORS: Final = frozenset(
+    {
+        UNRETRYABLE,
+        "CDC:ErrExpressionColumnNotFound",
+        "CDC:ErrExpressionParseFailed",
+        "CDC:ErrSchemaSnapshotNotFound",
+        "CDC:ErrSyncRenameTableFailed",
+        "CDC:ErrCorruptedDataMutation",
+        "CDC:ErrDispatcherFailed",
+        "CDC:ErrColumnSelectorFailed",
+        "CDC:ErrSinkURIInvalid",
+        "CDC:ErrKafkaInvalidConfig",
+        "CDC:ErrMySQLInvalidConfig",
+        "CDC:ErrStorageSinkInvalidConfig",
+    }
+)
+
+
+class FeedEvent(StrEnum):
+    """What may happen to a changefeed."""
+
+    ERROR = "an error"
+    UNRETRYABLE_ERROR = "an error that cannot be retried"
+    GC_ERROR = "the loss of its history"
+    WARNING = "a warning"
+    RETRY = "the end of its back-off"
+    GIVE_UP = "no success for too long"
+    ADVANCED = "progress"
+    STOP = "pause"
+    RESUME = "resume"
+    FINISH = "finish"
+    REMOVE = "remove"
+
+
+def _to(target: FeedState, *origins: FeedState) -> Mapping[FeedState, FeedState]:
+    return dict.fromkeys(origins, target)
+
+
+_NORMAL, _WARNING, _PENDING = FeedState.NORMAL, FeedState.WARNING, FeedState.PENDING
+_FAILED, _STOPPED, _FINISHED = FeedState.FAILED, FeedState.STOPPED, FeedState.FINISHED
+
+TRANSITIONS: Final[Mapping[FeedEvent, Mapping[FeedState, FeedState]]] = {
+    FeedEvent.ERROR: _to(_PENDING, _NORMAL, _WARNING),
+    FeedEvent.UNRETRYABLE_ERROR: _to(_FAILED, _NORMAL, _WARNING, _PENDING),
+    FeedEvent.GC_ERROR: _to(_FAILED, _NORMAL, _WARNING, _PENDING, _STOPPED),
+    FeedEvent.WARNING: _to(_WARNING, _NORMAL, _WARNING),
+    FeedEvent.RETRY: _to(_WARNING, _PENDING),
+    FeedEvent.GIVE_UP: _to(_FAILED, _WARNING, _PENDING),
+    FeedEvent.ADVANCED: _to(_NORMAL, _WARNING),
+    FeedEvent.STOP: _to(_STOPPED, _NORMAL, _WARNING, _PENDING),
+    FeedEvent.RESUME: _to(_NORMAL, _FAILED, _STOPPED, _FINISHED),
+    FeedEvent.FINISH: _to(_FINISHED, _NORMAL, _WARNING),
+    FeedEvent.REMOVE: _to(FeedState.REMOVED, *(set(FeedState) - {FeedState.REMOVED})),
+}
+
+ADMIN_JOB_WRITTEN: Final[Mapping[FeedState, AdminJobType]] = {
+    FeedState.NORMAL: AdminJobType.NONE,
+    FeedState.WARNING: AdminJobType.NONE,
+    FeedState.FINISHED: AdminJobType.FINISH,
+    FeedState.PENDING: AdminJobType.STOP,
+    FeedState.STOPPED: AdminJobType.STOP,
+    FeedState.FAILED: AdminJobType.STOP,
+    FeedState.REMOVED: AdminJobType.REMOVE,
+}
+
+# A restart: what was sent for the run before must no longer be taken for this one's.
+NEW_EPOCH: Final = frozenset({FeedEvent.RETRY, FeedEvent.RESUME})
+
+ADMIN_EVENTS: Final[Mapping[AdminJobType, FeedEvent]] = {
+    AdminJobType.STOP: FeedEvent.STOP,
+    AdminJobType.RESUME: FeedEvent.RESUME,
+    AdminJobType.REMOVE: FeedEvent.REMOVE,
+    AdminJobType.FINISH: FeedEvent.FINISH,
+}
+
+
+def known_state(info: ChangefeedInfo) -> FeedState:
+    """The state; one that nobody has written yet counts as normal."""
+    return FeedState.NORMAL if info.state is FeedState.UNINITIALIZED else info.state
+
+
+def next_state(state: FeedState, event: FeedEvent) -> FeedState:
+    """Where the event leads; raises ``InvalidTransition``."""
+    target = TRANSITIONS[event].get(state)
+    if target is None:
+        raise InvalidTransition(f"{event}: not possible for a changefeed in state {state}")
+    return target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminJob:
+    """What an operator asked for."""
+
+    type: AdminJobType
+    overwrite_checkpoint_ts: Ts | None = None  # of a resume: go on from there instead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One event that is to be written: `etcd_observation.py` makes the writes of it."""
+
+    event: FeedEvent
+    error: RunningError | None = None  # or the warning
+    overwrite_checkpoint_ts: Ts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How long a changefeed waits before it is tried again: longer each time, and not for ever."""
+
+    began_at: float
+    retry_at: float
+    interval_s: float  # of the next wait, before jitter
+    is_exhausted: bool = False
+
+    def longer(self, now_s: float, random: Callable[[], float], give_up_s: float) -> Backoff:
+        """After one more error. `random` gives [0, 1)."""
+        wait_s = _jittered(self.interval_s, random)
+        return Backoff(
+            began_at=self.began_at,
+            retry_at=now_s + wait_s,
+            interval_s=min(BACKOFF_MAX_S, self.interval_s * BACKOFF_FACTOR),
+            is_exhausted=now_s + wait_s - self.began_at > give_up_s,
+        )
+
+
+def new_backoff(now_s: float, random: Callable[[], float], give_up_s: float) -> Backoff:
+    """After the first error."""
+    start = Backoff(began_at=now_s, retry_at=now_s, interval_s=BACKOFF_MIN_S)
+    return start.longer(now_s, random, give_up_s)
+
+
+def _jittered(interval_s: float, random: Callable[[], float]) -> float:
+    return interval_s * (1 + BACKOFF_JITTER * (2 * random() - 1))
+
+
+class FeedStateManager:
+    """One changefeed's, as long as one owner has it. At most one decision a tick.
+
+    An admin job comes first, then what was reported; with nothing reported, time and progress.
+    Decisions are final: the caller writes them before the next tick (EtcdWorker ticks no state
+    that is older than its own writes).
+    """
+
+    def __init__(
+        self, *, random: Callable[[], float], error_stuck_s: float = ERROR_STUCK_S
+    ) -> None:
+        self.should_run = False
+        self.should_remove = False
+        self._random = random
+        self._stuck_s = error_stuck_s
+        self._jobs: list[AdminJob] = []
+        self._backoff: Backoff | None = None
+        self._checkpoint_ts = NO_TS  # the highest that was seen, and since when
+        self._checkpoint_at: float | None = None
+        self._trouble_ts = NO_TS  # what the checkpoint must pass to be out of trouble
+
+    def push_admin_job(self, job: AdminJob) -> None:
+        """To be handled in the order in which they came, one at a tick."""
+        self._jobs.append(job)
+
+    def tick(
+        self,
+        info: ChangefeedInfo,
+        status: ChangefeedStatus | None,
+        errors: Sequence[RunningError],
+        warnings: Sequence[RunningError],
+        now_s: float,
+    ) -> Decision | None:
+        """What is to be written now; `should_run` and `should_remove` are right after it.
+
+        `errors` and `warnings` are what the captures reported since the last tick.
+        """
+        state = known_state(info)
+        checkpoint_ts = status.checkpoint_ts if status else NO_TS
+        self._see(state, checkpoint_ts, now_s)
+        decision = (
+            self._admin(state)
+            or self._finished(state, info, checkpoint_ts)
+            or self._errors(state, errors, checkpoint_ts, now_s)
+            or self._warnings(state, warnings, checkpoint_ts, now_s)
+            or self._time(state, checkpoint_ts, now_s)
+        )
+        after = next_state(state, decision.event) if decision else state
+        self.should_run = after.is_running
+        self.should_remove = after is FeedState.REMOVED
+        return decision
+
+    def _see(self, state: FeedState, checkpoint_ts: Ts, now_s: float) -> None:
+        if state not in (FeedState.WARNING, FeedState.PENDING):  # resumed by anybody: count anew
+            self._backoff, self._trouble_ts = None, NO_TS
+        if not state.is_running:
+            self._checkpoint_at = None
+        if self._checkpoint_at is None or checkpoint_ts > self._checkpoint_ts:
+            self._checkpoint_ts, self._checkpoint_at = checkpoint_ts, now_s
+
+    def _admin(self, state: FeedState) -> Decision | None:
+        while self._jobs:
+            job = self._jobs.pop(0)
+            event = ADMIN_EVENTS.get(job.type)
+            if event is None or state not in TRANSITIONS[event]:
+                continue  # as the original: a pause of what is paused asks for nothing
+            return Decision(event=event, overwrite_checkpoint_ts=job.overwrite_checkpoint_ts)
+        return None
+
+    def _finished(
+        self, state: FeedState, info: ChangefeedInfo, checkpoint_ts: Ts
+    ) -> Decision | None:
+        if state.is_running and 0 < info.target_ts <= checkpoint_ts:
+            return Decision(event=FeedEvent.FINISH)
+        return None
+
+    def _errors(
+        self, state: FeedState, errors: Sequence[RunningError], checkpoint_ts: Ts, now_s: float
+    ) -> Decision | None:
+        for event, codes in (
+            (FeedEvent.GC_ERROR, GC_ERRORS),
+            (FeedEvent.UNRETRYABLE_ERROR, UNRETRYABLE_ERRORS),
+        ):
+            fatal = next((each for each in errors if each.code in codes), None)
+            if fatal is not None and state in TRANSITIONS[event]:
+                return Decision(event=event, error=fatal)
+        if not errors or state not in TRANSITIONS[FeedEvent.ERROR]:
+            return None
+        self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
+        backoff = self._backoff
+        if backoff is None:
+            self._backoff = new_backoff(now_s, self._random, self._stuck_s)
+        else:
+            self._backoff = backoff.longer(now_s, self._random, self._stuck_s)
+            if self._backoff.is_exhausted:
+                return self._give_up(state, errors[-1])
+        return Decision(event=FeedEvent.ERROR, error=errors[-1])
+
+    def _warnings(
+        self, state: FeedState, warnings: Sequence[RunningError], checkpoint_ts: Ts, now_s: float
+    ) -> Decision | None:
+        if not warnings or not state.is_running:
+            return None
+        self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
+        assert self._checkpoint_at is not None
+        is_stuck = now_s - self._checkpoint_at > self._stuck_s
+        if is_stuck and state in TRANSITIONS[FeedEvent.GIVE_UP]:
+            return self._give_up(state, warnings[-1])
+        return Decision(event=FeedEvent.WARNING, error=warnings[-1])
+
+    def _time(self, state: FeedState, checkpoint_ts: Ts, now_s: float) -> Decision | None:
+        if state is FeedState.PENDING:
+            if self._backoff is None:  # a new owner begins to count anew
+                self._backoff = new_backoff(now_s, self._random, self._stuck_s)
+            if now_s < self._backoff.retry_at:
+                return None
+            self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
+            return Decision(event=FeedEvent.RETRY)
+        if state is FeedState.WARNING and checkpoint_ts > self._trouble_ts > NO_TS:
+            return Decision(event=FeedEvent.ADVANCED)
+        if state is FeedState.WARNING and self._trouble_ts == NO_TS:
+            self._trouble_ts = checkpoint_ts  # a new owner: from here on it must advance
+        return None
+
+    def _give_up(self, state: FeedState, last: RunningError) -> Decision:
+        event = FeedEvent.GIVE_UP if state in TRANSITIONS[FeedEvent.GIVE_UP] else FeedEvent.ERROR
+        why = f"no progress for {self._stuck_s:g} s; the last was {last.code}: {last.message}"
+        return Decision(event=event, error=replace(last, code=UNRETRYABLE, message=why))

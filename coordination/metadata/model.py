@@ -1,0 +1,278 @@
+"""The records of a changefeed as they stand in etcd: TiCDC's field names, each value one JSON.
+
+What is read and written back keeps the fields that we do not know, so a newer TiCDC's or our own
+later ones are not lost by an older program. Times are the text that was read: Go writes
+nanoseconds, which Python would cut (facts 1.2).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from enum import IntEnum, StrEnum
+from operator import index
+from typing import Any, ClassVar, Final, NewType, TypeVar
+
+from coordination.etcd.keys import NAMESPACE, ChangefeedName
+from coordination.metadata.errors import BrokenValue
+from coordination.model import CaptureID, ChangefeedID, Ts
+
+ChangefeedUUID = NewType("ChangefeedUUID", int)  # create-revision of the info key: one life's
+
+NO_TS: Final = Ts(0)
+GC_ERRORS: Final = frozenset(
+    {"CDC:ErrGCTTLExceeded", "CDC:ErrSnapshotLostByGC", "CDC:ErrStartTsBeforeGC"}
+)
+
+
+class FeedState(StrEnum):
+    NORMAL = "normal"
+    WARNING = "warning"  # it runs, and something was not right
+    PENDING = "pending"  # it waits before it is tried again
+    FAILED = "failed"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    REMOVED = "removed"
+    UNINITIALIZED = ""
+
+    @property
+    def is_running(self) -> bool:
+        return self in (FeedState.NORMAL, FeedState.WARNING)
+
+    @property
+    def is_resumable(self) -> bool:
+        return self in (FeedState.FAILED, FeedState.STOPPED, FeedState.FINISHED)
+
+
+FEED_STATE_METRIC: Final = {  # TiCDC's numbers; -1 is a state that is unknown
+    FeedState.NORMAL: 0,
+    FeedState.PENDING: 1,
+    FeedState.FAILED: 2,
+    FeedState.STOPPED: 3,
+    FeedState.FINISHED: 4,
+    FeedState.REMOVED: 5,
+    FeedState.WARNING: 6,
+    FeedState.UNINITIALIZED: 7,
+}
+
+
+class AdminJobType(IntEnum):
+    NONE = 0
+    STOP = 1
+    RESUME = 2
+    REMOVE = 3
+    FINISH = 4
+
+    @property
+    def is_stop(self) -> bool:
+        return self in (AdminJobType.STOP, AdminJobType.REMOVE, AdminJobType.FINISH)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A JSON object with known fields, in this order, and with the ones that we pass on."""
+
+    unknown: Mapping[str, Any] = field(default_factory=dict, compare=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningError(Record):
+    """What a capture or the owner reports; `code` is the class, as ``CDC:ErrGCTTLExceeded``."""
+
+    time: str = ""
+    addr: str = ""
+    code: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangefeedInfo(Record):
+    """What was asked for, and the state it is in."""
+
+    JSON_NAMES: ClassVar[Mapping[str, str]] = {"id": "changefeed-id"}
+
+    upstream_id: int = 0
+    namespace: str = NAMESPACE
+    id: ChangefeedID
+    sink_uri: str = ""
+    create_time: str = ""
+    start_ts: Ts = NO_TS
+    target_ts: Ts = NO_TS  # 0: for ever
+    admin_job_type: AdminJobType = AdminJobType.NONE
+    sort_engine: str = ""
+    sort_dir: str = ""
+    config: Mapping[str, Any] | None = None
+    state: FeedState = FeedState.NORMAL
+    error: RunningError | None = None
+    warning: RunningError | None = None
+    creator_version: str = ""
+    epoch: int = 0
+
+    @property
+    def name(self) -> ChangefeedName:
+        return ChangefeedName(self.id, self.namespace)
+
+    @property
+    def needs_block_gc(self) -> bool:
+        """Whether what the source holds from the checkpoint on must be kept (facts 1.2)."""
+        if self.state is FeedState.FAILED:
+            return self.error is None or self.error.code not in GC_ERRORS
+        return self.state not in (FeedState.FINISHED, FeedState.REMOVED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangefeedStatus(Record):
+    """How far it is; the resolved-ts is not stored, on purpose."""
+
+    checkpoint_ts: Ts = NO_TS
+    min_table_barrier_ts: Ts = NO_TS
+    admin_job_type: AdminJobType = AdminJobType.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPosition(Record):
+    """What a capture reports about its part of a changefeed: errors and warnings only."""
+
+    checkpoint_ts: Ts = NO_TS  # deprecated, as the next two
+    resolved_ts: Ts = NO_TS
+    count: int = 0
+    error: RunningError | None = None
+    warning: RunningError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamInfo(Record):
+    id: int = 0
+    pd_endpoints: str = ""
+    key_path: str = ""
+    cert_path: str = ""
+    ca_path: str = ""
+    cert_allowed_cn: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangefeedIdent:
+    """One life of a changefeed: a name that is used again has another UUID."""
+
+    uuid: ChangefeedUUID
+    name: ChangefeedName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangefeedState:
+    """The part of the info that changes while it runs (seed 002 keeps it as a row of its own)."""
+
+    changefeed_uuid: ChangefeedUUID
+    state: FeedState
+    error: RunningError | None
+    warning: RunningError | None
+
+
+ChangefeedProgress = ChangefeedStatus
+NO_PROGRESS: Final = ChangefeedStatus()
+CaptureProgress = Mapping[ChangefeedUUID, ChangefeedProgress]
+
+R = TypeVar("R", bound=Record)
+
+
+def dump(record: Record) -> bytes:
+    """TiCDC's field names in its order; the unknown ones come last."""
+    return _encode(_to_json(record))
+
+
+def load(kind: type[R], value: bytes) -> R:
+    """Raises ``BrokenValue`` for what is no such record; a missing field has its default."""
+    found = _decode(value)
+    try:
+        return _from_json(kind, found)
+    except (TypeError, ValueError, KeyError) as error:
+        raise BrokenValue(f"not a {kind.__name__}: {error}: {value[:200]!r}") from error
+
+
+def dump_progress(progress: CaptureProgress) -> bytes:
+    return _encode({str(uuid): _to_json(each) for uuid, each in sorted(progress.items())})
+
+
+def load_progress(value: bytes) -> CaptureProgress:
+    try:
+        return {
+            ChangefeedUUID(int(uuid)): _from_json(ChangefeedStatus, each)
+            for uuid, each in _decode(value).items()
+        }
+    except (TypeError, ValueError, AttributeError) as error:
+        raise BrokenValue(f"not a capture's progress: {error}: {value[:200]!r}") from error
+
+
+def rfc3339(at: datetime) -> str:
+    """As Go writes a time; `at` must carry a zone."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _encode(fields_: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields_, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _decode(value: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(value)
+    except ValueError as error:
+        raise BrokenValue(f"not JSON: {error}: {value[:200]!r}") from error
+    if not isinstance(found, dict):
+        raise BrokenValue(f"not a JSON object: {value[:200]!r}")
+    return found
+
+
+def _json_names(kind: type[Record]) -> dict[str, str]:
+    """Attribute -> JSON name, in the order in which they are written."""
+    renamed: Mapping[str, str] = getattr(kind, "JSON_NAMES", {})
+    names = (each.name for each in fields(kind) if each.name != "unknown")
+    return {name: renamed.get(name, name.replace("_", "-")) for name in names}
+
+
+def _to_json(record: Record) -> dict[str, Any]:
+    known = {
+        json_name: _plain(getattr(record, name))
+        for name, json_name in _json_names(type(record)).items()
+    }
+    return known | {name: each for name, each in record.unknown.items() if name not in known}
+
+
+def _plain(value: Any) -> Any:
+    return _to_json(value) if isinstance(value, Record) else value
+
+
+def _from_json(kind: type[R], found: Mapping[str, Any]) -> R:
+    names = _json_names(kind)
+    known = {
+        name: _READ.get(name, _same)(found[json_name])
+        for name, json_name in names.items()
+        if found.get(json_name) is not None
+    }
+    unknown = {name: each for name, each in found.items() if name not in names.values()}
+    return kind(unknown=unknown, **known)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _read_error(value: Any) -> RunningError:
+    return _from_json(RunningError, value)
+
+
+_WHOLE_NUMBERS: Final = (
+    *("upstream_id", "start_ts", "target_ts", "epoch", "checkpoint_ts", "min_table_barrier_ts"),
+    *("resolved_ts", "count", "creation_epoch", "launches"),
+)
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "state": FeedState,
+    "error": _read_error,
+    "warning": _read_error,
+    "cert_allowed_cn": tuple,
+    "task_position": lambda value: _from_json(ChangefeedStatus, value),
+    "owner": CaptureID,
+    "admin_job_type": AdminJobType,
+    **dict.fromkeys(_WHOLE_NUMBERS, index),
+}
