@@ -141,7 +141,8 @@ class Snapshot:
         ops, counter = ops_of(folded.changes), self._counter()
         if any(isinstance(op, Delete) for op in ops):
             ops = (*ops, counter_put(self._counter_key, counter))
-        unchanged = (Compare(key, "mod", "=", self._mod_revision(key)) for key in folded.changes)
+        compared = dict.fromkeys((*folded.changes, *sorted(folded.reads)))
+        unchanged = (Compare(key, "mod", "=", self._mod_revision(key)) for key in compared)
         compares = (counter_compare(self._counter_key, counter), *guards, *unchanged)
         return Plan(
             taken=folded.taken,

@@ -30,6 +30,7 @@ class Fold:
 
     taken: int
     changes: Changes
+    reads: frozenset[str] = frozenset()  # keys that must be as they were read, changed or not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +49,19 @@ def fold(groups: Sequence[PatchGroup], values: Values, max_keys: int) -> Fold:
     ``TransactionTooLarge`` if the first one with a change exceeds a limit by itself.
     """
     changes: Changes = {}
+    reads: frozenset[str] = frozenset()
     for taken, group in enumerate(groups):
+        more_reads = reads.union(patch.key for patch in group if patch.is_compared)
         try:
             larger = _run(group, changes, values)
         except TryAgain:
-            return Fold(taken=taken, changes=changes)
-        if len(larger) > max_keys or size_bytes(larger) > MAX_TXN_BYTES:
+            return Fold(taken=taken, changes=changes, reads=reads)
+        if len(more_reads.union(larger)) > max_keys or size_bytes(larger) > MAX_TXN_BYTES:
             if changes:
-                return Fold(taken=taken, changes=changes)
+                return Fold(taken=taken, changes=changes, reads=reads)
             raise TransactionTooLarge(_too_large(larger, max_keys))
-        changes = larger
-    return Fold(taken=len(groups), changes=changes)
+        changes, reads = larger, more_reads
+    return Fold(taken=len(groups), changes=changes, reads=reads)
 
 
 def size_bytes(changes: Changes) -> int:
