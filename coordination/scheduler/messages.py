@@ -1,0 +1,356 @@
+"""What the owner of a changefeed and the agents say to each other, and how it looks in bytes.
+
+    owner ── Heartbeat, AddTable, RemoveTable ──► agent
+    owner ◄── HeartbeatResponse, DispatchTableResponse ── agent
+
+The shapes are TiCDC's (facts 3.1) with what cluster.md adds: a fence in dispatches (2), sequence
+numbers, so that a heartbeat carries changes only (17), and what a capture's envelope scan found
+(4). A span is a whole table (1); on the wire its table ID stands for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from coordination.errors import TidelakeError
+from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision, TableName, Ts
+from coordination.scheduler.barrier import Barrier
+
+
+NO_TS: Final = Ts(0)  # below every commit-ts
+
+
+class TableState(IntEnum):
+    """A span on one capture, as its agent sees it; the numbers are TiCDC's."""
+
+    UNKNOWN = 0
+    ABSENT = 1
+    PREPARING = 2
+    PREPARED = 3
+    REPLICATING = 4
+    STOPPING = 5
+    STOPPED = 6
+
+
+class Liveness(IntEnum):
+    """Goes from ALIVE to STOPPING, never back."""
+
+    ALIVE = 0
+    STOPPING = 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A whole table; ``table_id`` is `stored_table_id`, since canal-json carries no ID."""
+
+    table_id: int
+    schema: str
+    table: str
+
+    @property
+    def name(self) -> TableName:
+        return TableName(self.schema, self.table)
+
+
+def stored_table_id(incarnation: int, schema: str, table: str, created_ts: int) -> int:
+    """63 bits, the same wherever they are computed; a table made again has another ID."""
+    identity = json.dumps([incarnation, schema, table, created_ts], ensure_ascii=True)
+    digest = hashlib.blake2b(identity.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+class Checkpoint(NamedTuple):
+    checkpoint_ts: Ts
+    resolved_ts: Ts
+
+
+class TableStatus(NamedTuple):
+    """A span on one capture. A named tuple: the owner makes one for every change of every span."""
+
+    table_id: int
+    state: TableState
+    checkpoint_ts: Ts = NO_TS
+    resolved_ts: Ts = NO_TS
+    barrier_ts: Ts = NO_TS  # the limit that was last seen for the span
+    fence: int = 0  # of the assignment under which the span is written
+    delta_version: int | None = None
+    dead_letters: int = 0
+    engine: str | None = None
+    source_offsets: Mapping[str, int] | None = None  # low water; None: that of the capture
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownTable:
+    """A table whose rows an envelope scan met, and that is nobody's span yet."""
+
+    schema: str
+    table: str
+    commit_ts: Ts  # of its first row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """How far a capture has read the envelopes of all sink partitions (cluster.md 4 and 7)."""
+
+    scanned_to_ts: Ts = NO_TS
+    unknown_tables: tuple[UnknownTable, ...] = ()
+    source_offsets: Mapping[str, int] | None = None  # low water of spans that hold nothing back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddTable:
+    """Prepare a span (``is_secondary``), or write it from the checkpoint on."""
+
+    span: Span
+    is_secondary: bool
+    checkpoint: Checkpoint
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTable:
+    """Stop whatever was assigned under ``fence`` or an older one."""
+
+    table_id: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchTableResponse:
+    """``sequence`` orders it among the agent's heartbeat responses."""
+
+    status: TableStatus
+    is_remove: bool
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    seen: int = 0  # sequence of the last response that the owner has applied; 0 asks for all spans
+    table_ids: tuple[int, ...] = ()  # whose status is wanted, changed or not, here or not
+    is_stopping: bool = False
+    collect_stats: bool = False
+    barrier: Barrier | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatResponse:
+    """All spans (``since`` = 0), or those that changed after response ``since``."""
+
+    statuses: tuple[TableStatus, ...]
+    liveness: Liveness
+    sequence: int
+    since: int
+    checksum: int  # of all spans of the agent: see `reports.checksum`
+    scan: Scan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    version: str
+    owner_revision: Revision
+    processor_epoch: ProcessorEpoch
+    changefeed_epoch: int
+
+
+DispatchTableRequest = AddTable | RemoveTable
+Body = DispatchTableRequest | DispatchTableResponse | Heartbeat | HeartbeatResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    header: Header
+    sender: CaptureID
+    to: CaptureID
+    changefeed_id: ChangefeedID
+    body: Body
+
+
+class MalformedMessage(TidelakeError):
+    """These bytes are no message of ours: the receiver drops them."""
+
+
+_DISPATCH_REQUEST, _DISPATCH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = 1, 2, 3, 4
+_STATES: Final = tuple(TableState)  # by number: calling the enum is ten times slower
+_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None)  # of a row's fields
+
+
+def encode(message: Message) -> bytes:
+    """Compact JSON."""
+    header = message.header
+    kind, body = _dump_body(message.body)
+    document = {
+        "header": {
+            "version": header.version,
+            "owner_revision": header.owner_revision,
+            "processor_epoch": header.processor_epoch,
+            "changefeed_epoch": header.changefeed_epoch,
+        },
+        "msg_type": kind,
+        "from": message.sender,
+        "to": message.to,
+        "changefeed_id": message.changefeed_id,
+        "body": body,
+    }
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(data: bytes) -> Message:
+    """Raises MalformedMessage. Fields that this version does not know are passed over."""
+    try:
+        document = json.loads(data)
+        header = document["header"]
+        return Message(
+            header=Header(
+                version=header["version"],
+                owner_revision=header["owner_revision"],
+                processor_epoch=header["processor_epoch"],
+                changefeed_epoch=header["changefeed_epoch"],
+            ),
+            sender=document["from"],
+            to=document["to"],
+            changefeed_id=document["changefeed_id"],
+            body=_load_body(document["msg_type"], document["body"]),
+        )
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise MalformedMessage(f"not a scheduler message: {error!r}") from error
+
+
+def _dump_body(body: Body) -> tuple[int, dict[str, Any]]:
+    match body:
+        case AddTable(span=span, checkpoint=checkpoint):
+            return _DISPATCH_REQUEST, {
+                "add": [span.table_id, span.schema, span.table],
+                "is_secondary": body.is_secondary,
+                "checkpoint": [*checkpoint],
+                "fence": body.fence,
+            }
+        case RemoveTable():
+            return _DISPATCH_REQUEST, {"remove": body.table_id, "fence": body.fence}
+        case DispatchTableResponse():
+            return _DISPATCH_RESPONSE, {
+                "status": _dump_status(body.status, 0),
+                "is_remove": body.is_remove,
+                "sequence": body.sequence,
+            }
+        case Heartbeat():
+            return _HEARTBEAT, _dump_heartbeat(body)
+        case HeartbeatResponse():
+            return _HEARTBEAT_RESPONSE, _dump_heartbeat_response(body)
+
+
+def _load_body(kind: int, body: dict[str, Any]) -> Body:
+    match kind:
+        case 1 if "add" in body:
+            return AddTable(
+                span=Span(*body["add"]),
+                is_secondary=body["is_secondary"],
+                checkpoint=Checkpoint(*body["checkpoint"]),
+                fence=body["fence"],
+            )
+        case 1:
+            return RemoveTable(table_id=body["remove"], fence=body["fence"])
+        case 2:
+            (status,) = _load_statuses([body["status"]], 0)
+            return DispatchTableResponse(
+                status=status, is_remove=body["is_remove"], sequence=body["sequence"]
+            )
+        case 3:
+            return _load_heartbeat(body)
+        case 4:
+            return _load_heartbeat_response(body)
+        case _:
+            raise ValueError(f"unknown msg_type {kind}")
+
+
+def _dump_heartbeat(body: Heartbeat) -> dict[str, Any]:
+    dumped: dict[str, Any] = {"seen": body.seen, "is_stopping": body.is_stopping}
+    if body.table_ids:
+        dumped["table_ids"] = body.table_ids
+    if body.collect_stats:
+        dumped["collect_stats"] = True
+    if body.barrier is not None:
+        tables = [*body.barrier.table_barriers.items()]
+        dumped["barrier"] = {"global": body.barrier.global_barrier_ts, "tables": tables}
+    return dumped
+
+
+def _load_heartbeat(body: dict[str, Any]) -> Heartbeat:
+    barrier = body.get("barrier")
+    return Heartbeat(
+        seen=body["seen"],
+        table_ids=tuple(body.get("table_ids", ())),
+        is_stopping=body["is_stopping"],
+        collect_stats=body.get("collect_stats", False),
+        barrier=barrier and Barrier(barrier["global"], dict(barrier["tables"])),
+    )
+
+
+def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
+    base_ts = min((status.checkpoint_ts for status in body.statuses), default=0)
+    dumped: dict[str, Any] = {
+        "liveness": body.liveness,
+        "sequence": body.sequence,
+        "since": body.since,
+        "checksum": body.checksum,
+        "base_ts": base_ts,  # timestamps are long and near each other: rows carry differences
+        "statuses": [_dump_status(status, base_ts) for status in body.statuses],
+    }
+    if (scan := body.scan) is not None:
+        dumped["scan"] = {
+            "scanned_to_ts": scan.scanned_to_ts,
+            "unknown_tables": [(t.schema, t.table, t.commit_ts) for t in scan.unknown_tables],
+            "source_offsets": scan.source_offsets,
+        }
+    return dumped
+
+
+def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
+    scan = body.get("scan")
+    return HeartbeatResponse(
+        statuses=_load_statuses(body["statuses"], body["base_ts"]),
+        liveness=Liveness(body["liveness"]),
+        sequence=body["sequence"],
+        since=body["since"],
+        checksum=body["checksum"],
+        scan=scan
+        and Scan(
+            scanned_to_ts=scan["scanned_to_ts"],
+            unknown_tables=tuple(UnknownTable(*table) for table in scan["unknown_tables"]),
+            source_offsets=scan["source_offsets"],
+        ),
+    )
+
+
+def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
+    """A row without the defaults at its end; times as differences, the last two to the first."""
+    table_id, state, checkpoint_ts, resolved_ts, barrier_ts, *rest = status
+    row = [
+        table_id,
+        int(state),
+        checkpoint_ts - base_ts,
+        resolved_ts - checkpoint_ts,
+        barrier_ts - checkpoint_ts,
+        *rest,
+    ]
+    last = len(row)
+    while row[last - 1] == _DEFAULTS[last - 1]:
+        last -= 1
+    return row[:last]
+
+
+def _load_statuses(rows: list[list[Any]], base_ts: int) -> tuple[TableStatus, ...]:
+    """One pass without a call per field: the owner reads a row for every change of every span."""
+    states, status = _STATES, TableStatus
+    loaded = []
+    for row in rows:
+        if len(row) < 5:
+            row += (0, 0, 0)[len(row) - 2 :]
+        at = row[2] + base_ts
+        loaded.append(status(row[0], states[row[1]], at, at + row[3], at + row[4], *row[5:]))
+    return tuple(loaded)

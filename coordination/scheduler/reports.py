@@ -1,0 +1,149 @@
+"""The statuses of an agent's spans, told in full once and as changes after that (cluster.md 17).
+
+    agent   SpanReports   observe(status) ─► sequence + 1 when it differs from the last one
+                          since(seen)     ─► what changed after response `seen`; 0: everything
+    owner   ReportView    apply(response) ─► the rows that are news; `seen` for the next heartbeat
+
+The owner names the last response it has applied, and gets what changed since then: a response that
+is lost, late, doubled or out of order changes nothing about that. The checksum is over all spans of
+the agent; where the owner's copy does not add up to it, the owner asks for the full list again.
+Sequences belong to one processor epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from coordination.scheduler.messages import (
+    DispatchTableResponse,
+    HeartbeatResponse,
+    TableState,
+    TableStatus,
+)
+
+_MODULUS: Final = 2**61 - 1
+_ABSENT: Final = TableState.ABSENT
+
+
+def weight(status: TableStatus) -> int:
+    """One span's part of the checksum; a product, so that two spans cannot swap their numbers."""
+    table_id, state, checkpoint_ts, resolved_ts, _, fence, *_ = status
+    if state is _ABSENT:
+        return 0
+    return (table_id | 1) * (checkpoint_ts + 3 * resolved_ts + 5 * fence + state) % _MODULUS
+
+
+def checksum(statuses: Iterable[TableStatus]) -> int:
+    """What the parts of an agent's spans add up to."""
+    return sum(map(weight, statuses)) % _MODULUS
+
+
+class SpanReports:
+    """The agent's half. Spans that are gone are kept as Absent until the owner has heard of it."""
+
+    def __init__(self) -> None:
+        self.sequence = 1  # 0 is the owner's word for "nothing seen"
+        self._sum = 0
+        self._last: dict[int, tuple[int, TableStatus]] = {}  # in the order of their last change
+        self._gone: dict[int, int] = {}  # table ID -> sequence at which the owner may hear of it
+
+    @property
+    def checksum(self) -> int:
+        return self._sum % _MODULUS
+
+    def observe(self, status: TableStatus) -> None:
+        table_id = status.table_id
+        before = self._last.get(table_id)
+        if before is None:
+            if status.state is _ABSENT:
+                return
+        elif before[1] == status:
+            return
+        else:
+            del self._last[table_id]  # to the end
+            self._sum -= weight(before[1])
+        self.sequence += 1
+        self._sum += weight(status)
+        self._last[table_id] = (self.sequence, status)
+        if status.state is _ABSENT:
+            self._gone[table_id] = self.sequence
+        else:
+            self._gone.pop(table_id, None)
+
+    def since(self, seen: int) -> tuple[TableStatus, ...]:
+        """The statuses that changed after response ``seen``, oldest change first."""
+        self._forget(seen)
+        if seen == 0:
+            return tuple(s for _, s in self._last.values() if s.state is not _ABSENT)
+        changed = []
+        for sequence, status in reversed(self._last.values()):
+            if sequence <= seen:
+                break
+            changed.append(status)
+        return tuple(reversed(changed))
+
+    def last(self, table_id: int) -> TableStatus | None:
+        entry = self._last.get(table_id)
+        return entry and entry[1]
+
+    def _forget(self, seen: int) -> None:
+        for table_id in [t for t, sequence in self._gone.items() if sequence <= seen]:
+            del self._gone[table_id], self._last[table_id]
+
+
+class ReportView:
+    """The owner's half: one agent's spans, under one processor epoch."""
+
+    __slots__ = ("_ahead", "_newest", "_sum", "seen", "statuses")
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self._newest = 0  # does not fall when everything is asked for again, as `seen` does
+        self.statuses: dict[int, TableStatus] = {}
+        self._sum = 0
+        self._ahead: dict[int, int] = {}  # dispatch responses newer than `seen`: table -> sequence
+
+    def apply(self, response: HeartbeatResponse) -> list[TableStatus] | None:
+        """The rows to act on; None if the response is old, or builds on one that was lost.
+
+        After a full list that includes an Absent row for each span that it no longer names."""
+        if response.sequence < self._newest or response.since > self.seen:
+            return None
+        rows = list(response.statuses)
+        if response.since == 0:
+            named = {status.table_id for status in rows}
+            gone = [s for t, s in self.statuses.items() if t not in named]
+            rows += [TableStatus(s.table_id, _ABSENT, s.checkpoint_ts) for s in gone]
+        self._store(rows)
+        self.seen = self._newest = response.sequence
+        if self._sum % _MODULUS != response.checksum:
+            self.seen = 0  # the next heartbeat asks for everything
+        return list(self._news(rows, response.sequence)) if self._ahead else rows
+
+    def apply_dispatched(self, response: DispatchTableResponse) -> bool:
+        """Whether a dispatch response is news; it is, unless something newer was heard."""
+        table_id, sequence = response.status.table_id, response.sequence
+        if sequence <= max(self._newest, self._ahead.get(table_id, 0)):
+            return False
+        self._ahead[table_id] = sequence
+        return True
+
+    def _store(self, rows: Iterable[TableStatus]) -> None:
+        statuses = self.statuses
+        for status in rows:
+            table_id = status.table_id
+            before = statuses.get(table_id)
+            if before is not None:
+                self._sum -= weight(before)
+            if status.state is _ABSENT:
+                statuses.pop(table_id, None)
+            else:
+                statuses[table_id] = status
+                self._sum += weight(status)
+
+    def _news(self, rows: Iterable[TableStatus], sequence: int) -> Iterator[TableStatus]:
+        for status in rows:
+            if self._ahead.get(status.table_id, 0) <= sequence:
+                yield status
+        self._ahead = {t: ahead for t, ahead in self._ahead.items() if ahead > sequence}
