@@ -1,0 +1,62 @@
+"""Patches over records instead of bytes, and groups that look before they write.
+
+A group of a gate and changes is decided anew each time it is run: the gate reads its key, and the
+changes are skipped if it found it shut. What passes between them stays within the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from coordination.metadata.model import Record, dump, load
+from coordination.orchestrator.patch import Patch, PatchGroup, PatchSkipped
+
+R = TypeVar("R", bound=Record)
+
+
+def record_patch(
+    key: str, kind: type[R], change: Callable[[R | None], R | None], *, is_compared: bool = False
+) -> Patch:
+    """A change of a record; None is an absent key. The bytes stay as they are if it stays equal."""
+
+    def change_bytes(old: bytes | None) -> bytes | None:
+        before = None if old is None else load(kind, old)
+        after = change(before)
+        if after == before:
+            return old
+        return None if after is None else dump(after)
+
+    return Patch(key, change_bytes, is_compared)
+
+
+def record_read(key: str, kind: type[R], look: Callable[[R | None], None]) -> Patch:
+    """Look at a record, which must still be the same at the commit; `look` raises to refuse."""
+
+    def same(old: bytes | None) -> bytes | None:
+        look(None if old is None else load(kind, old))
+        return old
+
+    return Patch(key, same, is_compared=True)
+
+
+def gated(
+    key: str, is_open: Callable[[bytes | None], bool], patches: Sequence[Patch]
+) -> PatchGroup:
+    """The patches as one group that does nothing while the gate's key says no."""
+    found_open = False
+
+    def look(old: bytes | None) -> bytes | None:
+        nonlocal found_open
+        found_open = is_open(old)
+        return old
+
+    def behind(patch: Patch) -> Patch:
+        def change(old: bytes | None) -> bytes | None:
+            if not found_open:
+                raise PatchSkipped
+            return patch.change(old)
+
+        return Patch(patch.key, change, patch.is_compared)
+
+    return (Patch(key, look, is_compared=True), *(behind(patch) for patch in patches))
