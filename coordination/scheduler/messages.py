@@ -21,7 +21,6 @@ from coordination.errors import TidelakeError
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision, TableName, Ts
 from coordination.scheduler.barrier import Barrier
 
-
 NO_TS: Final = Ts(0)  # below every commit-ts
 
 

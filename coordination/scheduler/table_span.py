@@ -194,7 +194,7 @@ class TableSpan:
 
 _Row = Callable[[TableSpan, TableExecutor], _Step]
 
-# ruff: noqa: SLF001  (the rows are the class's own methods)
+
 ADD_ROWS: Final[Mapping[TableState, _Row]] = {
     TableState.ABSENT: TableSpan._begin,
     TableState.PREPARING: TableSpan._await_prepared,
@@ -257,7 +257,8 @@ class TableSpans:
             return False
         self._fences[table_id] = request.fence
         span = self._spans.get(table_id)
-        if span is None and isinstance(request, AddTable):
+        if span is None and isinstance(request, AddTable) and request.is_secondary:
+            # a commit goes on from what was prepared; without that it is late, and none may write
             span = self._spans[table_id] = TableSpan(request.span)
         if span is None or not span.inject(request):
             return False
