@@ -17,6 +17,10 @@ class ChangefeedNotFound(MetadataError):
     """No changefeed has that UUID or name (any more)."""
 
 
+class CaptureNotFound(MetadataError):
+    """No capture with that ID is registered."""
+
+
 class ChangefeedExists(MetadataError):
     """Its name is taken; a removed one keeps its name until it is cleaned up."""
 

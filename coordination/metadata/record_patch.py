@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from coordination.metadata.errors import MetadataError
 from coordination.metadata.model import Record, dump, load
 from coordination.orchestrator.patch import Patch, PatchGroup, PatchSkipped
 
@@ -60,3 +61,33 @@ def gated(
         return Patch(patch.key, change, patch.is_compared)
 
     return (Patch(key, look, is_compared=True), *(behind(patch) for patch in patches))
+
+
+def unless_refused(
+    group: PatchGroup, on_refused: Callable[[MetadataError | None], None] = lambda _error: None
+) -> PatchGroup:
+    """The group, that does nothing where it would raise a refusal, which would end a worker.
+
+    `on_refused` is told at each run: first None, then the refusal if there is one. Patches that can
+    refuse must come before those that change something.
+    """
+    refusal: MetadataError | None = None
+
+    def nth(number: int, patch: Patch) -> Patch:
+        def change(old: bytes | None) -> bytes | None:
+            nonlocal refusal
+            if number == 0:
+                refusal = None
+                on_refused(None)
+            if refusal is not None:
+                raise PatchSkipped
+            try:
+                return patch.change(old)
+            except MetadataError as error:
+                refusal = error
+                on_refused(error)
+                raise PatchSkipped from error
+
+        return Patch(patch.key, change, patch.is_compared)
+
+    return tuple(nth(number, patch) for number, patch in enumerate(group))
