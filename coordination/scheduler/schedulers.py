@@ -1,0 +1,247 @@
+"""Who is to have which span: five schedulers, asked in the order of their priority (facts 3.5).
+
+    basic > drain-capture > move-table > rebalance > balance
+
+The first one that wants something wins the tick; all but basic wait while as many tasks are running
+as may. The schedulers look at indexes: none of them walks over all spans while nothing is wrong.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from itertools import chain, islice
+from typing import Final, Protocol
+
+from coordination.model import CaptureID
+from coordination.scheduler.capture_manager import CaptureState, CaptureStatus
+from coordination.scheduler.replication_manager import ReplicationManager
+from coordination.scheduler.replication_set import ReplicationState
+from coordination.scheduler.schedule_task import (
+    AddTask,
+    BurstBalance,
+    MoveTask,
+    RemoveTask,
+    ScheduleTask,
+)
+
+Captures = Mapping[CaptureID, CaptureStatus]
+
+
+class Scheduler(Protocol):
+    def schedule(
+        self, captures: Captures, replication: ReplicationManager, now_s: float
+    ) -> list[ScheduleTask]: ...
+
+
+class BasicScheduler:
+    """Adds spans that nobody has, in turns to all captures that are not ending, and removes those
+    of dropped tables."""
+
+    def __init__(self, batch_size: int) -> None:
+        self._batch_size = batch_size
+        self._turn = 0
+
+    def schedule(
+        self, captures: Captures, replication: ReplicationManager, _now_s: float
+    ) -> list[ScheduleTask]:
+        removes = [RemoveTask(t) for t in replication.dropped if t not in replication.running]
+        adds = self._adds(_able(captures), replication)
+        return [BurstBalance((*removes, *adds))] if removes or adds else []
+
+    def _adds(self, able: list[CaptureID], replication: ReplicationManager) -> list[AddTask]:
+        if not able:
+            return []
+        adds = []
+        for table_id in islice(chain(replication.absent, replication.missing), self._batch_size):
+            made = replication.sets.get(table_id)
+            busy = made.undetermined if made is not None else ()  # they have yet to stop it
+            capture_id = self._next(able)
+            if capture_id in busy:
+                capture_id = self._next(able)
+            if capture_id not in busy:
+                adds.append(AddTask(table_id, capture_id))
+        return adds
+
+    def _next(self, able: list[CaptureID]) -> CaptureID:
+        self._turn += 1
+        return able[self._turn % len(able)]
+
+
+class DrainCaptureScheduler:
+    """Empties one capture at a time: the one that it was told, or one that says it is ending."""
+
+    def __init__(self, max_task_concurrency: int) -> None:
+        self.target: CaptureID | None = None
+        self._max_task_concurrency = max_task_concurrency
+
+    def set_target(self, capture_id: CaptureID) -> bool:
+        """False while another one is being drained."""
+        if self.target not in (None, capture_id):
+            return False
+        self.target = capture_id
+        return True
+
+    def schedule(
+        self, captures: Captures, replication: ReplicationManager, _now_s: float
+    ) -> list[ScheduleTask]:
+        if self.target is None or self.target not in captures:
+            self.target = _ending(captures, replication)
+        able = [capture_id for capture_id in _able(captures) if capture_id != self.target]
+        if self.target is None or not able:
+            self.target = None
+            return []
+        if not replication.is_settled:
+            return []
+        victims = sorted(replication.held.get(self.target, ()))[: self._max_task_concurrency]
+        if not victims:
+            self.target = None
+        return [*_spread(victims, able, replication)]
+
+
+class MoveTableScheduler:
+    """Moves that somebody asked for, each until it is under way or pointless."""
+
+    def __init__(self) -> None:
+        self._moves: dict[int, CaptureID] = {}
+
+    def move_table(self, table_id: int, dest: CaptureID) -> None:
+        self._moves[table_id] = dest
+
+    def schedule(
+        self, captures: Captures, replication: ReplicationManager, _now_s: float
+    ) -> list[ScheduleTask]:
+        able, tasks = _able(captures), []
+        for table_id, dest in list(self._moves.items()):
+            made = replication.sets.get(table_id)
+            if table_id not in replication.tables or dest not in able:
+                del self._moves[table_id]
+            elif made is None or made.state is not ReplicationState.REPLICATING:
+                if made is not None and made.secondary == dest:
+                    del self._moves[table_id]
+            elif made.primary == dest:
+                del self._moves[table_id]
+            else:
+                tasks.append(MoveTask(table_id, dest))
+        return [*tasks]
+
+
+class RebalanceScheduler:
+    """Evens out all captures at once, when somebody asked for it and all is settled."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self.is_wanted = False
+
+    def schedule(
+        self, captures: Captures, replication: ReplicationManager, _now_s: float
+    ) -> list[ScheduleTask]:
+        if not self.is_wanted or not replication.is_settled or not _able(captures):
+            return []
+        self.is_wanted = False
+        moves = _balance_moves(captures, replication, self._rng)
+        return [BurstBalance(tuple(moves))] if moves else []
+
+
+class BalanceScheduler:
+    """Evens out the captures a few spans at a time. Looks every ``interval_s``; once it has begun,
+    whenever its last moves have ended."""
+
+    def __init__(self, interval_s: float, rng: random.Random, max_task_concurrency: int) -> None:
+        self._interval_s = interval_s
+        self._rng = rng
+        self._max_task_concurrency = max_task_concurrency
+        self._last_s: float | None = None
+        self._is_forced = False
+
+    def schedule(
+        self, captures: Captures, replication: ReplicationManager, now_s: float
+    ) -> list[ScheduleTask]:
+        if self._last_s is None:
+            self._last_s = now_s
+        is_due = self._is_forced or now_s - self._last_s >= self._interval_s
+        if not is_due or not replication.is_settled:
+            return []
+        self._last_s = now_s
+        if len(_able(captures)) < len(captures):
+            return []  # somebody is ending: the drain comes first
+        moves = _balance_moves(captures, replication, self._rng)[: self._max_task_concurrency]
+        self._is_forced = bool(moves)
+        return [*moves]
+
+
+class Schedulers:
+    """All five, by priority."""
+
+    def __init__(
+        self,
+        *,
+        max_task_concurrency: int,
+        add_table_batch_size: int,
+        check_balance_interval_s: float,
+        rng: random.Random,
+    ) -> None:
+        self.drain_capture = DrainCaptureScheduler(max_task_concurrency)
+        self.move_table = MoveTableScheduler()
+        self.rebalance = RebalanceScheduler(rng)
+        self._basic: Final = BasicScheduler(add_table_batch_size)
+        self._others: Final[tuple[Scheduler, ...]] = (
+            self.drain_capture,
+            self.move_table,
+            self.rebalance,
+            BalanceScheduler(check_balance_interval_s, rng, max_task_concurrency),
+        )
+
+    def schedule(
+        self, captures: Captures, replication: ReplicationManager, now_s: float
+    ) -> list[ScheduleTask]:
+        tasks = self._basic.schedule(captures, replication, now_s)
+        if tasks or replication.is_full:
+            return tasks
+        for scheduler in self._others:
+            if tasks := scheduler.schedule(captures, replication, now_s):
+                return tasks
+        return []
+
+
+def _able(captures: Captures) -> list[CaptureID]:
+    """Who may be given spans."""
+    return sorted(c.id for c in captures.values() if c.state is CaptureState.INITIALIZED)
+
+
+def _ending(captures: Captures, replication: ReplicationManager) -> CaptureID | None:
+    """A capture that ends and still has spans; not the owner, which resigns first."""
+    ending = (
+        c.id
+        for c in captures.values()
+        if c.state is CaptureState.STOPPING and not c.is_owner and replication.held.get(c.id)
+    )
+    return min(ending, default=None)
+
+
+def _spread(
+    victims: list[int], able: list[CaptureID], replication: ReplicationManager
+) -> list[MoveTask]:
+    """Each to whoever has the fewest by then."""
+    loads = {capture_id: len(replication.held.get(capture_id, ())) for capture_id in able}
+    moves = []
+    for table_id in victims:
+        dest = min(able, key=lambda capture_id: (loads[capture_id], capture_id))
+        loads[dest] += 1
+        moves.append(MoveTask(table_id, dest))
+    return moves
+
+
+def _balance_moves(
+    captures: Captures, replication: ReplicationManager, rng: random.Random
+) -> list[MoveTask]:
+    """Take what is above the even share, ceil(spans / captures), and spread it."""
+    able = _able(captures)
+    share = -(-len(replication.sets) // len(able))
+    victims: list[int] = []
+    for capture_id in able:
+        held = replication.held.get(capture_id, ())
+        if len(held) > share:
+            victims += rng.sample(sorted(held), len(held) - share)
+    # who is over the share gives all of that away, so it is never the one with the fewest
+    return _spread(victims, able, replication)
