@@ -18,6 +18,7 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 6000),  # etcd ends connections that ping more often than every 5 s
     ("grpc.keepalive_timeout_ms", 3000),
     ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", -1),  # a read of all keys is one answer, above 4 MB too
 )
 
 

@@ -1,0 +1,235 @@
+"""Where workers are tried: a real etcd or the fake one, with faults, and a way to drive turns."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from coordination.clock import Clock, SystemClock
+from coordination.errors import TryAgain
+from coordination.etcd.client import (
+    NOW,
+    Compare,
+    EtcdClient,
+    Op,
+    TxnResult,
+    Watch,
+    WatchBatch,
+    get,
+)
+from coordination.model import Revision
+from coordination.orchestrator.etcd_worker import EtcdWorker
+from coordination.orchestrator.patch import Patch, PatchGroup
+from tests.fakes.fake_clock import FakeClock
+
+PATIENCE_S = 10.0
+
+
+class MapState:
+    """The keys below a root as a dict; whoever ticks leaves patches in `groups`."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.values: dict[str, bytes] = {}
+        self.history: list[tuple[str, bytes | None, bool]] = []
+        self.groups: list[PatchGroup] = []
+
+    def update(self, key: str, value: bytes | None, *, is_init: bool) -> None:
+        name = key.removeprefix(self.root)
+        self.history.append((name, value, is_init))
+        if value is None:
+            self.values.pop(name, None)
+        else:
+            self.values[name] = value
+
+    def update_pending_change(self, now_s: float) -> None:
+        pass
+
+    def take_patches(self) -> list[PatchGroup]:
+        taken, self.groups = self.groups, []
+        return taken
+
+    def patch(self, *changes: tuple[str, Callable[[bytes | None], bytes | None]]) -> None:
+        """One group."""
+        self.groups.append(tuple(Patch(self.root + name, change) for name, change in changes))
+
+    def set(self, **values: bytes | None) -> None:
+        self.patch(*((name, lambda _old, new=new: new) for name, new in values.items()))
+
+
+Tick = Callable[[MapState], None]
+
+
+class Ticks:
+    """A reactor that does what it is told; without orders it does nothing."""
+
+    def __init__(self, *ticks: Tick, always: Tick = lambda _state: None) -> None:
+        self._ticks, self._always = list(ticks), always
+        self.seen: list[dict[str, bytes]] = []  # the state at every tick
+        self.at: list[float] = []
+
+    def next(self, *ticks: Tick) -> None:
+        self._ticks += ticks
+
+    def tick(self, state: MapState, now_s: float) -> None:
+        self.seen.append(dict(state.values))
+        self.at.append(now_s)
+        (self._ticks.pop(0) if self._ticks else self._always)(state)
+
+
+class FaultyClient:
+    """An EtcdClient that loses answers and holds its watches back, as told."""
+
+    def __init__(self, client: EtcdClient) -> None:
+        self._client = client
+        self.results: list[bool] = []  # of each transaction that was answered
+        self.before_txn: Callable[[], None] = lambda: None
+        self.after_txn: Callable[[], None] = lambda: None
+        self.before_watch: Callable[[], None] = lambda: None
+        self.watched_from: list[Revision] = []
+        self.is_silent = False  # watches tell nothing …
+        self.held: list[tuple[Callable[[WatchBatch], None], WatchBatch]] = []  # … but this, later
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._client, name)
+
+    def txn(
+        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> TxnResult:
+        self.before_txn()
+        result = self._client.txn(compares, then, otherwise)
+        self.results.append(result.succeeded)
+        self.after_txn()
+        return result
+
+    def watch(
+        self,
+        key: str,
+        callback: Callable[[WatchBatch], None],
+        *,
+        prefix: bool = False,
+        start_revision: Revision = NOW,
+    ) -> Watch:
+        self.before_watch()
+        self.watched_from.append(start_revision)
+
+        def tell(batch: WatchBatch) -> None:
+            if self.is_silent:
+                self.held.append((callback, batch))
+            else:
+                callback(batch)
+
+        return self._client.watch(key, tell, prefix=prefix, start_revision=start_revision)
+
+    def release(self) -> None:
+        self.is_silent = False
+        held, self.held = self.held, []
+        for callback, batch in held:
+            callback(batch)
+
+
+def once(action: Callable[[], None]) -> Callable[[], None]:
+    """The action at the first call, nothing at later ones."""
+    actions = [action]
+    return lambda: actions.pop()() if actions else None
+
+
+def no_answer() -> None:
+    raise TryAgain("the answer was lost")
+
+
+@dataclass
+class Ground:
+    client: EtcdClient
+    clock: Clock
+    compact: Callable[[Revision], None]
+    root: str = field(default_factory=lambda: f"/orchestrator/{uuid.uuid4()}/")
+    _woken: threading.Event = field(default_factory=threading.Event)
+    _workers: list[EtcdWorker[MapState]] = field(default_factory=list)
+
+    @property
+    def counter_key(self) -> str:
+        return self.root + "count"
+
+    def worker(
+        self,
+        reactor: Ticks,
+        *,
+        client: object = None,
+        guards: Sequence[Compare] = (),
+        tick_interval_s: float = 0.02,
+        clock: Clock | None = None,
+    ) -> EtcdWorker[MapState]:
+        made = EtcdWorker(
+            client=client or self.client,  # type: ignore[arg-type]
+            clock=clock or self.clock,
+            prefixes=(self.root,),
+            reactor=reactor,
+            state=MapState(self.root),
+            guards=lambda: guards,
+            tick_interval_s=tick_interval_s,
+            delete_counter_key=self.counter_key,
+            wake=self._woken.set,
+        )
+        self._workers.append(made)
+        return made
+
+    def put(self, name: str, value: bytes) -> Revision:
+        return self.client.put(self.root + name, value)
+
+    def value(self, name: str) -> bytes | None:
+        found = get(self.client, self.root + name)
+        return found.value if found else None
+
+    def values(self) -> dict[str, bytes]:
+        kvs = self.client.range(self.root, prefix=True).kvs
+        return {kv.key.removeprefix(self.root): kv.value for kv in kvs}
+
+    @property
+    def revision(self) -> Revision:
+        return self.client.range(self.root).revision
+
+    def drive(
+        self,
+        *workers: EtcdWorker[MapState],
+        until: Callable[[], bool],
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """Turn them in turn until it is so; time passes as they ask for it."""
+        deadline = self.clock.monotonic() + patience_s
+        while not until():
+            assert self.clock.monotonic() < deadline, "it does not come to that"
+            self._woken.clear()
+            waits_s = [worker.turn() for worker in workers]
+            self.pause(min((each for each in waits_s if each is not None), default=0.0))
+
+    def finish(self, worker: EtcdWorker[MapState]) -> None:
+        """Turn until the reactor has finished and its patches are written."""
+        ends: list[bool] = []
+
+        def turned() -> bool:
+            wait_s = worker.turn()
+            if wait_s is None:
+                ends.append(True)
+            else:
+                self.pause(wait_s)
+            return bool(ends)
+
+        self.drive(until=turned)
+
+    def pause(self, seconds: float) -> None:
+        if isinstance(self.clock, FakeClock):
+            if not self._woken.is_set():
+                self.clock.advance(max(seconds, 0.001))
+        else:
+            self._woken.wait(min(seconds, 0.05))
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+
+
+def real_ground(client: EtcdClient) -> Ground:
+    return Ground(client=client, clock=SystemClock(), compact=client.compact)  # type: ignore[attr-defined]
