@@ -75,6 +75,7 @@ class PostedCommitter:
         self._guards = guards
         self._answer_s = answer_s
         self._inbox: queue.SimpleQueue[_Posted] = queue.SimpleQueue()
+        self._ended_by: TidelakeError | None = None
         self._waiting: deque[_Posted] = deque()
         self._handed_out: list[_Posted] = []
 
@@ -85,6 +86,8 @@ class PostedCommitter:
         for group in groups:
             posted = _Posted(group)
             self._inbox.put(posted)
+            if self._ended_by is not None:
+                raise self._ended_by
             self._wake()
             if not posted.done.wait(self._answer_s):
                 posted.is_cancelled = True
@@ -128,12 +131,13 @@ class PostedCommitter:
                 self._handed_out.append(posted)
         return [_recorded(posted) for posted in self._handed_out]
 
-    def close(self, reason: str) -> None:
-        """The worker has ended: nobody waits any longer."""
+    def close(self, error: TidelakeError) -> None:
+        """The worker has ended, with that error: nobody waits any longer, now or later."""
+        self._ended_by = error
         while not self._inbox.empty():
             self._waiting.append(self._inbox.get())
         for posted in (*self._handed_out, *self._waiting):
-            posted.error = posted.error or TryAgain(reason)
+            posted.error = posted.error or error
             posted.done.set()
         self._handed_out.clear()
         self._waiting.clear()

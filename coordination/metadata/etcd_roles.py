@@ -140,7 +140,7 @@ class EtcdControllerObservation:
 
 
 class EtcdOwnerObservation:
-    """Of one launch; or an operator's (`writes` without an owner): pause, resume and update only."""
+    """Of one launch; or an operator's (`writes` has no owner): pause, resume and update only."""
 
     def __init__(
         self, uuid: ChangefeedUUID, writes: ChangefeedWrites, committer: Committer

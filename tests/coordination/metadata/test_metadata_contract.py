@@ -1,0 +1,39 @@
+"""The contract suite over etcd: real and fake at once, and through an EtcdWorker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from coordination.etcd.client import EtcdClient
+from tests.contracts.metadata_contract import MetadataContract
+from tests.contracts.owner_contract import OwnerContract
+from tests.coordination.metadata.etcd_cluster import Coordination, EtcdCluster
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.fake_etcd import FakeEtcd
+
+
+class TestOnFakeEtcd(OwnerContract, MetadataContract):
+    @pytest.fixture
+    def cluster(self) -> EtcdCluster:
+        return EtcdCluster(FakeEtcd(FakeClock()))
+
+
+@pytest.mark.etcd
+class TestOnRealEtcd(OwnerContract, MetadataContract):
+    @pytest.fixture
+    def cluster(self, real_client: EtcdClient) -> EtcdCluster:
+        return EtcdCluster(real_client)
+
+
+class TestThroughAnEtcdWorker(OwnerContract, MetadataContract):
+    """Callers post, the coordination thread's ticks write."""
+
+    @pytest.fixture
+    def cluster(self) -> Iterator[EtcdCluster]:
+        cluster = EtcdCluster(FakeEtcd(FakeClock()))
+        coordination = Coordination(cluster)
+        cluster.committer = coordination.posted
+        yield cluster
+        coordination.stop()
