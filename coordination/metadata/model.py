@@ -187,7 +187,7 @@ def load(kind: type[R], value: bytes) -> R:
     found = _decode(value)
     try:
         return _from_json(kind, found)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, AttributeError) as error:
         raise BrokenValue(f"not a {kind.__name__}: {error}: {value[:200]!r}") from error
 
 
