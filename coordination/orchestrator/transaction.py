@@ -51,15 +51,18 @@ def fold(groups: Sequence[PatchGroup], values: Values, max_keys: int) -> Fold:
     changes: Changes = {}
     reads: frozenset[str] = frozenset()
     for taken, group in enumerate(groups):
-        more_reads = reads.union(patch.key for patch in group if patch.is_compared)
         try:
             larger = _run(group, changes, values)
         except TryAgain:
             return Fold(taken=taken, changes=changes, reads=reads)
-        if len(more_reads.union(larger)) > max_keys or size_bytes(larger) > MAX_TXN_BYTES:
+        if larger == changes:
+            continue  # nothing is written on account of what it read
+        more_reads = reads.union(patch.key for patch in group if patch.is_compared)
+        keys = len(more_reads.union(larger))
+        if keys > max_keys or size_bytes(larger) > MAX_TXN_BYTES:
             if changes:
                 return Fold(taken=taken, changes=changes, reads=reads)
-            raise TransactionTooLarge(_too_large(larger, max_keys))
+            raise TransactionTooLarge(_too_large(larger, keys, max_keys))
         changes, reads = larger, more_reads
     return Fold(taken=len(groups), changes=changes, reads=reads)
 
@@ -98,11 +101,11 @@ def _run(group: PatchGroup, before: Changes, values: Values) -> Changes:
     return {key: value for key, value in changes.items() if value != values(key)}
 
 
-def _too_large(changes: Changes, max_keys: int) -> str:
+def _too_large(changes: Changes, keys: int, max_keys: int) -> str:
     names = sorted({key.rpartition("/")[2] for key in changes})  # every key ends with its ID
     more = f" and {len(names) - NAMED_IN_ERROR} more" if len(names) > NAMED_IN_ERROR else ""
     return (
-        f"one group of patches of {', '.join(names[:NAMED_IN_ERROR])}{more} changes {len(changes)} "
-        f"keys with {size_bytes(changes)} bytes, but a transaction may have {max_keys} keys beside "
-        f"its guards, and {MAX_TXN_BYTES} bytes: split the group"
+        f"one group of patches of {', '.join(names[:NAMED_IN_ERROR])}{more} changes or depends on "
+        f"{keys} keys, with {size_bytes(changes)} bytes, but a transaction may have {max_keys} "
+        f"keys beside its guards, and {MAX_TXN_BYTES} bytes: split the group"
     )
