@@ -36,6 +36,16 @@ DOORS = {
     "chispa": (),
 }
 
+# Who may name the keys of info, status and schedule, without which nobody can write them.
+WRITES_METADATA = "coordination/metadata/etcd_observation.py"
+METADATA_KEYS = {
+    # changefeed_state.py asks only whether the changefeed is normal: a gate, never a change
+    "changefeed_info_key": {WRITES_METADATA, "coordination/orchestrator/changefeed_state.py"},
+    "changefeed_status_key": {WRITES_METADATA},
+    "schedule_key": {WRITES_METADATA},
+}
+METADATA_KEY_TEXT = re.compile(r"changefeed/(?:info|status|schedule)")
+
 # What a tracked file must not hold: a folder of one machine, or where packages came from.
 MACHINE = re.compile(r"(?<![\w.])/(?:home|root|Users|work|opt/wheels)/\w|(?<![\w.])/tmp/\w+/\w")
 REGISTRY = re.compile(
@@ -110,6 +120,33 @@ def test_no_spark_and_no_delta_in_the_control_plane():
         if module.partition(".")[0] in data
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_one_place_builds_the_writes_of_metadata():
+    """Else the contracts of coordination/metadata would be a parallel world."""
+    wrong = [
+        f"{path}:{node.lineno} {name}"
+        for path in PRODUCT
+        if path.as_posix() != "coordination/etcd/keys.py"
+        for node in ast.walk(tree(path))
+        if (name := named(node)) is not None
+        and (
+            path.as_posix() not in METADATA_KEYS.get(name, {path.as_posix()})
+            or METADATA_KEY_TEXT.search(name)
+        )
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def named(node: ast.AST) -> str | None:
+    """The name that the node uses or imports, or the text that it is."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+            return name
+        case ast.Constant(value=str(text)):
+            return text
+        case _:
+            return None
 
 
 def test_files_stay_small():

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from coordination.etcd.client import EtcdClient
+from tests.contracts.controller_contract import ControllerContract
 from tests.contracts.metadata_contract import MetadataContract
 from tests.contracts.owner_contract import OwnerContract
 from tests.coordination.metadata.etcd_cluster import Coordination, EtcdCluster
@@ -14,20 +15,20 @@ from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
 
-class TestOnFakeEtcd(OwnerContract, MetadataContract):
+class TestOnFakeEtcd(OwnerContract, ControllerContract, MetadataContract):
     @pytest.fixture
     def cluster(self) -> EtcdCluster:
         return EtcdCluster(FakeEtcd(FakeClock()))
 
 
 @pytest.mark.etcd
-class TestOnRealEtcd(OwnerContract, MetadataContract):
+class TestOnRealEtcd(OwnerContract, ControllerContract, MetadataContract):
     @pytest.fixture
     def cluster(self, real_client: EtcdClient) -> EtcdCluster:
         return EtcdCluster(real_client)
 
 
-class TestThroughAnEtcdWorker(OwnerContract, MetadataContract):
+class TestThroughAnEtcdWorker(OwnerContract, ControllerContract, MetadataContract):
     """Callers post, the coordination thread's ticks write."""
 
     @pytest.fixture
