@@ -65,7 +65,6 @@ class EtcdWorker(Generic[S]):
         self._reactor = reactor
         self._state = state
         self._guards = guards
-        self._tick_interval_s = tick_interval_s
         self._counter_key = delete_counter_key
         self._wake = wake
         self._snapshot = Snapshot(prefixes, delete_counter_key)
@@ -140,7 +139,9 @@ class EtcdWorker(Generic[S]):
             return None
         if self._must_read:
             return 0.0
-        return min(self._tick_interval_s, self._doubt_wait_s)
+        if self._is_ready:
+            return min(max(0.0, self._tick_wait_s), self._doubt_wait_s)
+        return self._doubt_wait_s  # only news help
 
     @property
     def _is_ready(self) -> bool:

@@ -203,6 +203,8 @@ class Ground:
             assert self.clock.monotonic() < deadline, "it does not come to that"
             self._woken.clear()
             waits_s = [worker.turn() for worker in workers]
+            if until():
+                return
             self.pause(min((each for each in waits_s if each is not None), default=0.0))
 
     def finish(self, worker: EtcdWorker[MapState]) -> None:

@@ -112,10 +112,12 @@ def test_a_collision_is_not_tried_again_before_there_is_news(ground: Ground, fau
     ground.put("a", b"5")
     reactor.next(lambda state: state.patch(("a", plus(10))))
     ground.drive(worker, until=lambda: faulty.results == [False])
+    ticks = len(reactor.seen)
     for _ in range(5):
         worker.turn()
         ground.pause(0.02)
     assert faulty.results == [False]
+    assert len(reactor.seen) == ticks, "no tick while something is pending"
     faulty.release()
     ground.drive(worker, until=lambda: ground.value("a") == b"15")
 
