@@ -8,7 +8,7 @@ row, which must be the one that its maker knows, and still be it at the commit:
     of a launch  its owner, its state LAUNCHED and its `launches` too: the fence of an owner
 
 What refuses comes before what changes, so a group is done wholly or not at all. In a tick, where a
-refusal would end the worker, wrap it in `unless_refused`.
+refusal would end the worker, the reactor states wrap it in `unless_refused`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ simply not in the answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -66,7 +67,8 @@ class Stored:
 
 
 class EtcdQuerier:
-    """Reads etcd at each call. A changefeed whose info is not understood is left out."""
+    """Reads etcd at each call. A changefeed whose info is not understood is left out; a status or a
+    row that is not understood counts as missing."""
 
     def __init__(self, client: EtcdClient, cluster_id: str) -> None:
         self._client = client
@@ -123,7 +125,8 @@ class EtcdQuerier:
                 case _:
                     pass
         for kv in (*kvs, *rows):
-            self._add(found, kv)
+            with suppress(BrokenValue):
+                self._add(found, kv)
         return {each.ident.uuid: each for each in found.values()}
 
     def _add(self, found: dict[ChangefeedName, Stored], kv: KeyValue) -> None:

@@ -21,7 +21,7 @@ from coordination.metadata.model import (
     TaskPosition,
     load,
 )
-from coordination.metadata.record_patch import gated, record_patch
+from coordination.metadata.record_patch import gated, record_patch, unless_refused
 from coordination.metadata.schedule import ScheduleRow
 from coordination.model import CaptureID
 from coordination.orchestrator.patch import Patch, PatchGroup
@@ -92,12 +92,17 @@ class ChangefeedReactorState:
         return [*groups, tuple(patches)]
 
     def patch(self, *patches: Patch) -> None:
-        """Have them in this tick's one transaction for the changefeed."""
-        self._tick_patches += patches
+        """Have them in this tick's one transaction for the changefeed.
+
+        If one of them refuses on the newest values, it and those after it of this call are left
+        out: a refusal is no reason to end the worker, the next tick sees what has changed.
+        """
+        self._tick_patches += unless_refused(patches)
 
     def add_group(self, *groups: PatchGroup) -> None:
-        """Have each in one transaction, apart from the tick's patches and before them."""
-        self._groups += groups
+        """Have each in one transaction, apart from the tick's patches and before them; one that
+        refuses does nothing."""
+        self._groups += (unless_refused(group) for group in groups)
 
     def check_changefeed_normal(self) -> None:
         """Drop this tick's patches if the changefeed is gone or stopped when they are committed.
@@ -159,7 +164,10 @@ def _clear(
 
 
 def _is_normal(value: bytes | None) -> bool:
-    return value is not None and not load(ChangefeedInfo, value).admin_job_type.is_stop
+    try:
+        return value is not None and not load(ChangefeedInfo, value).admin_job_type.is_stop
+    except BrokenValue:
+        return False
 
 
 def _load(kind: type[R], value: bytes | None) -> R | None:

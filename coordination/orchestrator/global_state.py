@@ -24,6 +24,7 @@ from coordination.metadata.model import (
     load,
     load_progress,
 )
+from coordination.metadata.record_patch import unless_refused
 from coordination.model import CaptureID, CaptureInfo, LeaseID
 from coordination.orchestrator.changefeed_state import ChangefeedReactorState
 from coordination.orchestrator.patch import PatchGroup
@@ -109,8 +110,9 @@ class GlobalReactorState:
         return groups
 
     def add_group(self, *groups: PatchGroup) -> None:
-        """Have each in one transaction, before those of single changefeeds."""
-        self._groups += groups
+        """Have each in one transaction, before those of single changefeeds; one that refuses does
+        nothing."""
+        self._groups += (unless_refused(group) for group in groups)
 
     def is_gone(self, capture_id: CaptureID) -> bool:
         """Whether its key is gone, though it still counts: nothing new may be given to it."""

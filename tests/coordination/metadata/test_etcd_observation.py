@@ -238,6 +238,12 @@ def test_an_info_that_nobody_understands_hides_no_other(cluster: EtcdCluster) ->
     assert [each.ident.name for each in cluster.querier.get_changefeed()] == [NAME]
 
 
+def test_a_broken_status_counts_as_missing(cluster: EtcdCluster) -> None:
+    ident = cluster.operator().create_changefeed(SHOP)
+    cluster.client.put(keys.changefeed_status_key(cluster.id, NAME), b"x")
+    assert cluster.querier.get_changefeed_progress() == {ident.uuid: ChangefeedStatus()}
+
+
 def test_a_status_that_is_gone_is_made_again(cluster: EtcdCluster) -> None:
     ident, c1 = cluster.operator().create_changefeed(SHOP), cluster.capture("c1")
     set_owner(c1, launched(ident, c1))

@@ -248,6 +248,24 @@ def test_a_refusal_ends_no_worker_and_leaves_the_rest_of_its_group_undone(ground
     assert get(ground.etcd, "/after") is not None
 
 
+def test_what_one_call_refuses_leaves_what_another_wants(ground: Ground) -> None:
+    refusing = record_patch(INFO_KEY, ChangefeedInfo, _refuse)
+    ground.state.patch(refusing, Patch("/after", lambda _old: b"1"))
+    ground.state.patch(Patch("/other", lambda _old: b"1"))
+    ground.state.add_group((refusing, Patch("/alone", lambda _old: b"1")))
+    assert ground.commit() == 2
+    left = [get(ground.etcd, key) is not None for key in ("/after", "/other", "/alone")]
+    assert left == [False, True, False]
+
+
+def test_a_broken_info_is_not_normal_and_ends_no_worker(ground: Ground) -> None:
+    ground.etcd.put(INFO_KEY, b"{")
+    ground.state.check_changefeed_normal()
+    ground.state.patch_task_position(C1, lambda _old: TaskPosition())
+    ground.commit()
+    assert ground.position(C1) is None
+
+
 def _refuse(info: ChangefeedInfo | None) -> ChangefeedInfo:
     if info is None:
         raise ChangefeedNotFound("gone")
