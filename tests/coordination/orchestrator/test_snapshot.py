@@ -284,6 +284,16 @@ def test_a_read_before_the_watch_returned_an_own_write_tells_it(snapshot: Snapsh
     assert snapshot.caught_up
 
 
+def test_after_a_read_plans_build_on_it_and_on_no_own_write_of_before(snapshot: Snapshot):
+    commit(snapshot, 13, adds(A, 1), becomes(B, b"x"))
+    snapshot.read(found(20, kv(A, b"9", 15, 4)))
+    assert compares(snapshot, adds(A, 1), becomes(B, b"y")) == {
+        NO_DELETES,
+        Compare(A, "mod", "=", 15),
+        Compare(B, "mod", "=", 0),
+    }
+
+
 # guards
 
 
