@@ -7,6 +7,7 @@ can still be set is set. What must be there before the JVM starts stands in ``co
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -21,6 +22,8 @@ PACKAGES = (
     "io.delta:delta-spark_4.2_2.13:4.4.0",
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
 )
+ARCHIVE_NAME = "classes.jsa"
+_QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 STATIC_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -38,10 +41,13 @@ RUNTIME_CONF = {
 }
 
 
-def spark_session() -> SparkSession:
-    """The running session, or a local one with everything it needs."""
+def spark_session(archive_to: Path | None = None) -> SparkSession:
+    """The running session, or a local one with everything it needs.
+
+    ``archive_to``: its JVM writes a class archive there when it ends (``class_archive.py``).
+    """
     active = SparkSession.getActiveSession()
-    session = active or _build()
+    session = active or _build(archive_to)
     _check(session)
     for name, value in RUNTIME_CONF.items():
         session.conf.set(name, value)
@@ -51,21 +57,42 @@ def spark_session() -> SparkSession:
     return session
 
 
-def _build() -> SparkSession:
+def _build(archive_to: Path | None) -> SparkSession:
     builder = SparkSession.Builder().appName("tidelake")
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started the JVM: its settings stand
         return builder.getOrCreate()
-    builder = builder.master(os.environ.get(MASTER_VARIABLE, "local[*]"))
+    master = os.environ.get(MASTER_VARIABLE, "local[*]")
+    builder = builder.master(master)
     if MEMORY_VARIABLE not in os.environ:
         builder = builder.config("spark.driver.memory", "4g")
     jars = jar_files()
-    if jars:
+    if jars and master.startswith("local"):
+        for name, value in jvm_conf(jars, archive_to).items():
+            builder = builder.config(name, value)
+    elif jars:
         builder = builder.config("spark.jars", ",".join(jars))
     else:
         builder = builder.config("spark.jars.packages", ",".join(PACKAGES))
     for name, value in (STATIC_CONF | RUNTIME_CONF).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def jvm_conf(jars: Sequence[str], archive_to: Path | None = None) -> dict[str, str]:
+    """Of a local JVM: its classes come from one class path, which a class archive can hold."""
+    conf = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
+    archive = Path(jars[0]).parent / ARCHIVE_NAME
+    if archive_to is not None:
+        conf["spark.driver.extraJavaOptions"] = f"-XX:ArchiveClassesAtExit={archive_to} {_QUIET}"
+    elif archive.exists():
+        conf["spark.driver.extraJavaOptions"] = f"-XX:SharedArchiveFile={archive} {_QUIET}"
+    return conf
+
+
+def archive_folder() -> Path | None:
+    """Where the class archive is, or would be: beside the jars."""
+    jars = jar_files()
+    return Path(jars[0]).parent if jars else None
 
 
 def jar_files() -> list[str]:

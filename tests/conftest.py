@@ -22,10 +22,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark session with Delta and the Kafka source."""
     from pyspark.sql import SparkSession
 
+    from streaming.session import jvm_conf
+
     jars = sorted(map(str, SPARK_JARS.glob("*.jar")))
     assert jars, "no jars in .jars/spark: run make setup"
     settings = {
-        "spark.jars": ",".join(jars),
+        **jvm_conf(jars),
         "spark.driver.memory": "2g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -46,12 +46,9 @@ class Victim:
 
 
 CHAIN = (
-    Victim(Failpoint.AFTER_CLAIM),  # before the first progress row
-    Victim(Failpoint.AFTER_CREATE_TABLE, nth=2),
-    Victim(Failpoint.AFTER_FENCE_CHECK, nth=2, engine="delta-rs"),
+    Victim(Failpoint.AFTER_CREATE_TABLE, nth=2),  # before the first progress row
     Victim(Failpoint.AFTER_APPLY_ONE, engine="spark"),
-    Victim(group=True, engine="spark"),
-    Victim(Failpoint.AFTER_PROGRESS),
+    Victim(group=True),
     Victim(jvm=True),
     Victim(Failpoint.AFTER_CHANGEFEED, nth=2),
 )
