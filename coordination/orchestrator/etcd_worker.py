@@ -93,10 +93,9 @@ class EtcdWorker(Generic[S]):
         Raises ``GuardLost``, ``CaptureSuicide`` when etcd went back, and what the reactor raises.
         """
         try:
-            while not stop():
-                self._woken.clear()
-                wait_s = self.turn()
-                if wait_s is None:
+            while True:
+                self._woken.clear()  # before `stop` is asked: a `notify` from now on is not lost
+                if stop() or (wait_s := self.turn()) is None:
                     return
                 self._clock.wait(self._woken, wait_s)
         finally:
@@ -137,7 +136,7 @@ class EtcdWorker(Generic[S]):
         if self._is_finishing and not self._pending:
             self.close()
             return None
-        if self._must_read:
+        if self._must_read or self._inbox:
             return 0.0
         if self._is_ready:
             return min(max(0.0, self._tick_wait_s), self._doubt_wait_s)

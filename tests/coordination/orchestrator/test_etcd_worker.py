@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from coordination.clock import SystemClock
@@ -223,6 +225,18 @@ def test_run_ends_when_it_is_told_to(ground: Ground):
 
     with pytest.raises(ConnectionError):
         ground.worker(reactor, clock=clock).run(lost)
+
+
+def test_run_looks_at_stop_as_soon_as_it_is_told_to(ground: Ground):
+    stopping, reactor = threading.Event(), Ticks()
+    worker = ground.worker(reactor, clock=SystemClock(), tick_interval_s=60.0)
+    thread = threading.Thread(target=worker.run, args=(stopping.is_set,))
+    thread.start()
+    ground.drive(until=lambda: len(reactor.seen) > 0)
+    stopping.set()
+    worker.notify()
+    thread.join(5.0)
+    assert not thread.is_alive()
 
 
 def test_an_error_of_a_tick_or_of_a_patch_ends_it(ground: Ground):
