@@ -1,0 +1,170 @@
+"""What the control plane needs of the data plane: declared here, implemented by `streaming`.
+
+    capture ── DataPlane.open_replica ──► Replica: this capture's spans of one changefeed
+       └────── DataPlane.open_desk ─────► OwnerDesk: what only the changefeed's owner does
+
+Nothing here blocks: slow work is begun, and its outcome is looked for at a later tick. Whoever
+implements these calls `wake` (given to `open_*`) from any thread when it is worth looking again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from coordination.fence import Fence
+from coordination.metadata.model import ChangefeedInfo, RunningError
+from coordination.model import CaptureID, Ownership, ProcessorEpoch, TermNumber, Ts
+from coordination.scheduler.barrier import Barrier, PendingDdl
+from coordination.scheduler.coordinator import SpanProgress
+from coordination.scheduler.messages import Span, UnknownTable
+from coordination.scheduler.table_span import TableExecutor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureIdentity:
+    """Who writes: stands in progress rows and in the metadata of target commits."""
+
+    capture_id: CaptureID
+    epoch: ProcessorEpoch
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What went wrong since the last look; an error stops the changefeed's run, a warning does
+    not."""
+
+    errors: tuple[RunningError, ...] = ()
+    warnings: tuple[RunningError, ...] = ()
+
+
+class Replica(TableExecutor, Protocol):
+    """One changefeed's spans on one capture: a streaming query, when there is a span.
+
+    Every write of a target is checked against the fence, the span's state and its limit
+    ``min(L, barrier.limit_ts(table_id))`` right before it commits; below a barrier of None nothing
+    is written above the checkpoint that the span was added with.
+    """
+
+    def set_barrier(self, barrier: Barrier | None) -> None:
+        """Swapped whole; never loosened by None."""
+        ...
+
+    def take_trouble(self) -> Trouble: ...
+
+    def close(self, *, drop: bool) -> None:
+        """Begin to end; drop: trust is lost, cancel now. Idempotent."""
+        ...
+
+    def is_closed(self) -> bool:
+        """Nothing of it runs any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredTable:
+    """A table of the changefeed: applied up to ``start_ts`` (max of its identity, its progress row
+    and the request's checkpoint: cluster.md 9)."""
+
+    span: Span
+    start_ts: Ts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A term that was claimed in Delta, and what the control tables held at that moment."""
+
+    term: TermNumber
+    checkpoint_ts: Ts
+    tables: tuple[RegisteredTable, ...]
+    published_ts: Ts = Ts(0)  # the last sync point in the ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdlScan:
+    """Every DDL at or below ``position_ts`` is known; ``pending`` have not run yet, in order."""
+
+    position_ts: Ts
+    pending: tuple[PendingDdl, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What has come of begun work since the last look."""
+
+    added: tuple[RegisteredTable, ...] = ()  # by a DDL that ran, or found by its rows
+    removed: tuple[int, ...] = ()  # table IDs
+    ran_ddl_ts: Ts | None = None  # the last DDL that is behind us
+    published_ts: Ts | None = None  # the last sync point that is in the ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advance:
+    """What the owner wants recorded: progress rows, the changefeed's row, the ledger (cluster.md
+    10, 11). Only the newest counts; at most one commit a second comes of it."""
+
+    checkpoint_ts: Ts
+    resolved_ts: Ts
+    spans: Sequence[SpanProgress] = ()  # those that changed since the last `record`
+    source_offsets: Mapping[str, int] = field(default_factory=dict)  # low water of all spans
+    finished: bool = False
+    sync_point_ts: Ts | None = None  # every span is exactly here: publish it
+
+
+class OwnerDesk(Protocol):
+    """What only the owner of a changefeed does, on a thread of its own, in order.
+
+    Errors are raised by the next call of any method: ``TermRefused`` means that another owner has
+    claimed a newer term (resign, cluster.md 13), ``TryAgain`` is never raised; any other
+    ``TidelakeError`` is the changefeed's (its message is what an operator reads).
+    """
+
+    def claimed(self) -> Claim | None:
+        """None until the term is claimed, which `open_desk` has begun."""
+        ...
+
+    def ddl_scan(self) -> DdlScan: ...
+
+    def run_ddl(self, ddl: PendingDdl) -> None:
+        """Begin; the checkpoint has reached it. Again for the same one: nothing happens."""
+        ...
+
+    def register(self, table: UnknownTable) -> None:
+        """Begin to make a target for a table that was found by its rows. Idempotent."""
+        ...
+
+    def take_changes(self) -> Changes: ...
+
+    def record(self, advance: Advance) -> None: ...
+
+    def close(self, *, drop: bool) -> None:
+        """Begin to end; what was recorded last is written first unless `drop`."""
+        ...
+
+    def is_closed(self) -> bool: ...
+
+
+class Wake(Protocol):
+    def __call__(self) -> None: ...
+
+
+class DataPlane(Protocol):
+    """One per process. The fence is the capture's: open while its session is trusted."""
+
+    def open_replica(
+        self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
+    ) -> Replica: ...
+
+    def open_desk(
+        self,
+        info: ChangefeedInfo,
+        identity: CaptureIdentity,
+        ownership: Ownership,
+        checkpoint_ts: Ts,
+        fence: Fence,
+        wake: Wake,
+    ) -> OwnerDesk:
+        """``checkpoint_ts``: of the changefeed's status in etcd; Delta may know better."""
+        ...
