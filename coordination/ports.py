@@ -18,7 +18,7 @@ from coordination.metadata.model import ChangefeedInfo, RunningError
 from coordination.model import CaptureID, Ownership, ProcessorEpoch, TermNumber, Ts
 from coordination.scheduler.barrier import Barrier, PendingDdl
 from coordination.scheduler.coordinator import SpanProgress
-from coordination.scheduler.messages import Span, UnknownTable
+from coordination.scheduler.messages import NO_TS, Span, UnknownTable
 from coordination.scheduler.table_span import TableExecutor
 
 
@@ -79,7 +79,7 @@ class Claim:
     term: TermNumber
     checkpoint_ts: Ts
     tables: tuple[RegisteredTable, ...]
-    published_ts: Ts = Ts(0)  # the last sync point in the ledger
+    published_ts: Ts = NO_TS  # the last sync point in the ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +159,7 @@ class DataPlane(Protocol):
 
     def open_desk(
         self,
+        *,
         info: ChangefeedInfo,
         identity: CaptureIdentity,
         ownership: Ownership,
