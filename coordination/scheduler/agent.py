@@ -101,7 +101,8 @@ class Agent:
         new_epoch: Callable[[], ProcessorEpoch],
         owner: OwnerInfo = NO_OWNER,
     ) -> None:
-        """``owner``: who is known to be the owner; without one, the first message decides."""
+        """``owner``: who is the owner as far as etcd says. Without it the first message decides,
+        and that may be one of an owner of the past."""
         self.info = AgentInfo(
             version=version,
             capture_id=capture_id,
@@ -216,6 +217,7 @@ class Agent:
             sequence=self._reports.sequence,
             since=since,
             checksum=self._reports.checksum,
+            answers=newest.number,
             scan=self._executor.get_scan(),
         )
 

@@ -6,8 +6,10 @@
     (gone from etcd) ─► removed
 
 A processor epoch that changes means that the capture's agent was made anew: it is shut down and
-initialised again (the original ignores such a capture for ever). Epochs have no order, so the ones
-that are over are remembered, and what still comes from them is passed over.
+initialised again (the original ignores such a capture for ever). Epochs have no order, and answers
+of an agent that is no more may come late, even under an epoch that was never heard of. So an epoch
+takes the place of another only with the answer to a heartbeat that was sent after the last sign of
+life of the other: that one must be over, as a capture has one agent at a time.
 """
 
 from __future__ import annotations
@@ -41,14 +43,14 @@ class CaptureState(IntEnum):
 class CaptureStatus:
     """One capture."""
 
-    __slots__ = ("epoch", "id", "is_owner", "past_epochs", "scan", "state", "view")
+    __slots__ = ("epoch", "id", "is_owner", "proven", "scan", "state", "view")
 
     def __init__(self, capture_id: CaptureID, *, is_owner: bool) -> None:
         self.id = capture_id
         self.is_owner = is_owner
         self.state = CaptureState.UNINITIALIZED
         self.epoch: ProcessorEpoch | None = None  # None until it has answered
-        self.past_epochs: set[ProcessorEpoch] = set()
+        self.proven = 0  # the last heartbeat that was sent before its epoch's last sign of life
         self.view = ReportView()
         self.scan: Scan | None = None
 
@@ -73,6 +75,7 @@ class CaptureManager:
         self._heartbeat_tick = heartbeat_tick
         self._collect_stats_tick = collect_stats_tick
         self._ticks = 0
+        self._sent = 0  # the number of the last heartbeats
 
     @property
     def is_all_initialized(self) -> bool:
@@ -107,10 +110,12 @@ class CaptureManager:
         self._ticks += 1
         if self._ticks % self._heartbeat_tick:
             return []
+        self._sent += 1
         return [
             (
                 capture_id,
                 Heartbeat(
+                    number=self._sent,
                     seen=capture.view.seen,
                     table_ids=tuple(asked.get(capture_id, ())),
                     is_stopping=capture_id == draining,
@@ -130,6 +135,7 @@ class CaptureManager:
             case HeartbeatResponse() as response:
                 return self._handle_heartbeat(capture, response, epoch)
             case DispatchTableResponse() as dispatched if epoch == capture.epoch:
+                capture.proven = self._sent
                 is_news = capture.view.apply_dispatched(dispatched)
                 return Report(capture.id, (dispatched.status,)) if is_news else None
             case _:
@@ -138,13 +144,13 @@ class CaptureManager:
     def _handle_heartbeat(
         self, capture: CaptureStatus, response: HeartbeatResponse, epoch: ProcessorEpoch
     ) -> Report | None:
-        if epoch in capture.past_epochs:
-            return None
         is_restart = epoch != capture.epoch and capture.epoch is not None
         if epoch != capture.epoch:
-            if response.since:
-                return None  # changes to a list that was never seen
-            _restart(capture, epoch)
+            if response.since or (is_restart and response.answers <= capture.proven):
+                return None
+            capture.epoch, capture.view, capture.scan = epoch, ReportView(), None
+            capture.state = CaptureState.UNINITIALIZED
+        capture.proven = self._sent
         news = capture.view.apply(response)
         if news is None:
             return None
@@ -155,10 +161,3 @@ class CaptureManager:
         elif capture.state is CaptureState.UNINITIALIZED:
             capture.state = CaptureState.INITIALIZED
         return Report(capture.id, news, is_restart)
-
-
-def _restart(capture: CaptureStatus, epoch: ProcessorEpoch) -> None:
-    if capture.epoch is not None:
-        capture.past_epochs.add(capture.epoch)
-    capture.epoch, capture.view, capture.scan = epoch, ReportView(), None
-    capture.state = CaptureState.UNINITIALIZED

@@ -130,6 +130,7 @@ class DispatchTableResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
+    number: int = 0  # counted up by the owner
     seen: int = 0  # sequence of the last response that the owner has applied; 0 asks for all spans
     table_ids: tuple[int, ...] = ()  # whose status is wanted, changed or not, here or not
     is_stopping: bool = False
@@ -146,6 +147,7 @@ class HeartbeatResponse:
     sequence: int
     since: int
     checksum: int  # of all spans of the agent: see `reports.checksum`
+    answers: int = 0  # the number of the heartbeat
     scan: Scan | None = None
 
 
@@ -268,7 +270,11 @@ def _load_body(kind: int, body: dict[str, Any]) -> Body:
 
 
 def _dump_heartbeat(body: Heartbeat) -> dict[str, Any]:
-    dumped: dict[str, Any] = {"seen": body.seen, "is_stopping": body.is_stopping}
+    dumped: dict[str, Any] = {
+        "number": body.number,
+        "seen": body.seen,
+        "is_stopping": body.is_stopping,
+    }
     if body.table_ids:
         dumped["table_ids"] = body.table_ids
     if body.collect_stats:
@@ -282,6 +288,7 @@ def _dump_heartbeat(body: Heartbeat) -> dict[str, Any]:
 def _load_heartbeat(body: dict[str, Any]) -> Heartbeat:
     barrier = body.get("barrier")
     return Heartbeat(
+        number=body["number"],
         seen=body["seen"],
         table_ids=tuple(body.get("table_ids", ())),
         is_stopping=body["is_stopping"],
@@ -297,6 +304,7 @@ def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
         "sequence": body.sequence,
         "since": body.since,
         "checksum": body.checksum,
+        "answers": body.answers,
         "base_ts": base_ts,  # timestamps are long and near each other: rows carry differences
         "statuses": [_dump_status(status, base_ts) for status in body.statuses],
     }
@@ -317,6 +325,7 @@ def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
         sequence=body["sequence"],
         since=body["since"],
         checksum=body["checksum"],
+        answers=body["answers"],
         scan=scan
         and Scan(
             scanned_to_ts=scan["scanned_to_ts"],

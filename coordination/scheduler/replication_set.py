@@ -275,7 +275,7 @@ class ReplicationSet:
             orders.append(AddOrder(self.primary, is_secondary=False))
 
     def _resend_commit(self, _: TableStatus, capture_id: CaptureID, orders: list[Order]) -> bool:
-        if self.secondary is None:
+        if self.secondary is None and not self.undetermined:
             orders.append(AddOrder(capture_id, is_secondary=False))
         return False
 

@@ -6,7 +6,7 @@ import random
 from itertools import count
 
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision, TermNumber, Ts
-from coordination.scheduler.agent import Agent
+from coordination.scheduler.agent import NO_OWNER, Agent, OwnerInfo
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import (
     Coordinator,
@@ -20,6 +20,7 @@ from tests.coordination.scheduler.invariants import check_invariants
 
 FEED = ChangefeedID("shop")
 CHANGEFEED_EPOCH = 7
+_EPOCHS = count(1)  # never the same twice
 
 
 def span(number: int) -> Span:
@@ -27,17 +28,20 @@ def span(number: int) -> Span:
 
 
 def make_agent(
-    capture: str, executor: FakeExecutor, *, changefeed_epoch: int = CHANGEFEED_EPOCH
+    capture: str,
+    executor: FakeExecutor,
+    *,
+    changefeed_epoch: int = CHANGEFEED_EPOCH,
+    owner: OwnerInfo = NO_OWNER,
 ) -> Agent:
-    numbers = count(1)
-    unique = id(executor)
     return Agent(
         capture_id=CaptureID(capture),
         changefeed_id=FEED,
         changefeed_epoch=changefeed_epoch,
         version="1.0.0",
         executor=executor,
-        new_epoch=lambda: ProcessorEpoch(f"{capture}-{unique}-{next(numbers)}"),
+        owner=owner,
+        new_epoch=lambda: ProcessorEpoch(f"{capture}-{next(_EPOCHS)}"),
     )
 
 
@@ -90,8 +94,7 @@ class Cluster:
             self.coordinator.add_table(table, Ts(100))
 
     def start(self, capture: str) -> None:
-        self.executors[capture] = FakeExecutor()
-        self.agents[capture] = make_agent(capture, self.executors[capture])
+        self.restart_agent(capture)
         self.alive.append(capture)
 
     def kill(self, capture: str) -> None:
@@ -101,7 +104,9 @@ class Cluster:
     def restart_agent(self, capture: str) -> None:
         """The capture lives on; its agent and its streams are new."""
         self.executors[capture] = FakeExecutor()
-        self.agents[capture] = make_agent(capture, self.executors[capture])
+        info = self.coordinator.info
+        owner = OwnerInfo(id=info.capture_id, revision=info.owner_revision)
+        self.agents[capture] = make_agent(capture, self.executors[capture], owner=owner)
 
     def elect(self, capture: str) -> None:
         """Another owner, or the same one in another term; what was sent is still under way."""

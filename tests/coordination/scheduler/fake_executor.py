@@ -59,7 +59,8 @@ class FakeExecutor:
         if self.refuses:
             return False
         if table_id not in self.statuses:
-            self.put(table_id, TableState.PREPARING, checkpoint_ts=checkpoint.checkpoint_ts)
+            at_ts, resolved_ts = checkpoint
+            self.put(table_id, TableState.PREPARING, checkpoint_ts=at_ts, resolved_ts=resolved_ts)
         self.put(table_id, self.statuses[table_id].state, fence=fence)
         if not is_prepare:
             self._is_commit.add(table_id)

@@ -52,6 +52,7 @@ BODIES: list[Body] = [
     DispatchTableResponse(status=BARE, is_remove=True, sequence=4),
     Heartbeat(),
     Heartbeat(
+        number=8,
         seen=3,
         table_ids=(1, SPAN.table_id),
         is_stopping=True,
@@ -68,6 +69,7 @@ BODIES: list[Body] = [
         sequence=12,
         since=11,
         checksum=2**61 - 2,
+        answers=8,
         scan=Scan(
             scanned_to_ts=Ts(TSO),
             unknown_tables=(UnknownTable("shop", "new", Ts(TSO - 1)),),

@@ -1,0 +1,157 @@
+"""Captures: alive, initialised, restarted, ending."""
+
+from __future__ import annotations
+
+from coordination.model import CaptureID, ProcessorEpoch, Revision, Ts
+from coordination.scheduler.barrier import Barrier
+from coordination.scheduler.capture_manager import CaptureManager, CaptureState, Report
+from coordination.scheduler.messages import (
+    Body,
+    DispatchTableResponse,
+    Header,
+    Heartbeat,
+    HeartbeatResponse,
+    Liveness,
+    Message,
+    Scan,
+    TableState,
+    TableStatus,
+)
+from coordination.scheduler.reports import checksum
+from tests.coordination.scheduler.cluster import CHANGEFEED_EPOCH, FEED
+
+A, B = CaptureID("a"), CaptureID("b")
+BARRIER = Barrier(Ts(900))
+ONE = TableStatus(1, TableState.REPLICATING, Ts(5), Ts(5))
+TWO = TableStatus(2, TableState.PREPARED, Ts(5), Ts(5))
+
+
+def manager(*alive: CaptureID, heartbeat_tick: int = 1) -> CaptureManager:
+    made = CaptureManager(owner_id=A, heartbeat_tick=heartbeat_tick, collect_stats_tick=3)
+    made.handle_alive_captures(alive)
+    return made
+
+
+def message(body: Body, sender: CaptureID = A, epoch: str = "e1") -> Message:
+    return Message(
+        header=Header(
+            version="1",
+            owner_revision=Revision(5),
+            processor_epoch=ProcessorEpoch(epoch),
+            changefeed_epoch=CHANGEFEED_EPOCH,
+        ),
+        sender=sender,
+        to=A,
+        changefeed_id=FEED,
+        body=body,
+    )
+
+
+def answer(*statuses: TableStatus, **fields: object) -> HeartbeatResponse:
+    base: dict = {"liveness": Liveness.ALIVE, "sequence": 5, "since": 0, "answers": 0}
+    return HeartbeatResponse(
+        **{"statuses": statuses, "checksum": checksum(statuses), **base, **fields}
+    )
+
+
+def beat(made: CaptureManager, times: int = 1) -> list[tuple[CaptureID, Heartbeat]]:
+    for _ in range(times):
+        sent = made.tick({}, None, BARRIER)
+    return sent
+
+
+def test_captures_are_initialized_when_each_has_answered():
+    made = manager(A, B)
+    assert not made.is_all_initialized
+    assert made.handle_messages([message(answer(ONE))]) == [Report(A, [ONE])]
+    assert not made.is_all_initialized
+    made.handle_messages([message(answer(), B)])
+    assert made.is_all_initialized
+    assert made.captures[A].is_owner
+    assert not made.captures[B].is_owner
+
+
+def test_without_captures_none_has_answered():
+    assert not manager().is_all_initialized
+
+
+def test_captures_come_and_go_with_etcd():
+    made = manager(A)
+    made.handle_messages([message(answer())])
+    assert made.handle_alive_captures([A, B]) == []
+    assert made.captures[B].state is CaptureState.UNINITIALIZED
+    assert made.handle_alive_captures([B]) == [A]
+    assert made.handle_messages([message(answer(ONE))]) == [], "it is gone"
+
+
+def test_every_heartbeat_has_the_barrier_what_was_seen_and_what_is_asked_for():
+    made = manager(A, B)
+    made.handle_messages([message(answer(ONE))])
+    assert made.tick({A: [3, 4]}, B, BARRIER) == [
+        (A, Heartbeat(number=1, seen=5, table_ids=(3, 4), barrier=BARRIER)),
+        (B, Heartbeat(number=1, is_stopping=True, barrier=BARRIER)),
+    ]
+
+
+def test_heartbeats_and_stats_have_their_ticks():
+    made = manager(A, heartbeat_tick=2)
+    sent = [made.tick({}, None, BARRIER) for _ in range(6)]
+    assert [len(heartbeats) for heartbeats in sent] == [0, 1, 0, 1, 0, 1]
+    assert [sent[n][0][1].collect_stats for n in (1, 3, 5)] == [False, False, True]
+
+
+def test_liveness_makes_a_capture_stopping_for_good():
+    made = manager(A)
+    made.handle_messages([message(answer(liveness=Liveness.STOPPING))])
+    assert made.captures[A].state is CaptureState.STOPPING
+    assert made.is_all_initialized
+    made.handle_messages([message(answer(sequence=6))])
+    assert made.captures[A].state is CaptureState.STOPPING
+
+
+def test_an_epoch_that_changes_is_a_restart_and_not_the_end_of_the_capture():
+    made = manager(A)
+    made.handle_messages([message(answer(ONE, TWO))])
+    beat(made)
+    reports = made.handle_messages([message(answer(TWO, sequence=2, answers=1), epoch="e2")])
+    assert reports == [Report(A, [TWO], is_restart=True)]
+    assert made.captures[A].state is CaptureState.INITIALIZED
+    assert made.captures[A].view.statuses == {2: TWO}
+    assert made.handle_messages([message(answer(ONE, TWO, sequence=9))]) == [], "that one is over"
+
+
+def test_an_epoch_that_was_over_before_it_was_heard_of_changes_nothing():
+    """The answer of an agent of before, to an earlier heartbeat, arrives after its successor's."""
+    made = manager(A)
+    beat(made, 3)
+    made.handle_messages([message(answer(ONE, answers=2), epoch="e2")])
+    late = message(answer(answers=3, sequence=9), epoch="e1")
+    assert made.handle_messages([late]) == []
+    assert made.captures[A].epoch == "e2"
+
+
+def test_changes_of_an_unknown_epoch_are_not_a_list():
+    made = manager(A)
+    assert made.handle_messages([message(answer(ONE, since=3))]) == []
+    assert made.captures[A].state is CaptureState.UNINITIALIZED
+
+
+def test_dispatch_responses_count_in_the_known_epoch_only():
+    made = manager(A)
+    done = DispatchTableResponse(status=TWO, is_remove=False, sequence=7)
+    assert made.handle_messages([message(done)]) == []
+    made.handle_messages([message(answer(ONE))])
+    assert made.handle_messages([message(done, epoch="e2")]) == []
+    assert made.handle_messages([message(done)]) == [Report(A, (TWO,))]
+    assert made.handle_messages([message(done)]) == [], "its double"
+
+
+def test_what_owners_say_is_not_for_owners():
+    assert manager(A).handle_messages([message(Heartbeat())]) == []
+
+
+def test_a_scan_is_kept_until_the_next_one():
+    made = manager(A)
+    made.handle_messages([message(answer(scan=Scan(scanned_to_ts=Ts(7))))])
+    made.handle_messages([message(answer(sequence=6))])
+    assert made.captures[A].scan == Scan(scanned_to_ts=Ts(7))

@@ -1,0 +1,231 @@
+"""The coordinator: whom it listens to, the order of a tick, the changefeed's checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coordination.model import CaptureID, ChangefeedID, Revision, Ts
+from coordination.scheduler.barrier import Barrier
+from coordination.scheduler.messages import (
+    AddTable,
+    Heartbeat,
+    HeartbeatResponse,
+    Liveness,
+    Message,
+    RemoveTable,
+    Scan,
+    TableState,
+    TableStatus,
+    UnknownTable,
+)
+from coordination.scheduler.replication_set import MultiplePrimaries, ReplicationState
+from coordination.scheduler.reports import checksum
+from tests.coordination.scheduler.cluster import Cluster, make_coordinator, span
+from tests.coordination.scheduler.test_capture_manager import message
+
+A, B = CaptureID("a"), CaptureID("b")
+BARRIER = Barrier(Ts(1_000))
+
+
+def answer(*statuses: TableStatus, sender: CaptureID = A, **fields: object) -> Message:
+    base: dict = {"liveness": Liveness.ALIVE, "sequence": 5, "since": 0, "answers": 0}
+    body = HeartbeatResponse(
+        **{"statuses": statuses, "checksum": checksum(statuses), **base, **fields}
+    )
+    return message(body, sender)
+
+
+def replicating(table: int, ts: int) -> TableStatus:
+    return TableStatus(table, TableState.REPLICATING, Ts(ts), Ts(ts))
+
+
+def bodies(tick, kind: type) -> list:
+    return [(m.to, m.body) for m in tick.outbox if isinstance(m.body, kind)]
+
+
+def test_heartbeats_come_first_and_nothing_is_scheduled_before_all_have_answered():
+    made = make_coordinator()
+    made.add_table(span(1), Ts(100))
+    tick = made.poll([], [A, B], BARRIER, 0.0)
+    assert bodies(tick, Heartbeat) == [
+        (A, Heartbeat(number=1, barrier=BARRIER)),
+        (B, Heartbeat(number=1, barrier=BARRIER)),
+    ]
+    assert {m.header.processor_epoch for m in tick.outbox} == {""}
+    assert not tick.can_proceed
+    tick = made.poll([answer()], [A, B], BARRIER, 0.1)
+    assert len(tick.outbox) == 2
+    tick = made.poll([answer(sender=B)], [A, B], BARRIER, 0.2)
+    ((to, add),) = bodies(tick, AddTable)
+    assert add.span == span(1)
+    assert [m.header.processor_epoch for m in tick.outbox if m.body == add] == ["e1"]
+    asked = dict(bodies(tick, Heartbeat))
+    assert asked[to].table_ids == (1,), "what is under way is asked for"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"to": B},
+        {"changefeed_id": ChangefeedID("other")},
+        {"owner_revision": Revision(4)},
+        {"owner_revision": Revision(6)},
+        {"changefeed_epoch": 6},
+    ],
+    ids=str,
+)
+def test_what_is_not_for_this_owner_is_dropped(changes):
+    made, good = make_coordinator(), answer()
+    header = {k: v for k, v in changes.items() if hasattr(good.header, k)}
+    rest = {k: v for k, v in changes.items() if k not in header}
+    made.poll([replace(good, header=replace(good.header, **header), **rest)], [A], BARRIER, 0.0)
+    made.poll([replace(good, header=replace(good.header, **header), **rest)], [A], BARRIER, 0.1)
+    assert not made.captures.is_all_initialized
+    made.poll([good], [A], BARRIER, 0.2)
+    assert made.captures.is_all_initialized
+
+
+def started(*tables: int, **reported: list[TableStatus]):
+    """A coordinator whose captures have all answered."""
+    made = make_coordinator()
+    for table in tables:
+        made.add_table(span(table), Ts(100))
+    alive = [CaptureID(name) for name in reported]
+    made.poll([], alive, BARRIER, 0.0)
+    answers = [answer(*statuses, sender=CaptureID(name)) for name, statuses in reported.items()]
+    made.poll(answers, alive, BARRIER, 0.1)
+    return made, alive
+
+
+def test_the_checkpoint_advances_and_never_falls():
+    made, alive = started(1, a=[replicating(1, 150)])
+    tick = made.poll([], alive, BARRIER, 0.2)
+    assert (tick.checkpoint, tick.can_proceed) == ((150, 150), True)
+    made.add_table(span(2), Ts(0))
+    tick = made.poll([], alive, BARRIER, 0.3)
+    assert tick.checkpoint == (150, 150)
+    assert made.replication.sets[2].checkpoint_ts == 150, "a table starts at the checkpoint"
+    tick = made.poll([], alive, Barrier(Ts(120)), 0.4)
+    assert tick.checkpoint == (150, 150)
+
+
+def test_a_capture_that_joins_pauses_scheduling_but_not_the_checkpoint():
+    made, _ = started(1, a=[replicating(1, 150)])
+    made.poll([], [A, B], BARRIER, 0.2)
+    made.add_table(span(2), Ts(100))
+    advanced = answer(replicating(1, 170), sequence=6, since=5, checksum=0)
+    tick = made.poll([advanced], [A, B], BARRIER, 0.3)
+    assert bodies(tick, AddTable) == []
+    tick = made.poll([answer(sender=B)], [A, B], BARRIER, 0.4)
+    assert len(bodies(tick, AddTable)) == 1
+
+
+def test_a_capture_that_goes_is_replaced_at_once():
+    made, _ = started(1, a=[], b=[replicating(1, 150)])
+    tick = made.poll([], [A], BARRIER, 0.2)
+    ((to, add),) = bodies(tick, AddTable)
+    assert to == A
+    assert add.checkpoint == (150, 150)
+
+
+def test_draining_says_how_many_spans_are_left():
+    cluster = Cluster("ab", 4)
+    drain = cluster.coordinator.drain_capture
+    assert drain(CaptureID("b")) == 1, "not known yet"
+    cluster.tick(20)
+    assert drain(CaptureID("b")) == 2
+    assert drain(CaptureID("a")) == 2
+    assert cluster.coordinator._schedulers.drain_capture.target == "b"
+    cluster.tick(30)
+    assert drain(CaptureID("b")) == 0
+    cluster = Cluster("a", 2)
+    cluster.tick(20)
+    assert drain(CaptureID("nobody")) == 0
+    cluster.coordinator.drain_capture(CaptureID("a"))
+    assert cluster.coordinator._schedulers.drain_capture.target is None, "there is nobody else"
+
+
+def test_without_tables_and_scans_the_barrier_is_the_checkpoint():
+    made, alive = started(a=[])
+    assert made.poll([], alive, BARRIER, 0.2).checkpoint == (1_000, 1_000)
+
+
+def test_two_who_write_one_span_stop_the_changefeed():
+    with pytest.raises(MultiplePrimaries):
+        started(1, a=[replicating(1, 150)], b=[replicating(1, 150)])
+
+
+def test_a_restarted_agents_spans_are_stopped_before_they_are_given_away():
+    made, alive = started(1, a=[replicating(1, 150)], b=[])
+    other = message(
+        HeartbeatResponse(
+            statuses=(replicating(1, 150),),
+            liveness=Liveness.ALIVE,
+            sequence=3,
+            since=0,
+            checksum=checksum([replicating(1, 150)]),
+            answers=9,
+        ),
+        A,
+        "e2",
+    )
+    tick = made.poll([other], alive, BARRIER, 0.2)
+    assert [to for to, _ in bodies(tick, RemoveTable)] == [A, A]
+    assert [to for to, _ in bodies(tick, AddTable)] == [B], "which may prepare meanwhile"
+    prepared = TableStatus(1, TableState.PREPARED, Ts(150), Ts(150))
+    tick = made.poll([answer(prepared, sender=B, sequence=6, since=5)], alive, BARRIER, 0.3)
+    assert bodies(tick, AddTable) == [], "but not write"
+
+
+def test_progress_tells_who_has_a_span_under_which_epoch():
+    made, _ = started(1, 2, a=[replicating(1, 150)])
+    first = {one.span.table_id: one for one in made.take_progress()}
+    assert (first[1].state, first[1].capture_id, first[1].epoch) == (
+        ReplicationState.REPLICATING, A, "e1",
+    )  # fmt: skip
+    assert first[1].checkpoint == (150, 150)
+    assert (first[2].state, first[2].capture_id) == (ReplicationState.PREPARE, None)
+    assert made.take_progress() == []
+
+
+def scan(to_ts: int, *unknown: tuple[str, int]) -> Scan:
+    tables = tuple(UnknownTable("shop", name, Ts(ts)) for name, ts in unknown)
+    return Scan(scanned_to_ts=Ts(to_ts), unknown_tables=tables)
+
+
+def test_the_checkpoint_waits_for_tables_that_are_nobodys():
+    made, alive = started(1, a=[replicating(1, 150)], b=[])
+    found = answer(replicating(1, 400), sequence=6, since=5, scan=scan(400, ("new", 301)))
+    tick = made.poll([found], alive, BARRIER, 0.2)
+    assert tick.checkpoint.checkpoint_ts == 300
+    tick = made.poll([], [B], BARRIER, 0.3)
+    assert tick.checkpoint.checkpoint_ts == 300, "nor when the capture that met it is gone"
+    assert made.unregistered_tables() == [UnknownTable("shop", "new", Ts(301))]
+    made.add_table(replace(span(2), table="new"), Ts(300))
+    made.add_table(span(1), Ts(0))
+    tick = made.poll([], [B], BARRIER, 0.4)
+    assert made.unregistered_tables() == []
+    assert tick.checkpoint.checkpoint_ts == 300, "it has begun there"
+
+
+def test_a_table_that_was_dropped_since_is_not_waited_for():
+    made, alive = started(1, a=[replicating(1, 500)])
+    old = answer(sequence=6, since=5, scan=scan(600, ("gone", 301)))
+    made.poll([old], alive, BARRIER, 0.2)
+    assert made.unregistered_tables() == []
+
+
+def test_without_tables_the_checkpoint_does_not_pass_what_was_searched_for_tables():
+    made = make_coordinator()
+    made.poll([], [A], BARRIER, 0.0)
+    tick = made.poll([answer(scan=scan(250))], [A], BARRIER, 0.1)
+    assert tick.checkpoint.checkpoint_ts == 250
+
+
+def test_a_message_to_a_capture_that_went_in_this_tick_is_not_sent():
+    made, _ = started(1, a=[], b=[replicating(1, 150)])
+    made.move_table(1, A)
+    tick = made.poll([], [B], BARRIER, 0.2)
+    assert {m.to for m in tick.outbox} == {B}
