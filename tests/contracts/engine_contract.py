@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from _pytest.mark import ParameterSet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 from pyspark.sql.pandas.types import to_arrow_type
@@ -27,6 +26,7 @@ from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite, Target,
 from sinks.casts import delta_type
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import DdlIdentity, TableState, create, inspect, ownership, seal, table_uri
+from tests.contracts.key_types import key_types
 from tests.services.delta_rows import first_difference, read_rows
 
 Change = tuple[str, Mapping[str, Any]]  # (U or D, cells)
@@ -43,19 +43,6 @@ ODD_NAMES = (
     "a,;{}()=",
     "t",
     "s.id",
-)
-TEXT_KEYS = (
-    "",
-    "a",
-    "A",
-    "a ",
-    "it's",
-    'say "x"',
-    "back\\slash",
-    "`tick`",
-    "ü列\U0001f600",
-    "nul\x00",
-    "%_",
 )
 
 
@@ -153,39 +140,6 @@ def state(target: Target) -> TableState:
 
 
 NAMED = {"id": "bigint", "name": "varchar(20)"}
-KEY_TYPES: Sequence[tuple[str, Sequence[Any]]] = (
-    ("varchar(50)", TEXT_KEYS),
-    ("varbinary(50)", [text.encode() for text in TEXT_KEYS] + [b"\xff\x00", bytes(range(256))]),
-    ("bigint unsigned", [Decimal(0), Decimal(2**63), Decimal(2**64 - 1)]),
-    ("decimal(38,10)", [Decimal("-1E-10"), Decimal("0"), Decimal("1234567890123456789.5")]),
-    ("tinyint", [-128, 0, 127]),
-    ("bigint", [-(2**63), 0, 2**63 - 1]),
-    ("double", [-1.5e300, 5e-324, 0.1]),
-    ("date", [date(1000, 1, 1), date(2024, 2, 29), date(9999, 12, 31)]),
-    (
-        "datetime(6)",
-        [
-            datetime(1000, 1, 1),  # noqa: DTZ001
-            datetime(2024, 3, 31, 2, 30, 0, 1),  # noqa: DTZ001
-            datetime(9999, 12, 31, 23, 59, 59, 999999),  # noqa: DTZ001
-        ],
-    ),
-    (
-        "timestamp(6)",
-        [
-            datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
-            datetime(2024, 3, 31, 2, 30, 0, 1, tzinfo=UTC),
-            datetime(2038, 1, 19, 3, 14, 7, 999999, tzinfo=UTC),
-        ],
-    ),
-)
-
-PLAIN = {"tinyint", "bigint", "double", "date", "datetime(6)"}  # the soak has these, too
-
-
-def key_types() -> list[ParameterSet]:
-    marks = {True: [pytest.mark.soak], False: []}
-    return [pytest.param(*each, id=each[0], marks=marks[each[0] in PLAIN]) for each in KEY_TYPES]
 
 
 class EngineContract:
