@@ -18,15 +18,15 @@ class LowWater:
         self._heap: list[int] = []
         self._live = 0  # timestamps with a count above 0
 
-    def add(self, ts: int) -> None:
+    def add(self, ts: int, times: int = 1) -> None:
         count = self._counts.get(ts)
         if count is None:
             heapq.heappush(self._heap, ts)
         self._live += not count
-        self._counts[ts] = (count or 0) + 1
+        self._counts[ts] = (count or 0) + times
 
-    def remove(self, ts: int) -> None:
-        count = self._counts[ts] - 1
+    def remove(self, ts: int, times: int = 1) -> None:
+        count = self._counts[ts] - times
         assert count >= 0, f"{ts} is not in here"
         self._counts[ts] = count
         self._live -= not count
@@ -34,10 +34,10 @@ class LowWater:
             self._counts = {ts: count for ts, count in self._counts.items() if count}
             self._heap = sorted(self._counts)
 
-    def move(self, before: int, after: int) -> None:
+    def move(self, before: int, after: int, times: int = 1) -> None:
         if before != after:
-            self.add(after)
-            self.remove(before)
+            self.add(after, times)
+            self.remove(before, times)
 
     def min(self) -> int | None:
         """None when it is empty."""

@@ -43,6 +43,7 @@ from coordination.scheduler.schedule_task import (
 
 V = TypeVar("V")
 
+_Moves = dict[tuple[Ts, Ts, Ts, Ts], int]  # checkpoint from, to, resolved from, to: how many spans
 _MAX_ASSIGNMENTS: Final = 2**32  # of one term
 _RESTING: Final = (ReplicationState.REPLICATING, ReplicationState.ABSENT)
 
@@ -122,6 +123,7 @@ class ReplicationManager:
         """Statuses of one capture's spans, in the order in which they were true. Raises
         MultiplePrimaries."""
         sets, replicating = self.sets, ReplicationState.REPLICATING
+        moves: _Moves = {}  # spans of one batch move together: count them, and move them once
         for status in statuses:
             made = sets.get(status.table_id)
             if made is None:
@@ -131,9 +133,12 @@ class ReplicationManager:
                 and made.primary == capture_id
                 and status.state is TableState.REPLICATING
             ):  # nearly all there ever is: the span has moved on
-                self._advance(made, status)
+                self._advance(made, status, moves)
             else:
+                self._move(moves)
                 self._change(made, partial(made.poll, status, capture_id))
+
+        self._move(moves)
 
     def handle_capture_removed(self, capture_id: CaptureID) -> None:
         """The capture is gone and writes nothing more (cluster.md 18 is the caller's)."""
@@ -240,16 +245,23 @@ class ReplicationManager:
         self._advanced[table_id] = None
         self._index(made)
 
-    def _advance(self, made: ReplicationSet, status: TableStatus) -> None:
+    def _advance(self, made: ReplicationSet, status: TableStatus, moves: _Moves) -> None:
         if status == made.status:
             return
-        made.status = status
-        self._advanced[status.table_id] = None
+        table_id = status.table_id
         checkpoint_ts, resolved_ts = made.checkpoint_ts, made.resolved_ts
+        made.status = status
         made.advance(status)
-        if status.table_id in self.tables:
-            self._checkpoints.move(checkpoint_ts, made.checkpoint_ts)
-            self._resolved.move(resolved_ts, made.resolved_ts)
+        self._advanced[table_id] = None
+        if table_id in self.tables:
+            move = (checkpoint_ts, made.checkpoint_ts, resolved_ts, made.resolved_ts)
+            moves[move] = moves.get(move, 0) + 1
+
+    def _move(self, moves: _Moves) -> None:
+        for (checkpoint_ts, to_checkpoint_ts, resolved_ts, to_resolved_ts), n in moves.items():
+            self._checkpoints.move(checkpoint_ts, to_checkpoint_ts, n)
+            self._resolved.move(resolved_ts, to_resolved_ts, n)
+        moves.clear()
 
     def _change(self, made: ReplicationSet, action: Callable[[], list[Order]]) -> None:
         """Let something happen to a set, and bring the indexes and the outbox up to it."""
