@@ -29,7 +29,7 @@ def test_tables_are_spread_and_replicate():
     assert cluster.last.can_proceed
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_one_writer_whatever_the_network_and_the_captures_do(seed: int):
     cluster = Cluster("abc", 8, seed=seed, check_balance_interval_s=1.0)
     rng = cluster.rng
@@ -60,9 +60,10 @@ def test_one_writer_whatever_the_network_and_the_captures_do(seed: int):
         cluster.tick(get_on=0.4)
     cluster.lose = cluster.double = cluster.delay = 0.0
     cluster.is_frozen.clear()
-    settle(cluster)
-    cluster.advance(10_000)
-    cluster.tick(4)
+    for _ in range(100):  # settled or not: a restart of just now may not have been noticed yet
+        cluster.advance(10_000)
+        cluster.tick()
+    assert cluster.is_settled
     assert cluster.last.checkpoint == (10_000, 10_000)
 
 
