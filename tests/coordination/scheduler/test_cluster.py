@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
@@ -29,34 +31,39 @@ def test_tables_are_spread_and_replicate():
     assert cluster.last.can_proceed
 
 
+def stir(cluster: Cluster, names: Iterator[str]) -> None:
+    """One thing that happens to a cluster."""
+    rng = cluster.rng
+    match rng.randrange(40):
+        case 0 if len(cluster.alive) > 2:
+            victim = rng.choice(cluster.alive)
+            cluster.kill(victim)
+            if victim == cluster.coordinator.info.capture_id:
+                cluster.elect(rng.choice(cluster.alive))
+        case 1 if len(cluster.alive) < 5:
+            cluster.start(next(names))
+        case 2:
+            cluster.elect(rng.choice(cluster.alive))
+        case 3:
+            cluster.restart_agent(rng.choice(cluster.alive))
+        case 4 | 5 | 6:
+            table = rng.choice(cluster.tables)
+            cluster.coordinator.move_table(table.table_id, rng.choice(cluster.alive))
+        case 7:
+            cluster.coordinator.rebalance()
+        case 8:
+            cluster.is_frozen ^= {rng.choice(cluster.alive)}
+        case _:
+            cluster.advance(100 + cluster.ticks)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_one_writer_whatever_the_network_and_the_captures_do(seed: int):
     cluster = Cluster("abc", 8, seed=seed, check_balance_interval_s=1.0)
-    rng = cluster.rng
     cluster.lose, cluster.double, cluster.delay = 0.2, 0.2, 0.3
-    names = iter("defghijklmnopqrstuvwxyz")
+    names = (f"n{number}" for number in count(1))
     for _ in range(250):
-        match rng.randrange(40):
-            case 0 if len(cluster.alive) > 2:
-                victim = rng.choice(cluster.alive)
-                cluster.kill(victim)
-                if victim == cluster.coordinator.info.capture_id:
-                    cluster.elect(rng.choice(cluster.alive))
-            case 1 if len(cluster.alive) < 5:
-                cluster.start(next(names, f"n{cluster.ticks}"))
-            case 2:
-                cluster.elect(rng.choice(cluster.alive))
-            case 3:
-                cluster.restart_agent(rng.choice(cluster.alive))
-            case 4 | 5 | 6:
-                table = rng.choice(cluster.tables)
-                cluster.coordinator.move_table(table.table_id, rng.choice(cluster.alive))
-            case 7:
-                cluster.coordinator.rebalance()
-            case 8:
-                cluster.is_frozen ^= {rng.choice(cluster.alive)}
-            case _:
-                cluster.advance(100 + cluster.ticks)
+        stir(cluster, names)
         cluster.tick(get_on=0.4)
     cluster.lose = cluster.double = cluster.delay = 0.0
     cluster.is_frozen.clear()
