@@ -158,12 +158,15 @@ class TestLines:
         a, b = captures.start(A), captures.start(B)
         proxy = captures.proxy(captures.address(b), loss=0.2, answer_loss=0.2)
         captures.set_address(B, proxy.address)
-        for number in range(60):
-            a.send([dispatch(number)])
-            time.sleep(0.001)
-        assert numbers(receive(captures, b, 60)) == list(range(60))
-        assert proxy.lost > 0
-        assert b.counts.repeated > 0
+        sent: list[int] = []
+
+        def both_happened() -> bool:
+            sent.append(len(sent))
+            a.send([dispatch(sent[-1])])
+            return proxy.lost > 0 and b.counts.repeated > 0
+
+        captures.wait(both_happened)
+        assert numbers(receive(captures, b, len(sent))) == sent
         assert a.counts.dropped == 0
 
     def test_a_peer_that_is_silent_does_not_hold_up_the_others(

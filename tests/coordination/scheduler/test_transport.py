@@ -299,14 +299,34 @@ def posted(sender: MessageExchange, *wanted: int, now_s: float = 0.0) -> Parcel:
 class TestExchange:
     def test_a_late_batch_of_an_earlier_session_is_not_taken(self) -> None:
         a, b = exchange(A), exchange(B)
-        old = posted(a, 1)
+        old = posted(a, 1, 2)
         a.settle(old, Answer(is_rejected=True), 0.0)  # as if b had not been there yet
-        assert a.counts.dropped == 1
-        a.post([dispatch(2)], 5.0)
+        assert a.counts.dropped == 2
+        a.post([dispatch(3)], 5.0)
         new = only(a.take_due(5.0))
         assert b.accept(unpack(new.data)).received == 1
         b.accept(unpack(old.data))
-        assert numbers(b.take()) == [2]
+        assert numbers(b.take()) == [3]
+
+    def test_what_comes_late_to_a_restarted_peer_does_not_make_it_wait_for_ever(self) -> None:
+        a, b = exchange(A), exchange(B)
+        late = posted(a, 1)
+        a.settle(late, b.accept(unpack(late.data)), 0.0)
+        lost = posted(a, 2)
+        a.settle(lost, b.accept(unpack(lost.data)), 0.0)
+        b = exchange(B)  # and knows nothing
+        b.accept(unpack(late.data))
+        assert b.accept(unpack(posted(a, 3).data)).received == 3
+        assert numbers(b.take()) == [1, 3]
+
+    def test_a_reset_begins_anew_with_every_sender(self) -> None:
+        a, b = exchange(A), exchange(B)
+        a.post([dispatch(1, A, C), dispatch(2, A, B)], 0.0)  # C is what b is going to be
+        first, second = a.take_due(0.0)
+        assert b.accept(unpack(second.data)).received == 1
+        b.set_self(C)
+        assert b.accept(unpack(first.data)).received == 1
+        assert numbers(b.take()) == [1]
 
     def test_answers_to_a_former_self_or_session_change_nothing(self) -> None:
         a = exchange(A)
