@@ -10,6 +10,7 @@ Each candidate waits for its predecessor alone, so a change of leader wakes one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from coordination.errors import LeaseGone
 from coordination.etcd.client import (
@@ -18,12 +19,13 @@ from coordination.etcd.client import (
     EtcdClient,
     KeyValue,
     Put,
+    Watch,
     WatchBatch,
     get,
 )
 from coordination.model import LeaseID, Revision
 
-REREAD_S = 2.0  # how late a lost watch event is noticed
+REREAD_S: Final = 2.0  # how late a lost watch event is noticed
 
 
 def predecessor(candidates: Iterable[KeyValue], create_revision: Revision) -> KeyValue | None:
@@ -57,7 +59,7 @@ class Election:
         `wait(timeout_s)` returns when woken or when the time is over, and raises to end it all.
         May be called again after ``TryAgain``: our place in the queue is kept.
         """
-        self._enter(value)
+        self.enter(value)
         while True:
             found = self._client.range(self._prefix, prefix=True)
             if not any(each.key == self._key for each in found.kvs):
@@ -85,7 +87,8 @@ class Election:
         self._client.txn((ours,), (Delete(self._key),))
         self._revision = Revision(0)
 
-    def _enter(self, value: bytes) -> None:
+    def enter(self, value: bytes) -> None:
+        """Stand in the queue; a place that we have is kept."""
         absent = Compare(self._key, "create", "=", 0)
         self._client.txn((absent,), (Put(self._key, value, self._lease),))
         found = get(self._client, self._key)  # a try before this one may have put it
@@ -103,4 +106,93 @@ class Election:
 
     def _woken(self, batch: WatchBatch) -> None:
         if batch.missed or batch.events:
+            self._wake()
+
+
+class Candidate:
+    """The same without waiting: `turn` looks when it is worth while. One thread.
+
+    out ──enter──► waiting ──nobody before us──► leading ──our key gone──► out, and in again
+    """
+
+    def __init__(
+        self,
+        client: EtcdClient,
+        prefix: str,
+        lease: LeaseID,
+        value: bytes,
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake` is called from another thread when a turn is worth while."""
+        self.leads = False
+        self._client = client
+        self._prefix = prefix
+        self._key = f"{prefix}{lease:x}"
+        self._value = value
+        self._wake = wake
+        self._election = Election(client, prefix, lease, wake)
+        self._is_in = False
+        self._is_woken = False
+        self._look_at = float("-inf")
+        self._watch: Watch | None = None
+        self._watched = ""
+
+    @property
+    def key(self) -> str:
+        return self._key
+
+    @property
+    def revision(self) -> Revision:
+        """The create-revision of our key; 0 while it is not there."""
+        return self._election.revision if self._is_in else Revision(0)
+
+    def turn(self, now: float) -> float:
+        """The seconds until the next look. Raises ``TryAgain`` (what was known stays), and
+        ``LeaseGone``."""
+        if self._is_woken or now >= self._look_at:
+            self._is_woken = False
+            self._look_at = now + REREAD_S
+            self._look()
+        return max(0.0, self._look_at - now)
+
+    def resign(self) -> None:
+        """Leave the queue; the next `turn` enters it again, at its end."""
+        self.close()
+        self._election.resign()
+        self._is_in = False
+
+    def close(self) -> None:
+        """Look no more; the key goes with the lease."""
+        self.leads = False
+        self._look_at = float("-inf")
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _look(self) -> None:
+        if not self._is_in:
+            self._election.enter(self._value)
+            self._is_in = True
+        found = self._client.range(self._prefix, prefix=True)
+        if not any(
+            (each.key, each.create_revision) == (self._key, self.revision) for each in found.kvs
+        ):
+            self.close()  # deleted by hand: the lease decides whether we may stand again
+            self._is_in = False
+            return
+        before = predecessor(found.kvs, self.revision)
+        self._watch_key(self._key if before is None else before.key, found.revision)
+        self.leads = before is None
+
+    def _watch_key(self, key: str, seen: Revision) -> None:
+        if self._watch is not None and key == self._watched:
+            return
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watched = key
+        self._watch = self._client.watch(key, self._woken, start_revision=Revision(seen + 1))
+
+    def _woken(self, batch: WatchBatch) -> None:
+        if batch.missed or batch.events:
+            self._is_woken = True
             self._wake()

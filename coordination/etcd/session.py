@@ -12,7 +12,8 @@ trust; the clock goes on while the process sleeps. The window closes before the 
                 └──Closed──► CLOSED ◄──────Closed─────────────┘   the lease is revoked
 
 The decision is `step`: pure, no clock, no thread. Around it are two threads: one sends keep-alives
-and can hang in a request; the other only watches the clock and cannot.
+and can hang in a request; the other only watches the clock and cannot. A session that is driven has
+no threads: its `turn` does the work of both, as often as somebody calls it (the simulation).
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ def _loss(trust: Trust, event: SessionEvent, now: float) -> str:
 
 
 class Session:
-    """Made by `open`. Its callbacks come from its own threads, and not after `close` has returned.
+    """Made by `open`. Its callbacks come from its own threads (or from `turn`), and not after
+    `close` has returned.
 
     `extended(trusted_until)` after each renewal, never after a loss: must not block;
     `lost(reason)` at most once.
@@ -134,6 +136,7 @@ class Session:
         trust: Trust,
         extended: Callable[[float], None],
         lost: Callable[[str], None],
+        is_driven: bool = False,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -143,9 +146,13 @@ class Session:
         self._lost = lost
         self._lock = threading.RLock()  # re-entrant: a callback may ask for `trusted_until`
         self.done = threading.Event()  # lost or closed
+        self._is_driven = is_driven
+        self._interval_s = lease.ttl_s / RENEWALS_PER_TTL
+        self._renew_at = clock.monotonic() + self._interval_s  # of one that is driven
         self._threads = [
             threading.Thread(target=target, name=f"session-{name} {lease.id:x}", daemon=True)
             for name, target in (("keep-alive", self._keep_alive), ("watchdog", self._watch_clock))
+            if not is_driven
         ]
 
     @classmethod
@@ -157,6 +164,7 @@ class Session:
         *,
         extended: Callable[[float], None],
         lost: Callable[[str], None],
+        is_driven: bool = False,
     ) -> Session:
         """Grant a lease and keep it alive; raises TryAgain when etcd does not answer."""
         attempt_started = clock.monotonic()
@@ -168,6 +176,7 @@ class Session:
             trust=granted(attempt_started, lease.ttl_s, settings.safety_margin_s),
             extended=extended,
             lost=lost,
+            is_driven=is_driven,
         )
         for thread in session._threads:
             thread.start()
@@ -192,6 +201,16 @@ class Session:
         """Why it is lost; empty otherwise."""
         with self._lock:
             return self._trust.reason
+
+    def turn(self) -> float:
+        """Look at the clock, and renew if the session is driven; the seconds until that is due."""
+        self._receive(Elapsed())
+        now = self._clock.monotonic()
+        if self._is_driven and self.is_alive and now >= self._renew_at:
+            is_answered = self._renew(self._interval_s)
+            self._renew_at = now + (self._interval_s if is_answered else RETRY_S)
+        due_at = self._renew_at if self._is_driven else self.trusted_until
+        return max(0.0, min(due_at, self.trusted_until) - self._clock.monotonic())
 
     def verify(self) -> bool:
         """Ask etcd now whether the lease is there (its key is gone, for example)."""
@@ -234,11 +253,10 @@ class Session:
             self.done.set()
 
     def _keep_alive(self) -> None:
-        interval_s = self._lease.ttl_s / RENEWALS_PER_TTL
-        pause_s = interval_s
+        pause_s = self._interval_s
         while not self._clock.wait(self.done, pause_s):
-            answered = self._renew(timeout_s=interval_s)
-            pause_s = interval_s if answered else RETRY_S
+            answered = self._renew(timeout_s=self._interval_s)
+            pause_s = self._interval_s if answered else RETRY_S
 
     def _renew(self, timeout_s: float) -> bool:
         attempt_started = self._clock.monotonic()

@@ -104,6 +104,11 @@ class Coordinator:
         self._checkpoint = Checkpoint(checkpoint_ts, checkpoint_ts)
         self._unknown: dict[tuple[str, str], UnknownTable] = {}
 
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Of the changefeed, as of the last tick."""
+        return self._checkpoint
+
     def add_table(self, span: Span, start_ts: Ts) -> None:
         """The changefeed has this table, applied up to ``start_ts`` as far as is known (its
         progress row, or the commit-ts that made it). Again: nothing happens."""

@@ -1,0 +1,262 @@
+"""One changefeed in its owner's hands: launched, run, stopped, let go.
+
+    schedule row                                          this owner
+    REMOVED ──set_owner: here──► LAUNCHED, by us ───────► decides (feed state), runs a `Term`
+                                 LAUNCHED, of another ──► of a dead one: released; else REMOVING
+                                 LAUNCHED, of us before ─► released, to be launched anew
+                                 REMOVING, ours ────────► stops, then released
+    REMOVED and the info removed ────────────────────────► cleaned up
+
+A launch is used by one owner's reactor only: its number ranks the owners for the agents, so what
+came of one that is over cannot be taken for what comes of the next one. Within a launch every
+changefeed epoch is run once: a run that failed goes on under a new epoch, after its back-off.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from coordination.errors import CaptureSuicide, Fenced, TryAgain
+from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.capture_writes import capture_gone
+from coordination.metadata.etcd_observation import ChangefeedWrites
+from coordination.metadata.feed_state import AdminJob, FeedStateManager
+from coordination.metadata.model import (
+    NO_PROGRESS,
+    ChangefeedInfo,
+    ChangefeedUUID,
+    FeedState,
+    RunningError,
+)
+from coordination.metadata.querier import NO_ROW
+from coordination.metadata.schedule import SchedState, ScheduleRow
+from coordination.model import CaptureID, Ownership, Revision
+from coordination.orchestrator.changefeed_state import ChangefeedReactorState
+from coordination.owner.term import Term, TermContext
+from coordination.ports import OwnerDesk
+from coordination.processor import CaptureRole
+from coordination.running_errors import OWNER_UNKNOWN, running_error
+from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
+from coordination.scheduler.messages import Message
+
+logger = logging.getLogger(__name__)
+
+_NO_UUID = ChangefeedUUID(0)  # a row is named by its key; its UUID does not matter there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerContext:
+    """What all changefeeds of one owner share."""
+
+    role: CaptureRole
+    ownership: Ownership
+    settings: SchedulerSettings
+    rng: random.Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """The captures, at one tick."""
+
+    captures: Collection[CaptureID]  # those within their grace too
+    is_gone: Callable[[CaptureID], bool]
+    knows_the_dead: bool
+
+
+class ChangefeedOwner:
+    """One thread. Raises ``TermRefused`` when another owner has claimed a newer term."""
+
+    def __init__(self, name: ChangefeedName, context: OwnerContext) -> None:
+        self.name = name
+        self._context = context
+        self._role = context.role
+        self._feed_state = FeedStateManager(random=context.rng.random)
+        self._launch: int | None = None  # that we asked for
+        self._is_first = False  # nobody has ever had a span of it before that launch
+        self._term: Term | None = None
+        self._closing: list[OwnerDesk] = []
+        self._ran_epoch: int | None = None
+        self._errors: list[RunningError] = []  # of the run of that epoch
+
+    @property
+    def coordinator(self) -> Coordinator | None:
+        """Of the term that runs, once it is claimed."""
+        return self._term.coordinator if self._term is not None else None
+
+    @property
+    def is_closed(self) -> bool:
+        self._closing = [desk for desk in self._closing if not desk.is_closed()]
+        return self._term is None and not self._closing
+
+    def push_admin_job(self, job: AdminJob) -> None:
+        self._feed_state.push_admin_job(job)
+
+    def close(self, *, drop: bool) -> None:
+        """Begin to end what runs; `is_closed` says when that is over."""
+        if self._term is not None:
+            self._closing.append(self._term.desk)
+            self._term = None
+        for desk in self._closing:
+            desk.close(drop=drop)
+
+    def tick(
+        self,
+        changefeed: ChangefeedReactorState,
+        inbox: Sequence[Message],
+        cluster: ClusterView,
+        alive: Collection[CaptureID],
+        now_s: float,
+    ) -> Sequence[Message]:
+        """What is to be sent. ``alive``: with UNSEEN in it while the dead are not all known."""
+        info, row = changefeed.info, changefeed.schedule or NO_ROW
+        if info is None or not self._holds_launch(row):
+            self.close(drop=False)
+            if info is not None and self.is_closed:
+                self._move_launch(changefeed, info, row, cluster)
+            return ()
+        self._decide(changefeed, info, row, now_s)
+        if not self._feed_state.should_run or (self._term and self._term.epoch != info.epoch):
+            self.close(drop=False)
+        if self._feed_state.should_run and self.is_closed and self._ran_epoch != info.epoch:
+            self._open(info, changefeed)
+        return self._run(changefeed, row, inbox, alive, now_s)
+
+    # the launch
+
+    def _holds_launch(self, row: ScheduleRow) -> bool:
+        return (row.state, row.owner, row.launches) == (
+            SchedState.LAUNCHED,
+            self._role.id,
+            self._launch,
+        )
+
+    def _move_launch(
+        self,
+        changefeed: ChangefeedReactorState,
+        info: ChangefeedInfo,
+        row: ScheduleRow,
+        cluster: ClusterView,
+    ) -> None:
+        """One step towards a launch here, or towards the end of what was removed."""
+        writes = self._writes(row)
+        scheduled = row.scheduled(_NO_UUID, Revision(0))
+        if row.state is SchedState.REMOVED:
+            if info.state is FeedState.REMOVED:
+                changefeed.add_group(*writes.cleanup(sorted(changefeed.task_positions)))
+                return
+            self._launch, self._is_first = row.launches + 1, row.launches == 0
+            self._ran_epoch = None
+            target = replace(scheduled, owner=self._role.id, owner_state=SchedState.LAUNCHED)
+            changefeed.add_group(writes.set_owner(target))
+        elif row.owner is None:
+            return  # a broken row: an operator's
+        elif row.owner == self._role.id:
+            changefeed.add_group(writes.release(row.owner, lambda: changefeed.status))
+        elif cluster.is_gone(row.owner):
+            gone = capture_gone(self._role.cluster_id, row.owner)
+            changefeed.add_group((gone, *writes.release(row.owner, lambda: changefeed.status)))
+        elif row.state is SchedState.LAUNCHED:  # it was the owner before: it is to let go
+            target = replace(scheduled, owner_state=SchedState.REMOVING)
+            changefeed.add_group(writes.set_owner(target))
+
+    @property
+    def waits_for_the_dead(self) -> bool:
+        """Whether somebody may have had spans of it before this owner could see who lives."""
+        return not self._is_first
+
+    # the run
+
+    def _decide(
+        self,
+        changefeed: ChangefeedReactorState,
+        info: ChangefeedInfo,
+        row: ScheduleRow,
+        now_s: float,
+    ) -> None:
+        if self._ran_epoch != info.epoch:
+            self._errors.clear()
+        errors = [*changefeed.take_processor_errors(), *self._errors]
+        warnings = changefeed.take_processor_warnings()
+        decision = self._feed_state.tick(info, changefeed.status, errors, warnings, now_s)
+        if decision is not None:
+            logger.info("changefeed changes changefeed_id=%s event=%s", info.id, decision.event)
+            changefeed.add_group(self._launched_writes(row).feed_event(decision))
+
+    def _open(self, info: ChangefeedInfo, changefeed: ChangefeedReactorState) -> None:
+        status, role = changefeed.status or NO_PROGRESS, self._role
+        self._ran_epoch = info.epoch
+        try:
+            desk = role.data_plane.open_desk(
+                info=info,
+                identity=role.identity,
+                ownership=self._context.ownership,
+                checkpoint_ts=status.checkpoint_ts,
+                fence=role.fence,
+                wake=role.wake,
+            )
+            context = TermContext(
+                version=role.info.version,
+                capture_id=role.id,
+                launch=Revision(self._launch or 0),
+                settings=self._context.settings,
+                rng=self._context.rng,
+            )
+            try:
+                self._term = Term(info, desk, context, status.checkpoint_ts)
+            except Exception:
+                desk.close(drop=True)
+                self._closing.append(desk)
+                raise
+        except (CaptureSuicide, Fenced):
+            raise
+        except TryAgain:
+            self._ran_epoch = None
+        except Exception as error:  # noqa: BLE001 - the others go on
+            self._fail(error)
+
+    def _run(
+        self,
+        changefeed: ChangefeedReactorState,
+        row: ScheduleRow,
+        inbox: Sequence[Message],
+        alive: Collection[CaptureID],
+        now_s: float,
+    ) -> Sequence[Message]:
+        term = self._term
+        if term is None:
+            return ()
+        try:
+            ticked = term.tick(inbox, alive, now_s)
+        except (CaptureSuicide, Fenced):
+            raise
+        except Exception as error:  # noqa: BLE001 - the others go on
+            self._fail(error)
+            return ()
+        if ticked is None:
+            return ()
+        if ticked.is_known:
+            advance = self._launched_writes(row).advance(
+                ticked.checkpoint_ts, ticked.min_table_barrier_ts, term.epoch
+            )
+            changefeed.add_group(advance)
+        return ticked.outbox
+
+    def _fail(self, error: Exception) -> None:
+        """Reported in each tick until it is written: nothing runs any more in this epoch."""
+        name = self.name.id
+        logger.error("a changefeed failed in its owner changefeed_id=%s", name, exc_info=error)
+        role = self._role
+        report = running_error(
+            error, code=OWNER_UNKNOWN, address=role.info.address, at=role.utc_now()
+        )
+        self._errors.append(report)
+        self.close(drop=False)
+
+    def _writes(self, row: ScheduleRow) -> ChangefeedWrites:
+        return ChangefeedWrites.of(self._role.cluster_id, self.name, row)
+
+    def _launched_writes(self, row: ScheduleRow) -> ChangefeedWrites:
+        return ChangefeedWrites.of(self._role.cluster_id, self.name, row, self._role.id)

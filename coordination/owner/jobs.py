@@ -1,0 +1,193 @@
+"""What operators ask an owner for: posted from any thread, done at a tick, answered by a future.
+
+    CLI, gRPC ── post ──► inbox ── tick: `carry_out` ──► the future has a result or an error
+
+Pausing and the like can also be written to etcd by anybody; these jobs have no keys there
+(cluster.md 15).
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from coordination.errors import TidelakeError
+from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.errors import CaptureNotFound, ChangefeedNotFound, MetadataError
+from coordination.metadata.feed_state import AdminJob
+from coordination.model import CaptureID, TableName, Ts
+from coordination.owner.changefeed import ChangefeedOwner
+from coordination.scheduler.coordinator import Coordinator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance:
+    """Even out a changefeed's spans. Result: None."""
+
+    changefeed: ChangefeedName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveTable:
+    """Result: None; the move itself comes later."""
+
+    changefeed: ChangefeedName
+    table: TableName
+    dest: CaptureID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainCapture:
+    """Begin to empty a capture, or go on. Result: how many spans it still has; at least 1 while
+    that is not known. Asked of the owner itself: it resigns first, so ask again."""
+
+    capture_id: CaptureID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Administer:
+    """Pause, resume, remove or finish. Result: None; refused later if the state does not allow."""
+
+    changefeed: ChangefeedName
+    job: AdminJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryProcessors:
+    """Result: a tuple of ``ProcessorRow``, by changefeed and table."""
+
+    changefeed: ChangefeedName | None = None  # all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorRow:
+    """A span, and who has it."""
+
+    changefeed: ChangefeedName
+    table_id: int
+    table: TableName
+    state: str
+    capture_id: CaptureID | None
+    checkpoint_ts: Ts
+
+
+OwnerJob = Rebalance | MoveTable | DrainCapture | Administer | QueryProcessors
+
+
+class NotOwner(TidelakeError):
+    """The capture that was asked does not lead: find the one that does, and ask again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What jobs are carried out on."""
+
+    feeds: Mapping[ChangefeedName, ChangefeedOwner]
+    self_id: CaptureID
+    captures: Mapping[CaptureID, object]
+    resign: Callable[[], None]
+
+
+class OwnerJobs:
+    """The inbox. Thread-safe."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._inbox: queue.SimpleQueue[tuple[OwnerJob, Future[Any]]] = queue.SimpleQueue()
+
+    def post(self, job: OwnerJob) -> Future[Any]:
+        """Done at the owner's next tick; fails with ``NotOwner`` where there is no owner."""
+        future: Future[Any] = Future()
+        self._inbox.put((job, future))
+        self._wake()
+        return future
+
+    def carry_out(self, ground: Ground | None) -> None:
+        """All that have come, by the coordination thread; None: we do not lead."""
+        while not self._inbox.empty():
+            job, future = self._inbox.get()
+            if not future.set_running_or_notify_cancel():
+                continue
+            if ground is None:
+                refusal = NotOwner("this capture does not lead the cluster (any more)")
+                future.set_exception(refusal)
+                continue
+            try:
+                future.set_result(carry_out(job, ground))
+            except Exception as error:  # noqa: BLE001 - it is the caller's
+                future.set_exception(error)
+
+
+def carry_out(job: OwnerJob, ground: Ground) -> object:
+    """Do it, or begin to. Raises ``MetadataError`` for what cannot be done as asked."""
+    match job:
+        case Rebalance():
+            _running(ground, job.changefeed).rebalance()
+        case MoveTable():
+            coordinator = _running(ground, job.changefeed)
+            _check_capture(ground, job.dest)
+            coordinator.move_table(_table_id(coordinator, job.table), job.dest)
+        case DrainCapture():
+            return _drain(ground, job.capture_id)
+        case Administer():
+            _feed(ground, job.changefeed).push_admin_job(job.job)
+        case QueryProcessors():
+            return _processors(ground, job.changefeed)
+    return None
+
+
+def _drain(ground: Ground, capture_id: CaptureID) -> int:
+    _check_capture(ground, capture_id)
+    if capture_id == ground.self_id:
+        ground.resign()
+        return 1
+    if len(ground.captures) < 2:
+        raise MetadataError("there is no other capture that could take its tables")
+    coordinators = [feed.coordinator for feed in ground.feeds.values()]
+    return sum(1 if each is None else each.drain_capture(capture_id) for each in coordinators)
+
+
+def _processors(ground: Ground, wanted: ChangefeedName | None) -> tuple[ProcessorRow, ...]:
+    rows = [
+        ProcessorRow(
+            changefeed=name,
+            table_id=table_id,
+            table=made.span.name,
+            state=made.state.name.lower(),
+            capture_id=made.primary,
+            checkpoint_ts=made.checkpoint_ts,
+        )
+        for name, feed in sorted(ground.feeds.items())
+        if wanted in (None, name) and feed.coordinator is not None
+        for table_id, made in feed.coordinator.replication.sets.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.changefeed, row.table)))
+
+
+def _feed(ground: Ground, name: ChangefeedName) -> ChangefeedOwner:
+    feed = ground.feeds.get(name)
+    if feed is None:
+        raise ChangefeedNotFound(f"there is no changefeed {name}")
+    return feed
+
+
+def _running(ground: Ground, name: ChangefeedName) -> Coordinator:
+    coordinator = _feed(ground, name).coordinator
+    if coordinator is None:
+        raise MetadataError(f"changefeed {name} does not run (yet)")
+    return coordinator
+
+
+def _check_capture(ground: Ground, capture_id: CaptureID) -> None:
+    if capture_id not in ground.captures:
+        raise CaptureNotFound(f"no capture {capture_id} is registered")
+
+
+def _table_id(coordinator: Coordinator, table: TableName) -> int:
+    for table_id, span in coordinator.replication.tables.items():
+        if span.name == table:
+            return table_id
+    raise MetadataError(f"the changefeed has no table {table}")

@@ -1,0 +1,124 @@
+"""The owner role of the elected capture: all changefeeds of the cluster, tick by tick (facts 5.2).
+
+    tick: bootstrap (once) ─► jobs ─► every capture of one version? ─► each changefeed ─► cleanup
+
+The elected capture is the controller, and launches every changefeed at itself (cluster.md 12).
+Whoever is elected next takes over: rows of the dead are released, the living are told to let go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from coordination.etcd import keys
+from coordination.etcd.keys import ChangefeedName
+from coordination.model import CaptureID
+from coordination.orchestrator.global_state import GlobalReactorState
+from coordination.orchestrator.patch import Patch
+from coordination.owner.changefeed import ChangefeedOwner, ClusterView, OwnerContext
+from coordination.owner.jobs import Ground, OwnerJobs
+from coordination.owner.term import UNSEEN
+from coordination.scheduler.messages import Message
+
+logger = logging.getLogger(__name__)
+
+MAX_INBOX = 10_000  # messages of one changefeed, while etcd does not let the owner tick
+
+
+class OwnerReactor:
+    """One thread; one for each time that the capture is elected. Raises ``TermRefused``."""
+
+    def __init__(self, context: OwnerContext, jobs: OwnerJobs) -> None:
+        self.wants_to_resign = False  # it was asked to be drained
+        self._context = context
+        self._jobs = jobs
+        self._feeds: dict[ChangefeedName, ChangefeedOwner] = {}
+        self._leaving: list[ChangefeedOwner] = []  # of changefeeds that are gone from etcd
+        self._inboxes: dict[str, list[Message]] = {}
+        self._outbox: list[Message] = []
+        self._is_bootstrapped = False
+        self._is_mixed = False
+
+    @property
+    def feeds(self) -> dict[ChangefeedName, ChangefeedOwner]:
+        return self._feeds
+
+    @property
+    def is_closed(self) -> bool:
+        return all(feed.is_closed for feed in (*self._feeds.values(), *self._leaving))
+
+    def post(self, messages: Iterable[Message]) -> None:
+        """From agents."""
+        for message in messages:
+            inbox = self._inboxes.setdefault(message.changefeed_id, [])
+            if len(inbox) < MAX_INBOX:
+                inbox.append(message)
+
+    def take_outbox(self) -> list[Message]:
+        taken, self._outbox = self._outbox, []
+        return taken
+
+    def close(self, *, drop: bool) -> None:
+        for feed in (*self._feeds.values(), *self._leaving):
+            feed.close(drop=drop)
+
+    def tick(self, state: GlobalReactorState, now_s: float) -> None:
+        self._bootstrap(state)
+        self._jobs.carry_out(
+            Ground(
+                feeds=self._feeds,
+                self_id=self._context.role.id,
+                captures=state.captures,
+                resign=self._resign,
+            )
+        )
+        if self._is_one_version(state):
+            self._tick_feeds(state, now_s)
+        self._inboxes.clear()
+        state.remove_stale_positions()
+
+    def _resign(self) -> None:
+        self.wants_to_resign = True
+
+    def _bootstrap(self, state: GlobalReactorState) -> None:
+        """What TiCDC's tools expect of a cluster; later it may be migrated."""
+        if self._is_bootstrapped:
+            return
+        self._is_bootstrapped = True
+        key = keys.meta_version_key(self._context.role.cluster_id)
+        state.add_group((Patch(key, lambda old: old or keys.META_VERSION),))
+
+    def _is_one_version(self, state: GlobalReactorState) -> bool:
+        versions = {info.version for info in state.captures.values()}
+        if (is_mixed := len(versions) > 1) != self._is_mixed:
+            self._is_mixed = is_mixed
+            logger.warning("versions of captures, nothing moves while they differ: %s", versions)
+        return not is_mixed
+
+    def _tick_feeds(self, state: GlobalReactorState, now_s: float) -> None:
+        cluster = ClusterView(
+            captures=state.captures.keys(),
+            is_gone=state.is_gone,
+            knows_the_dead=state.knows_the_dead(now_s),
+        )
+        for name in [each for each in self._feeds if each not in state.changefeeds]:
+            self._leaving.append(self._feeds.pop(name))
+            self._leaving[-1].close(drop=False)
+        self._leaving = [feed for feed in self._leaving if not feed.is_closed]
+        for name, changefeed in sorted(state.changefeeds.items()):
+            feed = self._feeds.get(name)
+            if feed is None:
+                if any(each.name == name for each in self._leaving):
+                    continue  # its last life still ends
+                feed = self._feeds[name] = ChangefeedOwner(name, self._context)
+            inbox = self._inboxes.get(name.id, ())
+            alive = self._alive(feed, cluster)
+            self._outbox += feed.tick(changefeed, inbox, cluster, alive, now_s)
+
+    def _alive(self, feed: ChangefeedOwner, cluster: ClusterView) -> set[CaptureID]:
+        """Those who may have spans: the dead too, until their grace is over (cluster.md 18)."""
+        alive = set(cluster.captures)
+        if feed.waits_for_the_dead and not cluster.knows_the_dead:
+            alive.add(UNSEEN)
+        return alive

@@ -1,0 +1,207 @@
+"""One term of a changefeed's owner: what it does in each tick while the changefeed runs.
+
+    desk.claimed ─► Coordinator of that term
+    each tick: DDL scan, news of the desk ─► barrier ─► poll ─► checkpoint ─┬► a DDL that is due
+                                                                            ├► a sync point
+                                                                            └► progress rows
+    barrier = min(DDL scan, pending DDL, next sync point, target-ts), never below the checkpoint
+
+Nothing of one term is used in another: messages of a term before this one are below this one's
+fences, and the agents drop those of another launch or changefeed epoch.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from coordination.metadata.model import ChangefeedInfo
+from coordination.model import CaptureID, Revision, Ts
+from coordination.owner.sync_point import interval_ms, next_sync_point
+from coordination.ports import Advance, Claim, DdlScan, OwnerDesk
+from coordination.scheduler.barrier import Barrier, PendingDdl, compute_barrier
+from coordination.scheduler.coordinator import (
+    Coordinator,
+    CoordinatorInfo,
+    CoordinatorTick,
+    SchedulerSettings,
+)
+from coordination.scheduler.messages import NO_TS, Message
+
+RECORD_S: Final = 1.0  # between two looks at everything that is to be recorded
+# Stands for captures that may have died before this owner could see it: it never answers.
+UNSEEN: Final = CaptureID("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermContext:
+    """Who owns the changefeed."""
+
+    version: str
+    capture_id: CaptureID
+    launch: Revision  # of the schedule row: ranks the owners of one life of a changefeed
+    settings: SchedulerSettings
+    rng: random.Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermTick:
+    """What came of a tick. ``is_known``: the checkpoint is of spans, not just what is stored."""
+
+    outbox: tuple[Message, ...]
+    checkpoint_ts: Ts
+    min_table_barrier_ts: Ts
+    is_known: bool
+
+
+class Term:
+    """One thread. Every method may raise what `OwnerDesk` and `Coordinator` raise."""
+
+    def __init__(
+        self, info: ChangefeedInfo, desk: OwnerDesk, context: TermContext, stored_ts: Ts
+    ) -> None:
+        """``stored_ts``: the checkpoint of the changefeed's status in etcd."""
+        self.coordinator: Coordinator | None = None  # until the term is claimed
+        self.epoch = info.epoch
+        self.desk = desk
+        self._info = info
+        self._context = context
+        self._stored_ts = stored_ts
+        self._interval_ms = interval_ms(info.config)
+        self._published_ts = NO_TS  # the next sync point is the first one above it
+        self._record_at = float("-inf")
+        self._recorded_sync_ts = NO_TS
+
+    def tick(
+        self, inbox: Sequence[Message], alive: Collection[CaptureID], now_s: float
+    ) -> TermTick | None:
+        """None until the term is claimed. ``alive`` has UNSEEN in it as long as a capture that
+        nobody has seen may still write."""
+        coordinator = self.coordinator
+        if coordinator is None:
+            claim = self.desk.claimed()
+            if claim is None:
+                return None
+            coordinator = self.coordinator = self._begin(claim)
+        # Before the changes: they have the tables of every DDL that is no longer pending.
+        scan = self.desk.ddl_scan()
+        self._take_changes(coordinator)
+        barrier = self._barrier(coordinator, scan)
+        ticked = coordinator.poll(inbox, alive, barrier, now_s)
+        for table in coordinator.unregistered_tables():
+            self.desk.register(table)
+        if ticked.can_proceed:
+            self._proceed(coordinator, ticked, scan, now_s)
+        return TermTick(
+            outbox=tuple(each for each in ticked.outbox if each.to != UNSEEN),
+            checkpoint_ts=ticked.checkpoint.checkpoint_ts,
+            min_table_barrier_ts=barrier.min_table_barrier_ts,
+            is_known=ticked.can_proceed,
+        )
+
+    def _begin(self, claim: Claim) -> Coordinator:
+        context = self._context
+        checkpoint_ts = Ts(max(claim.checkpoint_ts, self._stored_ts))
+        self._published_ts = Ts(max(claim.published_ts, self._grid_start(checkpoint_ts)))
+        coordinator = Coordinator(
+            CoordinatorInfo(
+                version=context.version,
+                capture_id=context.capture_id,
+                changefeed_id=self._info.id,
+                changefeed_epoch=self._info.epoch,
+                owner_revision=context.launch,
+                term=claim.term,
+            ),
+            context.settings,
+            checkpoint_ts=checkpoint_ts,
+            rng=context.rng,
+        )
+        for table in claim.tables:
+            coordinator.add_table(table.span, table.start_ts)
+        return coordinator
+
+    def _grid_start(self, checkpoint_ts: Ts) -> Ts:
+        """What counts as published by a changefeed that has published nothing: what is behind it.
+
+        The point at the checkpoint itself is still to come: an owner may have died over it."""
+        return Ts(max(NO_TS, checkpoint_ts - 1))
+
+    def _take_changes(self, coordinator: Coordinator) -> None:
+        changes = self.desk.take_changes()
+        for table_id in changes.removed:
+            coordinator.remove_table(table_id)
+        for table in changes.added:
+            coordinator.add_table(table.span, table.start_ts)
+        if changes.published_ts is not None:
+            self._published_ts = Ts(max(self._published_ts, changes.published_ts))
+
+    @property
+    def _sync_point_ts(self) -> Ts | None:
+        if self._interval_ms is None:
+            return None
+        return next_sync_point(self._published_ts, self._interval_ms)
+
+    def _barrier(self, coordinator: Coordinator, scan: DdlScan) -> Barrier:
+        return compute_barrier(
+            checkpoint_ts=coordinator.checkpoint.checkpoint_ts,
+            ddl_scan_ts=scan.position_ts,
+            pending_ddls=scan.pending,
+            next_sync_point_ts=self._sync_point_ts,
+            target_ts=self._info.target_ts or None,
+        )
+
+    def _proceed(
+        self, coordinator: Coordinator, ticked: CoordinatorTick, scan: DdlScan, now_s: float
+    ) -> None:
+        checkpoint_ts = ticked.checkpoint.checkpoint_ts
+        due = first_due(scan.pending, checkpoint_ts)
+        if due is not None:
+            self.desk.run_ddl(due)
+        is_all_known = due is None and scan.position_ts >= checkpoint_ts
+        is_sync_point = is_all_known and checkpoint_ts == self._sync_point_ts
+        is_news = is_sync_point and checkpoint_ts > self._recorded_sync_ts
+        if now_s < self._record_at and not is_news:
+            return
+        self._record_at = now_s + RECORD_S
+        if is_sync_point:
+            self._recorded_sync_ts = checkpoint_ts
+        self.desk.record(
+            Advance(
+                checkpoint_ts=checkpoint_ts,
+                resolved_ts=ticked.checkpoint.resolved_ts,
+                spans=coordinator.take_progress(),
+                source_offsets=low_water_offsets(coordinator),
+                finished=0 < self._info.target_ts <= checkpoint_ts,
+                sync_point_ts=checkpoint_ts if is_sync_point else None,
+            )
+        )
+
+
+def first_due(pending: Sequence[PendingDdl], checkpoint_ts: Ts) -> PendingDdl | None:
+    """The DDL to run now: the first in order, if all before it is applied. One at a time."""
+    first = next(iter(pending), None)
+    return first if first is not None and first.commit_ts <= checkpoint_ts else None
+
+
+def low_water_offsets(coordinator: Coordinator) -> dict[str, int]:
+    """From where the source must be read again if everything ended now; empty: not known now.
+
+    Known only while every span is at rest on a capture that has said how far it has read."""
+    replication, captures = coordinator.replication, coordinator.captures.captures
+    if not replication.is_settled:
+        return {}
+    found: list[Mapping[str, int]] = []
+    for capture_id in {made.primary for made in replication.sets.values() if made.primary}:
+        capture = captures.get(capture_id)
+        if capture is None or capture.scan is None or capture.scan.source_offsets is None:
+            return {}
+        found.append(capture.scan.source_offsets)
+    own = (made.status.source_offsets for made in replication.sets.values() if made.status)
+    found += [offsets for offsets in own if offsets is not None]
+    low: dict[str, int] = {}
+    for offsets in found:
+        for partition, offset in offsets.items():
+            low[partition] = min(offset, low.get(partition, offset))
+    return low

@@ -1,0 +1,252 @@
+"""The processor role of a capture: an agent and a replica for each changefeed that runs.
+
+    etcd: runs, launched ──► OPEN ──stopped, removed, a new epoch──► CLOSING ──is_closed──► (gone)
+                              │ ▲                                                             │
+    messages ──► agent ──► replica ──► statuses, errors ──► task position          a new epoch opens
+
+An agent lives as long as a changefeed's epoch: owners come and go, it and its streams stay. A
+replica of a new epoch is opened only when nothing of the old one runs any more.
+A reactor of one thread: everything slow happens in the data plane.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from coordination.errors import Fenced, TryAgain
+from coordination.etcd.keys import ChangefeedName
+from coordination.fence import Fence
+from coordination.metadata.etcd_observation import ChangefeedWrites
+from coordination.metadata.feed_state import known_state
+from coordination.metadata.model import ChangefeedInfo, RunningError, TaskPosition
+from coordination.metadata.schedule import SchedState
+from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
+from coordination.orchestrator.changefeed_state import ChangefeedReactorState
+from coordination.orchestrator.global_state import GlobalReactorState
+from coordination.ports import CaptureIdentity, DataPlane, Replica
+from coordination.running_errors import PROCESSOR_UNKNOWN, running_error
+from coordination.scheduler.agent import Agent, OwnerInfo
+from coordination.scheduler.messages import Liveness, Message
+
+logger = logging.getLogger(__name__)
+
+MAX_INBOX: Final = 10_000  # of one changefeed, while etcd does not let the agent tick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureRole:
+    """What a capture's roles know of it, and what they work with."""
+
+    cluster_id: str
+    info: CaptureInfo
+    epoch: ProcessorEpoch  # of the session
+    data_plane: DataPlane
+    fence: Fence
+    wake: Callable[[], None]
+    new_epoch: Callable[[], ProcessorEpoch]  # a UUID that was never used
+    utc_now: Callable[[], datetime]  # for what people read
+
+    @property
+    def id(self) -> CaptureID:
+        return self.info.id
+
+    @property
+    def identity(self) -> CaptureIdentity:
+        return CaptureIdentity(capture_id=self.id, epoch=self.epoch, address=self.info.address)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Refusal:
+    """A changefeed epoch whose replica could not be opened."""
+
+    epoch: int
+    report: RunningError
+    is_written: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """One changefeed epoch on this capture."""
+
+    epoch: int
+    agent: Agent
+    replica: Replica
+    errors: list[RunningError] = field(default_factory=list)  # not seen in etcd yet
+    warnings: list[RunningError] = field(default_factory=list)
+
+
+class ProcessorReactor:
+    """See the module's picture. ``owns`` says whether this capture is the owner right now: what it
+    owns in etcd without being that is released."""
+
+    def __init__(self, role: CaptureRole, owns: Callable[[], bool]) -> None:
+        self.is_stopping = False
+        self._role = role
+        self._owns = owns
+        self._runs: dict[ChangefeedName, _Run] = {}
+        self._closing: list[tuple[ChangefeedName, Replica]] = []
+        self._inboxes: dict[str, list[Message]] = {}
+        self._outbox: list[Message] = []
+        self._refused: dict[ChangefeedName, _Refusal] = {}
+
+    @property
+    def span_count(self) -> int:
+        return sum(run.replica.get_table_span_count() for run in self._runs.values())
+
+    @property
+    def is_closed(self) -> bool:
+        self._forget_closed()
+        return not self._runs and not self._closing
+
+    def replicas(self) -> dict[ChangefeedName, Replica]:
+        """Those that are open."""
+        return {name: run.replica for name, run in self._runs.items()}
+
+    def post(self, messages: Iterable[Message]) -> None:
+        """For agents; one that is not here (yet) misses its messages, and is sent them again."""
+        for message in messages:
+            inbox = self._inboxes.setdefault(message.changefeed_id, [])
+            if len(inbox) < MAX_INBOX:
+                inbox.append(message)
+
+    def take_outbox(self) -> list[Message]:
+        taken, self._outbox = self._outbox, []
+        return taken
+
+    def close(self, *, drop: bool) -> None:
+        """Begin to end all; `is_closed` says when that is over."""
+        for name in list(self._runs):
+            self._retire(name, drop=drop)
+        for _, replica in self._closing:
+            replica.close(drop=drop)
+
+    def tick(self, state: GlobalReactorState, now_s: float) -> None:  # noqa: ARG002 - the port's
+        self._forget_closed()
+        for name in [each for each in self._runs if each not in state.changefeeds]:
+            self._retire(name)
+        for changefeed in list(state.changefeeds.values()):
+            self._follow(changefeed)
+        for name, run in list(self._runs.items()):
+            self._tick_run(run, state.changefeeds[name])
+        self._inboxes.clear()
+
+    def _follow(self, changefeed: ChangefeedReactorState) -> None:
+        """Open or close what etcd says, and let go what we own no more."""
+        info, row, name = changefeed.info, changefeed.schedule, changefeed.name
+        if row is not None and row.owner == self._role.id and not self._owns():
+            writes = ChangefeedWrites.of(self._role.cluster_id, name, row)
+            changefeed.add_group(writes.release(self._role.id, lambda: changefeed.status))
+        runs = info is not None and known_state(info).is_running
+        run = self._runs.get(name)
+        if run is not None and (info is None or not runs or info.epoch != run.epoch):
+            self._retire(name)
+            run = None
+        is_closing = any(each == name for each, _ in self._closing)
+        if run is None and info is not None and runs and not is_closing:
+            self._open(info, changefeed)
+
+    def _open(self, info: ChangefeedInfo, changefeed: ChangefeedReactorState) -> None:
+        row, role = changefeed.schedule, self._role
+        if row is None or row.state is not SchedState.LAUNCHED or row.owner is None:
+            return  # no owner yet; and an older one's late messages must not find an agent
+        refusal = self._refused.get(info.name)
+        if refusal is not None and refusal.epoch == info.epoch:
+            self._write_refusal(refusal, changefeed)
+            return
+        try:
+            replica = role.data_plane.open_replica(info, role.identity, role.fence, role.wake)
+        except (Fenced, TryAgain):
+            return
+        except Exception as error:  # the changefeed must hear of it, and the others go on
+            logger.exception("could not open a replica changefeed_id=%s", info.id)
+            refusal = _Refusal(epoch=info.epoch, report=self._report(error))
+            self._refused[info.name] = refusal
+            self._write_refusal(refusal, changefeed)
+            return
+        agent = Agent(
+            capture_id=role.id,
+            changefeed_id=info.id,
+            changefeed_epoch=info.epoch,
+            version=role.info.version,
+            executor=replica,
+            new_epoch=role.new_epoch,
+            owner=OwnerInfo(id=row.owner, revision=Revision(row.launches)),
+        )
+        self._runs[info.name] = _Run(epoch=info.epoch, agent=agent, replica=replica)
+        logger.info("replica opened changefeed_id=%s epoch=%s", info.id, info.epoch)
+
+    def _retire(self, name: ChangefeedName, *, drop: bool = False) -> None:
+        run = self._runs.pop(name)
+        run.replica.close(drop=drop)
+        self._closing.append((name, run.replica))
+        logger.info("replica closes changefeed_id=%s epoch=%s", name.id, run.epoch)
+
+    def _forget_closed(self) -> None:
+        self._closing = [each for each in self._closing if not each[1].is_closed()]
+
+    def _tick_run(self, run: _Run, changefeed: ChangefeedReactorState) -> None:
+        if self.is_stopping:
+            run.agent.stop()
+        inbox: Sequence[Message] = self._inboxes.get(changefeed.name.id, ())
+        try:
+            ticked = run.agent.tick(inbox)
+        except Exception as error:  # one changefeed must not end the others
+            logger.exception("an agent failed changefeed_id=%s", changefeed.name.id)
+            run.errors.append(self._report(error))
+        else:
+            run.replica.set_barrier(ticked.barrier)
+            self._outbox += ticked.outbox
+            self.is_stopping |= ticked.liveness is Liveness.STOPPING
+            run.errors += [
+                self._report(each.error)
+                for each in ticked.errors
+                if not isinstance(each.error, Fenced | TryAgain)
+            ]
+        trouble = run.replica.take_trouble()
+        run.errors += trouble.errors
+        run.warnings += trouble.warnings
+        self._write_reports(run, changefeed)
+
+    def _write_refusal(self, refusal: _Refusal, changefeed: ChangefeedReactorState) -> None:
+        position = changefeed.task_positions.get(self._role.id)
+        refusal.is_written |= position is not None and position.error == refusal.report
+        if not refusal.is_written:
+            self._write(changefeed, refusal.report, None)
+
+    def _write_reports(self, run: _Run, changefeed: ChangefeedReactorState) -> None:
+        """The oldest first, one at a time, each until it stands in etcd."""
+        position = changefeed.task_positions.get(self._role.id) or TaskPosition()
+        if run.errors and position.error == run.errors[0]:
+            run.errors.clear()  # the first one stops the run
+        if run.warnings and position.warning == run.warnings[0]:
+            del run.warnings[0]
+        error = run.errors[0] if run.errors else None
+        warning = run.warnings[0] if run.warnings else None
+        if error is not None or warning is not None:
+            self._write(changefeed, error, warning)
+
+    def _write(
+        self,
+        changefeed: ChangefeedReactorState,
+        error: RunningError | None,
+        warning: RunningError | None,
+    ) -> None:
+        def change(old: TaskPosition | None) -> TaskPosition:
+            position = old or TaskPosition()
+            return replace(
+                position, error=error or position.error, warning=warning or position.warning
+            )
+
+        changefeed.patch_task_position(self._role.id, change)
+
+    def _report(self, error: Exception) -> RunningError:
+        return running_error(
+            error,
+            code=PROCESSOR_UNKNOWN,
+            address=self._role.info.address,
+            at=self._role.utc_now(),
+        )

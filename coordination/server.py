@@ -1,0 +1,173 @@
+"""A capture that serves whatever changefeeds the cluster has: the core of `tidelake server`.
+
+    WAITING ──grant a lease, a new ID──► SERVING ──stop asked: resign, drain──► ENDING ──► STOPPED
+       ▲                                    │  session lost, guard lost            │
+       └── all closed, lease revoked ◄──────┴───────── suicide: drop ──────────────┘
+
+`turn` is one pass and never waits: session, registration, election, messages in, processor, owner,
+messages out. Whoever drives it (`run`, or the simulation) is the coordination thread.
+Trust is one for all roles: the fence opens when the lease is granted, each renewal extends it, and
+a lost session shuts it at once, from its own thread. What a capture may write is not decided by it
+alone: spans have their fences, owners their terms.
+A call that etcd does not answer is made again; what ends is at most this life, never the process.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from coordination.capture_life import Life, LifeContext
+from coordination.clock import Clock
+from coordination.errors import TidelakeError
+from coordination.fence import Fence
+from coordination.model import LeaseID
+from coordination.owner.jobs import OwnerJobs
+from coordination.reset_limit import ResetLimit
+
+logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 0.5  # after a call that etcd did not answer
+CLOSING_S: Final = 0.1  # between two looks at what still ends
+DRAIN_S: Final = 30.0  # how long a stopping capture waits for others to take its tables
+
+
+class Phase(StrEnum):
+    WAITING = "waiting"
+    SERVING = "serving"
+    ENDING = "ending"
+    STOPPED = "stopped"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Stop:
+    """That somebody wants it to end; set once, from any thread."""
+
+    is_asked: bool = False
+    deadline: float | None = None  # seen by the coordination thread
+
+
+class CaptureServer:
+    """See the module's picture. `request_stop` and the jobs may be used from any thread."""
+
+    def __init__(
+        self,
+        context: LifeContext,
+        *,
+        reset_limit: ResetLimit | None = None,
+        drain_s: float = DRAIN_S,
+        on_reset: Callable[[Life], None] = lambda _life: None,
+    ) -> None:
+        """`on_reset` is told who this capture now is, for log lines."""
+        self.phase = Phase.WAITING
+        self.life: Life | None = None
+        self.jobs = OwnerJobs(context.woken.set)
+        self._context = context
+        self._clock: Clock = context.clock
+        self._fence: Fence = context.fence
+        self._woken = context.woken
+        self._reset_limit = reset_limit or ResetLimit()
+        self._drain_s = drain_s
+        self._on_reset = on_reset
+        self._begin_at: float | None = None  # None: the reset limit has not been asked yet
+        self._stop = _Stop()
+        self._unrevoked: list[LeaseID] = []  # of lives that ended while etcd was away
+
+    def request_stop(self) -> None:
+        """End soon: resign, hand over, close. Any thread, signal handlers too."""
+        self._stop.is_asked = True
+        self._woken.set()
+
+    def run(self) -> None:
+        """Block until stopped."""
+        while True:
+            self._woken.clear()
+            wait_s = self.turn()
+            if wait_s is None:
+                return
+            self._clock.wait(self._woken, wait_s)
+
+    def turn(self) -> float | None:
+        """One pass. The seconds until the next is of use if nothing wakes us; None: stopped."""
+        match self.phase:
+            case Phase.WAITING:
+                return self._begin()
+            case Phase.SERVING:
+                return self._serve()
+            case Phase.ENDING:
+                return self._end()
+            case Phase.STOPPED:
+                return None
+
+    def _begin(self) -> float | None:
+        self.jobs.carry_out(None)
+        now = self._clock.monotonic()
+        if self._stop.is_asked:
+            self.phase = Phase.STOPPED
+            return None
+        if self._begin_at is None:
+            self._begin_at = now + self._reset_limit.take(now)
+        if now < self._begin_at:
+            return self._begin_at - now
+        try:
+            while self._unrevoked:  # else this life stands in line behind its own last one
+                self._context.client.revoke(self._unrevoked[-1])
+                self._unrevoked.pop()
+            self.life = Life.begin(self._context, self.jobs)
+        except TidelakeError as error:
+            logger.warning("no session, trying again: %s", error)
+            self._begin_at = now + RETRY_S
+            return RETRY_S
+        self._begin_at = None
+        self.phase = Phase.SERVING
+        self._on_reset(self.life)
+        logger.info("capture starts capture_id=%s epoch=%s", self.life.id, self.life.epoch)
+        return 0.0
+
+    def _serve(self) -> float:
+        life = self.life
+        assert life is not None
+        try:
+            wait_s = life.turn()
+        except TidelakeError as error:
+            logger.warning("capture dies by suicide capture_id=%s: %s", life.id, error)
+            return self._leave(life, drop=True, reason=str(error))
+        except Exception as error:
+            logger.exception("capture failed, it starts again capture_id=%s", life.id)
+            return self._leave(life, drop=True, reason=repr(error))
+        if self._stop.is_asked and self._is_drained(life):
+            return self._leave(life, drop=False, reason="this capture has stopped")
+        return wait_s
+
+    def _is_drained(self, life: Life) -> bool:
+        """Whether a stop may go on: nothing is left to hand over, or nobody takes it in time."""
+        now = self._clock.monotonic()
+        if self._stop.deadline is None:
+            self._stop.deadline = now + self._drain_s
+        life.stop()
+        return life.is_drained or now >= self._stop.deadline
+
+    def _leave(self, life: Life, *, drop: bool, reason: str) -> float:
+        if drop:
+            self._fence.shut(reason)
+        life.close(drop=drop)
+        self.phase = Phase.ENDING
+        return 0.0
+
+    def _end(self) -> float | None:
+        life = self.life
+        assert life is not None
+        self.jobs.carry_out(None)
+        if not life.is_closed:
+            life.keep_alive()  # what ends in order still commits
+            return CLOSING_S
+        self._fence.shut("this capture has stopped")
+        if not life.release():
+            self._unrevoked.append(life.session.lease)
+        logger.info("capture is released capture_id=%s", life.id)
+        self.life = None
+        self.phase = Phase.STOPPED if self._stop.is_asked else Phase.WAITING
+        return None if self.phase is Phase.STOPPED else 0.0
