@@ -121,12 +121,14 @@ class Progress:
         )
 
     def advance(self, rows: Sequence[ProgressRow], term: int) -> None:
-        """Replace or add one changefeed's rows, by table, in one commit, or TermRefused."""
+        """Replace or add one changefeed's rows, by table, in one commit, or TermRefused.
+
+        A span that was assigned in an earlier term keeps that term's fence."""
         if not rows:
             return
         changefeed_id = rows[0].changefeed_id
         assert all(row.changefeed_id == changefeed_id for row in rows)
-        assert all(row.fence >> 32 == term for row in rows)
+        assert all(row.fence >> 32 <= term for row in rows)
 
         def plan(view: TableView) -> Change:
             check_term(self._table, view, changefeed_id, term)

@@ -12,14 +12,11 @@ Spark's batch thread calls ``Batch``."""
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -42,6 +39,8 @@ from streaming.batch import Batch, Position
 from streaming.events import Decoder, TopicPartition
 from streaming.filter import TableFilter
 from streaming.graveyard import Graveyard
+from streaming.permit import OwnersPermit
+from streaming.query import RunningQuery
 from streaming.record import ControlTables, Record
 from streaming.source import Source, SourceChanged, SourceShape
 from streaming.spans import Spans
@@ -52,7 +51,6 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 0.1
 STOP_PATIENCE_S = 20.0  # how long an orderly stop waits for the batch to end
-CHECKPOINT_PREFIX = "tidelake-checkpoint-"
 FIRST_BACKOFF_S = 1.0
 MAX_BACKOFF_S = 30.0
 
@@ -61,10 +59,13 @@ MAX_BACKOFF_S = 30.0
 class _Stream:
     """One stream start."""
 
-    query: StreamingQuery
+    running: RunningQuery
     batch: Batch
     applier: Applier
-    checkpoint_dir: Path
+
+    @property
+    def query(self) -> StreamingQuery:
+        return self.running.query
 
 
 class Application:
@@ -261,7 +262,7 @@ class Application:
         applier = Applier(
             settings=self._settings,
             spark=self._spark,
-            fence=self._fence,
+            permit=OwnersPermit(self._fence, record.row),
             spans=spans,
             graveyard=graveyard,
             choice=engine_choice(
@@ -272,7 +273,6 @@ class Application:
             ),
             spark_engine=SparkEngine(options, persist=False),
             delta_rs_engine=DeltaRsEngine(options),
-            row=record.row,
             job_tag=self._job_tag,
         )
         batch = Batch(
@@ -287,18 +287,16 @@ class Application:
             position=position,
         )
         self._fence.check()
-        directory = Path(tempfile.mkdtemp(prefix=CHECKPOINT_PREFIX))
-        messages = self._source.stream(
-            self._spark, position.offsets, self._settings.batch.max_messages
-        )
-        query = (
-            messages.writeStream.foreachBatch(batch)
-            .option("checkpointLocation", directory.as_uri())
-            .queryName(f"tidelake-{self._settings.changefeed.id}")
-            .start()
+        query = RunningQuery.start(
+            self._spark,
+            self._source,
+            position.offsets,
+            max_messages=self._settings.batch.max_messages,
+            name=f"tidelake-{self._settings.changefeed.id}",
+            batch=batch,
         )
         logger.info("stream started offsets=%s", dict(sorted(record.row.source_offsets.items())))
-        return _Stream(query=query, batch=batch, applier=applier, checkpoint_dir=directory)
+        return _Stream(running=query, batch=batch, applier=applier)
 
     def _watch(self, stream: _Stream) -> None:
         self._stream = stream
@@ -335,14 +333,13 @@ class Application:
         logger.warning("the batch did not end within %.0f s: dropped", STOP_PATIENCE_S)
 
     def _close(self, stream: _Stream) -> None:
-        with suppress(Py4JError, PySparkException, OSError):
+        with suppress(Py4JError, OSError):
             self._spark.sparkContext.cancelJobsWithTag(self._job_tag)
-            stream.query.stop()
+        stream.running.stop()
         stream.applier.close()
         for segment in stream.batch.position.carry:
             with suppress(Py4JError, OSError):
                 segment.frame.unpersist()
-        shutil.rmtree(stream.checkpoint_dir, ignore_errors=True)
 
 
 def _position(

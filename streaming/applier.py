@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,22 +21,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from conf.settings import Settings
-from coordination.errors import TryAgain
+from coordination.errors import TermRefused, TryAgain
 from coordination.failpoint import Failpoint, failpoint
-from coordination.fence import Fence
-from coordination.model import TableName, Ts, fence_number
+from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite
 from sinks.engine_choice import EngineChoice
 from streaming.cells import CastRules
 from streaming.due import CHANGE_COLUMNS, ERROR_CLASS, TableTask
 from streaming.graveyard import Graveyard
+from streaming.permit import Permit, Withdrawn
 from streaming.resolve import Resolver
 from streaming.segments import Segment
 from streaming.small_tables import SmallTables, split
 from streaming.spans import Spans
-
-if TYPE_CHECKING:
-    from sinks.changefeeds import ChangefeedRow
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -67,17 +64,16 @@ class Applier:
         *,
         settings: Settings,
         spark: SparkSession,
-        fence: Fence,
+        permit: Permit,
         spans: Spans,
         graveyard: Graveyard,
         choice: EngineChoice,
         spark_engine: Engine,
         delta_rs_engine: Engine,
-        row: ChangefeedRow,
         job_tag: str,
     ) -> None:
         self._spark = spark
-        self._fence = fence
+        self._permit = permit
         self._spans = spans
         self._graveyard = graveyard
         self._choice = choice
@@ -88,7 +84,6 @@ class Applier:
         )
         self._resolver = Resolver(rules)
         self._small_tables = SmallTables(rules)
-        self._row = row
         self._job_tag = job_tag
         self._pool = ThreadPoolExecutor(settings.batch.apply_threads, thread_name_prefix="apply")
 
@@ -196,8 +191,9 @@ class Applier:
         return job
 
     def _commit_of(self, prepared: _Prepared, limit: Ts) -> Callable[[], None]:
+        task = prepared.task
+
         def job() -> None:
-            task = prepared.task
             target = self._spans[task.name].target
             assert target is not None
             write = TableWrite(
@@ -205,21 +201,27 @@ class Applier:
                 checkpoint=task.checkpoint,
                 limit=limit,
                 changes=prepared.changes,
-                user_metadata=self._user_metadata(task.checkpoint, limit),
-                before_commit=self._before_commit,
+                user_metadata=self._user_metadata(task, limit),
+                before_commit=lambda: self._before_commit(task.name, limit),
             )
-            self._moved(task.name, prepared.engine, self._tried(prepared.engine, write), limit)
+            try:
+                result = self._tried(prepared.engine, write)
+                self._moved(task.name, prepared.engine, result, limit)
+            except Withdrawn as withdrawal:
+                logger.info("not written: %s table=%s limit=%d", withdrawal, task.name, limit)
+            finally:
+                self._permit.ended(task.name)
             failpoint(Failpoint.AFTER_APPLY_ONE)
 
         return job
 
-    def _before_commit(self) -> None:
-        self._fence.check()
+    def _before_commit(self, name: TableName, limit: Ts) -> None:
+        self._permit.begin(name, limit)
         failpoint(Failpoint.AFTER_FENCE_CHECK)
 
     def _tried(self, engine: Engine, write: TableWrite) -> Applied | Skipped:
         for attempt in range(MAX_TRIES):
-            self._fence.check()
+            self._permit.check()
             try:
                 return engine.apply(write)
             except TryAgain:
@@ -233,24 +235,18 @@ class Applier:
         span = self._spans[name]
         reached = limit
         if isinstance(result, Skipped):
+            if result.identity == SEALED_TS:
+                raise TermRefused(f"table {name} is sealed: a newer incarnation replicates it now")
             reached = Ts(max(result.identity, limit))
             logger.info("already applied table=%s identity=%d limit=%d", name, reached, limit)
         self._spans.put(
             replace(span, checkpoint=reached, version=result.version, engine=engine.name)
         )
 
-    def _user_metadata(self, checkpoint: Ts, limit: Ts) -> str:
+    def _user_metadata(self, task: TableTask, limit: Ts) -> str:
         """For audit: who brought the table from where to where."""
-        return json.dumps(
-            {
-                "changefeed": self._row.changefeed_id,
-                "capture": self._row.capture_id,
-                "epoch": self._row.epoch,
-                "fence": fence_number(self._row.term),
-                "checkpoint": checkpoint,
-                "limit": limit,
-            }
-        )
+        signature = self._permit.signature(task.name)
+        return json.dumps({**signature, "checkpoint": task.checkpoint, "limit": limit})
 
     def _side_by_side(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
         def tagged(job: Callable[[], T]) -> Callable[[], T]:

@@ -20,7 +20,7 @@ from coordination.fence import Fence
 from coordination.model import TableName, Ts
 from sinks.ddl import CreateTable
 from streaming.applier import Applier
-from streaming.due import TableTask, settled_keys
+from streaming.due import due_tasks, settled_keys
 from streaming.events import KAFKA_COLUMNS, Decoder, TopicPartition
 from streaming.filter import TableFilter
 from streaming.plan import Creation, plan, refusal
@@ -171,7 +171,13 @@ class Batch:
 
     def _apply(self, limit: Ts) -> None:
         here = self.position
-        self._applier.apply(self._tasks(limit), limit)
+        names = [
+            name
+            for name in here.carry.names(limit)
+            if name in self._spans and self._filter.selects(name)
+        ]
+        tasks = due_tasks(here.carry, self._spans, names, limit, self._filter)
+        self._applier.apply(tasks, limit)
         failpoint(Failpoint.AFTER_APPLY)
         self._spans.idle_to(limit)
         here.checkpoint = limit
@@ -217,25 +223,6 @@ class Batch:
                 id(s): s for name in names for s in here.carry.due(name, here.checkpoint, limit)
             }
             self._spans.find(names, list(segments.values()), here.checkpoint)
-
-    def _tasks(self, limit: Ts) -> list[TableTask]:
-        tasks = []
-        for name in sorted(self.position.carry.names(limit)):
-            if name not in self._spans or not self._filter.selects(name):
-                continue
-            span = self._spans[name]
-            segments = self.position.carry.due(name, span.checkpoint, limit)
-            if segments:
-                tasks.append(
-                    TableTask(
-                        name=name,
-                        schema=self._spans.schema_or_empty(name),
-                        checkpoint=span.checkpoint,
-                        segments=segments,
-                        ignored_events=self._filter.ignored_row_events(name),
-                    )
-                )
-        return tasks
 
     def tick(self, refresh_after_s: float) -> None:
         """While no batch runs: keep the changefeed's row fresh, and finish a feed that ended at its

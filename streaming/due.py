@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from coordination.model import TableName, Ts
 from sinks.apply import OP_COLUMN
 from sinks.schema import TableSchema
-from streaming.segments import Segment
+from streaming.filter import TableFilter
+from streaming.segments import Carry, Segment
+from streaming.spans import Spans
 
 ERROR_CLASS: Final = "_error_class"  # why it cannot be applied; null for a good row
 ERROR_MESSAGE: Final = "_error_message"
@@ -40,3 +42,26 @@ class TableTask:
 def settled_keys(tables: Mapping[TableName, TableSchema | None]) -> dict[TableName, Sequence[str]]:
     """What a decoder wants to know of the tables that need no schema from the stream any more."""
     return {name: schema.key if schema else () for name, schema in tables.items()}
+
+
+def due_tasks(
+    carry: Carry, spans: Spans, names: Iterable[TableName], limit: Ts, table_filter: TableFilter
+) -> list[TableTask]:
+    """What there is to do to bring these tables to ``limit``; those without a due row need
+    nothing.
+    """
+    tasks = []
+    for name in sorted(names):
+        span = spans[name]
+        segments = carry.due(name, span.checkpoint, limit)
+        if segments:
+            tasks.append(
+                TableTask(
+                    name=name,
+                    schema=spans.schema_or_empty(name),
+                    checkpoint=span.checkpoint,
+                    segments=segments,
+                    ignored_events=table_filter.ignored_row_events(name),
+                )
+            )
+    return tasks

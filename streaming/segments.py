@@ -8,11 +8,11 @@ rebuilt from Kafka at any time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
 from coordination.model import TableName, Ts
@@ -59,11 +59,37 @@ class Segment:
         return max((*rows, *(ddl.commit_ts for ddl in self.ddls)), default=0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What is in a frame of messages, by one Spark job."""
+
+    begin: Mapping[TopicPartition, int]
+    end: Mapping[TopicPartition, int]
+    tables: Mapping[TableName, TableCount]
+    watermarks: Mapping[TopicPartition, Watermark]
+    ddls: int
+    bad: int
+
+
 def read_segment(events: DataFrame) -> Segment:
     """Persist decoded messages and count them: one Spark job, a second one only where there are
     DDLs.
     """
     frame = events.persist()
+    counts = count_messages(frame, F.count("old"))
+    return Segment(
+        frame=frame,
+        begin=counts.begin,
+        end=counts.end,
+        tables=counts.tables,
+        watermarks=counts.watermarks,
+        ddls=_ddls(frame) if counts.ddls else (),
+        bad=counts.bad,
+    )
+
+
+def count_messages(frame: DataFrame, key_updates: Column) -> Counts:
+    """Of a frame with at least the columns that are counted here. ``key_updates``: an aggregate."""
     counts = frame.groupBy("topic", "partition", "kind", "schema_name", "table_name").agg(
         F.count("*").alias("rows"),
         F.min("offset").alias("first"),
@@ -71,12 +97,12 @@ def read_segment(events: DataFrame) -> Segment:
         F.min("commit_ts").alias("min_ts"),
         F.max("commit_ts").alias("max_ts"),
         F.max("watermark_ts").alias("watermark_ts"),
-        F.count("old").alias("key_updates"),
+        key_updates.alias("key_updates"),
     )
-    return _counted(frame, counts.collect())
+    return _counted(counts.collect())
 
 
-def _counted(frame: DataFrame, counts: Iterable[Row]) -> Segment:
+def _counted(counts: Iterable[Row]) -> Counts:
     begin: dict[TopicPartition, int] = {}
     end: dict[TopicPartition, int] = {}
     tables: dict[TableName, TableCount] = {}
@@ -96,13 +122,12 @@ def _counted(frame: DataFrame, counts: Iterable[Row]) -> Segment:
             watermarks[partition] = Watermark(ts=row.watermark_ts, offset=row["last"])
         else:
             kinds[row.kind] += row.rows
-    return Segment(
-        frame=frame,
+    return Counts(
         begin=begin,
         end=end,
         tables=tables,
         watermarks=watermarks,
-        ddls=_ddls(frame) if kinds[DDL] else (),
+        ddls=kinds[DDL],
         bad=kinds[BAD],
     )
 
@@ -178,10 +203,12 @@ class Carry:
         return sorted(once.values(), key=lambda ddl: (ddl.commit_ts, ddl.offset))
 
     def trimmed(self, applied: int) -> Carry:
-        """Without the segments that lie wholly at or below ``applied``; their frames are
-        unpersisted.
-        """
-        live = tuple(segment for segment in self if segment.max_ts > applied)
+        """Without the segments that lie wholly at or below ``applied``."""
+        return self.kept(lambda segment: segment.max_ts > applied)
+
+    def kept(self, is_live: Callable[[Segment], bool]) -> Carry:
+        """With the live segments only; the frames of the others are unpersisted."""
+        live = tuple(segment for segment in self if is_live(segment))
         for segment in self:
             if segment not in live:
                 segment.frame.unpersist()

@@ -8,7 +8,7 @@ is the greater of the identity in its Delta log and its progress row; the log is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 REPLICATING = "replicating"
 WARNING = "warning"
 FIRST_GENERATION = 1
+NO_DDL = Ts(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class Span:
     size_bytes: int = 0
     features: frozenset[str] = frozenset()
     engine: str = ""
+    created_ts: Ts = NO_DDL  # commit-ts of the DDL that made the target
 
     @property
     def state(self) -> str:
@@ -90,6 +92,10 @@ class Spans:
         )
         self._spans[span.name] = span
 
+    def drop(self, name: TableName) -> None:
+        """Forget a span: another capture has it, or nobody."""
+        self._spans.pop(name, None)
+
     def schemas(self) -> dict[TableName, TableSchema | None]:
         """The schema of each span; None for one whose rows are dead letters."""
         return {span.name: span.target.schema if span.target else None for span in self}
@@ -105,6 +111,13 @@ class Spans:
             span = self._resumed(name, row)
             self._refuse_a_gap(span)
             self.put(span)
+
+    def opened(self, name: TableName, row: ProgressRow, at_least: Ts) -> Span:
+        """The table as its log has it now, to go on above the greatest of its identity, its row and
+        ``at_least`` (cluster.md 9). Not put yet. Raises where it cannot go on.
+        """
+        span = self._resumed(name, row)
+        return replace(span, checkpoint=Ts(max(span.checkpoint, at_least)))
 
     def _refuse_a_gap(self, span: Span) -> None:
         """What a table lacks and nobody will read again is never skipped in silence."""
@@ -253,7 +266,7 @@ class Spans:
                 ) from error
             for warning in warnings:
                 logger.warning("no CREATE TABLE was read: %s table=%s", warning, name)
-            no_ddl = DdlEvent(commit_ts=Ts(0), offset=0, name=name, ddl_type="", query="")
+            no_ddl = DdlEvent(commit_ts=NO_DDL, offset=0, name=name, ddl_type="", query="")
             self.create(name, schema, no_ddl, start)
         for name in names:
             if name not in self:  # every row of it was cut to its key
@@ -267,6 +280,7 @@ class Spans:
             version=state.version,
             size_bytes=state.read_size()[0],
             features=state.features,
+            created_ts=state.ddl.commit_ts if state.ddl else NO_DDL,
         )
 
     def _target(self, name: TableName, schema: TableSchema, generation: int) -> Target:
@@ -283,10 +297,11 @@ class Spans:
         target = self._spans[name].target
         return target.schema if target else TableSchema(columns=(), key=())
 
-    def idle_to(self, limit: Ts) -> None:
-        """Every span without an unapplied change is at ``limit`` too: no commit, only progress
-        (rule 5).
+    def idle_to(self, limit: Ts, names: Iterable[TableName] | None = None) -> None:
+        """Every span (of these) without an unapplied change is at ``limit`` too: no commit, only
+        progress (rule 5).
         """
-        for span in list(self):
+        for name in list(self._spans) if names is None else names:
+            span = self._spans[name]
             if span.checkpoint < limit:
                 self.put(replace(span, checkpoint=limit))

@@ -28,9 +28,10 @@ from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.dead_letters import DeadLetters
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import Snapshots
-from streaming.application import CHECKPOINT_PREFIX, Application
+from streaming.application import Application
 from streaming.applier import Applier
 from streaming.protocols.canal_json import decode
+from streaming.query import CHECKPOINT_PREFIX
 from streaming.record import ControlTables
 from streaming.session import RUNTIME_CONF
 from streaming.source import Source
@@ -300,9 +301,9 @@ class Sleep:
         self.wake = threading.Event()
         check = Applier._before_commit
 
-        def before_commit(applier: Applier) -> None:
-            check(applier)
-            if applier._row.capture_id == capture:
+        def before_commit(applier: Applier, *write: Any) -> None:
+            check(applier, *write)
+            if applier._permit.capture_id == capture:
                 self.asleep.set()
                 assert self.wake.wait(PATIENCE_S)
 
