@@ -53,6 +53,17 @@ EVENT_COLUMNS: Final = (
     "error_message",
     "value",
 )
+ENVELOPE_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "offset",
+    "kind",
+    "schema_name",
+    "table_name",
+    "commit_ts",
+    "watermark_ts",
+    "value",
+)
 KAFKA_COLUMNS: Final = ("topic", "partition", "offset", "value")
 
 
@@ -93,3 +104,11 @@ class Decoder(Protocol):
         columns.
         """
         ...
+
+
+class Envelope(Protocol):
+    """``(topic, partition, offset, value)`` -> ``ENVELOPE_COLUMNS``: what a message is about, read
+    without its row. A ``row`` may still turn out to be bad when it is decoded.
+    """
+
+    def __call__(self, messages: DataFrame) -> DataFrame: ...

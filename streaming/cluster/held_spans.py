@@ -1,0 +1,301 @@
+"""The spans that a capture holds: said by the coordination thread, done by the data threads.
+
+    add (prepare) ──► PREPARING ──prepared──► PREPARED ──add (write), opened──► REPLICATING
+    remove ─────────► STOPPING ──no commit of it is under way──► STOPPED ──seen──► (gone)
+
+What the data side has done is *published* in one piece and becomes visible in one piece, when the
+agent next asks what has changed: so the statuses and the scan of one heartbeat belong together, and
+no read position is told that is ahead of the spans that it is the low water of.
+
+An *assignment* is one stay of a span here, from add to gone, with the fence that it has now; every
+call of the data side names one, and does nothing when it is not the current one any more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from coordination.model import TableName, Ts
+from coordination.scheduler.barrier import Barrier
+from coordination.scheduler.messages import (
+    NO_TS,
+    Checkpoint,
+    Scan,
+    Span,
+    TableState,
+    TableStatus,
+)
+from streaming.permit import Withdrawn
+
+LEAVING = (TableState.STOPPING, TableState.STOPPED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """A span as the data side is to treat it now."""
+
+    stay: int  # another one each time that the span comes here
+    span: Span
+    fence: int
+    state: TableState
+    is_to_write: bool
+    checkpoint_ts: Ts  # everything at or below is applied, by whomever
+
+    @property
+    def name(self) -> TableName:
+        return self.span.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """How far a span is; ``source_offsets`` is None where it holds nothing back."""
+
+    checkpoint_ts: Ts
+    resolved_ts: Ts
+    delta_version: int | None = None
+    dead_letters: int = 0
+    engine: str | None = None
+    source_offsets: Mapping[str, int] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Held:
+    assignment: Assignment
+    applied: Applied
+    barrier_ts: Ts = NO_TS
+    is_committing: bool = False  # between the last check and the end of a commit
+
+
+@dataclass(slots=True)
+class _News:
+    applied: dict[int, tuple[int, Applied]] = field(default_factory=dict)  # by table ID, with stay
+    scan: Scan | None = None
+
+
+class HeldSpans:
+    """Thread-safe; nothing in here waits for anything."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[int, _Held] = {}
+        self._changed: set[int] = set()
+        self._barrier: Barrier | None = None
+        self._news = _News()
+        self._scan: Scan | None = None
+        self._stays = itertools.count(1)
+
+    # Said by the coordination thread.
+
+    def add(self, span: Span, checkpoint: Checkpoint, fence: int, *, is_prepare: bool) -> bool:
+        """False while an older stay of it, or another table of its name, is not gone."""
+        with self._lock:
+            held = self._held.get(span.table_id)
+            if held is None:
+                if any(other.assignment.name == span.name for other in self._held.values()):
+                    return False
+                held = self._held[span.table_id] = _Held(
+                    assignment=Assignment(
+                        stay=next(self._stays),
+                        span=span,
+                        fence=fence,
+                        state=TableState.PREPARING,
+                        is_to_write=not is_prepare,
+                        checkpoint_ts=checkpoint.checkpoint_ts,
+                    ),
+                    applied=Applied(
+                        checkpoint_ts=checkpoint.checkpoint_ts, resolved_ts=checkpoint.resolved_ts
+                    ),
+                )
+            elif held.assignment.state in LEAVING:
+                return False
+            else:
+                self._renew(held, checkpoint, fence, is_to_write=not is_prepare)
+            self._changed.add(span.table_id)
+            return True
+
+    def _renew(self, held: _Held, checkpoint: Checkpoint, fence: int, *, is_to_write: bool) -> None:
+        before = held.assignment
+        at_ts = Ts(max(before.checkpoint_ts, checkpoint.checkpoint_ts))
+        held.assignment = replace(
+            before,
+            fence=fence,
+            checkpoint_ts=at_ts,
+            is_to_write=before.is_to_write or is_to_write,
+        )
+        if held.applied.checkpoint_ts < at_ts:
+            held.applied = Applied(
+                checkpoint_ts=at_ts, resolved_ts=Ts(max(at_ts, held.applied.resolved_ts))
+            )
+
+    def is_added(self, table_id: int, *, is_prepare: bool) -> bool:
+        with self._lock:
+            held = self._held.get(table_id)
+            if held is None:
+                return False
+            state = held.assignment.state
+            if is_prepare or not held.assignment.is_to_write:
+                return state in (TableState.PREPARED, TableState.REPLICATING)
+            return state is TableState.REPLICATING
+
+    def remove(self, table_id: int) -> bool:
+        """Stopped at once, unless a commit of it is under way: then with its end."""
+        with self._lock:
+            held = self._held.get(table_id)
+            if held is not None and held.assignment.state not in LEAVING:
+                self._leave(held)
+            return True
+
+    def _leave(self, held: _Held) -> None:
+        state = TableState.STOPPING if held.is_committing else TableState.STOPPED
+        held.assignment = replace(held.assignment, state=state)
+        self._changed.add(held.assignment.span.table_id)
+
+    def take_stopped(self, table_id: int) -> Ts | None:
+        """The last checkpoint of one that has stopped, which is forgotten with that."""
+        with self._lock:
+            self._adopt()
+            held = self._held.get(table_id)
+            if held is None or held.assignment.state is not TableState.STOPPED:
+                return None
+            del self._held[table_id]
+            self._changed.add(table_id)
+            return held.applied.checkpoint_ts
+
+    def count(self) -> int:
+        with self._lock:
+            return len(self._held)
+
+    def status(self, table_id: int) -> TableStatus:
+        with self._lock:
+            held = self._held.get(table_id)
+            if held is None:
+                return TableStatus(table_id, TableState.ABSENT)
+            applied = held.applied
+            return TableStatus(
+                table_id=table_id,
+                state=held.assignment.state,
+                checkpoint_ts=applied.checkpoint_ts,
+                resolved_ts=applied.resolved_ts,
+                barrier_ts=held.barrier_ts,
+                fence=held.assignment.fence,
+                delta_version=applied.delta_version,
+                dead_letters=applied.dead_letters,
+                engine=applied.engine,
+                source_offsets=applied.source_offsets,
+            )
+
+    def take_changed(self) -> Collection[int]:
+        with self._lock:
+            self._adopt()
+            changed, self._changed = self._changed, set()
+            return changed
+
+    def scan(self) -> Scan | None:
+        with self._lock:
+            return self._scan
+
+    def set_barrier(self, barrier: Barrier | None) -> bool:
+        """Whether it is another one than before."""
+        with self._lock:
+            if barrier is None or barrier == self._barrier:
+                return False
+            self._barrier = barrier
+            for table_id, held in self._held.items():
+                limit_ts = barrier.limit_ts(table_id)
+                if held.barrier_ts != limit_ts:
+                    held.barrier_ts = limit_ts
+                    self._changed.add(table_id)
+            return True
+
+    def _adopt(self) -> None:
+        """What was published since the last time becomes what is seen."""
+        news, self._news = self._news, _News()
+        for table_id, (stay, applied) in news.applied.items():
+            held = self._held.get(table_id)
+            if held is None or held.assignment.stay != stay or held.applied == applied:
+                continue
+            at_ts = max(applied.checkpoint_ts, held.applied.checkpoint_ts)
+            held.applied = replace(applied, checkpoint_ts=Ts(at_ts))
+            self._changed.add(table_id)
+        if news.scan is not None:
+            self._scan = news.scan
+
+    # Asked and said by the data side.
+
+    def assignments(self) -> list[Assignment]:
+        """Those that are not leaving."""
+        with self._lock:
+            held = (each.assignment for each in self._held.values())
+            return [each for each in held if each.state not in LEAVING]
+
+    def prepared(self, stay: Assignment) -> None:
+        self._advance(stay, TableState.PREPARING, TableState.PREPARED)
+
+    def opened(self, stay: Assignment, applied: Applied) -> None:
+        """It may be written from here on."""
+        with self._lock:
+            held = self._current(stay)
+            if held is not None and held.assignment.state is TableState.PREPARED:
+                held.assignment = replace(held.assignment, state=TableState.REPLICATING)
+                held.applied = applied
+                self._changed.add(stay.span.table_id)
+
+    def limit(self, stay: Assignment) -> Ts | None:
+        """How far it may be written by the barrier, or None: not at all."""
+        with self._lock:
+            held = self._current(stay)
+            is_ours = held is not None and held.assignment.state is TableState.REPLICATING
+            if not is_ours or self._barrier is None:
+                return None
+            return self._barrier.limit_ts(stay.span.table_id)
+
+    def begin_commit(self, stay: Assignment, limit: Ts) -> None:
+        """Raises Withdrawn unless this stay, under this fence, may still be written so far."""
+        with self._lock:
+            held = self._current(stay)
+            if held is None or held.assignment.state is not TableState.REPLICATING:
+                raise Withdrawn("the span is not ours any more")
+            if held.assignment.fence != stay.fence:
+                raise Withdrawn(f"fence {stay.fence} is not its fence {held.assignment.fence}")
+            allowed = None if self._barrier is None else self._barrier.limit_ts(stay.span.table_id)
+            if allowed is None or limit > allowed:
+                raise Withdrawn(f"the limit fell to {allowed}")
+            held.is_committing = True
+
+    def end_commit(self, stay: Assignment, applied: Applied) -> None:
+        """Nothing of it is under way; ``applied`` is how far it is now."""
+        with self._lock:
+            held = self._current(stay)
+            if held is None or not held.is_committing:
+                return
+            held.is_committing = False
+            self._news.applied[stay.span.table_id] = (stay.stay, applied)
+            if held.assignment.state is TableState.STOPPING:
+                self._leave(held)
+
+    def publish(self, applied: Iterable[tuple[Assignment, Applied]], scan: Scan) -> bool:
+        """In one piece. Whether there is anything to look at."""
+        with self._lock:
+            before = len(self._news.applied)
+            for stay, each in applied:
+                held = self._current(stay)
+                is_here = held is not None and held.assignment.state is not TableState.STOPPED
+                if is_here and held is not None and held.applied != each:
+                    self._news.applied[stay.span.table_id] = (stay.stay, each)
+            is_news = len(self._news.applied) > before or scan != (self._news.scan or self._scan)
+            self._news.scan = scan
+            return is_news or bool(self._changed)
+
+    def _advance(self, stay: Assignment, before: TableState, after: TableState) -> None:
+        with self._lock:
+            held = self._current(stay)
+            if held is not None and held.assignment.state is before:
+                held.assignment = replace(held.assignment, state=after)
+                self._changed.add(stay.span.table_id)
+
+    def _current(self, stay: Assignment) -> _Held | None:
+        held = self._held.get(stay.span.table_id)
+        return held if held is not None and held.assignment.stay == stay.stay else None

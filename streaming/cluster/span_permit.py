@@ -1,0 +1,65 @@
+"""Leave to write a span: while the capture is trusted and the span is its own, up to its limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from coordination.fence import Fence
+from coordination.model import TableName, Ts
+from coordination.ports import CaptureIdentity
+from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
+from streaming.permit import Withdrawn
+
+
+class SpanPermit:
+    """Implements ``streaming.permit.Permit``. ``grant`` says under which assignments the writes
+    that come next were planned: one of an older fence is dropped, whatever the span is now.
+    """
+
+    def __init__(
+        self,
+        *,
+        changefeed_id: str,
+        identity: CaptureIdentity,
+        fence: Fence,
+        held: HeldSpans,
+        applied: Callable[[Assignment], Applied],
+    ) -> None:
+        self._changefeed_id = changefeed_id
+        self._identity = identity
+        self._fence = fence
+        self._held = held
+        self._applied = applied
+        self._granted: dict[TableName, Assignment] = {}
+        self.withdrawn: set[TableName] = set()
+
+    @property
+    def capture_id(self) -> str:
+        return self._identity.capture_id
+
+    def grant(self, assignments: Mapping[TableName, Assignment]) -> None:
+        self._granted = dict(assignments)
+        self.withdrawn = set()
+
+    def check(self) -> None:
+        self._fence.check()
+
+    def begin(self, name: TableName, limit: Ts) -> None:
+        self._fence.check()
+        try:
+            self._held.begin_commit(self._granted[name], limit)
+        except Withdrawn:
+            self.withdrawn.add(name)
+            raise
+
+    def ended(self, name: TableName) -> None:
+        assignment = self._granted[name]
+        self._held.end_commit(assignment, self._applied(assignment))
+
+    def signature(self, name: TableName) -> Mapping[str, object]:
+        return {
+            "changefeed": self._changefeed_id,
+            "capture": self._identity.capture_id,
+            "epoch": self._identity.epoch,
+            "fence": self._granted[name].fence,
+        }

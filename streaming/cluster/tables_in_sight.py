@@ -1,0 +1,46 @@
+"""Tables whose rows a scan has met and that nobody has registered (cluster.md 4).
+
+A capture is told of its own spans only; of the others' it learns from their progress rows, which
+are there before a table is anybody's span."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from coordination.model import TableName, Ts
+from coordination.scheduler.messages import UnknownTable
+from streaming.filter import TableFilter
+from streaming.segments import TableCount
+
+
+class TablesInSight:
+    """One thread at a time. ``registered`` reads the progress rows."""
+
+    def __init__(
+        self, table_filter: TableFilter, registered: Callable[[], Collection[TableName]]
+    ) -> None:
+        self._filter = table_filter
+        self._read_registered = registered
+        self._settled: set[TableName] = set()  # registered, or left out by the filter
+        self._unknown: dict[TableName, Ts] = {}
+
+    def meet(self, tables: Mapping[TableName, TableCount], ours: Collection[TableName]) -> None:
+        """What a read has found."""
+        for name, count in tables.items():
+            if name in self._settled:
+                continue
+            if name in ours or not self._filter.selects(name):
+                self._settled.add(name)
+                continue
+            self._unknown[name] = Ts(min(count.min_ts, self._unknown.get(name, count.min_ts)))
+        if self._unknown:
+            registered = set(self._read_registered()) | set(ours)
+            self._settled |= registered & self._unknown.keys()
+            self._unknown = {n: ts for n, ts in self._unknown.items() if n not in registered}
+
+    @property
+    def unknown(self) -> tuple[UnknownTable, ...]:
+        """In order, each with the commit-ts of its first row."""
+        return tuple(
+            UnknownTable(name.schema, name.table, ts) for name, ts in sorted(self._unknown.items())
+        )

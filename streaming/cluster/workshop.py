@@ -1,0 +1,140 @@
+"""What a replica and a desk of one changefeed are built from, and with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from conf.settings import Settings
+from coordination.errors import TryAgain
+from coordination.fence import Fence
+from coordination.model import TableName
+from coordination.ports import CaptureIdentity, Wake
+from sinks.changefeeds import ChangefeedRow, Changefeeds
+from sinks.dead_letters import DeadLetters
+from sinks.delta_rs_engine import DeltaRsEngine
+from sinks.engine_choice import engine_choice
+from sinks.progress import Progress, ProgressRow
+from sinks.snapshots import Snapshots
+from sinks.spark_engine import SparkEngine
+from streaming.applier import Applier
+from streaming.cluster.topic_stream import StreamContext
+from streaming.events import Decoder, Envelope
+from streaming.filter import TableFilter
+from streaming.graveyard import Graveyard
+from streaming.permit import Permit
+from streaming.record import ControlTables
+from streaming.session import RUNTIME_CONF
+from streaming.source import Source
+from streaming.spans import Spans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFormat:
+    """How a feed's messages are read."""
+
+    envelope: Envelope
+    make_decoder: Callable[[], Decoder]  # one may keep what it was called with last
+
+
+class Workshop:
+    """One changefeed, as one role of one capture works on it."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        spark: SparkSession,
+        message_format: MessageFormat,
+        identity: CaptureIdentity,
+        fence: Fence,
+        wake: Wake,
+        role: str,
+    ) -> None:
+        changefeed = settings.changefeed
+        sink, options = changefeed.sink, dict(changefeed.sink.storage_options)
+        self.settings = settings
+        self.changefeed = changefeed
+        self.spark = _session(spark)
+        self.message_format = message_format
+        self.identity = identity
+        self.fence = fence
+        self.wake = wake
+        self.name = f"tidelake-{role}-{changefeed.id}-{identity.capture_id}"
+        self.source = Source(changefeed.source)
+        self.filter = TableFilter(changefeed.filter)
+        self.tables = ControlTables(
+            changefeeds=Changefeeds(sink.warehouse, options),
+            progress=Progress(sink.warehouse, options),
+            snapshots=Snapshots(sink.warehouse, options),
+        )
+
+    def stream_context(self) -> StreamContext:
+        return StreamContext(
+            spark=self.spark,
+            source=self.source,
+            envelope=self.message_format.envelope,
+            fence=self.fence,
+            name=self.name,
+            max_messages=self.settings.batch.max_messages,
+            quiet_s=self.settings.batch.quiet_s,
+            target_ts=self.changefeed.target_ts,
+        )
+
+    def row(self) -> ChangefeedRow:
+        """Of the changefeed; TryAgain before an owner has claimed it."""
+        row = self.tables.changefeeds.read(self.changefeed.id)
+        if row is None:
+            raise TryAgain(f"changefeed {self.changefeed.id} has no row yet")
+        return row
+
+    def progress(self) -> Mapping[TableName, ProgressRow]:
+        """Of the tables that the filter takes."""
+        rows = self.tables.progress.read(self.changefeed.id)
+        return {name: row for name, row in rows.items() if self.filter.selects(name)}
+
+    def spans(self, row: ChangefeedRow) -> Spans:
+        return Spans(self.spark, self.changefeed.sink, row)
+
+    def graveyard(self) -> Graveyard:
+        sink = self.changefeed.sink
+        return Graveyard(
+            changefeed_id=self.changefeed.id,
+            spark=self.spark,
+            source=self.source,
+            dead_letters=DeadLetters(sink.warehouse, dict(sink.storage_options)),
+            fail=self.changefeed.on_error == "fail",
+        )
+
+    def applier(self, spans: Spans, graveyard: Graveyard, permit: Permit) -> Applier:
+        sink = self.changefeed.sink
+        options = dict(sink.storage_options)
+        return Applier(
+            settings=self.settings,
+            spark=self.spark,
+            permit=permit,
+            spans=spans,
+            graveyard=graveyard,
+            choice=engine_choice(
+                sink.apply_engine,
+                sink.warehouse,
+                self.settings.batch,
+                allow_unsafe_commits=sink.allow_unsafe_commits,
+            ),
+            spark_engine=SparkEngine(options, persist=False),
+            delta_rs_engine=DeltaRsEngine(options),
+            job_tag=self.name,
+        )
+
+    def close(self) -> None:
+        self.source.close()
+
+
+def _session(spark: SparkSession) -> SparkSession:
+    """A session of its own: two queries of one name cannot share one."""
+    session = spark.newSession()
+    for name, value in RUNTIME_CONF.items():
+        session.conf.set(name, value)
+    return session
