@@ -144,9 +144,12 @@ class Term:
         return next_sync_point(self._published_ts, self._interval_ms)
 
     def _barrier(self, coordinator: Coordinator, scan: DdlScan) -> Barrier:
+        """Where it is, as long as no capture has said how far it has searched for tables."""
+        checkpoint_ts = coordinator.checkpoint.checkpoint_ts
+        is_searched = any(each.scan for each in coordinator.captures.captures.values())
         return compute_barrier(
-            checkpoint_ts=coordinator.checkpoint.checkpoint_ts,
-            ddl_scan_ts=scan.position_ts,
+            checkpoint_ts=checkpoint_ts,
+            ddl_scan_ts=scan.position_ts if is_searched else checkpoint_ts,
             pending_ddls=scan.pending,
             next_sync_point_ts=self._sync_point_ts,
             target_ts=self._info.target_ts or None,

@@ -1,0 +1,163 @@
+"""The owner's desk over a source and a warehouse in memory: one thing at a time, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from coordination.errors import TidelakeError
+from coordination.fence import Fence
+from coordination.metadata.model import ChangefeedInfo
+from coordination.model import Ownership, Ts
+from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Wake
+from coordination.scheduler.barrier import PendingDdl
+from coordination.scheduler.messages import UnknownTable
+
+if TYPE_CHECKING:
+    from tests.fakes.fake_data_plane import FakeDataPlane
+
+
+class FakeDesk:
+    """See `coordination.ports.OwnerDesk`. One thing at a time, each takes a while."""
+
+    def __init__(
+        self,
+        plane: FakeDataPlane,
+        *,
+        info: ChangefeedInfo,
+        ownership: Ownership,
+        checkpoint_ts: Ts,
+        fence: Fence,
+        wake: Wake,
+    ) -> None:
+        self._plane = plane
+        self._ownership = ownership
+        self._checkpoint_ts = checkpoint_ts
+        self._fence = fence
+        self._wake = wake
+        self._claim: Claim | None = None
+        self._error: TidelakeError | None = None
+        self._jobs: list[Callable[[], None]] = []  # begun, in order
+        self._keys: list[object] = []  # of those jobs, to begin none twice
+        self._due_at = plane.delay()
+        self._advance: Advance | None = None
+        self._added: list[RegisteredTable] = []
+        self._removed: list[int] = []
+        self._ran_ts: int | None = None
+        self._is_closing = False
+        self._is_dropped = False
+        self._scan_ts = int(info.start_ts)
+        self._begin("claim", self._do_claim)
+
+    def claimed(self) -> Claim | None:
+        self._raise()
+        return self._claim
+
+    def ddl_scan(self) -> DdlScan:
+        self._raise()
+        warehouse, source = self._plane.warehouse, self._plane.source
+        pending = [
+            PendingDdl(
+                commit_ts=Ts(each.commit_ts),
+                table_ids=None if each.kind in ("global", "create") else (each.table_id or 0,),
+            )
+            for each in source.ddls
+            if each.commit_ts <= self._scan_ts and each.commit_ts not in warehouse.ran
+        ]
+        return DdlScan(position_ts=Ts(self._scan_ts), pending=tuple(pending))
+
+    def run_ddl(self, ddl: PendingDdl) -> None:
+        self._raise()
+        (found,) = (e for e in self._plane.source.ddls if e.commit_ts == ddl.commit_ts)
+
+        def run() -> None:
+            before = set(self._plane.warehouse.registered)
+            self._plane.warehouse.run_ddl(self._term, found)
+            after = self._plane.warehouse.registered
+            self._added += [each for table_id, each in after.items() if table_id not in before]
+            self._removed += sorted(before.difference(after))
+            self._ran_ts = found.commit_ts
+
+        self._begin(("ddl", ddl.commit_ts), run)
+
+    def register(self, table: UnknownTable) -> None:
+        self._raise()
+        source = self._plane.source
+        (table_id,) = (t for t, each in source.tables.items() if each.span.table == table.table)
+
+        def run() -> None:
+            if source.tables[table_id].created_ts is None:  # else its DDL makes it
+                start_ts = table.commit_ts - 1
+                added = self._plane.warehouse.register(self._term, table_id, start_ts)
+                self._added.append(added)
+
+        self._begin(("register", table_id), run)
+
+    def take_changes(self) -> Changes:
+        self._raise()
+        published = self._plane.warehouse.published
+        changes = Changes(
+            added=tuple(self._added),
+            removed=tuple(self._removed),
+            ran_ddl_ts=None if self._ran_ts is None else Ts(self._ran_ts),
+            published_ts=Ts(published[-1]) if published else None,
+        )
+        self._added, self._removed = [], []
+        return changes
+
+    def record(self, advance: Advance) -> None:
+        self._raise()
+        if self._advance is not None:  # what was not written yet goes with the newer one
+            spans = {each.span.table_id: each for each in self._advance.spans}
+            spans |= {each.span.table_id: each for each in advance.spans}
+            advance = replace(advance, spans=tuple(spans.values()))
+        self._advance = advance
+        self._begin("record", self._do_record)
+
+    def close(self, *, drop: bool) -> None:
+        self._is_closing = True
+        self._is_dropped |= drop
+
+    def is_closed(self) -> bool:
+        return self._is_closing and (self._is_dropped or not self._jobs)
+
+    def step(self) -> None:
+        self._scan_ts = max(self._scan_ts, self._plane.watermark_ts() - 1)
+        if not self._jobs or self._plane.now() < self._due_at or self._is_dropped:
+            return
+        job = self._jobs.pop(0)
+        self._keys.pop(0)
+        self._due_at = self._plane.delay()
+        if self._error is not None:
+            return
+        try:
+            self._fence.check()
+            job()
+        except TidelakeError as error:
+            self._error = error
+        self._wake()
+
+    @property
+    def _term(self) -> int:
+        assert self._claim is not None
+        return self._claim.term
+
+    def _do_claim(self) -> None:
+        self._claim = self._plane.warehouse.claim(self._ownership, self._checkpoint_ts)
+
+    def _do_record(self) -> None:
+        advance, self._advance = self._advance, None
+        if advance is not None:
+            self._plane.warehouse.record(self._term, advance)
+
+    def _begin(self, key: object, job: Callable[[], None]) -> None:
+        if key not in self._keys:
+            if not self._jobs:
+                self._due_at = self._plane.delay()
+            self._keys.append(key)
+            self._jobs.append(job)
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error

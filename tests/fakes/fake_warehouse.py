@@ -1,0 +1,204 @@
+"""Delta tables and control rows in memory: identity, versions, the term's compare-and-set.
+
+It is also where the truth is: every landing is checked against the source (I2, I3, I5 and I7 of
+cluster.md), and `check_checkpoint` says whether a checkpoint means what it says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from coordination.errors import TermRefused
+from coordination.model import SEALED_TS, Ownership, TermNumber, Ts
+from coordination.owner.sync_point import next_sync_point
+from coordination.ports import Advance, Claim, RegisteredTable
+from tests.fakes.fake_source import FakeSource, SourceDdl
+
+
+class InvariantBroken(AssertionError):
+    """What must never be; the text says which invariant of cluster.md."""
+
+
+def require(condition: bool, what: str) -> None:
+    if not condition:
+        raise InvariantBroken(what)
+
+
+@dataclass(frozen=True)
+class Landing:
+    """A target commit, as its `userMetadata` tells."""
+
+    capture_id: str
+    fence: int
+    checkpoint_ts: int
+    limit_ts: int
+    is_late: bool = False  # it had passed its last check when its capture froze or died
+
+
+@dataclass
+class Target:
+    """One Delta table."""
+
+    identity_ts: int
+    start_ts: int
+    rows: set[int] = field(default_factory=set)
+    version: int = 0
+    newest_fence: int = 0
+    log: list[Landing] = field(default_factory=list)
+
+
+class FakeWarehouse:
+    def __init__(self, source: FakeSource, sync_interval_ms: int | None) -> None:
+        self.source = source
+        self.targets: dict[int, Target] = {}
+        self.registered: dict[int, RegisteredTable] = {}
+        self.checkpoint_ts = source.start_ts
+        self.term = 0
+        self.owner_revision = 0
+        self.owner = ""
+        self.ran: set[int] = set()  # commit-ts of DDLs
+        self.published: list[int] = []
+        self.progress: dict[int, int] = {}
+        self.fences: dict[int, int] = {}
+        self.late_landings = 0
+        self.is_finished = False
+        self._sync_interval_ms = sync_interval_ms
+
+    # control rows: compare-and-set on the term
+
+    def claim(self, ownership: Ownership, checkpoint_ts: int) -> Claim:
+        if ownership.owner_revision < self.owner_revision:
+            raise TermRefused(f"an owner of revision {self.owner_revision} has claimed")
+        self.owner_revision = ownership.owner_revision
+        self.term += 1
+        self.owner = ownership.capture_id
+        self.checkpoint_ts = Ts(max(self.checkpoint_ts, checkpoint_ts))
+        tables = tuple(
+            RegisteredTable(span=each.span, start_ts=Ts(self.start_of(table_id)))
+            for table_id, each in sorted(self.registered.items())
+        )
+        return Claim(
+            term=TermNumber(self.term),
+            checkpoint_ts=self.checkpoint_ts,
+            tables=tables,
+            published_ts=Ts(self.published[-1]) if self.published else Ts(0),
+        )
+
+    def start_of(self, table_id: int) -> int:
+        """Where a table begins: its identity or its progress row."""
+        target = self.targets[table_id]
+        return max(target.identity_ts, target.start_ts, self.progress.get(table_id, 0))
+
+    def check_term(self, term: int) -> None:
+        if term != self.term:
+            raise TermRefused(f"term {term} is over: {self.owner} has claimed {self.term}")
+
+    def register(self, term: int, table_id: int, start_ts: int) -> RegisteredTable:
+        self.check_term(term)
+        found = self.registered.get(table_id)
+        if found is None:
+            span = self.source.tables[table_id].span
+            found = RegisteredTable(span=span, start_ts=Ts(start_ts))
+            self.registered[table_id] = found
+            self.targets[table_id] = Target(identity_ts=start_ts, start_ts=start_ts)
+        return found
+
+    def run_ddl(self, term: int, ddl: SourceDdl) -> None:
+        """Its effect, once; the tables must be exactly at it."""
+        self.check_term(term)
+        if ddl.commit_ts in self.ran:
+            return
+        blocked = list(self.registered) if ddl.table_id is None else [ddl.table_id]
+        for table_id in blocked:
+            if ddl.kind != "create" and table_id in self.registered:
+                self._require_exactly(table_id, ddl.commit_ts, f"I5: a DDL {ddl.kind} runs early")
+        earlier = [each for each in self.source.ddls if each.commit_ts < ddl.commit_ts]
+        require(all(e.commit_ts in self.ran for e in earlier), "I5: DDLs run out of order")
+        self.ran.add(ddl.commit_ts)
+        if ddl.kind == "create" and ddl.table_id is not None:
+            self.register(term, ddl.table_id, ddl.commit_ts)
+        elif ddl.kind == "drop" and ddl.table_id is not None:
+            self.registered.pop(ddl.table_id, None)
+            if ddl.table_id in self.targets:
+                self.targets[ddl.table_id].identity_ts = SEALED_TS
+
+    def record(self, term: int, advance: Advance) -> None:
+        self.check_term(term)
+        require(advance.checkpoint_ts >= self.checkpoint_ts, "I3: the changefeed's row falls")
+        self.checkpoint_ts = advance.checkpoint_ts
+        self.check_checkpoint(advance.checkpoint_ts)
+        for span in advance.spans:
+            table_id, status = span.span.table_id, span.status
+            at = span.checkpoint.checkpoint_ts
+            require(at >= self.progress.get(table_id, 0), "I3: a span's checkpoint falls")
+            self.progress[table_id] = at
+            if status is not None and status.fence:
+                require(status.fence >= self.fences.get(table_id, 0), "I2: a fence falls")
+                self.fences[table_id] = status.fence
+        self.is_finished |= advance.finished
+        if advance.sync_point_ts is not None:
+            self._publish(advance.sync_point_ts)
+
+    def _publish(self, sync_ts: int) -> None:
+        if self.published and sync_ts <= self.published[-1]:
+            return
+        for table_id in self.registered:
+            self._require_exactly(table_id, sync_ts, "I5: a sync point finds a table elsewhere")
+        self.published.append(sync_ts)
+
+    # targets: no compare-and-set but the identity
+
+    def land(self, table_id: int, landing: Landing) -> int:
+        """Commit all changes in (checkpoint, limit]; the identity that the table now has."""
+        target, table = self.targets[table_id], self.source.tables[table_id]
+        if target.identity_ts >= landing.limit_ts:
+            return target.identity_ts  # skipped: somebody was further
+        if landing.fence < target.newest_fence:
+            require(landing.is_late, "I2: an older fence commits behind a newer one")
+            self.late_landings += 1
+        target.newest_fence = max(target.newest_fence, landing.fence)
+        self._check_barriers(table_id, target, landing)
+        target.rows.update(table.between(landing.checkpoint_ts, landing.limit_ts))
+        target.identity_ts = landing.limit_ts
+        target.version += 1
+        target.log.append(landing)
+        self.check_content(table_id, landing.limit_ts)
+        return landing.limit_ts
+
+    def _check_barriers(self, table_id: int, target: Target, landing: Landing) -> None:
+        for ddl in self.source.ddls:
+            is_blocked = ddl.table_id in (None, table_id) and ddl.kind != "create"
+            if is_blocked and target.start_ts < ddl.commit_ts < landing.limit_ts:
+                require(ddl.commit_ts in self.ran, "I5: a commit above a DDL that has not run")
+        if self._sync_interval_ms is not None:
+            last = self.published[-1] if self.published else self.source.start_ts
+            limit = next_sync_point(last, self._sync_interval_ms)
+            require(landing.limit_ts <= limit, "I5: a commit above a sync point")
+
+    # the truth
+
+    def check_content(self, table_id: int, upto_ts: int) -> None:
+        """I7: the table holds exactly the source's state at that moment."""
+        target, table = self.targets[table_id], self.source.tables[table_id]
+        expected = table.count(upto_ts) - table.count(target.start_ts)
+        require(
+            len(target.rows) == expected,
+            f"I7: {table.span.table} holds {len(target.rows)} changes of {expected}",
+        )
+
+    def check_checkpoint(self, checkpoint_ts: int) -> None:
+        """I3, I7: everything at or below a checkpoint is in a table, registered or not."""
+        for table_id, table in self.source.tables.items():
+            if table.dropped_ts is not None and table.dropped_ts <= checkpoint_ts:
+                continue
+            count = table.count(checkpoint_ts)
+            if not count:
+                continue
+            target = self.targets.get(table_id)
+            held = len(target.rows) if target is not None else 0
+            require(held >= count, f"I3: the checkpoint is ahead of {table.span.table}")
+
+    def _require_exactly(self, table_id: int, ts: int, what: str) -> None:
+        target, table = self.targets[table_id], self.source.tables[table_id]
+        is_exact = len(target.rows) == table.count(ts) - table.count(target.start_ts)
+        require(is_exact and target.identity_ts <= max(ts, target.start_ts), f"{what}: {table.span.table}")
