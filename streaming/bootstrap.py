@@ -32,7 +32,7 @@ from sinks.progress import Progress
 from sinks.snapshots import Snapshots
 from streaming import logs
 from streaming.application import Application
-from streaming.protocols.canal_json import decode
+from streaming.protocols.canal_json import CanalJson
 from streaming.record import ControlTables
 from streaming.session import spark_session
 from streaming.source import Source
@@ -63,8 +63,9 @@ def run(settings: Settings) -> int:
         etcd, client = stack.enter_context(_etcd(settings.etcd))
         spark = spark_session()
         stack.callback(_stop, spark)
+        decoder = CanalJson()
         with suppress(PySparkException, Py4JError):  # what is wrong shows when it matters
-            warm_up(spark, source, decode)
+            warm_up(spark, source, decoder)
         clock = SystemClock()
         fence = Fence(clock)
         options = dict(sink.storage_options)
@@ -73,7 +74,7 @@ def run(settings: Settings) -> int:
             spark=spark,
             fence=fence,
             source=source,
-            decoder=decode,
+            decoder=decoder,
             tables=ControlTables(
                 changefeeds=Changefeeds(sink.warehouse, options),
                 progress=Progress(sink.warehouse, options),

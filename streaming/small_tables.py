@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.window import WindowSpec
 
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT
@@ -61,11 +62,22 @@ class Kinds:
         return f"f{self.fields.index(delta_type(mysql_type))}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Expressions:
+    """What depends on the types alone: building it is a call into the JVM per operator."""
+
+    cells: Column
+    typed: Column
+    failed: Column
+    chosen: Sequence[Column | str]
+
+
 class SmallTables:
-    """Builds the frame; keeps the cast expressions of each set of types, and no other state."""
+    """Builds the frame; keeps the expressions of each set of types, and no other state."""
 
     def __init__(self, rules: CastRules) -> None:
         self._rules = rules
+        self._known: dict[Kinds, _Expressions] = {}
 
     def resolve(self, tasks: Sequence[TableTask], limit: Ts) -> DataFrame:
         """Changes in ``(checkpoint, limit]``, at most one good one per key of each table.
@@ -73,20 +85,32 @@ class SmallTables:
         Columns: ``_table`` (number in ``tasks``), ``_typed``, and ``CHANGE_COLUMNS``.
         """
         kinds = Kinds.of(tasks)
+        known = self._known.get(kinds)
+        if known is None:
+            known = self._known[kinds] = self._expressions(kinds)
         rows = _due_rows(tasks, kinds, limit)
         if any(task.has_key_updates for task in tasks):
             rows = _split_key_updates(rows)
-        return _last_per_key(self._with_failure(self._typed(rows, kinds), kinds), kinds)
+        typed = rows.withColumn("_cells", known.cells).withColumn(TYPED, known.typed)
+        op = F.when(F.col("op") == "DELETE", DELETE).otherwise(UPSERT)
+        with_failure = typed.withColumns({OP_COLUMN: op, "_failed": known.failed})
+        ranked = with_failure.withColumn("_rank", F.row_number().over(_newest_first()))
+        return ranked.where(F.col("_rank") == 1).select(*known.chosen)
 
-    def _typed(self, rows: DataFrame, kinds: Kinds) -> DataFrame:
+    def _expressions(self, kinds: Kinds) -> _Expressions:
         data, names = F.col("data"), F.col("m.names")
         in_order = F.when(F.map_keys(data) == names, F.map_values(data))
         looked_up = F.transform(names, lambda name: F.element_at(data, name))
-        with_cells = rows.withColumn("_cells", in_order.otherwise(looked_up))
-        typed = F.zip_with(
-            "_cells", F.col("m.kinds"), lambda text, kind: self._cast(text, kind, kinds)
+        numbers = F.sequence(F.lit(0), F.size("_cells") - 1)
+        failed = F.filter(numbers, lambda number: self._cannot_apply(number, kinds))
+        return _Expressions(
+            cells=in_order.otherwise(looked_up),
+            typed=F.zip_with(
+                "_cells", F.col("m.kinds"), lambda text, kind: self._cast(text, kind, kinds)
+            ),
+            failed=F.get(failed, F.lit(0)),
+            chosen=_chosen(kinds),
         )
-        return with_cells.withColumn(TYPED, typed)
 
     def _cast(self, text: Column, kind: Column, kinds: Kinds) -> Column:
         fields = []
@@ -99,13 +123,6 @@ class SmallTables:
                     cell = F.when(kind == index, typed).otherwise(cell)
             fields.append(cell.alias(f"f{number}"))
         return F.struct(*fields)
-
-    def _with_failure(self, typed: DataFrame, kinds: Kinds) -> DataFrame:
-        """Add ``_op`` and the index of the first cell that cannot be applied, or null."""
-        numbers = F.sequence(F.lit(0), F.size("_cells") - 1)
-        failed = F.filter(numbers, lambda number: self._cannot_apply(number, kinds))
-        op = F.when(F.col("op") == "DELETE", DELETE).otherwise(UPSERT)
-        return typed.withColumns({OP_COLUMN: op, "_failed": F.get(failed, F.lit(0))})
 
     def _cannot_apply(self, number: Column, kinds: Kinds) -> Column:
         """Of a DELETE only the key counts; a key column must have a value."""
@@ -173,15 +190,21 @@ def _split_key_updates(rows: DataFrame) -> DataFrame:
     return rows.unionAll(deletes)
 
 
-def _last_per_key(typed: DataFrame, kinds: Kinds) -> DataFrame:
-    cast_failed = F.col("_failed").isNotNull()
-    failed = F.col("error_class").isNotNull() | cast_failed
-    by_itself = F.when(failed, F.xxhash64("topic", "partition", "offset")).otherwise(F.lit(0))
+def _is_failed() -> Column:
+    return F.col("error_class").isNotNull() | F.col("_failed").isNotNull()
+
+
+def _newest_first() -> WindowSpec:
+    """Per key, and each row that cannot be applied by itself."""
+    by_itself = F.when(_is_failed(), F.xxhash64("topic", "partition", "offset"))
     key = F.transform(F.col("m.key"), lambda index: F.get("_cells", index))
-    newest_first = Window.partitionBy("m.number", key, by_itself).orderBy(
+    return Window.partitionBy("m.number", key, by_itself.otherwise(F.lit(0))).orderBy(
         F.desc("commit_ts"), F.desc(OP_COLUMN), F.desc("offset")
     )
-    ranked = typed.withColumn("_rank", F.row_number().over(newest_first))
+
+
+def _chosen(kinds: Kinds) -> Sequence[Column | str]:
+    cast_failed, failed = F.col("_failed").isNotNull(), _is_failed()
     text = F.substring(F.get("_cells", F.col("_failed")), 1, QUOTED_CHARS)
     spark_types = F.array(*[F.lit(delta_type(mysql_type)) for mysql_type in kinds.types])
     wanted = F.get(spark_types, F.get(F.col("m.kinds"), F.col("_failed")))
@@ -190,7 +213,7 @@ def _last_per_key(typed: DataFrame, kinds: Kinds) -> DataFrame:
         F.lit(": a key column has no value"),
     )
     sentence = F.concat(F.lit("column "), F.get(F.col("m.names"), F.col("_failed")), reason)
-    return ranked.where(F.col("_rank") == 1).select(
+    return (
         F.col("m.number").alias(TABLE),
         TYPED,
         OP_COLUMN,

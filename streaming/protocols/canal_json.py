@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from coordination.model import TableName
-from streaming.events import BAD, DDL, EVENT_COLUMNS, ROW, WATERMARK
+from streaming.events import BAD, DDL, ENVELOPE_COLUMNS, EVENT_COLUMNS, ROW, WATERMARK
 
 _TIDB = (
     "_tidb struct<commitTs:bigint,watermarkTs:bigint,"
@@ -21,23 +21,88 @@ _TIDB = (
 )
 _ROW_TYPES = ("INSERT", "UPDATE", "DELETE")
 _PERMISSIVE = {"columnNameOfCorruptRecord": "_corrupt"}
+_ENVELOPE = (
+    "database string, table string, type string, isDdl boolean, "
+    "_tidb struct<commitTs:bigint,watermarkTs:bigint>, _corrupt string"
+)
 _UNSETTLED_SCHEMA = (
     "mysqlType map<string,string>, old array<map<string,string>>, pkNames array<string>"
 )
 
 
+class CanalJson:
+    """Implements ``streaming.events.Decoder``. Keeps the expressions of one set of settled tables:
+    building them is a call into the JVM per operator, which costs more than a small batch."""
+
+    def __init__(self) -> None:
+        self._settled: Mapping[TableName, Sequence[str]] | None = None
+        self._steps: tuple[Sequence[Column | str], ...] = ()
+
+    def __call__(
+        self, messages: DataFrame, settled: Mapping[TableName, Sequence[str]]
+    ) -> DataFrame:
+        """``(topic, partition, offset, value)`` -> ``EVENT_COLUMNS`` (see ``events.py``)."""
+        if settled != self._settled:
+            self._steps = _steps(settled)
+            self._settled = dict(settled)
+        for step in self._steps:
+            messages = messages.select(*step)
+        return messages
+
+
 def decode(messages: DataFrame, settled: Mapping[TableName, Sequence[str]]) -> DataFrame:
-    """``(topic, partition, offset, value)`` -> ``EVENT_COLUMNS`` (see ``streaming/events.py``)."""
+    """Once, without keeping anything."""
+    return CanalJson()(messages, settled)
+
+
+def envelope(messages: DataFrame) -> DataFrame:
+    """Implements ``streaming.events.Envelope``: what each message is about, without its row."""
+    text = F.col("value").cast("string")
+    read = messages.select("*", F.from_json(text, _ENVELOPE, _PERMISSIVE).alias("e"))
+    kind, tidb = F.coalesce("e.type", F.lit("")), F.col("e._tidb")
+    is_ddl = F.coalesce("e.isDdl", F.lit(False))
+    is_watermark, is_row = kind == "TIDB_WATERMARK", kind.isin(*_ROW_TYPES)
+    bad = (
+        F.col("e").isNull()
+        | F.col("e._corrupt").isNotNull()
+        | F.when(is_watermark, tidb["watermarkTs"].isNull()).otherwise(tidb["commitTs"].isNull())
+        | ~(is_watermark | is_ddl | is_row)
+        | (is_row & (F.coalesce("e.table", F.lit("")) == ""))
+    )
+    named = read.select(
+        "*",
+        F.when(F.coalesce(bad, F.lit(True)), BAD)
+        .when(is_watermark, WATERMARK)
+        .when(is_ddl, DDL)
+        .otherwise(ROW)
+        .alias("kind"),
+    )
+    is_named = F.col("kind").isin(ROW, DDL)
+    return named.select(
+        "topic",
+        "partition",
+        "offset",
+        "kind",
+        F.when(is_named, F.coalesce("e.database", F.lit(""))).otherwise("").alias("schema_name"),
+        F.when(is_named, F.coalesce("e.table", F.lit(""))).otherwise("").alias("table_name"),
+        F.when(is_named, F.col("e._tidb.commitTs")).alias("commit_ts"),
+        F.when(F.col("kind") == WATERMARK, F.col("e._tidb.watermarkTs")).alias("watermark_ts"),
+        "value",
+    ).select(*ENVELOPE_COLUMNS)
+
+
+def _steps(settled: Mapping[TableName, Sequence[str]]) -> tuple[Sequence[Column | str], ...]:
+    """One ``select`` after the other: Spark evaluates what an earlier one made once."""
     keys = sorted({key for columns in settled.values() for key in columns})
     text = F.col("value").cast("string")
-    parsed = messages.select(
+    parsed = (
         "topic",
         "partition",
         "offset",
         "value",
         F.from_json(text, _envelope_schema(keys), _PERMISSIVE).alias("e"),
     )
-    named = parsed.select(
+    named = (
         "*",
         F.coalesce("e.database", F.lit("")).alias("schema_name"),
         F.coalesce("e.table", F.lit("")).alias("table_name"),
@@ -49,24 +114,26 @@ def decode(messages: DataFrame, settled: Mapping[TableName, Sequence[str]]) -> D
         (F.col("type").isin(*_ROW_TYPES)) & ~F.col("is_settled"),
         F.from_json(text, _UNSETTLED_SCHEMA),
     )
-    kinds = named.select("*", _kind().alias("kind"), unsettled.alias("u"))
-    is_row = F.col("kind") == ROW
-    reduced = F.when(is_row, _reduced_row())
-    error = F.coalesce("undecodable", reduced)
-    return kinds.select(
+    kinds = ("*", _kind().alias("kind"), unsettled.alias("u"))
+    return parsed, named, kinds, _events(keys), EVENT_COLUMNS
+
+
+def _events(keys: Sequence[str]) -> Sequence[Column | str]:
+    is_row, is_ddl = F.col("kind") == ROW, F.col("kind") == DDL
+    named = is_row | is_ddl
+    error = F.coalesce("undecodable", F.when(is_row, _reduced_row()))
+    return (
         "topic",
         "partition",
         "offset",
         "kind",
-        F.when(F.col("kind").isin(ROW, DDL), F.col("schema_name"))
-        .otherwise("")
-        .alias("schema_name"),
-        F.when(F.col("kind").isin(ROW, DDL), F.col("table_name")).otherwise("").alias("table_name"),
+        F.when(named, F.col("schema_name")).otherwise("").alias("schema_name"),
+        F.when(named, F.col("table_name")).otherwise("").alias("table_name"),
         F.when(is_row, F.col("type")).alias("op"),
-        F.when(F.col("kind").isin(ROW, DDL), F.col("e._tidb.commitTs")).alias("commit_ts"),
+        F.when(named, F.col("e._tidb.commitTs")).alias("commit_ts"),
         F.when(F.col("kind") == WATERMARK, F.col("e._tidb.watermarkTs")).alias("watermark_ts"),
-        F.when(F.col("kind") == DDL, F.col("e.sql")).alias("query"),
-        F.when(F.col("kind") == DDL, F.col("type")).alias("ddl_type"),
+        F.when(is_ddl, F.col("e.sql")).alias("query"),
+        F.when(is_ddl, F.col("type")).alias("ddl_type"),
         F.when(is_row, F.col("e.data")[0]).alias("data"),
         F.when(is_row & (F.col("type") == "UPDATE"), _old(keys)).alias("old"),
         F.when(is_row, F.col("u.mysqlType")).alias("mysql_types"),
@@ -74,7 +141,7 @@ def decode(messages: DataFrame, settled: Mapping[TableName, Sequence[str]]) -> D
         error["class"].alias("error_class"),
         error["message"].alias("error_message"),
         F.when(F.col("kind") == BAD, F.col("value")).alias("value"),
-    ).select(*EVENT_COLUMNS)
+    )
 
 
 def _envelope_schema(keys: Sequence[str]) -> str:
