@@ -170,6 +170,11 @@ class Life:
         return self._owner.reactor if self._owner is not None else None
 
     @property
+    def leads_since(self) -> Revision:
+        """The create-revision of the election key under which it leads; 0: it does not."""
+        return self._owner.revision if self._owner is not None else Revision(0)
+
+    @property
     def is_owner(self) -> bool:
         """Leads, or is not done with the end of it."""
         return self._owner is not None or self._ending is not None

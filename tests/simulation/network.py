@@ -119,10 +119,11 @@ class EtcdLink:
         for watch in self._watches:
             watch.disconnect()
 
-    def heal(self) -> None:
-        self.is_cut = False
-        for watch in self._watches:
-            watch.connect()
+    def heal_if_cut(self) -> None:
+        if self.is_cut:
+            self.is_cut = False
+            for watch in self._watches:
+                watch.connect()
 
     def cluster_id(self) -> str:
         self._enter()

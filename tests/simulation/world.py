@@ -47,7 +47,7 @@ class SimClock:
     def monotonic(self) -> float:
         return self.now_s
 
-    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:  # noqa: ARG002 - the port's
         raise AssertionError("nothing waits in a simulation")
 
 
