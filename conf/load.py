@@ -120,12 +120,21 @@ def _parse(variable: str, text: str, entry: Read) -> Any:
 
 
 def _settings(document: Document, values: Mapping[str, Any]) -> Settings:
-    parts: dict[str, dict[str, Any]] = {
-        part: {} for part in ("changefeed", "sink", "etcd", "session", "batch", "settings")
-    }
-    for name, (part, field) in FIELDS.items():
-        if name in values:
-            parts[part][field] = values[name]
+    parts = _parts(values)
+    return Settings(
+        changefeed=load_changefeed(document, values),
+        etcd=_etcd(values.get("etcd", "embedded"), parts["etcd"]),
+        session=SessionSettings(**parts["session"]),
+        batch=BatchSettings(**parts["batch"]),
+        **parts["settings"],
+    )
+
+
+def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed:
+    """The part that is about the changefeed itself. ``values`` are own keys: they win over the
+    document's.
+    """
+    parts = _parts(values)
     source = _source(document, values)
     options = document.get("storage-options", {})
     changefeed = Changefeed(
@@ -140,13 +149,17 @@ def _settings(document: Document, values: Mapping[str, Any]) -> Settings:
         **parts["changefeed"],
     )
     _check_ts(values)
-    return Settings(
-        changefeed=changefeed,
-        etcd=_etcd(values.get("etcd", "embedded"), parts["etcd"]),
-        session=SessionSettings(**parts["session"]),
-        batch=BatchSettings(**parts["batch"]),
-        **parts["settings"],
-    )
+    return changefeed
+
+
+def _parts(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    parts: dict[str, dict[str, Any]] = {
+        part: {} for part in ("changefeed", "sink", "etcd", "session", "batch", "settings")
+    }
+    for name, (part, field) in FIELDS.items():
+        if name in values:
+            parts[part][field] = values[name]
+    return parts
 
 
 def warehouse_of(uri: str | None) -> str:

@@ -14,16 +14,14 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame
 
 from conf.settings import Settings
-from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.fence import Fence
 from coordination.model import TableName, Ts
-from sinks.ddl import CreateTable
 from streaming.applier import Applier
 from streaming.due import due_tasks, settled_keys
 from streaming.events import KAFKA_COLUMNS, Decoder, TopicPartition
 from streaming.filter import TableFilter
-from streaming.plan import Creation, plan, refusal
+from streaming.plan import Creation, definition, plan, refusal
 from streaming.record import Record
 from streaming.segments import Carry, Segment, read_segment
 from streaming.source import Source, SourceShape
@@ -189,19 +187,7 @@ class Batch:
 
     def _create(self, creations: Sequence[Creation]) -> None:
         for creation in creations:
-            table = creation.table
-            if isinstance(table, CreateTable):
-                schema = table.schema
-            elif (like := self._spans.schemas().get(table.source)) is not None:
-                schema = like
-            else:
-                raise TidelakeError(
-                    f"cannot make {creation.event.name}: {creation.event.query} needs the "
-                    "definition of "
-                    f"{table.source}, which was not read. Ignore this DDL with [filter] rules, or "
-                    "start "
-                    "earlier"
-                )
+            schema = definition(creation, self._spans.schemas())
             self._fence.check()
             self._spans.create(
                 creation.event.name, schema, creation.event, self.position.checkpoint

@@ -52,6 +52,11 @@ class Graveyard:
         self._fail = fail
         self.counts: dict[TableName | None, int] = dict(dead_letters.counts(changefeed_id))
 
+    def refreshed(self) -> dict[TableName | None, int]:
+        """The counts as they are stored now: other captures bury too."""
+        self.counts = dict(self._dead_letters.counts(self._changefeed_id))
+        return self.counts
+
     def bury_messages(self, segment: Segment) -> None:
         """The undecodable messages of a segment: one Spark job."""
         bad = segment.frame.where(F.col("kind") == BAD)
@@ -106,7 +111,7 @@ class Graveyard:
                 name, pa.array([value.as_py()] * len(letters), value.type)
             )
         self._dead_letters.merge(letters)
-        self.counts = dict(self._dead_letters.counts(self._changefeed_id))
+        self.refreshed()
 
 
 def _nullable(table: pa.Table) -> pa.Table:

@@ -91,6 +91,21 @@ def _is_wanted(event: DdlEvent, ddl: Ddl, table_filter: TableFilter) -> bool:
     )
 
 
+def definition(creation: Creation, known: Mapping[TableName, TableSchema | None]) -> TableSchema:
+    """The schema of the table that is made. Raises for a LIKE of a table that was never read."""
+    table = creation.table
+    if isinstance(table, CreateTable):
+        return table.schema
+    schema = known.get(table.source)
+    if schema is None:
+        raise TidelakeError(
+            f"cannot make {creation.event.name}: {creation.event.query} needs the definition of "
+            f"{table.source}, which was not read. Ignore this DDL with [filter] rules, or start "
+            "earlier"
+        )
+    return schema
+
+
 def refusal(wall: DdlEvent, why: str) -> DdlNotSupported:
     """The error that quotes a DDL and says how to go on."""
     return DdlNotSupported(

@@ -19,7 +19,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 
 from coordination.errors import CaptureSuicide, Fenced, TidelakeError, TryAgain
 from coordination.model import TableName, Ts
@@ -31,6 +30,7 @@ from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from streaming.applier import job_tag
 from streaming.cluster.held_spans import Assignment, HeldSpans
+from streaming.cluster.patience import PASSING, Patience
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.span_writer import Newcomer, SpanWriter
 from streaming.cluster.tables_in_sight import TablesInSight
@@ -46,9 +46,6 @@ logger = logging.getLogger(__name__)
 TURN_S = 0.1  # between two looks of the worker when nobody calls it
 LOCK_PATIENCE_S = 0.05  # a batch runs: it takes the boundary itself
 STOP_PATIENCE_S = 20.0  # how long an orderly end waits for the batch to end
-FIRST_BACKOFF_S = 0.5
-MAX_BACKOFF_S = 30.0
-PASSING = (PySparkException, Py4JError, ConnectionError, TryAgain)
 
 
 class ReplicaOf:
@@ -67,7 +64,7 @@ class ReplicaOf:
         self._stream: TopicStream | None = None
         self._spans: Spans | None = None
         self._incarnation = 0
-        self._backoff_s = FIRST_BACKOFF_S
+        self._patience = Patience()
         self._worker = threading.Thread(target=self._run, name="replica", daemon=True)
         self._worker.start()
 
@@ -155,12 +152,20 @@ class ReplicaOf:
                 logger.info("%s", change)
                 self._stop_stream()
             except PASSING as error:
-                self._pass_by(error)
+                self._stop_stream()
+                self._wait_after(error)
             except Exception as error:  # the changefeed hears of it
                 logger.exception("the replica fails name=%s", self._workshop.name)
                 self._say(error)
                 self._break_off()
         self._end()
+
+    def _wait_after(self, error: Exception) -> None:
+        try:
+            self._closing.wait(self._patience.lost(error))
+        except TidelakeError as end:
+            self._say(end)
+            self._break_off()
 
     def _turn(self) -> None:
         stream, held = self._stream, self._held.assignments()
@@ -182,7 +187,10 @@ class ReplicaOf:
             try:
                 self._workshop.fence.check()
                 writer.at_boundary()
+                before = writer.reached()
                 is_news = writer.advance()
+                if writer.reached() > before:
+                    self._patience.regained()
             finally:
                 stream.lock.release()
             if is_news:
@@ -276,17 +284,6 @@ class ReplicaOf:
 
     # Trouble, and the end.
 
-    def _pass_by(self, error: Exception) -> None:
-        """What may heal: the stream starts again at the low water, a little later each time."""
-        self._stop_stream()
-        if self._backoff_s > MAX_BACKOFF_S:
-            self._say(TidelakeError(f"the stream fails again and again: {line(error)}"))
-            self._break_off()
-            return
-        logger.warning("stream failed, again in %.1f s: %s", self._backoff_s, line(error))
-        self._closing.wait(self._backoff_s)
-        self._backoff_s *= 2
-
     def _say(self, error: Exception) -> None:
         report = running_error(
             error,
@@ -335,9 +332,3 @@ def _low_water(row: ChangefeedRow, progress: ProgressRow | None) -> dict[TopicPa
     own = progress.source_offsets if progress is not None else {}
     offsets = {**row.source_offsets, **own}
     return {TopicPartition.parse(text): offset for text, offset in offsets.items()}
-
-
-def line(error: BaseException) -> str:
-    """The first line of what went wrong: Spark's messages carry whole stack traces."""
-    text = str(error).strip() or type(error).__name__
-    return next((each for each in text.splitlines() if each.strip()), text)[:400]

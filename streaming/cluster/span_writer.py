@@ -228,6 +228,10 @@ class SpanWriter:
         self._carry = self._carry.kept(self._is_live)
         return self._publish(resolved)
 
+    def reached(self) -> int:
+        """Rises with every span that gets on."""
+        return sum(self._checkpoint(joined) for joined in self._joined.values())
+
     def _due(self, resolved: Ts) -> Mapping[Ts, Sequence[TableName]]:
         """By limit: most spans have the same."""
         due: dict[Ts, list[TableName]] = defaultdict(list)

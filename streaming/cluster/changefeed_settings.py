@@ -1,0 +1,54 @@
+"""A changefeed as it stands in etcd, and as the data plane knows it: one mapping, both ways.
+
+``sink-uri`` of the info is the very URI that TiCDC was given, which is *our source*; where the
+tables are stands in its config as ``sink.delta-uri``. The config is the changefeed file as JSON:
+TiCDC's keys, and Tidelake's own at its top. What the info says by itself is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from conf.keys import OWN_KEYS
+from conf.load import load_changefeed
+from conf.settings import Changefeed, SettingError
+from coordination.errors import ConfigError
+from coordination.metadata.model import ChangefeedInfo
+
+DELTA_URI: Final = "delta-uri"
+OF_THE_INFO: Final = ("changefeed-id", "source-uri", "sink-uri", "start-ts", "target-ts")
+
+
+def changefeed_settings(info: ChangefeedInfo) -> Changefeed:
+    """Raises ConfigError for what no data plane could work with."""
+    config = _without_nulls(info.config or {})
+    sink = dict(config.get("sink", {}))
+    values = {key: config[key] for key in OWN_KEYS if key in config and key not in OF_THE_INFO}
+    values |= {
+        "changefeed-id": info.id,
+        "source-uri": info.sink_uri,
+        "sink-uri": sink.pop(DELTA_URI, None),
+        "start-ts": info.start_ts,
+    }
+    if info.target_ts:
+        values["target-ts"] = info.target_ts
+    try:
+        return load_changefeed({**config, "sink": sink}, values)
+    except SettingError as error:
+        raise ConfigError(f"changefeed {info.id}: {error}") from error
+
+
+def changefeed_config(document: Mapping[str, Any], *, delta_uri: str) -> dict[str, Any]:
+    """The info's config for a (checked) changefeed file and the URI of the warehouse."""
+    config = {key: value for key, value in document.items() if key not in OF_THE_INFO}
+    return {**config, "sink": {**config.get("sink", {}), DELTA_URI: delta_uri}}
+
+
+def _without_nulls(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Go writes what is not set as null."""
+    return {
+        key: _without_nulls(value) if isinstance(value, Mapping) else value
+        for key, value in config.items()
+        if value is not None
+    }

@@ -1,0 +1,405 @@
+"""What only the owner of a changefeed does: implements ``coordination.ports.OwnerDesk``.
+
+    claim the term ─► settle, resume, seal ─► claimed ─► read DDLs, make tables ─┐
+                                                ▲                                │
+                                                └── rows, at most once a second ◄┘
+
+Two threads: the desk's own writes the control rows; Spark's batch thread reads the topics and makes
+tables. The coordination thread only leaves notes and takes them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+
+from py4j.protocol import Py4JError
+
+from conf.settings import Changefeed
+from coordination.errors import CaptureSuicide, Fenced, Stop, TidelakeError, TryAgain
+from coordination.failpoint import Failpoint, failpoint
+from coordination.model import Ownership, TermNumber, Ts
+from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable
+from coordination.scheduler.barrier import PendingDdl
+from coordination.scheduler.messages import NO_TS, UnknownTable
+from sinks.changefeeds import ChangefeedRow
+from sinks.progress import ProgressRow
+from streaming.cluster.desk_rows import (
+    cut,
+    first_progress,
+    later,
+    merged,
+    resumed_progress,
+    span_of,
+    told_progress,
+)
+from streaming.cluster.owners_reader import Known, OwnersReader
+from streaming.cluster.patience import PASSING, Patience, line
+from streaming.cluster.topic_stream import Offsets, TopicStream
+from streaming.cluster.workshop import Workshop
+from streaming.events import TopicPartition
+from streaming.graveyard import Graveyard
+from streaming.plan import refusal
+from streaming.source import SourceChanged
+from streaming.spans import Span as Table
+from streaming.spans import Spans
+from streaming.start_point import first_row, settle
+
+logger = logging.getLogger(__name__)
+
+TURN_S = 0.1  # between two looks of the desk's thread when nobody calls it
+LOCK_PATIENCE_S = 0.05
+RECORD_EVERY_S = 1.0  # control rows of a changefeed are written no more often (cluster.md 10)
+
+
+class Desk:
+    """See the module's picture and the port."""
+
+    def __init__(self, workshop: Workshop, ownership: Ownership) -> None:
+        self._workshop = workshop
+        self._ownership = ownership
+        self._lock = threading.Lock()  # of the notes between the threads
+        self._rows_lock = threading.Lock()  # of the rows and their tables
+        self._kick = threading.Event()
+        self._closing = threading.Event()
+        self._dropping = threading.Event()
+        self._error: BaseException | None = None
+        self._claim: Claim | None = None
+        self._scan = self._next_scan = DdlScan(position_ts=NO_TS)
+        self._known: Known | None = None
+        self._added: list[RegisteredTable] = []
+        self._ran_ddl_ts: Ts | None = None
+        self._published_ts: Ts | None = None
+        self._advance: Advance | None = None
+        self._patience = Patience()
+        self._written_at = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
+        self._thread.start()
+
+    # The port.
+
+    def claimed(self) -> Claim | None:
+        self._check()
+        return self._claim
+
+    def ddl_scan(self) -> DdlScan:
+        self._check()
+        with self._lock:
+            return self._scan
+
+    def run_ddl(self, ddl: PendingDdl) -> None:
+        """What can be run has run when its table was found; what is left stops the changefeed."""
+        self._check()
+        known = self._known
+        if known is not None and known.wall is not None and known.wall.commit_ts == ddl.commit_ts:
+            self._error = refusal(known.wall, known.why)
+            self._workshop.wake()
+
+    def register(self, table: UnknownTable) -> None:
+        """The desk reads what every capture reads: it finds the table itself, in its order."""
+        del table
+        self._check()
+
+    def take_changes(self) -> Changes:
+        self._check()
+        with self._lock:
+            added, self._added = self._added, []
+            ran, self._ran_ddl_ts = self._ran_ddl_ts, None
+            published, self._published_ts = self._published_ts, None
+            self._scan = self._next_scan
+        return Changes(added=tuple(added), ran_ddl_ts=ran, published_ts=published)
+
+    def record(self, advance: Advance) -> None:
+        self._check()
+        with self._lock:
+            self._advance = merged(self._advance, advance)
+        self._kick.set()
+
+    def close(self, *, drop: bool) -> None:
+        if drop and not self._dropping.is_set():
+            self._dropping.set()
+            threading.Thread(target=self._cancel, name="cancel", daemon=True).start()
+        self._closing.set()
+        self._kick.set()
+
+    def is_closed(self) -> bool:
+        return not self._thread.is_alive()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            self._begin()
+            while not self._closing.is_set() and self._error is None:
+                self._kick.wait(TURN_S)
+                self._kick.clear()
+                self._turn()
+        except Stop:
+            logger.debug("closed while claiming name=%s", self._workshop.name)
+        except BaseException as error:  # noqa: BLE001  # raised by the next call
+            if not isinstance(error, Fenced | CaptureSuicide):
+                logger.warning("the desk fails: %s name=%s", line(error), self._workshop.name)
+            self._error = error
+        finally:
+            self._end()
+
+    def _begin(self) -> None:
+        workshop, tables = self._workshop, self._workshop.tables
+        workshop.fence.check()
+        failpoint(Failpoint.BEFORE_CLAIM)
+        changefeed = _rewound(workshop.changefeed, tables.changefeeds.read(workshop.changefeed.id))
+        claimed = tables.changefeeds.claim(
+            first_row(changefeed),
+            self._ownership,
+            ttl_s=workshop.settings.session.ttl_s,
+            stop=self._closing,
+        )
+        tables.progress.claim(changefeed.id, claimed.term)
+        tables.snapshots.claim(changefeed.id, claimed.term)
+        failpoint(Failpoint.AFTER_CLAIM)
+        shape = workshop.source.shape()
+        row = settle(claimed, changefeed, shape, workshop.source.beginnings)
+        offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
+        if row.state != "finished":
+            workshop.source.check_offsets(offsets)
+        self._row = row
+        self._save(row)
+        self._spans = workshop.spans(row)
+        self._resume(self._spans, row)
+        self._graveyard = workshop.graveyard()
+        self._reader, self._stream = self._reading(self._spans, self._graveyard)
+        if row.state != "finished":
+            self._start_stream()
+        else:
+            self._next_scan = self._scan = DdlScan(position_ts=Ts(row.checkpoint_ts))
+        self._claim = self._claim_of(row)
+        logger.info(
+            "claimed the changefeed term=%d checkpoint_ts=%d tables=%d",
+            row.term,
+            row.checkpoint_ts,
+            len(self._spans),
+        )
+        workshop.wake()
+
+    def _resume(self, spans: Spans, row: ChangefeedRow) -> None:
+        before = self._workshop.progress()
+        spans.resume(before)
+        self._progress = dict(before)
+        resumed = [resumed_progress(table, before[table.name], row) for table in spans]
+        self._write_progress(resumed)
+
+    def _claim_of(self, row: ChangefeedRow) -> Claim:
+        latest = self._workshop.tables.snapshots.latest(row.changefeed_id)
+        published = max(row.max_published_ts, latest.primary_ts if latest is not None else 0)
+        return Claim(
+            term=TermNumber(row.term),
+            checkpoint_ts=Ts(row.checkpoint_ts),
+            tables=tuple(self._registered(table) for table in self._spans),
+            published_ts=Ts(published),
+        )
+
+    def _registered(self, table: Table) -> RegisteredTable:
+        span = span_of(table, self._row.incarnation)
+        return RegisteredTable(span=span, start_ts=table.checkpoint)
+
+    # Reading.
+
+    def _reading(self, spans: Spans, graveyard: Graveyard) -> tuple[OwnersReader, TopicStream]:
+        workshop = self._workshop
+        reader = OwnersReader(
+            spans=spans,
+            start_ts=Ts(self._row.start_ts),
+            checkpoint_ts=lambda: Ts(self._row.checkpoint_ts),
+            table_filter=workshop.filter,
+            decoder=workshop.message_format.make_decoder(),
+            graveyard=graveyard,
+            fence=workshop.fence,
+            tell=self._hear,
+        )
+        stream = reader.stream = TopicStream(
+            workshop.stream_context(), reader, on_batch=self._kick.set
+        )
+        return reader, stream
+
+    def _start_stream(self) -> None:
+        offsets = self._row.source_offsets
+        self._reader.forget()
+        self._stream.start(
+            {TopicPartition.parse(text): at for text, at in offsets.items()},
+            {TopicPartition.parse(text): mark for text, mark in self._row.watermarks.items()},
+        )
+
+    def _hear(self, known: Known) -> None:
+        """On the batch thread: rows of new tables first, then the word that they are there."""
+        with self._rows_lock:
+            self._write_progress(
+                [
+                    first_progress(found.table, self._row, _texts(found.low_water))
+                    for found in known.found
+                ]
+            )
+        pending: tuple[PendingDdl, ...] = ()
+        if known.wall is not None:
+            pending = (PendingDdl(commit_ts=known.wall.commit_ts, table_ids=None),)
+        with self._lock:
+            self._known = known
+            self._added += [self._registered(found.table) for found in known.found]
+            self._ran_ddl_ts = known.ran_ddl_ts or self._ran_ddl_ts
+            self._next_scan = DdlScan(position_ts=known.position_ts, pending=pending)
+            if not self._added:  # else when they have been taken: see `take_changes`
+                self._scan = self._next_scan
+        self._workshop.wake()
+
+    def _turn(self) -> None:
+        try:
+            self._workshop.fence.check()
+            self._read_on()
+            self._record()
+        except SourceChanged as change:
+            logger.info("%s", change)
+            self._stream.stop()
+        except PASSING as error:
+            self._stream.stop()
+            self._closing.wait(self._patience.lost(error))
+
+    def _read_on(self) -> None:
+        if self._row.state == "finished":
+            return
+        self._stream.check()
+        if not self._stream.is_running:
+            self._start_stream()
+        if self._stream.lock.acquire(timeout=LOCK_PATIENCE_S):
+            try:
+                self._reader.advance()
+            finally:
+                self._stream.lock.release()
+
+    # Writing.
+
+    def _record(self) -> None:
+        age_s = time.monotonic() - self._written_at
+        with self._lock:
+            if self._advance is not None and age_s >= RECORD_EVERY_S:
+                advance, self._advance = self._advance, None
+            else:
+                advance = None
+        if advance is not None:
+            try:
+                self._write(advance)
+            except TryAgain:
+                with self._lock:
+                    newer = self._advance
+                    self._advance = advance if newer is None else merged(advance, newer)
+                raise
+            self._patience.regained()
+        elif age_s > self._workshop.settings.session.ttl_s / 3:
+            self._save(self._row)
+
+    def _write(self, advance: Advance) -> None:
+        """In order: progress, the changefeed's row, the ledger (rule 6)."""
+        with self._rows_lock:
+            spans = {each.span.name: each for each in advance.spans}
+            self._write_progress(
+                [
+                    told_progress(self._progress[name], told, advance.source_offsets)
+                    for name, told in spans.items()
+                    if name in self._progress
+                ]
+            )
+            failpoint(Failpoint.AFTER_PROGRESS)
+            self._save(self._row_after(advance))
+            failpoint(Failpoint.AFTER_CHANGEFEED)
+            if advance.sync_point_ts is not None:
+                self._publish(advance.sync_point_ts)
+            failpoint(Failpoint.AFTER_LEDGER)
+
+    def _row_after(self, advance: Advance) -> ChangefeedRow:
+        row = self._row
+        checkpoint_ts = max(row.checkpoint_ts, advance.checkpoint_ts)
+        rewinding = row.state == "rewinding" and checkpoint_ts <= row.max_published_ts
+        lows = [advance.source_offsets, self._low_water()]
+        marks = self._stream.watermarks.to_record()
+        return replace(
+            row,
+            state="finished" if advance.finished else "rewinding" if rewinding else "running",
+            checkpoint_ts=checkpoint_ts,
+            resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
+            source_offsets=later(row.source_offsets, lows if advance.source_offsets else [{}]),
+            watermarks={**row.watermarks, **{str(p): mark for p, mark in marks.items()}},
+            error=None,
+        )
+
+    def _low_water(self) -> dict[str, int]:
+        """Of the desk's own reading. A batch that is under way counts as not read."""
+        if not self._stream.lock.acquire(timeout=LOCK_PATIENCE_S):
+            return {}
+        try:
+            return _texts(self._reader.low_water())
+        finally:
+            self._stream.lock.release()
+
+    def _publish(self, at_ts: Ts) -> None:
+        dead_letters = sum(self._graveyard.refreshed().values())
+        snapshot = cut(self._row, self._progress.values(), at_ts, dead_letters)
+        if snapshot is None:
+            logger.warning("not every table is exactly at the sync point ts=%d", at_ts)
+            return
+        if at_ts > self._row.max_published_ts:
+            self._workshop.tables.snapshots.publish(snapshot, self._row.term)
+        with self._lock:
+            self._published_ts = at_ts
+        self._workshop.wake()
+
+    def _write_progress(self, rows: Iterable[ProgressRow]) -> None:
+        changed = [row for row in rows if row != self._progress.get(row.name)]
+        self._workshop.tables.progress.advance(changed, self._row.term)
+        self._progress.update((row.name, row) for row in changed)
+
+    def _save(self, row: ChangefeedRow) -> None:
+        self._workshop.tables.changefeeds.save(row)
+        self._row = row
+        self._written_at = time.monotonic()
+
+    # The end.
+
+    def _cancel(self) -> None:
+        with suppress(Py4JError, OSError):
+            self._workshop.spark.sparkContext.cancelJobsWithTag(self._workshop.name)
+
+    def _end(self) -> None:
+        if self._claim is not None:
+            self._stream.stopping.set()
+            if self._error is None and not self._dropping.is_set():
+                self._record_last()
+            self._stream.stop()
+        self._workshop.close()
+        self._workshop.wake()
+
+    def _record_last(self) -> None:
+        """Nobody runs it now: the next owner, of whatever etcd, need not wait for this one to go
+        stale."""
+        with suppress(TidelakeError):
+            self._workshop.fence.check()
+            if self._advance is not None:
+                self._write(self._advance)
+            if self._row.state != "finished":
+                self._save(replace(self._row, state="stopped"))
+
+
+def _rewound(changefeed: Changefeed, stored: ChangefeedRow | None) -> Changefeed:
+    """A changefeed that was resumed from another checkpoint has that for its start-ts."""
+    if stored is None or stored.start_ts == changefeed.start_ts:
+        return changefeed
+    return replace(changefeed, overwrite_checkpoint_ts=changefeed.start_ts)
+
+
+def _texts(offsets: Offsets) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in offsets.items()}

@@ -1,0 +1,136 @@
+"""What the owner writes down, from what captures have said: pure.
+
+Captures speak of spans that they hold now; what a span had reached before stays: checkpoint, Delta
+version and fence of a row never fall (I2, I3), whatever late news say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from coordination.model import SEALED_TS, TableName, Ts, fence_number
+from coordination.ports import Advance
+from coordination.scheduler.coordinator import SpanProgress
+from coordination.scheduler.messages import Span, stored_table_id
+from sinks.changefeeds import ChangefeedRow
+from sinks.progress import ProgressRow
+from sinks.snapshots import SnapshotRow
+from streaming.spans import WARNING
+from streaming.spans import Span as Table
+
+
+def span_of(table: Table, incarnation: int) -> Span:
+    """How the scheduler names a table; the same for every owner."""
+    schema, name = table.name.schema, table.name.table
+    return Span(stored_table_id(incarnation, schema, name, table.created_ts), schema, name)
+
+
+def first_progress(
+    table: Table, row: ChangefeedRow, source_offsets: Mapping[str, int]
+) -> ProgressRow:
+    """Of a table that nobody replicates yet: the owner's, until a capture has it."""
+    return ProgressRow(
+        changefeed_id=row.changefeed_id,
+        incarnation=row.incarnation,
+        schema_name=table.name.schema,
+        table_name=table.name.table,
+        generation=table.generation,
+        state=table.state,
+        checkpoint_ts=table.checkpoint,
+        resolved_ts=table.checkpoint,
+        delta_version=table.version,
+        source_offsets=source_offsets,
+        capture_id=row.capture_id,
+        epoch=row.epoch,
+        fence=fence_number(row.term),
+    )
+
+
+def resumed_progress(table: Table, before: ProgressRow, row: ChangefeedRow) -> ProgressRow:
+    """As a new owner finds a table; who holds it goes on holding it, unless the incarnation is
+    new."""
+    if before.incarnation != row.incarnation:
+        fresh = first_progress(table, row, row.source_offsets)
+        return replace(fresh, dead_letters=before.dead_letters, engine=before.engine)
+    at_ts = max(table.checkpoint, before.checkpoint_ts)
+    return replace(
+        before,
+        checkpoint_ts=at_ts,
+        resolved_ts=max(before.resolved_ts, at_ts),
+        delta_version=table.version,
+        updated_at=None,
+    )
+
+
+def told_progress(
+    before: ProgressRow, told: SpanProgress, source_offsets: Mapping[str, int]
+) -> ProgressRow:
+    """The row after what a capture has said; ``source_offsets`` where it did not say its own."""
+    status, checkpoint = told.status, told.checkpoint
+    at_ts = max(before.checkpoint_ts, checkpoint.checkpoint_ts)
+    row = replace(
+        before,
+        state=before.state if before.state == WARNING else told.state.name.lower(),
+        checkpoint_ts=at_ts,
+        resolved_ts=max(before.resolved_ts, checkpoint.resolved_ts, at_ts),
+        capture_id=told.capture_id or before.capture_id,
+        epoch=told.epoch or before.epoch,
+        source_offsets=source_offsets or before.source_offsets,
+        updated_at=None,
+    )
+    if status is None:
+        return row
+    versions = [v for v in (before.delta_version, status.delta_version) if v is not None]
+    return replace(
+        row,
+        delta_version=max(versions, default=None),
+        engine=status.engine or before.engine,
+        dead_letters=max(before.dead_letters, status.dead_letters),
+        fence=max(before.fence, status.fence),
+        source_offsets=status.source_offsets or row.source_offsets,
+    )
+
+
+def merged(before: Advance | None, newer: Advance) -> Advance:
+    """Both in one: nothing that the first one said of a span is lost."""
+    if before is None:
+        return newer
+    spans = {each.span.table_id: each for each in (*before.spans, *newer.spans)}
+    points = [at for at in (before.sync_point_ts, newer.sync_point_ts) if at is not None]
+    return replace(
+        newer,
+        spans=tuple(spans.values()),
+        source_offsets=newer.source_offsets or before.source_offsets,
+        finished=before.finished or newer.finished,
+        sync_point_ts=Ts(max(points)) if points else None,
+    )
+
+
+def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The least of the low waters by partition; what was safe to forget once, stays so."""
+    found = list(low_waters)
+    return {
+        partition: max(offset, min(low.get(partition, offset) for low in found))
+        for partition, offset in before.items()
+    }
+
+
+def cut(
+    row: ChangefeedRow, progress: Iterable[ProgressRow], at_ts: Ts, dead_letters: int
+) -> SnapshotRow | None:
+    """The consistent cut at a sync point, if every table is exactly there (rule 7)."""
+    tables = [each for each in progress if each.delta_version is not None]
+    if not tables or any(each.checkpoint_ts != at_ts for each in tables):
+        return None
+    assert at_ts < SEALED_TS
+    versions = {str(each.name): each.delta_version or 0 for each in tables}
+    return SnapshotRow(
+        changefeed_id=row.changefeed_id,
+        primary_ts=at_ts,
+        tables=versions,
+        dead_letters=dead_letters,
+    )
+
+
+def by_name(rows: Iterable[ProgressRow]) -> dict[TableName, ProgressRow]:
+    return {row.name: row for row in rows}

@@ -1,0 +1,221 @@
+"""What the owner reads of the topics: DDLs, tables that nobody has, and how far all that is known.
+
+    DDL ──resolved──► CREATE TABLE: made at once, registered at its commit-ts (*)
+                      of no effect: passed
+                      any other: a wall, which the owner runs into when its checkpoint gets there
+    rows of no table of ours ──resolved──► no DDL made it: from the types in its messages
+
+(*) Nothing is applied above ``position`` meanwhile, which only moves past what is registered.
+Called under the stream's lock, one call at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+
+from coordination.fence import Fence
+from coordination.model import TableName, Ts
+from streaming.cluster.envelopes import Envelopes, control_messages, rows_of
+from streaming.cluster.topic_stream import Offsets, TopicStream
+from streaming.events import DdlEvent, Decoder, TopicPartition
+from streaming.filter import TableFilter
+from streaming.graveyard import Graveyard
+from streaming.plan import Plan, definition, plan
+from streaming.segments import Carry, read_segment
+from streaming.spans import Span as Table
+from streaming.spans import Spans
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A table that was made, and from where its rows must be read."""
+
+    table: Table
+    low_water: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Every DDL at or below ``position_ts`` is behind us, but for the wall and what follows it."""
+
+    position_ts: Ts
+    found: tuple[Found, ...]
+    wall: DdlEvent | None
+    why: str
+    ran_ddl_ts: Ts | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FirstRow:
+    commit_ts: Ts
+    low_water: Offsets
+
+
+class OwnersReader:
+    """Implements ``topic_stream.Reader``. ``tell`` gets each step forward, in order."""
+
+    def __init__(
+        self,
+        *,
+        spans: Spans,
+        start_ts: Ts,
+        checkpoint_ts: Callable[[], Ts],
+        table_filter: TableFilter,
+        decoder: Decoder,
+        graveyard: Graveyard,
+        fence: Fence,
+        tell: Callable[[Known], None],
+    ) -> None:
+        """``checkpoint_ts``: of the changefeed, as recorded."""
+        self._spans = spans
+        self._start_ts = start_ts
+        self._checkpoint_ts = checkpoint_ts
+        self._first_checkpoint_ts = checkpoint_ts()
+        self._filter = table_filter
+        self._decoder = decoder
+        self._graveyard = graveyard
+        self._fence = fence
+        self._tell = tell
+        self._position_ts = Ts(0)
+        self._ddls: dict[tuple[Ts, str, TableName], tuple[DdlEvent, Offsets]] = {}
+        self._first_rows: dict[TableName, _FirstRow] = {}
+        self.stream: TopicStream | None = None
+
+    def forget(self) -> None:
+        """Everything is read again, from the low water on."""
+        self._ddls = {}
+        self._first_rows = {}
+
+    def low_water(self) -> dict[TopicPartition, int]:
+        """From where the owner's reading must begin again."""
+        held = [offsets for _, offsets in self._ddls.values()]
+        held += [first.low_water for first in self._first_rows.values()]
+        low = self._running.offsets
+        for offsets in held:
+            for partition, offset in offsets.items():
+                low[partition] = min(offset, low.get(partition, offset))
+        return low
+
+    def at_boundary(self) -> None:
+        """Nobody joins."""
+
+    def wanted(self) -> Column:
+        return control_messages()
+
+    def take(self, read: Envelopes) -> None:
+        before = {**self._running.offsets, **read.begin}
+        if read.counts.ddls or read.counts.bad:
+            self._take_control(read, before)
+        for name, count in read.tables.items():
+            if name in self._spans or name in self._first_rows or not self._filter.selects(name):
+                continue
+            self._first_rows[name] = _FirstRow(commit_ts=Ts(count.min_ts), low_water=before)
+        for name, first in list(self._first_rows.items()):
+            if name in read.tables and read.tables[name].min_ts < first.commit_ts:
+                earlier = Ts(read.tables[name].min_ts)
+                self._first_rows[name] = _FirstRow(commit_ts=earlier, low_water=first.low_water)
+        self.advance()
+
+    def _take_control(self, read: Envelopes, before: Offsets) -> None:
+        segment = read_segment(self._decoder(read.messages(control_messages()), {}))
+        if segment.bad:
+            self._graveyard.bury_messages(segment)
+        for ddl in Carry((segment,)).ddls():
+            self._ddls.setdefault((ddl.commit_ts, ddl.query, ddl.name), (ddl, before))
+        segment.frame.unpersist()
+
+    def advance(self) -> None:
+        """Make what is resolved by now."""
+        position = self._running.resolved_ts()
+        if position <= self._position_ts:
+            return
+        planned = self._plan(position)
+        found = [*self._create(planned), *self._find(planned.limit)]
+        self._ddls = {
+            key: kept for key, kept in self._ddls.items() if kept[0].commit_ts > planned.limit
+        }
+        self._position_ts = position
+        ran = [creation.event.commit_ts for creation in planned.creations]
+        self._tell(
+            Known(
+                position_ts=position,
+                found=tuple(found),
+                wall=planned.wall,
+                why=planned.why,
+                ran_ddl_ts=max(ran, default=None),
+            )
+        )
+
+    def _plan(self, position: Ts) -> Plan:
+        ddls = sorted(
+            (ddl for ddl, _ in self._ddls.values()), key=lambda d: (d.commit_ts, d.offset)
+        )
+        return plan(
+            ddls,
+            checkpoint=self._first_checkpoint_ts,
+            start_ts=self._start_ts,
+            limit=position,
+            table_filter=self._filter,
+            known=self._spans.schemas(),
+        )
+
+    def _create(self, planned: Plan) -> list[Found]:
+        found = []
+        for creation in planned.creations:
+            name = creation.event.name
+            if name in self._spans:  # an earlier owner made it, or the DDL has come again
+                continue
+            schema = definition(creation, self._spans.schemas())
+            self._fence.check()
+            self._spans.create(name, schema, creation.event, creation.event.commit_ts)
+            logger.info("table made table=%s commit_ts=%d", name, creation.event.commit_ts)
+            found.append(self._found(name))
+        return found
+
+    def _find(self, limit: Ts) -> list[Found]:
+        """Tables with rows that are resolved and no definition: from the types in their
+        messages."""
+        names = sorted(
+            name
+            for name, first in self._first_rows.items()
+            if first.commit_ts <= limit and name not in self._spans
+        )
+        self._first_rows = {n: f for n, f in self._first_rows.items() if n not in self._spans}
+        if not names:
+            return []
+        begin = _lowest([self._first_rows[name].low_water for name in names])
+        read = self._running.read(begin, self._running.offsets, rows_of(names))
+        assert read is not None
+        self._fence.check()
+        segment = read_segment(self._decoder(read.messages(rows_of(names)), {}))
+        try:
+            self._spans.find(names, [segment], self._checkpoint_ts())
+        finally:
+            segment.frame.unpersist()
+            read.release()
+        logger.info("tables found by their rows tables=%s", ",".join(map(str, names)))
+        return [self._found(name) for name in names]
+
+    def _found(self, name: TableName) -> Found:
+        first = self._first_rows.pop(name, None)
+        low_water = first.low_water if first is not None else self._running.offsets
+        return Found(table=self._spans[name], low_water=low_water)
+
+    @property
+    def _running(self) -> TopicStream:
+        assert self.stream is not None
+        return self.stream
+
+
+def _lowest(all_offsets: Sequence[Offsets]) -> Mapping[TopicPartition, int]:
+    lowest: dict[TopicPartition, int] = {}
+    for offsets in all_offsets:
+        for partition, offset in offsets.items():
+            lowest[partition] = min(offset, lowest.get(partition, offset))
+    return lowest

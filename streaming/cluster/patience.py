@@ -1,0 +1,41 @@
+"""How long a stream that fails is tried again: what may heal, and when to stop hoping."""
+
+from __future__ import annotations
+
+import logging
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from coordination.errors import TidelakeError, TryAgain
+
+logger = logging.getLogger(__name__)
+
+FIRST_BACKOFF_S = 0.5
+MAX_BACKOFF_S = 30.0
+PASSING = (PySparkException, Py4JError, ConnectionError, TryAgain)  # may heal by itself
+
+
+class Patience:
+    """One thread. Progress gives it back."""
+
+    def __init__(self) -> None:
+        self._backoff_s = FIRST_BACKOFF_S
+
+    def lost(self, error: BaseException) -> float:
+        """Seconds to wait before the next try; raises TidelakeError when there is none."""
+        wait_s = self._backoff_s
+        if wait_s > MAX_BACKOFF_S:
+            raise TidelakeError(f"the stream fails again and again: {line(error)}") from error
+        logger.warning("stream failed, again in %.1f s: %s", wait_s, line(error))
+        self._backoff_s *= 2
+        return wait_s
+
+    def regained(self) -> None:
+        self._backoff_s = FIRST_BACKOFF_S
+
+
+def line(error: BaseException) -> str:
+    """The first line of what went wrong: Spark's messages carry whole stack traces."""
+    text = str(error).strip() or type(error).__name__
+    return next((each for each in text.splitlines() if each.strip()), text)[:400]

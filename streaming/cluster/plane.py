@@ -1,0 +1,71 @@
+"""The data plane of one process: implements ``coordination.ports.DataPlane`` on one Spark session.
+
+A replica and a desk of one changefeed read the topics each for itself: a capture without a span may
+own the changefeed, and the other way round."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from conf.settings import BatchSettings, SessionSettings, Settings
+from coordination.fence import Fence
+from coordination.metadata.model import ChangefeedInfo
+from coordination.model import Ownership, Ts
+from coordination.ports import CaptureIdentity, DataPlane, Wake
+from streaming.cluster.changefeed_settings import changefeed_settings
+from streaming.cluster.desk import Desk
+from streaming.cluster.replica import ReplicaOf
+from streaming.cluster.workshop import MessageFormat, Workshop
+from streaming.protocols.canal_json import CanalJson, envelope
+
+CANAL_JSON = MessageFormat(envelope=envelope, make_decoder=CanalJson)
+
+
+class SparkDataPlane:
+    """See the port. What is the same for all changefeeds of a process comes with it."""
+
+    def __init__(
+        self, spark: SparkSession, *, batch: BatchSettings, session: SessionSettings
+    ) -> None:
+        self._spark = spark
+        self._batch = batch
+        self._session = session
+
+    def open_replica(
+        self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
+    ) -> ReplicaOf:
+        return ReplicaOf(self._workshop("replica", info, identity, fence, wake))
+
+    def open_desk(
+        self,
+        *,
+        info: ChangefeedInfo,
+        identity: CaptureIdentity,
+        ownership: Ownership,
+        checkpoint_ts: Ts,
+        fence: Fence,
+        wake: Wake,
+    ) -> Desk:
+        del checkpoint_ts  # the owner takes the greater of it and what the desk has claimed
+        return Desk(self._workshop("desk", info, identity, fence, wake), ownership)
+
+    def _workshop(
+        self, role: str, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
+    ) -> Workshop:
+        settings = Settings(
+            changefeed=changefeed_settings(info), batch=self._batch, session=self._session
+        )
+        return Workshop(
+            settings=settings,
+            spark=self._spark,
+            message_format=CANAL_JSON,
+            identity=identity,
+            fence=fence,
+            wake=wake,
+            role=role,
+        )
+
+
+def _is_the_port(plane: SparkDataPlane) -> DataPlane:
+    """For the type checker alone."""
+    return plane
