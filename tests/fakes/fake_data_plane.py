@@ -1,8 +1,9 @@
 """The data side of one capture over a source and a warehouse in memory.
 
 Steps take virtual time, and get on when `step` is called: not while their capture is frozen. A
-write is checked (fence, state, barrier), then is under way, then lands. What is under way when a
-capture freezes or dies lands without another check, as a commit does that has been sent.
+write is made ready, checked (fence, state, barrier), then is under way, and lands without another
+look, even if its capture is frozen or dead by then: a commit that has been sent cannot be called
+back.
 """
 
 from __future__ import annotations
@@ -36,10 +37,14 @@ from tests.fakes.fake_warehouse import FakeWarehouse, Landing
 _T = TableState
 
 
+Sent = tuple[float, int, Landing]  # when it lands, in which table
+
+
 @dataclass
 class _Write:
     landing: Landing
     lands_at: float
+    is_gone: bool = False  # somebody else sees to its landing
 
 
 @dataclass
@@ -53,25 +58,27 @@ class _SpanTask:
     fence: int
     due_at: float = 0.0
     write: _Write | None = None
-    has_failed: bool = False
 
 
 class FakeDataPlane:
-    """One per process. ``slow_s``: the longest that a step takes."""
+    """One per process. ``slow_s``: the longest that a step takes, ``commit_s``: that a commit."""
 
     def __init__(
         self,
         source: FakeSource,
         warehouse: FakeWarehouse,
+        *,
         rng: random.Random,
         now: Callable[[], float],
         slow_s: float = 0.6,
+        commit_s: float = 2.0,
     ) -> None:
         self.source = source
         self.warehouse = warehouse
         self.rng = rng
         self.now = now
         self.slow_s = slow_s
+        self.commit_s = commit_s
         self.replicas: list[FakeReplica] = []
         self.desks: list[FakeDesk] = []
         self.fails_at: float | None = None  # the next write after it fails, once
@@ -113,16 +120,18 @@ class FakeDataPlane:
         for desk in self.desks:
             desk.step()
 
-    def freeze(self) -> None:
-        """From here on nothing is checked any more; what is under way is as good as sent."""
-        for replica in self.replicas:
-            replica.freeze()
+    @property
+    def is_writing(self) -> bool:
+        return any(task.write for replica in self.replicas for task in replica.spans.values())
 
-    def kill(self) -> None:
-        """Of what is under way, some arrives."""
-        self.freeze()
-        for replica in self.replicas:
-            replica.land_some()
+    def freeze(self) -> list[Sent]:
+        """What has been sent, and lands though nobody here gets on; the rest lands on waking."""
+        return [sent for replica in self.replicas for sent in replica.take_sent()]
+
+    def commit_at(self) -> float:
+        """When a commit that is sent now lands; most are quick."""
+        longest_s = self.commit_s if self.rng.random() < 0.2 else self.commit_s / 8
+        return self.now() + self.rng.random() * longest_s
 
     def delay(self) -> float:
         return self.now() + self.rng.random() * self.slow_s
@@ -240,7 +249,7 @@ class FakeReplica:
         if drop:
             for task in self.spans.values():
                 if task.write is not None and self._plane.rng.random() < 0.5:
-                    task.write = None  # cancelled in time
+                    task.write = None  # it was not sent yet
 
     def is_closed(self) -> bool:
         return self._is_closing and all(task.write is None for task in self.spans.values())
@@ -256,10 +265,12 @@ class FakeReplica:
         return True
 
     def writers(self) -> set[int]:
-        """The tables that it may write now."""
-        if self._is_closing:
-            return set()
-        return {t for t, task in self.spans.items() if task.state is _T.REPLICATING}
+        """The tables that it writes, or may begin to write now."""
+        return {
+            table_id
+            for table_id, task in self.spans.items()
+            if task.write is not None or (task.state is _T.REPLICATING and not self._is_closing)
+        }
 
     def step(self) -> None:
         now = self._plane.now()
@@ -291,8 +302,15 @@ class FakeReplica:
         if not self._plane.source.tables[table_id].between(task.checkpoint_ts, limit_ts):
             task.checkpoint_ts = limit_ts  # no change, no commit
             return
-        landing = Landing(self._identity.capture_id, task.fence, task.checkpoint_ts, limit_ts)
-        task.write = _Write(landing, self._plane.delay())
+        landing = Landing(
+            self._identity.capture_id,
+            task.fence,
+            task.checkpoint_ts,
+            limit_ts,
+            checked_at=self._plane.now(),
+        )
+        task.write = _Write(landing, self._plane.commit_at())
+        task.due_at = task.write.lands_at + self._plane.rng.random() * self._plane.slow_s
 
     def _limit_ts(self, table_id: int, task: _SpanTask) -> int:
         if self.barrier is None:
@@ -314,27 +332,26 @@ class FakeReplica:
         return True
 
     def _land(self, table_id: int, task: _SpanTask) -> None:
-        """Right before the commit everything is looked at once more."""
         write = task.write
         assert write is not None
         task.write = None
-        if not write.landing.is_late and not self._may_write():
-            return
-        identity_ts = self._plane.warehouse.land(table_id, write.landing)
-        task.checkpoint_ts = max(task.checkpoint_ts, min(identity_ts, 2**62))
+        if write.is_gone:
+            identity_ts = self._plane.warehouse.targets[table_id].identity_ts
+        else:
+            now_s = self._plane.now()
+            identity_ts = self._plane.warehouse.land(table_id, write.landing, now_s)
+        if identity_ts >= write.landing.limit_ts:
+            task.checkpoint_ts = max(task.checkpoint_ts, min(identity_ts, 2**62))
         self._changed.add(table_id)
         self._wake()
 
-    def freeze(self) -> None:
-        for task in self.spans.values():
-            if task.write is not None:
-                task.write = _Write(replace(task.write.landing, is_late=True), 0.0)
-
-    def land_some(self) -> None:
+    def take_sent(self) -> list[Sent]:
+        sent = []
         for table_id, task in self.spans.items():
             if task.write is not None and self._plane.rng.random() < 0.5:
-                self._plane.warehouse.land(table_id, task.write.landing)
-            task.write = None
+                sent.append((task.write.lands_at, table_id, task.write.landing))
+                task.write = replace(task.write, is_gone=True)
+        return sent
 
     def _start_of(self, table_id: int) -> int:
         warehouse = self._plane.warehouse

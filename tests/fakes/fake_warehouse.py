@@ -32,7 +32,7 @@ class Landing:
     fence: int
     checkpoint_ts: int
     limit_ts: int
-    is_late: bool = False  # it had passed its last check when its capture froze or died
+    checked_at: float  # when trust, state and barrier were looked at for the last time
 
 
 @dataclass
@@ -48,7 +48,8 @@ class Target:
 
 
 class FakeWarehouse:
-    def __init__(self, source: FakeSource, sync_interval_ms: int | None) -> None:
+    def __init__(self, source: FakeSource, sync_interval_ms: int | None, quiet_s: float) -> None:
+        """``quiet_s``: a commit that takes no longer than that ends before a successor begins."""
         self.source = source
         self.targets: dict[int, Target] = {}
         self.registered: dict[int, RegisteredTable] = {}
@@ -63,6 +64,7 @@ class FakeWarehouse:
         self.late_landings = 0
         self.is_finished = False
         self._sync_interval_ms = sync_interval_ms
+        self._quiet_s = quiet_s
 
     # control rows: compare-and-set on the term
 
@@ -148,14 +150,15 @@ class FakeWarehouse:
 
     # targets: no compare-and-set but the identity
 
-    def land(self, table_id: int, landing: Landing) -> int:
+    def land(self, table_id: int, landing: Landing, now_s: float) -> int:
         """Commit all changes in (checkpoint, limit]; the identity that the table now has."""
         target, table = self.targets[table_id], self.source.tables[table_id]
+        if landing.fence < target.newest_fence:
+            took_s = now_s - landing.checked_at
+            require(took_s > self._quiet_s, "I2: an older fence commits behind a newer one")
+            self.late_landings += 1
         if target.identity_ts >= landing.limit_ts:
             return target.identity_ts  # skipped: somebody was further
-        if landing.fence < target.newest_fence:
-            require(landing.is_late, "I2: an older fence commits behind a newer one")
-            self.late_landings += 1
         target.newest_fence = max(target.newest_fence, landing.fence)
         self._check_barriers(table_id, target, landing)
         target.rows.update(table.between(landing.checkpoint_ts, landing.limit_ts))
@@ -201,4 +204,7 @@ class FakeWarehouse:
     def _require_exactly(self, table_id: int, ts: int, what: str) -> None:
         target, table = self.targets[table_id], self.source.tables[table_id]
         is_exact = len(target.rows) == table.count(ts) - table.count(target.start_ts)
-        require(is_exact and target.identity_ts <= max(ts, target.start_ts), f"{what}: {table.span.table}")
+        require(
+            is_exact and target.identity_ts <= max(ts, target.start_ts),
+            f"{what}: {table.span.table}",
+        )

@@ -22,7 +22,7 @@ class Faults:
     def __init__(self, world: World) -> None:
         self._world = world
         self._rng = world.rng
-        self._chance = world.rng.choice((0.05, 0.1, 0.2))
+        self._chance = world.rng.choice((0.05, 0.15, 0.3))
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._deeds: list[Callable[[], None]] = [
             self.crash,
@@ -44,6 +44,7 @@ class Faults:
         # each seed has its favourites, so that what is rare in general is dense in some
         self._deeds = world.rng.sample(self._deeds, world.rng.randrange(4, len(self._deeds)))
         network = world.network
+        network.bare = world.rng.choice((0.0, 0.3))
         if world.rng.random() < 0.7:
             network.loss = world.rng.choice((0.0, 0.1, 0.3))
             network.double = world.rng.choice((0.0, 0.2))
@@ -65,7 +66,7 @@ class Faults:
             deed()
         self._later.clear()
         network = world.network
-        network.loss = network.double = network.late = 0.0
+        network.loss = network.double = network.late = network.bare = 0.0
         network.cuts.clear()
         world.etcd.down = False
         for capture in world.captures:
@@ -80,7 +81,7 @@ class Faults:
     # the deeds
 
     def crash(self) -> None:
-        capture = self._one()
+        capture = self._one_writing()
         if capture is None:
             return
         world = self._world
@@ -90,7 +91,7 @@ class Faults:
         self._after(self._rng.random() * 6, self.start)
 
     def freeze(self) -> None:
-        if (capture := self._one()) is not None:
+        if (capture := self._one_writing()) is not None:
             seconds = self._rng.choice((0.5, 2.0, 5.0, 9.0, 14.0))
             self._world.tell(f"{capture.node} is frozen for {seconds} s")
             capture.freeze(self._world.clock.now_s + seconds)
@@ -200,6 +201,11 @@ class Faults:
         if world.owner is not None and self._rng.random() < 0.3:
             return world.owner
         return self._rng.choice(world.captures)
+
+    def _one_writing(self) -> SimCapture | None:
+        """One with a commit under way, if there is one: that is where it hurts."""
+        writing = [each for each in self._world.captures if each.plane.is_writing]
+        return self._rng.choice(writing) if writing else self._one()
 
     def _after(self, seconds: float, deed: Callable[[], None]) -> None:
         self._later.append((self._world.clock.now_s + seconds, deed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 
 from coordination.errors import TryAgain
@@ -21,7 +22,7 @@ from coordination.etcd.client import (
     WatchBatch,
 )
 from coordination.model import CaptureID, LeaseID, Revision
-from coordination.scheduler.messages import Message
+from coordination.scheduler.messages import Heartbeat, Message
 from tests.fakes.fake_etcd import FakeEtcd
 
 
@@ -31,6 +32,7 @@ class RawNetwork:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.loss = self.double = self.late = 0.0
+        self.bare = 0.0  # heartbeats that come without their barrier, as TiCDC's may
         self.late_s = 4.0
         self.cuts: set[frozenset[str]] = set()
         self.now_s = 0.0
@@ -55,6 +57,8 @@ class RawNetwork:
         rng = self.rng
         if rng.random() < self.loss:
             return
+        if isinstance(message.body, Heartbeat) and rng.random() < self.bare:
+            message = replace(message, body=replace(message.body, barrier=None))
         for _ in range(1 + (rng.random() < self.double)):
             late_s = rng.random() * self.late_s if rng.random() < self.late else 0.0
             at = self.now_s + 0.01 + late_s

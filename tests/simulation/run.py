@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_warehouse import InvariantBroken
 from tests.simulation.faults import Faults
+from tests.simulation.instruments import instruments
 from tests.simulation.invariants import Watchman
 from tests.simulation.world import STEP_S, ErrorCatcher, World
 
@@ -25,7 +26,7 @@ def run_seed(seed: int, *, is_told: bool = False) -> World:
     """Raises ``SeedFailed``."""
     world = World(seed)
     try:
-        with _caught_errors(world):
+        with _caught_errors(world), instruments():
             _run(world)
     except Exception as error:
         story = "\n".join(world.story)

@@ -13,6 +13,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 from conf.settings import SessionSettings
+from coordination import deadline
 from coordination.capture_life import LifeContext
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
@@ -25,7 +26,7 @@ from coordination.owner.owner import OwnerReactor
 from coordination.reset_limit import ResetLimit
 from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
 from coordination.server import CaptureServer, Phase
-from tests.fakes.fake_data_plane import FakeDataPlane
+from tests.fakes.fake_data_plane import FakeDataPlane, Sent
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_source import FakeSource
 from tests.fakes.fake_warehouse import FakeWarehouse, InvariantBroken
@@ -36,6 +37,8 @@ NAME = ChangefeedName(ChangefeedID("shop"))
 STEP_S = 0.25
 STARTED_AT = 1000.0
 SESSION = SessionSettings(ttl_s=4, safety_margin_s=1.0)
+# What a commit that was sent while trust lasted has, to land before a successor begins.
+QUIET_S = deadline.quiet_s(SESSION.safety_margin_s, deadline.removal_grace_s(SESSION.ttl_s))
 SCHEDULER = SchedulerSettings(heartbeat_tick=1, check_balance_interval_s=5.0)
 PASSES = 3  # of one turn: a pass may make the next one worth while
 
@@ -58,11 +61,19 @@ class SimCapture:
         self.node = node
         self.frozen_until = 0.0
         self.link = EtcdLink(world.etcd, world.rng)
-        self.plane = FakeDataPlane(world.source, world.warehouse, world.rng, world.clock.monotonic)
+        self.plane = FakeDataPlane(
+            world.source,
+            world.warehouse,
+            rng=world.rng,
+            now=world.clock.monotonic,
+            slow_s=world.slow_s,
+            commit_s=world.commit_s,
+        )
         self.woken = threading.Event()
         self.transport = world.network.transport(node, self.woken.set)
         self._due_at = 0.0
         self._clock = world.clock
+        self._world = world
         context = LifeContext(
             client=self.link,
             cluster_id=CLUSTER,
@@ -116,10 +127,10 @@ class SimCapture:
     def freeze(self, until: float) -> None:
         """SIGSTOP: time passes, nothing happens, and nothing is looked at again."""
         self.frozen_until = until
-        self.plane.freeze()
+        self._world.sent += self.plane.freeze()
 
     def crash(self) -> None:
-        self.plane.kill()
+        self._world.sent += self.plane.freeze()
         self.close()
 
     def close(self) -> None:
@@ -138,7 +149,10 @@ class World:
         tables = self.rng.randrange(4, 7)
         self.source = FakeSource.random(self.rng, STARTED_AT, self.run_s, tables)
         self.sync_interval_ms = 4000 if self.rng.random() < 0.5 else None
-        self.warehouse = FakeWarehouse(self.source, self.sync_interval_ms)
+        self.slow_s = self.rng.choice((0.2, 0.6, 1.5))
+        self.commit_s = self.rng.choice((0.5, 2.0, QUIET_S))
+        self.warehouse = FakeWarehouse(self.source, self.sync_interval_ms, QUIET_S)
+        self.sent: list[Sent] = []  # commits of captures that are frozen or dead
         self.captures: list[SimCapture] = []
         self.steps = 0
         self.story: list[str] = []  # what was done to it
@@ -167,11 +181,18 @@ class World:
         self.clock.now_s = STARTED_AT + self.steps * STEP_S
         self.etcd.expire_leases()
         self.network.advance_to(self.clock.now_s)
+        self._land_sent()
         self.captures = [each for each in self.captures if not each.is_stopped]
         for capture in self.rng.sample(self.captures, len(self.captures)):
             capture.step()
         if self.errors:
             raise InvariantBroken(f"an unexpected error was logged: {self.errors[0]}")
+
+    def _land_sent(self) -> None:
+        now_s = self.clock.now_s
+        for _, table_id, landing in [each for each in self.sent if each[0] <= now_s]:
+            self.warehouse.land(table_id, landing, now_s)
+        self.sent = [each for each in self.sent if each[0] > now_s]
 
     def tell(self, what: str) -> None:
         self.story.append(f"{self.clock.now_s - STARTED_AT:6.2f} s  {what}")
