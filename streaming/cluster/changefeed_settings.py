@@ -8,16 +8,22 @@ TiCDC's keys, and Tidelake's own at its top. What the info says by itself is not
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from conf.keys import OWN_KEYS
 from conf.load import load_changefeed
 from conf.settings import Changefeed, SettingError
 from coordination.errors import ConfigError
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.model import ChangefeedInfo, rfc3339
+from coordination.model import ChangefeedID, Ts
+from coordination.version import tidelake_version
 
 DELTA_URI: Final = "delta-uri"
-OF_THE_INFO: Final = ("changefeed-id", "source-uri", "sink-uri", "start-ts", "target-ts")
+OF_THE_INFO: Final = (
+    *("changefeed-id", "source-uri", "sink-uri", "start-ts", "target-ts"),
+    "overwrite-checkpoint-ts",
+)
 
 
 def changefeed_settings(info: ChangefeedInfo) -> Changefeed:
@@ -43,6 +49,23 @@ def changefeed_config(document: Mapping[str, Any], *, delta_uri: str) -> dict[st
     """The info's config for a (checked) changefeed file and the URI of the warehouse."""
     config = {key: value for key, value in document.items() if key not in OF_THE_INFO}
     return {**config, "sink": {**config.get("sink", {}), DELTA_URI: delta_uri}}
+
+
+def described(
+    changefeed: Changefeed, arguments: Mapping[str, Any], document: Mapping[str, Any]
+) -> ChangefeedInfo:
+    """The info of a new changefeed: ``changefeed`` is what the arguments, the environment and the
+    file (``document``) were found to say."""
+    given = {**document, **{key: each for key, each in arguments.items() if each is not None}}
+    return ChangefeedInfo(
+        id=ChangefeedID(changefeed.id),
+        sink_uri=str(given["source-uri"]),
+        create_time=rfc3339(datetime.now(UTC)),
+        start_ts=Ts(changefeed.start_ts),
+        target_ts=Ts(changefeed.target_ts or 0),
+        config=changefeed_config(document, delta_uri=str(given["sink-uri"])),
+        creator_version=tidelake_version(),
+    )
 
 
 def _without_nulls(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,317 @@
+"""Captures in one process and an owner by hand: no etcd, no scheduler, real Kafka, Spark and Delta.
+
+The test is the scheduler: it adds, moves and removes spans. ``tick`` is one heartbeat: it hands out
+the barrier, takes the statuses, and tells the desk how far all is. What must hold at every tick is
+looked at there: checkpoints never fall, no span is above its barrier, one writer per span.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from conf.settings import BatchSettings, SessionSettings
+from coordination.clock import SystemClock
+from coordination.fence import Fence
+from coordination.metadata.model import ChangefeedInfo
+from coordination.model import (
+    CaptureID,
+    ChangefeedID,
+    Ownership,
+    ProcessorEpoch,
+    Revision,
+    Ts,
+    fence_number,
+)
+from coordination.ports import Advance, CaptureIdentity, Claim, RegisteredTable
+from coordination.scheduler.barrier import Barrier
+from coordination.scheduler.coordinator import SpanProgress
+from coordination.scheduler.messages import Checkpoint, Span, TableState
+from coordination.scheduler.replication_set import ReplicationState
+from streaming.cluster.desk import Desk
+from streaming.cluster.plane import SparkDataPlane
+from streaming.cluster.replica import ReplicaOf
+from tests.services.kafka_broker import KafkaBroker
+from tests.shop.feed import Message
+
+CHANGEFEED = "shop"
+PATIENCE_S = 120.0  # seconds on a quiet machine
+TICK_S = 0.03
+
+
+class Stage:
+    """One changefeed on one topic and one warehouse, and the captures of this process."""
+
+    def __init__(
+        self, spark: SparkSession, broker: KafkaBroker, folder: Path, topic: str, **config: Any
+    ) -> None:
+        self.broker = broker
+        self.topic = topic
+        self.warehouse = folder / "warehouse"
+        self.plane = SparkDataPlane(
+            spark, batch=BatchSettings(max_messages=200), session=SessionSettings()
+        )
+        self.info = ChangefeedInfo(
+            id=ChangefeedID(CHANGEFEED),
+            sink_uri=f"kafka://{broker.bootstrap}/{topic}?protocol=canal-json"
+            "&partition-num=3&enable-tidb-extension=true",
+            config={**config, "sink": {"delta-uri": f"delta://{self.warehouse}"}},
+            start_ts=Ts(1),
+        )
+        self.replicas: dict[str, ReplicaOf] = {}
+        self.fences: dict[str, Fence] = {}
+        self.desks: list[Desk] = []
+        self.woken = threading.Event()
+        self._revision = 0
+
+    def produce(self, outgoing: Iterable[Message]) -> None:
+        self.broker.produce(self.topic, outgoing)
+
+    def capture(self, name: str) -> ReplicaOf:
+        identity = CaptureIdentity(
+            capture_id=CaptureID(name), epoch=ProcessorEpoch(f"epoch-{name}"), address=name
+        )
+        self.fences[name] = opened_fence(self._ownership(name))
+        self.replicas[name] = self.plane.open_replica(
+            self.info, identity, self.fences[name], self.woken.set
+        )
+        return self.replicas[name]
+
+    def _ownership(self, name: str) -> Ownership:
+        return Ownership(
+            capture_id=CaptureID(name),
+            epoch=ProcessorEpoch(f"epoch-{name}"),
+            etcd_cluster_id="by-hand",
+            owner_revision=Revision(self._revision),
+        )
+
+    def desk(self, name: str = "owner") -> Desk:
+        """A new owner, elected later than all before it."""
+        self._revision += 1
+        ownership = self._ownership(name)
+        identity = CaptureIdentity(
+            capture_id=ownership.capture_id, epoch=ownership.epoch, address=name
+        )
+        desk = self.plane.open_desk(
+            info=self.info,
+            identity=identity,
+            ownership=ownership,
+            checkpoint_ts=Ts(0),
+            fence=opened_fence(ownership),
+            wake=self.woken.set,
+        )
+        self.desks.append(desk)
+        return desk
+
+    def close(self) -> None:
+        for part in (*self.replicas.values(), *self.desks):
+            part.close(drop=True)
+        deadline = time.monotonic() + PATIENCE_S
+        for part in (*self.replicas.values(), *self.desks):
+            while not part.is_closed():
+                assert time.monotonic() < deadline, f"{part} does not end"
+                time.sleep(TICK_S)
+
+    def commits(self, table: str) -> list[dict[str, Any]]:
+        """The metadata of each commit of rows, in the order of versions."""
+        history = DeltaTable(str(self.warehouse / "shop" / table)).history()
+        found = [json.loads(each.get("userMetadata") or "{}") for each in reversed(history)]
+        return [each for each in found if "fence" in each]
+
+    def row_messages(self) -> dict[str, int]:
+        """Of each table in the topic."""
+        counts: dict[str, int] = {}
+        for message in self.broker.read(self.topic):
+            event = json.loads(message.value or b"{}")
+            if event["type"] in ("INSERT", "UPDATE", "DELETE"):
+                counts[event["table"]] = counts.get(event["table"], 0) + 1
+        return counts
+
+
+def opened_fence(ownership: Ownership) -> Fence:
+    fence = Fence(SystemClock())
+    fence.open(ownership, time.monotonic() + 3600)
+    return fence
+
+
+class HandOwner:
+    """The term of one owner. ``cap_ts`` is a barrier of the test's own."""
+
+    def __init__(self, stage: Stage, name: str = "owner") -> None:
+        self.stage = stage
+        self.desk = stage.desk(name)
+        self.claim: Claim = until(self.desk.claimed)
+        self.tables: dict[str, RegisteredTable] = {}
+        self.homes: dict[str, str] = {}
+        self.cap_ts: int | None = None
+        self.sync_point_ts: int | None = None
+        self.published_ts = 0
+        self.checkpoint_ts = self.claim.checkpoint_ts
+        self.outbox: list[Message] = []  # sent a few at each tick
+        self._assignments = 0
+        self._reached: dict[str, int] = {}
+        self._told: dict[str, SpanProgress] = {}
+        self._register(self.claim.tables)
+
+    def _register(self, tables: Sequence[RegisteredTable]) -> None:
+        for table in tables:
+            self.tables[table.span.table] = table
+            self._reached[table.span.table] = table.start_ts
+
+    def tick(self) -> None:
+        if self.outbox:
+            now, self.outbox = self.outbox[:40], self.outbox[40:]
+            self.stage.produce(now)
+        scan = self.desk.ddl_scan()
+        changes = self.desk.take_changes()
+        self._register(changes.added)
+        self.published_ts = max(self.published_ts, changes.published_ts or 0)
+        bounds = [scan.position_ts, *(ddl.commit_ts for ddl in scan.pending)]
+        if self.cap_ts is not None:
+            bounds.append(Ts(self.cap_ts))
+        barrier = Barrier(Ts(max(min(bounds), self.checkpoint_ts)))
+        for name, replica in self.stage.replicas.items():
+            replica.set_barrier(barrier)
+            trouble = replica.take_trouble()
+            assert not trouble.errors, (name, trouble)
+        self._look(barrier)
+        self._record()
+        self._last_scan = scan
+
+    def _look(self, barrier: Barrier) -> None:
+        for replica in self.stage.replicas.values():
+            replica.take_changed()
+        for table, home in self.homes.items():
+            span = self.tables[table].span
+            status = self.stage.replicas[home].get_table_span_status(span.table_id)
+            assert status.checkpoint_ts >= self._reached[table], f"{table} fell"
+            assert status.checkpoint_ts <= max(barrier.global_barrier_ts, self._reached[table])
+            self._reached[table] = status.checkpoint_ts
+            self._told[table] = SpanProgress(
+                span=span,
+                state=ReplicationState.REPLICATING,
+                capture_id=CaptureID(home),
+                epoch=ProcessorEpoch(f"epoch-{home}"),
+                checkpoint=Checkpoint(status.checkpoint_ts, status.resolved_ts),
+                status=status,
+            )
+        reached = min(self._reached.values(), default=self.checkpoint_ts)
+        self.checkpoint_ts = Ts(max(self.checkpoint_ts, reached))
+
+    def _record(self) -> None:
+        low: dict[str, int] = {}
+        scans = [self.stage.replicas[home].get_scan() for home in set(self.homes.values())]
+        offsets = [scan.source_offsets for scan in scans if scan and scan.source_offsets]
+        own = [told.status.source_offsets for told in self._told.values() if told.status]
+        is_settled = len(offsets) == len(scans) > 0 and len(self.homes) == len(self.tables)
+        for each in (*offsets, *filter(None, own)) if is_settled else ():
+            for partition, offset in each.items():
+                low[partition] = min(offset, low.get(partition, offset))
+        at_point = self.checkpoint_ts == self.sync_point_ts
+        self.desk.record(
+            Advance(
+                checkpoint_ts=self.checkpoint_ts,
+                resolved_ts=self.checkpoint_ts,
+                spans=tuple(self._told.values()),
+                source_offsets=low,
+                sync_point_ts=Ts(self.sync_point_ts or 0) if at_point else None,
+            )
+        )
+
+    def until(self, holds: Callable[[], Any], *, patience_s: float = PATIENCE_S) -> Any:
+        """Ticks until it holds; what it gave."""
+
+        def ticked() -> Any:
+            self.tick()
+            return holds()
+
+        return until(ticked, patience_s=patience_s)
+
+    # What a scheduler would do.
+
+    def await_tables(self, *names: str) -> None:
+        self.until(lambda: all(name in self.tables for name in names))
+
+    def fence(self) -> int:
+        self._assignments += 1
+        return fence_number(self.claim.term, self._assignments)
+
+    def add(self, table: str, capture: str) -> None:
+        self.prepare(table, capture)
+        self.write(table, capture)
+
+    def prepare(self, table: str, capture: str) -> None:
+        replica, span = self.stage.replicas[capture], self.tables[table].span
+        at = Checkpoint(Ts(self._reached[table]), Ts(self._reached[table]))
+        fence = self.fence()
+        self.until(lambda: replica.add_table_span(span, at, fence, is_prepare=True))
+        self.until(lambda: replica.is_add_table_span_finished(span.table_id, is_prepare=True))
+
+    def write(self, table: str, capture: str) -> None:
+        replica, span = self.stage.replicas[capture], self.tables[table].span
+        at = Checkpoint(Ts(self._reached[table]), Ts(self._reached[table]))
+        assert replica.add_table_span(span, at, self.fence(), is_prepare=False)
+        self.until(lambda: replica.is_add_table_span_finished(span.table_id, is_prepare=False))
+        self.homes[table] = capture
+
+    def remove(self, table: str) -> int:
+        """Where it stopped. It is nobody's then."""
+        home, span = self.homes.pop(table), self.tables[table].span
+        replica = self.stage.replicas[home]
+        assert replica.remove_table_span(span.table_id)
+        stopped = self.until(lambda: replica.is_remove_table_span_finished(span.table_id))
+        assert stopped >= self._reached[table]
+        self._reached[table] = stopped
+        assert state(replica, span) is TableState.ABSENT
+        return int(stopped)
+
+    def move(self, table: str, capture: str) -> None:
+        self.prepare(table, capture)
+        self.remove(table)
+        self.write(table, capture)
+
+    def reached(self, ts: int) -> None:
+        """Until the whole changefeed is there."""
+        self.until(lambda: self.checkpoint_ts >= ts)
+
+    def where(self, table: str) -> int:
+        return self._reached[table]
+
+
+def state(replica: ReplicaOf, span: Span) -> TableState:
+    return replica.get_table_span_status(span.table_id).state
+
+
+def until(holds: Callable[[], Any], *, patience_s: float = PATIENCE_S) -> Any:
+    deadline = time.monotonic() + patience_s
+    while True:
+        found = holds()
+        if found is not None and found is not False:
+            return found
+        assert time.monotonic() < deadline, "it does not come to pass"
+        time.sleep(TICK_S)
+
+
+def assert_one_writer_at_a_time(stage: Stage, tables: Iterable[str], *, late: int = 0) -> None:
+    """I2 in the metadata of the commits: fences rise, limits rise, each write begins where it may.
+
+    ``late``: so many commits have an older fence than the one before: of writes under way."""
+    found = 0
+    for table in tables:
+        commits = stage.commits(table)
+        for before, after in itertools.pairwise(commits):
+            assert after["limit"] > before["limit"], (table, before, after)
+            assert after["checkpoint"] < after["limit"]
+            found += after["fence"] < before["fence"]
+        for fence in {each["fence"] for each in commits}:
+            captures = {each["capture"] for each in commits if each["fence"] == fence}
+            assert len(captures) == 1, (table, fence, captures)
+    assert found == late

@@ -1,0 +1,153 @@
+"""Two captures share the shop's tables; the owner is a script. Kafka, Spark and Delta are real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import SparkSession
+
+from coordination.scheduler.messages import TableState
+from tests.acceptance.one_process import Feed, Sleep, shop_feed
+from tests.services.kafka_broker import KafkaBroker
+from tests.shop.model import Model
+from tests.streaming.cluster.hand_owner import (
+    HandOwner,
+    Stage,
+    assert_one_writer_at_a_time,
+    state,
+    until,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+FIRST = ("customers", "orders", "payments", "order_lines")
+ALL = (*FIRST, "order_lines_archive")
+
+
+@pytest.fixture
+def stage(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Stage]:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    topic = f"cluster-{uuid4().hex[:8]}"
+    broker.create_topic(topic, partitions=3)
+    made = Stage(spark, broker, tmp_path, topic)
+    yield made
+    made.close()
+    broker.delete_topic(topic)
+
+
+@pytest.fixture(scope="module")
+def feed() -> Feed:
+    return shop_feed(transactions=40)
+
+
+def assert_is(stage: Stage, feed: Feed, up_to: int | None = None) -> None:
+    differences = Model.of(feed.events, up_to=up_to).differences(stage.warehouse)
+    assert not differences, differences
+
+
+def test_each_capture_decodes_and_writes_its_own_spans_and_all_stop_at_a_barrier(
+    stage: Stage, feed: Feed
+):
+    stage.capture("a")
+    stage.capture("b")
+    stage.produce(feed.messages)
+    point = feed.ts_at(0.6)
+    owner = HandOwner(stage)
+    owner.cap_ts = owner.sync_point_ts = point
+    owner.await_tables(*ALL)
+    homes = dict(zip(ALL, "abbaa", strict=True))
+    for table, home in homes.items():
+        owner.add(table, home)
+    owner.until(lambda: owner.published_ts == point)
+    assert {owner.where(table) for table in ALL} == {point}
+    assert_is(stage, feed, up_to=point)
+    assert max(each["limit"] for t in ALL for each in stage.commits(t)) == point
+
+    owner.cap_ts = owner.sync_point_ts = None
+    owner.reached(feed.last_ts)
+    assert_is(stage, feed)
+    assert_one_writer_at_a_time(stage, ALL)
+    sent = stage.row_messages()
+    for name, replica in stage.replicas.items():
+        own = {t.table: n for t, n in replica.decoded_by_table.items()}
+        assert own == {t: sent[t] for t, home in homes.items() if home == name}
+        assert replica.decoded_rows == sum(own.values())
+        assert not replica.get_scan().unknown_tables
+    for table, home in homes.items():
+        assert {each["capture"] for each in stage.commits(table)} == {home}
+
+
+def test_spans_move_to_and_fro_under_load(stage: Stage, feed: Feed):
+    stage.capture("a")
+    stage.capture("b")
+    half = len(feed.messages) // 3
+    stage.produce(feed.messages[:half])
+    owner = HandOwner(stage)
+    owner.await_tables(*FIRST)
+    for table in FIRST:
+        owner.add(table, "a")
+    owner.outbox = feed.messages[half:]
+    owner.move("orders", "b")
+    owner.move("payments", "b")
+    owner.move("orders", "a")
+    stopped = owner.remove("customers")
+    assert owner.where("customers") == stopped
+    owner.add("customers", "b")
+    owner.until(lambda: not owner.outbox)
+    owner.await_tables("order_lines_archive")
+    owner.add("order_lines_archive", "b")
+    owner.move("payments", "a")
+    owner.reached(feed.last_ts)
+    assert_is(stage, feed)
+    assert_one_writer_at_a_time(stage, ALL)
+
+    for table in ("orders", "payments", "order_lines"):
+        owner.remove(table)
+    replica = stage.replicas["a"]
+    until(lambda: not replica._stream.is_running)
+    assert replica.get_table_span_count() == 0
+    owner.add("orders", "a")
+    span = owner.tables["orders"].span
+    assert state(replica, span) is TableState.REPLICATING
+    assert_is(stage, feed)
+
+
+def test_a_writer_that_slept_through_a_move_leaves_the_content_right(
+    stage: Stage, feed: Feed, monkeypatch: pytest.MonkeyPatch
+):
+    """It passed its last check before the span went to another capture."""
+    sleep = Sleep(monkeypatch, "a")
+    stage.capture("a")
+    stage.capture("b")
+    part = len(feed.messages) // 2
+    stage.produce(feed.messages[:part])
+    owner = HandOwner(stage)
+    owner.await_tables(*FIRST)
+    for table in FIRST[1:]:
+        owner.add(table, "b")
+    owner.prepare("customers", "a")
+    owner.write("customers", "a")
+    owner.until(sleep.asleep.is_set)
+    span = owner.tables["customers"].span
+    a = stage.replicas["a"]
+    assert a.remove_table_span(span.table_id)
+    assert state(a, span) is TableState.STOPPING  # a commit of it is under way
+
+    stage.fences["a"].shut("its lease is gone")  # so the owner need not wait for it
+    del owner.homes["customers"]
+    owner.add("customers", "b")
+    owner.until(lambda: stage.commits("customers"))
+    stage.produce(feed.messages[part:])
+    owner.await_tables("order_lines_archive")
+    owner.add("order_lines_archive", "b")
+    sleep.wake.set()
+    until(lambda: a.is_remove_table_span_finished(span.table_id) is not None)
+    owner.reached(feed.last_ts)
+    assert_is(stage, feed)
+    commits = stage.commits("customers")
+    assert commits[-1]["capture"] == "b"
