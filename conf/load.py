@@ -123,7 +123,7 @@ def _settings(document: Document, values: Mapping[str, Any]) -> Settings:
     parts = _parts(values)
     return Settings(
         changefeed=load_changefeed(document, values),
-        etcd=_etcd(values.get("etcd", "embedded"), parts["etcd"]),
+        etcd=etcd_settings(values.get("etcd", "embedded"), parts["etcd"]),
         session=SessionSettings(**parts["session"]),
         batch=BatchSettings(**parts["batch"]),
         **parts["settings"],
@@ -237,7 +237,8 @@ def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:
     )
 
 
-def _etcd(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
+def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
+    """Of ``--etcd``: endpoints, or ``embedded``."""
     if text == "embedded":
         return EtcdSettings(**fields)
     endpoints = tuple(

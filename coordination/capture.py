@@ -22,7 +22,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Final, Protocol, TypeVar
 
 from conf.settings import EtcdSettings, SessionSettings
@@ -43,6 +42,7 @@ from coordination.model import (
     ProcessorEpoch,
 )
 from coordination.reset_limit import ResetLimit
+from coordination.version import tidelake_version
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +192,7 @@ class Capture:
             info=CaptureInfo(
                 id=capture_id,
                 address=self._address,
-                version=_version(),
+                version=tidelake_version(),
                 start_timestamp=int(time.time()),
             ),
             epoch=epoch,
@@ -353,10 +353,3 @@ def _delays() -> Iterator[float]:
     while True:
         yield delay_s
         delay_s = min(RETRY_MAX_S, delay_s * 2)
-
-
-def _version() -> str:
-    try:
-        return metadata.version("tidelake")
-    except metadata.PackageNotFoundError:
-        return "dev"

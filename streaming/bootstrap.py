@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
+from typing import Protocol
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -40,6 +41,13 @@ from streaming.warm_up import warm_up
 
 logger = logging.getLogger(__name__)
 
+
+class Stoppable(Protocol):
+    """What can be asked to end from a signal handler."""
+
+    def request_stop(self) -> None: ...
+
+
 SignalHandler = Callable[[int, FrameType | None], None]
 
 
@@ -49,7 +57,7 @@ def run(settings: Settings) -> int:
     What can be wrong from the start (URI, topic, broker, etcd) is found before Spark starts.
     """
     with ExitStack() as stack:
-        stack.enter_context(_handling(_stop_before_start))
+        stack.enter_context(handling(stop_before_start))
         source = Source(settings.changefeed.source)
         stack.callback(source.close)
         source.shape()
@@ -60,9 +68,9 @@ def run(settings: Settings) -> int:
             settings.batch,
             allow_unsafe_commits=sink.allow_unsafe_commits,
         )
-        etcd, client = stack.enter_context(_etcd(settings.etcd))
+        etcd, client = stack.enter_context(connected_etcd(settings.etcd))
         spark = spark_session()
-        stack.callback(_stop, spark)
+        stack.callback(stop_spark, spark)
         decoder = CanalJson()
         with suppress(PySparkException, Py4JError):  # what is wrong shows when it matters
             warm_up(spark, source, decoder)
@@ -93,17 +101,17 @@ def run(settings: Settings) -> int:
             address=socket.gethostname(),
             on_reset=_identify,
         )
-        stack.enter_context(_handling(_asking(capture)))
+        stack.enter_context(handling(asking(capture)))
         capture.run()
     return 0
 
 
-def _stop_before_start(_number: int, _frame: FrameType | None) -> None:
+def stop_before_start(_number: int, _frame: FrameType | None) -> None:
     """Nothing has been claimed yet: leave from wherever the main thread is."""
     raise Stop("asked to stop before the start")
 
 
-def _asking(capture: Capture) -> SignalHandler:
+def asking(capture: Stoppable) -> SignalHandler:
     def asked(number: int, _frame: FrameType | None) -> None:
         logger.info("asked to stop signal=%s", signal.Signals(number).name)
         capture.request_stop()
@@ -111,7 +119,7 @@ def _asking(capture: Capture) -> SignalHandler:
     return asked
 
 
-def _stop(spark: SparkSession) -> None:
+def stop_spark(spark: SparkSession) -> None:
     """Its JVM may be gone: a service manager's SIGTERM goes to the whole group."""
     with suppress(Py4JError, OSError):
         spark.stop()
@@ -123,7 +131,7 @@ def _identify(capture_id: CaptureID, epoch: ProcessorEpoch) -> None:
 
 
 @contextmanager
-def _etcd(settings: EtcdSettings) -> Iterator[tuple[EtcdSettings, EtcdClient]]:
+def connected_etcd(settings: EtcdSettings) -> Iterator[tuple[EtcdSettings, EtcdClient]]:
     """A client of the etcd that was asked for, which is started here if it is the embedded one."""
     with ExitStack() as stack:
         if settings.embedded:
@@ -135,7 +143,7 @@ def _etcd(settings: EtcdSettings) -> Iterator[tuple[EtcdSettings, EtcdClient]]:
 
 
 @contextmanager
-def _handling(handler: SignalHandler) -> Iterator[None]:
+def handling(handler: SignalHandler) -> Iterator[None]:
     """SIGTERM and SIGINT go to the handler meanwhile. Spark's start puts in a SIGINT one of its
     own.
     """

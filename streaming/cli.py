@@ -1,4 +1,4 @@
-"""``tidelake run|progress|snapshot``: arguments in, exit code out.
+"""``tidelake run|progress|snapshot``, and the cluster's: arguments in, exit code out.
 
 0 finished or asked to stop, 1 failed, 2 bad usage or configuration. Expected trouble is one line on
 stderr; a traceback is a bug. Spark and Delta are imported by the commands that need them, so that
@@ -8,21 +8,26 @@ stderr; a traceback is a bug. Spark and Delta are imported by the commands that 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from enum import StrEnum
+from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from conf.load import CONFIG_VARIABLE, load_settings, load_sink
-from conf.settings import SettingError, Settings
-from coordination.errors import ConfigError, Stop, TidelakeError
+from conf.load import load_settings, load_sink
+from conf.settings import Settings
+from streaming import cluster_cli
+from streaming.cli_options import (
+    ChangefeedId,
+    ConfigFile,
+    LogFormat,
+    LogLevel,
+    OutputFormat,
+    SinkUri,
+    SourceUri,
+    reported,
+)
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
 WATCH_INTERVAL_S = 1.0
 
 app = typer.Typer(
@@ -35,45 +40,10 @@ app = typer.Typer(
 )
 
 
-class LogFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
+app.command()(cluster_cli.server)
+for _name in ("changefeed", "capture", "processor", "table"):
+    app.add_typer(getattr(cluster_cli, _name), name=_name)
 
-
-class LogLevel(StrEnum):
-    DEBUG = "DEBUG"
-    INFO = "INFO"
-    WARNING = "WARNING"
-    ERROR = "ERROR"
-
-
-class OutputFormat(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-
-
-SourceUri = Annotated[
-    str | None,
-    typer.Option(
-        help="The very sink URI that TiCDC was given: "
-        "kafka://host:9092/topic?protocol=canal-json&partition-num=3&enable-tidb-extension=true",
-        metavar="URI",
-    ),
-]
-SinkUri = Annotated[
-    str | None,
-    typer.Option(
-        help="The warehouse: delta:///path, delta+s3://bucket/path, delta+abfss://…, delta+gs://…",
-        metavar="URI",
-    ),
-]
-ChangefeedId = Annotated[
-    str | None, typer.Option(help="The changefeed's ID; of `run`, the topic if not given.")
-]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(help="A changefeed file (TOML) with TiCDC's names.", envvar=CONFIG_VARIABLE),
-]
 Watch = Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")]
 
 
@@ -145,7 +115,7 @@ def run(
         "log-format": log_format and log_format.value,
         "log-level": log_level and log_level.value,
     }
-    with _reported():
+    with reported():
         settings = load_settings(config=config, environment=os.environ, arguments=arguments)
         raise typer.Exit(_run(settings))
 
@@ -169,7 +139,7 @@ def progress(
     watch: Watch = False,
 ) -> None:
     """Show how fresh each table is: state, checkpoint, lag, Delta version."""
-    with _reported():
+    with reported():
         warehouse, options = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         from streaming import report, views
 
@@ -196,33 +166,13 @@ def snapshot(
     output_format: Annotated[OutputFormat, typer.Option("--format")] = OutputFormat.TABLE,
 ) -> None:
     """Show the Delta version of each table as of one TiDB timestamp, and the SQL to read them."""
-    with _reported():
+    with reported():
         warehouse, options = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         from streaming import report, views
 
         limit = report.parse_as_of(as_of) if as_of is not None else None
         found = report.read_snapshot(warehouse, options, changefeed_id, limit)
         views.show(found, views.snapshot, as_json=output_format is OutputFormat.JSON)
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    """Turn expected trouble into one line and an exit code."""
-    try:
-        yield
-    except (SettingError, ConfigError) as error:
-        _end(error, EXIT_USAGE)
-    except Stop:
-        raise typer.Exit from None
-    except TidelakeError as error:
-        _end(error, EXIT_FAILED)
-    except KeyboardInterrupt:
-        raise typer.Exit from None
-
-
-def _end(error: Exception, code: int) -> None:
-    typer.echo(f"tidelake: {error}", err=True)
-    raise typer.Exit(code) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

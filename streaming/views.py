@@ -20,6 +20,7 @@ from coordination.model import tso_time
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from streaming import report
+from streaming.found import Found
 from streaming.report import ProgressReport, SnapshotReport
 
 GOOD_STATES = frozenset({"running", "finished", "replicating", "normal"})
@@ -35,7 +36,7 @@ NUMBERS = frozenset(
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 
 
-R = TypeVar("R", ProgressReport, SnapshotReport)
+R = TypeVar("R", ProgressReport, SnapshotReport, Found)
 Cells = dict[str, Text]
 
 
@@ -61,6 +62,29 @@ def snapshot(found: SnapshotReport, width: int) -> RenderableType:
     ]
     statements = [Text(f"{item.sql};", no_wrap=True, overflow="ignore") for item in found.tables]
     return Group(head, _table(versions, width), *statements)
+
+
+def listing(found: Found, width: int) -> RenderableType:  # noqa: ARG001 - a view's shape
+    """Rows as they are; a single one stands upright."""
+    if len(found.rows) == 1:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for name, value in found.rows[0].items():
+            table.add_row(Text(name, style="bold"), _plain(name, value))
+        return table
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in found.rows[0] if found.rows else ("none",):
+        table.add_column(name, no_wrap=True)
+    for row in found.rows:
+        table.add_row(*(_plain(name, value) for name, value in row.items()))
+    return table
+
+
+def _plain(name: str, value: object) -> Text:
+    if name == "state":
+        return _state(str(value))
+    if isinstance(value, datetime):
+        return Text(_clock(value))
+    return Text("-" if value is None else str(value))
 
 
 def show(found: R, view: Callable[[R, int], RenderableType], *, as_json: bool) -> None:

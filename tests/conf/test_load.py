@@ -161,7 +161,6 @@ def test_a_whole_file(tmp_path: Path):
         ("[[filter.event-filters]]\nignore-event=['insert']", "no matcher"),
         ("[[filter.event-filters]]\nmatcher=['*.*']\nignore-sql=['(']", "regular expression"),
         ("force-replicate = true", "force-replicate is not built yet"),
-        ("enable-sync-point = true", "not built yet"),
         ("bdr-mode = true", "not built yet"),
         ("[consistent]\nlevel = 'eventual'", "consistent.level is not built yet"),
         ("[integrity]\nintegrity-check-level = 'correctness'", "not built yet"),

@@ -1,0 +1,176 @@
+"""What an operator does with a cluster from anywhere: writes to etcd, or asks its owner (cluster.md
+15).
+
+    create, update, pause, resume, remove ─► etcd, by the one implementation of the observations
+    drain, move, rebalance, processors    ─► the owner found in etcd, by gRPC
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from conf.settings import EtcdSettings, TransportSettings
+from coordination.errors import ConfigError
+from coordination.etcd import keys
+from coordination.etcd.client import EtcdClient
+from coordination.etcd.etcd3_client import connect
+from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.committer import ClientCommitter
+from coordination.metadata.elector import read_captures, read_controller
+from coordination.metadata.errors import ChangefeedExists, OwnerNotFound
+from coordination.metadata.etcd_roles import EtcdControllerObservation, EtcdOwnerObservation
+from coordination.metadata.model import ChangefeedInfo, FeedState
+from coordination.metadata.querier import EtcdQuerier, Stored
+from coordination.model import CaptureID, ChangefeedID, Ts, tso_time
+from coordination.scheduler.grpc_transport import call_owner
+from streaming.found import Found
+
+CALL_S = 10.0
+
+
+class Operator:
+    """One command's worth of access to a cluster."""
+
+    def __init__(self, client: EtcdClient, cluster_id: str, tls: TransportSettings) -> None:
+        self._client = client
+        self._cluster_id = cluster_id
+        self._tls = tls
+        self._committer = ClientCommitter(client, keys.delete_counter_key(cluster_id))
+        self._querier = EtcdQuerier(client, cluster_id)
+        self._controller = EtcdControllerObservation(client, cluster_id, self._committer)
+
+    # Changefeeds: state in etcd.
+
+    def create(self, info: ChangefeedInfo) -> Found:
+        """Refused for a name that is taken."""
+        try:
+            self._controller.create_changefeed(info)
+        except ChangefeedExists as error:
+            raise ConfigError(
+                f"{error}. `tidelake changefeed resume` goes on with it, `update` changes it, "
+                "`remove` ends it"
+            ) from error
+        return self.query(info.id)
+
+    def list_changefeeds(self) -> Found:
+        return Found(rows=tuple(_changefeed(each) for each in self._querier.stored()))
+
+    def query(self, changefeed_id: str) -> Found:
+        """All that etcd has of one."""
+        stored = self._stored(changefeed_id)
+        error = stored.info.error or stored.info.warning
+        more = {
+            "sink_uri": stored.info.sink_uri,
+            "start_ts": stored.info.start_ts,
+            "target_ts": stored.info.target_ts,
+            "epoch": stored.info.epoch,
+            "error": None if error is None else f"{error.code}: {error.message}",
+        }
+        return Found(rows=({**_changefeed(stored), **more},))
+
+    def pause(self, changefeed_id: str) -> Found:
+        self._owner(changefeed_id).pause_changefeed()
+        return self.query(changefeed_id)
+
+    def resume(self, changefeed_id: str, overwrite_checkpoint_ts: int | None) -> Found:
+        ts = None if overwrite_checkpoint_ts is None else Ts(overwrite_checkpoint_ts)
+        self._owner(changefeed_id).resume_changefeed(ts)
+        return self.query(changefeed_id)
+
+    def update(self, info: ChangefeedInfo) -> Found:
+        """Only a paused one; what says what it is (its ID, when it was made) stays."""
+        stored = self._stored(info.id).info
+        changed = replace(
+            stored,
+            sink_uri=info.sink_uri,
+            target_ts=info.target_ts,
+            config=info.config,
+        )
+        self._owner(info.id).update_changefeed(changed)
+        return self.query(info.id)
+
+    def remove(self, changefeed_id: str) -> Found:
+        """Its owner stops it first; where nobody serves the cluster it is cleaned up here."""
+        stored = self._stored(changefeed_id)
+        self._controller.remove_changefeed(stored.ident.uuid)
+        if not read_captures(self._client, self._cluster_id):
+            self._controller.cleanup_changefeed(stored.ident.uuid)
+        return Found(rows=({**_changefeed(stored), "state": FeedState.REMOVED.value},))
+
+    # Captures and spans: asked of the owner.
+
+    def list_captures(self) -> Found:
+        owner = self._leader()
+        return Found(
+            rows=tuple(
+                {
+                    "capture": each.id,
+                    "address": each.address,
+                    "is_owner": each.id == owner,
+                    "version": each.version,
+                }
+                for each in read_captures(self._client, self._cluster_id)
+            )
+        )
+
+    def drain(self, capture_id: str) -> Found:
+        """How many spans it still has; ask again until it is 0."""
+        found = self._ask("drain-capture", {"capture-id": capture_id})
+        return Found(rows=({"capture": capture_id, "remaining": found["remaining"]},))
+
+    def move_table(self, changefeed_id: str, table: str, capture_id: str) -> Found:
+        params = {"changefeed-id": changefeed_id, "table": table, "capture-id": capture_id}
+        self._ask("move-table", params)
+        return Found(rows=({"changefeed": changefeed_id, "table": table, "to": capture_id},))
+
+    def rebalance(self, changefeed_id: str) -> Found:
+        self._ask("rebalance", {"changefeed-id": changefeed_id})
+        return Found(rows=({"changefeed": changefeed_id, "rebalance": "begun"},))
+
+    def list_processors(self, changefeed_id: str | None) -> Found:
+        found = self._ask("list-processors", {"changefeed-id": changefeed_id})
+        return Found(rows=tuple(found["rows"]))
+
+    def _ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        owner = read_controller(self._client, self._cluster_id)
+        return call_owner(owner.address, method, params, timeout_s=CALL_S, tls=self._tls)
+
+    def _leader(self) -> CaptureID | None:
+        with suppress(OwnerNotFound):
+            return read_controller(self._client, self._cluster_id).id
+        return None
+
+    def _stored(self, changefeed_id: str) -> Stored:
+        return self._querier.find_name(ChangefeedName(ChangefeedID(changefeed_id)))
+
+    def _owner(self, changefeed_id: str) -> EtcdOwnerObservation:
+        name = ChangefeedName(ChangefeedID(changefeed_id))
+        return EtcdOwnerObservation.for_operator(
+            self._client, self._cluster_id, self._committer, name
+        )
+
+
+@contextmanager
+def operator(etcd: EtcdSettings, tls: TransportSettings) -> Iterator[Operator]:
+    """Connected; raises with one line where etcd does not answer."""
+    if etcd.embedded:
+        raise ConfigError("etcd is missing: --etcd http://host:2379, where the captures meet")
+    client = connect(etcd)
+    try:
+        yield Operator(client, etcd.cluster_id, tls)
+    finally:
+        client.close()
+
+
+def _changefeed(stored: Stored) -> dict[str, Any]:
+    checkpoint = stored.status.checkpoint_ts if stored.status else stored.info.start_ts
+    return {
+        "changefeed": stored.info.id,
+        "state": stored.info.state.value or "uninitialized",
+        "checkpoint_ts": checkpoint,
+        "checkpoint_time": tso_time(checkpoint),
+        "owner": stored.row.owner,
+    }

@@ -1,0 +1,142 @@
+"""A serving capture with everything real: etcd, Spark, gRPC; and their order of start and end."""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from concurrent.futures import TimeoutError as NoAnswer
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from conf.server import ServerSettings
+from coordination.capture_life import Life, LifeContext
+from coordination.clock import SystemClock
+from coordination.errors import TryAgain
+from coordination.etcd.keys import ChangefeedName
+from coordination.fence import Fence
+from coordination.model import CaptureID, ChangefeedID, TableName
+from coordination.owner.jobs import (
+    DrainCapture,
+    MoveTable,
+    OwnerJob,
+    ProcessorRow,
+    QueryProcessors,
+    Rebalance,
+)
+from coordination.scheduler.grpc_transport import GrpcTransport
+from coordination.scheduler.owner_calls import CallRefused
+from coordination.server import CaptureServer
+from coordination.version import tidelake_version
+from streaming import logs
+from streaming.bootstrap import asking, connected_etcd, handling, stop_before_start, stop_spark
+from streaming.cluster.plane import SparkDataPlane
+from streaming.session import spark_session
+
+logger = logging.getLogger(__name__)
+
+ANSWER_S: Final = 8.0  # below what a caller waits for
+
+
+def serve(settings: ServerSettings) -> int:
+    """Be a capture of the cluster until asked to stop; the exit code."""
+    with ExitStack() as stack:
+        stack.enter_context(handling(stop_before_start))
+        etcd, client = stack.enter_context(connected_etcd(settings.etcd))
+        spark = spark_session()
+        stack.callback(stop_spark, spark)
+        clock = SystemClock()
+        running: list[CaptureServer] = []  # the transport and the server need each other
+        context = LifeContext(
+            client=client,
+            cluster_id=etcd.cluster_id,
+            session=settings.session,
+            clock=clock,
+            fence=Fence(clock),
+            transport=(
+                transport := GrpcTransport(
+                    settings.transport,
+                    capture_id=None,
+                    resolve=lambda capture_id: _address(running, capture_id),
+                    wake=lambda: running[0].wake() if running else None,
+                    handle=lambda method, params: _answer(running[0], method, params),
+                    clock=clock,
+                )
+            ),
+            data_plane=SparkDataPlane(spark, batch=settings.batch, session=settings.session),
+            address=transport.start(),
+            version=tidelake_version(),
+            new_id=lambda: str(uuid.uuid4()),
+            utc_now=lambda: datetime.now(UTC),
+            rng=random.Random(),
+        )
+        stack.callback(transport.close)
+        server = CaptureServer(context, on_reset=_identify)
+        running.append(server)
+        stack.enter_context(handling(asking(server)))
+        logger.info("serving cluster_id=%s address=%s", etcd.cluster_id, context.address)
+        server.run()
+    return 0
+
+
+def _address(running: list[CaptureServer], capture_id: CaptureID) -> str | None:
+    """From memory: asked often, on the transport's thread."""
+    life = running[0].life if running else None
+    info = life.captures.get(capture_id) if life is not None else None
+    return info.address if info is not None else None
+
+
+def _identify(life: Life) -> None:
+    logs.identity.capture = life.id
+    logs.identity.epoch = life.epoch
+
+
+def _answer(server: CaptureServer, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """A call from outside, done by the coordination thread."""
+    try:
+        result = server.jobs.post(_job(method, params)).result(ANSWER_S)
+    except NoAnswer:
+        raise TryAgain(f"the owner gave no answer to {method} in {ANSWER_S:g} s") from None
+    match method:
+        case "list-processors":
+            return {"rows": [_row(row) for row in result]}
+        case "drain-capture":
+            return {"remaining": result}
+        case _:
+            return {}
+
+
+def _job(method: str, params: dict[str, Any]) -> OwnerJob:
+    try:
+        match method:
+            case "list-processors":
+                wanted = params.get("changefeed-id")
+                return QueryProcessors(changefeed=_name(wanted) if wanted else None)
+            case "drain-capture":
+                return DrainCapture(capture_id=CaptureID(params["capture-id"]))
+            case "rebalance":
+                return Rebalance(changefeed=_name(params["changefeed-id"]))
+            case "move-table":
+                return MoveTable(
+                    changefeed=_name(params["changefeed-id"]),
+                    table=TableName(*params["table"].split(".", 1)),
+                    dest=CaptureID(params["capture-id"]),
+                )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CallRefused(f"{method}: a parameter is missing or wrong: {error}") from None
+    raise CallRefused(f"unknown method {method!r}")
+
+
+def _name(changefeed_id: str) -> ChangefeedName:
+    return ChangefeedName(ChangefeedID(changefeed_id))
+
+
+def _row(row: ProcessorRow) -> dict[str, Any]:
+    return {
+        "changefeed": str(row.changefeed.id),
+        "table": str(row.table),
+        "state": row.state,
+        "capture": row.capture_id,
+        "checkpoint_ts": row.checkpoint_ts,
+    }
