@@ -19,7 +19,6 @@ from dataclasses import replace
 
 from py4j.protocol import Py4JError
 
-from conf.settings import Changefeed
 from coordination.errors import CaptureSuicide, Fenced, Stop, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership, TermNumber, Ts
@@ -28,6 +27,7 @@ from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import NO_TS, UnknownTable
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
+from streaming.cluster.claiming import claimed_row
 from streaming.cluster.desk_rows import (
     cut,
     first_progress,
@@ -47,7 +47,6 @@ from streaming.plan import refusal
 from streaming.source import SourceChanged
 from streaming.spans import Span as Table
 from streaming.spans import Spans
-from streaming.start_point import first_row, settle
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +75,7 @@ class Desk:
         self._published_ts: Ts | None = None
         self._advance: Advance | None = None
         self._patience = Patience()
+        self._streams: list[TopicStream] = []  # one, unless the beginning had to be tried again
         self._written_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
         self._thread.start()
@@ -137,7 +137,7 @@ class Desk:
 
     def _run(self) -> None:
         try:
-            self._begin()
+            self._begin_patiently()
             while not self._closing.is_set() and self._error is None:
                 self._kick.wait(TURN_S)
                 self._kick.clear()
@@ -151,25 +151,17 @@ class Desk:
         finally:
             self._end()
 
+    def _begin_patiently(self) -> None:
+        while True:
+            try:
+                return self._begin()
+            except PASSING as error:
+                if self._closing.wait(self._patience.lost(error)):
+                    raise Stop("closed before the claim") from error
+
     def _begin(self) -> None:
-        workshop, tables = self._workshop, self._workshop.tables
-        workshop.fence.check()
-        failpoint(Failpoint.BEFORE_CLAIM)
-        changefeed = _rewound(workshop.changefeed, tables.changefeeds.read(workshop.changefeed.id))
-        claimed = tables.changefeeds.claim(
-            first_row(changefeed),
-            self._ownership,
-            ttl_s=workshop.settings.session.ttl_s,
-            stop=self._closing,
-        )
-        tables.progress.claim(changefeed.id, claimed.term)
-        tables.snapshots.claim(changefeed.id, claimed.term)
-        failpoint(Failpoint.AFTER_CLAIM)
-        shape = workshop.source.shape()
-        row = settle(claimed, changefeed, shape, workshop.source.beginnings)
-        offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
-        if row.state != "finished":
-            workshop.source.check_offsets(offsets)
+        workshop = self._workshop
+        row = claimed_row(workshop, self._ownership, self._closing)
         self._row = row
         self._save(row)
         self._spans = workshop.spans(row)
@@ -227,15 +219,17 @@ class Desk:
         stream = reader.stream = TopicStream(
             workshop.stream_context(), reader, on_batch=self._kick.set
         )
+        self._streams.append(stream)
         return reader, stream
 
     def _start_stream(self) -> None:
         offsets = self._row.source_offsets
         self._reader.forget()
-        self._stream.start(
+        begin = self._stream.start(
             {TopicPartition.parse(text): at for text, at in offsets.items()},
             {TopicPartition.parse(text): mark for text, mark in self._row.watermarks.items()},
         )
+        self._row = replace(self._row, source_offsets={**_texts(begin), **offsets})
 
     def _hear(self, known: Known) -> None:
         """On the batch thread: rows of new tables first, then the word that they are there."""
@@ -325,7 +319,7 @@ class Desk:
         row = self._row
         checkpoint_ts = max(row.checkpoint_ts, advance.checkpoint_ts)
         rewinding = row.state == "rewinding" and checkpoint_ts <= row.max_published_ts
-        lows = [advance.source_offsets, self._low_water()]
+        lows = [advance.source_offsets, _texts(self._reader.low_water)]
         marks = self._stream.watermarks.to_record()
         return replace(
             row,
@@ -336,15 +330,6 @@ class Desk:
             watermarks={**row.watermarks, **{str(p): mark for p, mark in marks.items()}},
             error=None,
         )
-
-    def _low_water(self) -> dict[str, int]:
-        """Of the desk's own reading. A batch that is under way counts as not read."""
-        if not self._stream.lock.acquire(timeout=LOCK_PATIENCE_S):
-            return {}
-        try:
-            return _texts(self._reader.low_water())
-        finally:
-            self._stream.lock.release()
 
     def _publish(self, at_ts: Ts) -> None:
         dead_letters = sum(self._graveyard.refreshed().values())
@@ -375,11 +360,13 @@ class Desk:
             self._workshop.spark.sparkContext.cancelJobsWithTag(self._workshop.name)
 
     def _end(self) -> None:
-        if self._claim is not None:
+        if self._claim is not None and self._error is None and not self._dropping.is_set():
             self._stream.stopping.set()
-            if self._error is None and not self._dropping.is_set():
-                self._record_last()
-            self._stream.stop()
+            self._record_last()
+        self._cancel()
+        for stream in self._streams:
+            stream.stopping.set()
+            stream.stop()
         self._workshop.close()
         self._workshop.wake()
 
@@ -392,13 +379,6 @@ class Desk:
                 self._write(self._advance)
             if self._row.state != "finished":
                 self._save(replace(self._row, state="stopped"))
-
-
-def _rewound(changefeed: Changefeed, stored: ChangefeedRow | None) -> Changefeed:
-    """A changefeed that was resumed from another checkpoint has that for its start-ts."""
-    if stored is None or stored.start_ts == changefeed.start_ts:
-        return changefeed
-    return replace(changefeed, overwrite_checkpoint_ts=changefeed.start_ts)
 
 
 def _texts(offsets: Offsets) -> dict[str, int]:

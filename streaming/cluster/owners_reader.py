@@ -85,22 +85,14 @@ class OwnersReader:
         self._position_ts = Ts(0)
         self._ddls: dict[tuple[Ts, str, TableName], tuple[DdlEvent, Offsets]] = {}
         self._first_rows: dict[TableName, _FirstRow] = {}
+        self._untold: list[Found] = []
+        self.low_water: Offsets = {}  # from where this reading must begin again
         self.stream: TopicStream | None = None
 
     def forget(self) -> None:
         """Everything is read again, from the low water on."""
         self._ddls = {}
         self._first_rows = {}
-
-    def low_water(self) -> dict[TopicPartition, int]:
-        """From where the owner's reading must begin again."""
-        held = [offsets for _, offsets in self._ddls.values()]
-        held += [first.low_water for first in self._first_rows.values()]
-        low = self._running.offsets
-        for offsets in held:
-            for partition, offset in offsets.items():
-                low[partition] = min(offset, low.get(partition, offset))
-        return low
 
     def at_boundary(self) -> None:
         """Nobody joins."""
@@ -121,6 +113,7 @@ class OwnersReader:
                 earlier = Ts(read.tables[name].min_ts)
                 self._first_rows[name] = _FirstRow(commit_ts=earlier, low_water=first.low_water)
         self.advance()
+        self.low_water = self._low_water()
 
     def _take_control(self, read: Envelopes, before: Offsets) -> None:
         segment = read_segment(self._decoder(read.messages(control_messages()), {}))
@@ -131,26 +124,33 @@ class OwnersReader:
         segment.frame.unpersist()
 
     def advance(self) -> None:
-        """Make what is resolved by now."""
+        """Make what is resolved by now. What was made is told until it has been heard."""
         position = self._running.resolved_ts()
         if position <= self._position_ts:
             return
         planned = self._plan(position)
-        found = [*self._create(planned), *self._find(planned.limit)]
-        self._ddls = {
-            key: kept for key, kept in self._ddls.items() if kept[0].commit_ts > planned.limit
-        }
-        self._position_ts = position
+        self._create(planned)
+        self._find(planned.limit)
         ran = [creation.event.commit_ts for creation in planned.creations]
         self._tell(
             Known(
                 position_ts=position,
-                found=tuple(found),
+                found=tuple(self._untold),
                 wall=planned.wall,
                 why=planned.why,
                 ran_ddl_ts=max(ran, default=None),
             )
         )
+        self._untold = []
+        self._ddls = {
+            key: kept for key, kept in self._ddls.items() if kept[0].commit_ts > planned.limit
+        }
+        self._position_ts = position
+
+    def _low_water(self) -> Offsets:
+        held = [offsets for _, offsets in self._ddls.values()]
+        held += [first.low_water for first in self._first_rows.values()]
+        return _lowest([self._running.offsets, *held])
 
     def _plan(self, position: Ts) -> Plan:
         ddls = sorted(
@@ -165,8 +165,7 @@ class OwnersReader:
             known=self._spans.schemas(),
         )
 
-    def _create(self, planned: Plan) -> list[Found]:
-        found = []
+    def _create(self, planned: Plan) -> None:
         for creation in planned.creations:
             name = creation.event.name
             if name in self._spans:  # an earlier owner made it, or the DDL has come again
@@ -175,10 +174,9 @@ class OwnersReader:
             self._fence.check()
             self._spans.create(name, schema, creation.event, creation.event.commit_ts)
             logger.info("table made table=%s commit_ts=%d", name, creation.event.commit_ts)
-            found.append(self._found(name))
-        return found
+            self._untold.append(self._found(name))
 
-    def _find(self, limit: Ts) -> list[Found]:
+    def _find(self, limit: Ts) -> None:
         """Tables with rows that are resolved and no definition: from the types in their
         messages."""
         names = sorted(
@@ -188,7 +186,7 @@ class OwnersReader:
         )
         self._first_rows = {n: f for n, f in self._first_rows.items() if n not in self._spans}
         if not names:
-            return []
+            return
         begin = _lowest([self._first_rows[name].low_water for name in names])
         read = self._running.read(begin, self._running.offsets, rows_of(names))
         assert read is not None
@@ -200,7 +198,7 @@ class OwnersReader:
             segment.frame.unpersist()
             read.release()
         logger.info("tables found by their rows tables=%s", ",".join(map(str, names)))
-        return [self._found(name) for name in names]
+        self._untold += [self._found(name) for name in names]
 
     def _found(self, name: TableName) -> Found:
         first = self._first_rows.pop(name, None)

@@ -200,6 +200,7 @@ class ReplicaOf:
         """With the last span the stream ends: there is nothing to read for."""
         if self._stream is not None and self._stream.is_running and not self._held.count():
             self._stop_stream()
+            self._made()[0].forget_rows()
         if self._held.count():
             self._workshop.wake()
 

@@ -101,7 +101,7 @@ class SpanWriter:
     def close(self) -> None:
         """No batch runs any more, and none comes."""
         self._applier.close()
-        self._forget_rows()
+        self.forget_rows()
 
     # Joining.
 
@@ -115,7 +115,7 @@ class SpanWriter:
     def start_from(self, newcomers: Sequence[Newcomer]) -> dict[TopicPartition, int]:
         """Before a stream starts: forget what was read, take everybody in, and say from where to
         read."""
-        self._forget_rows()
+        self.forget_rows()
         self._drop_leavers({each.stay: each for each in self._held.assignments()})
         for newcomer in newcomers:
             self._join(newcomer)
@@ -298,7 +298,8 @@ class SpanWriter:
         live = tuple(segment for segment in self._carry if self._holds_back(name, segment))
         return Carry(live).low_water(self._running.offsets)
 
-    def _forget_rows(self) -> None:
+    def forget_rows(self) -> None:
+        """They are read again when they are wanted."""
         for caught in self._caught:
             if caught.segment is not None:
                 caught.segment.frame.unpersist()

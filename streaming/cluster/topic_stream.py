@@ -112,8 +112,10 @@ class TopicStream:
         is_quiet = time.monotonic() - here.last_read > self._context.quiet_s
         return Ts(target) if is_quiet else resolved
 
-    def start(self, offsets: Offsets, recorded: Marks) -> None:
-        """Not under the lock. ``recorded``: watermarks with the offsets where they were seen."""
+    def start(self, offsets: Offsets, recorded: Marks) -> Offsets:
+        """Where it begins: partitions without an offset at their first one. Not under the lock.
+
+        ``recorded``: watermarks with the offsets where they were seen."""
         context = self._context
         shape = context.source.shape()
         first = context.source.beginnings(shape.partitions - offsets.keys())
@@ -132,6 +134,7 @@ class TopicStream:
             batch=self._batch,
         )
         logger.info("stream started name=%s offsets=%s", context.name, _shown(begin))
+        return begin
 
     def stop(self) -> None:
         """Blocks until its last batch has ended. Not under the lock."""

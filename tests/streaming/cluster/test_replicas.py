@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from uuid import uuid4
-
 import pytest
-from pyspark.sql import SparkSession
 
 from coordination.scheduler.messages import TableState
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
-from tests.services.kafka_broker import KafkaBroker
 from tests.shop.model import Model
 from tests.streaming.cluster.hand_owner import (
     HandOwner,
@@ -25,19 +19,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 FIRST = ("customers", "orders", "payments", "order_lines")
 ALL = (*FIRST, "order_lines_archive")
-
-
-@pytest.fixture
-def stage(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Stage]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    topic = f"cluster-{uuid4().hex[:8]}"
-    broker.create_topic(topic, partitions=3)
-    made = Stage(spark, broker, tmp_path, topic)
-    yield made
-    made.close()
-    broker.delete_topic(topic)
 
 
 @pytest.fixture(scope="module")

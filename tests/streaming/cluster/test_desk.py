@@ -1,0 +1,146 @@
+"""The owner's desk on a real topic: terms, tables, walls, rows of control."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coordination.errors import TermRefused
+from coordination.model import Ts
+from coordination.ports import Advance
+from coordination.scheduler.barrier import PendingDdl
+from sinks.changefeeds import Changefeeds
+from sinks.progress import Progress
+from sinks.tables import inspect
+from streaming.plan import DdlNotSupported
+from tests.acceptance.small_tables import IDLE, A, B, made, marks, row, small_table
+from tests.services.delta_rows import read_rows
+from tests.shop.canal_json import Ddl, encode_ddl
+from tests.streaming.cluster.hand_owner import CHANGEFEED, HandOwner, Stage, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+FOUND = small_table("found")
+
+
+def values(stage: Stage, table: str) -> dict[int, str]:
+    return {each["id"]: each["v"] for each in read_rows(stage.warehouse / "shop" / table)}
+
+
+def test_terms_tables_and_rows(stage: Stage):
+    stage.capture("c")
+    stage.produce([*made(10, A, B), *marks(20)])
+    owner = HandOwner(stage)
+    owner.await_tables("a", "b")
+    assert {name: table.start_ts for name, table in owner.tables.items()} == {"a": 10, "b": 11}
+    owner.add("a", "c")
+    owner.add("b", "c")
+    stage.produce([(1, None, row(25, 1, "x")), (2, None, row(26, 2, "y")), *marks(31)])
+    owner.reached(30)
+    progress = Progress(str(stage.warehouse))
+
+    def rows_at(ts: int) -> bool:
+        found = progress.read(CHANGEFEED)
+        return {each.checkpoint_ts for each in found.values()} == {ts}
+
+    owner.until(lambda: rows_at(30))
+    by_table = {name.table: each for name, each in progress.read(CHANGEFEED).items()}
+    assert by_table["a"].capture_id == "c"
+    assert by_table["a"].epoch == "epoch-c"
+    assert by_table["a"].state == "replicating"
+    assert by_table["a"].fence > by_table["a"].fence >> 32 << 32
+    assert by_table["a"].delta_version == stage_version(stage, "a") > by_table["b"].delta_version
+    changefeed = Changefeeds(str(stage.warehouse))
+    owner.until(lambda: changefeed.read(CHANGEFEED).checkpoint_ts == 30)
+    ends = {f"{stage.topic}/{p}": n for p, n in stage.broker.end_offsets(stage.topic).items()}
+    owner.until(lambda: changefeed.read(CHANGEFEED).source_offsets == ends)
+    assert progress.read(CHANGEFEED)[owner.tables["a"].span.name].source_offsets == ends
+
+    heir = HandOwner(stage, "heir")
+    assert heir.claim.term == owner.claim.term + 1
+    assert heir.claim.checkpoint_ts == 30
+    assert {t.span for t in heir.claim.tables} == {t.span for t in owner.tables.values()}
+    assert {t.start_ts for t in heir.claim.tables} == {30}
+    now = progress.read(CHANGEFEED)
+    assert {name.table: each.fence for name, each in now.items()} == {
+        name: each.fence for name, each in by_table.items()
+    }
+    with pytest.raises(TermRefused):
+        until(lambda: owner.desk.record(Advance(checkpoint_ts=Ts(31), resolved_ts=Ts(31))))
+
+    heir.homes = dict(owner.homes)  # the spans have stayed where they were
+    stage.produce([(0, None, row(40, 1, "z", op="UPDATE")), *marks(51)])
+    heir.reached(50)
+    assert values(stage, "a") == {1: "z", 2: "y"}
+
+
+def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Stage):
+    replica = stage.capture("c")
+    stage.produce([*made(10, IDLE), *marks(15)])
+    owner = HandOwner(stage)
+    owner.await_tables("idle")
+    owner.add("idle", "c")
+    stage.produce([(1, None, row(25, 1, "x", table=FOUND)), (2, None, b"{broken")])
+    until(lambda: [(t.table, t.commit_ts) for t in unknown(replica)] == [("found", 25)])
+    stage.produce(marks(26))
+    progress = Progress(str(stage.warehouse))
+    until(lambda: FOUND.name in [name.table for name in progress.read(CHANGEFEED)])
+    assert owner.desk.ddl_scan().position_ts < 25  # resolved, but not in the owner's hands yet
+    owner.await_tables("found")
+    assert owner.tables["found"].start_ts < 25
+    owner.add("found", "c")
+    owner.reached(25)
+    assert values(stage, "found") == {1: "x"}
+    until(lambda: not unknown(replica))
+    letters = read_rows(stage.warehouse / "_tidelake" / "dead_letters")
+    assert [each["value"] for each in letters] == [b"{broken"]
+
+    drop = Ddl("shop", "idle", "ERASE", "DROP TABLE `shop`.`idle`")
+    rows = [(1, None, row(39, 1, "y", table=FOUND, op="UPDATE"))]
+    above = [(1, None, row(45, 1, "z", table=FOUND, op="UPDATE"))]
+    stage.produce([*rows, (0, None, encode_ddl(drop, 40, 0)), *above, *marks(50)])
+    wall = PendingDdl(commit_ts=Ts(40), table_ids=None)
+    owner.until(lambda: owner.desk.ddl_scan().pending == (wall,))
+    owner.reached(40)
+    assert values(stage, "found") == {1: "y"}
+    owner.desk.run_ddl(wall)
+    with pytest.raises(DdlNotSupported, match="DROP TABLE"):
+        until(lambda: owner.desk.take_changes() and None)
+
+
+def test_a_changefeed_that_goes_on_from_elsewhere_is_a_new_incarnation(stage: Stage):
+    stage.capture("c")
+    stage.produce([*made(10, A), (1, None, row(25, 1, "x")), *marks(31)])
+    owner = HandOwner(stage)
+    owner.await_tables("a")
+    owner.add("a", "c")
+    owner.reached(30)
+    old = inspect(str(stage.warehouse / "shop" / "a"), {})
+    owner.desk.close(drop=False)
+    stage.replicas["c"].close(drop=False)
+    until(owner.desk.is_closed)
+    until(stage.replicas["c"].is_closed)
+    assert Changefeeds(str(stage.warehouse)).read(CHANGEFEED).state == "stopped"
+
+    stage.info = replace(stage.info, start_ts=Ts(20))
+    stage.capture("d")
+    again = HandOwner(stage, "again")
+    changefeed = Changefeeds(str(stage.warehouse)).read(CHANGEFEED)
+    assert (changefeed.incarnation, changefeed.checkpoint_ts) == (2, 20)
+    assert again.tables["a"].span.table_id != owner.tables["a"].span.table_id
+    assert again.tables["a"].start_ts == 20
+    assert inspect(str(stage.warehouse / "shop" / "a"), {}).version > old.version
+    again.add("a", "d")
+    again.reached(30)
+    assert values(stage, "a") == {1: "x"}
+
+
+def unknown(replica):
+    replica.take_changed()
+    scan = replica.get_scan()
+    return scan.unknown_tables if scan is not None else ()
+
+
+def stage_version(stage: Stage, table: str) -> int:
+    return inspect(str(stage.warehouse / "shop" / table), {}).version

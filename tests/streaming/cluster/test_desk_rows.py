@@ -1,0 +1,125 @@
+"""What the owner writes down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordination.model import CaptureID, ProcessorEpoch, TableName, Ts, fence_number
+from coordination.ports import Advance
+from coordination.scheduler.coordinator import SpanProgress
+from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
+from coordination.scheduler.replication_set import ReplicationState
+from sinks.changefeeds import ChangefeedRow
+from sinks.progress import ProgressRow
+from streaming.cluster.desk_rows import (
+    cut,
+    first_progress,
+    later,
+    merged,
+    resumed_progress,
+    told_progress,
+)
+from streaming.spans import Span as Table
+
+NAME = TableName("shop", "a")
+SPAN = Span(7, "shop", "a")
+ROW = ChangefeedRow(
+    changefeed_id="shop",
+    start_ts=1,
+    checkpoint_ts=10,
+    resolved_ts=10,
+    term=3,
+    capture_id="owner",
+    epoch="e",
+    source_offsets={"t/0": 5},
+)
+BEFORE = ProgressRow(
+    changefeed_id="shop",
+    incarnation=1,
+    schema_name="shop",
+    table_name="a",
+    generation=1,
+    state="replicating",
+    checkpoint_ts=50,
+    resolved_ts=60,
+    delta_version=4,
+    source_offsets={"t/0": 40},
+    capture_id="c1",
+    epoch="e1",
+    fence=fence_number(2, 9),
+)
+
+
+def told(ts: int, **status: object) -> SpanProgress:
+    found = TableStatus(7, TableState.REPLICATING, Ts(ts), Ts(ts))._replace(**status)
+    return SpanProgress(
+        span=SPAN,
+        state=ReplicationState.REPLICATING,
+        capture_id=CaptureID("c2"),
+        epoch=ProcessorEpoch("e2"),
+        checkpoint=Checkpoint(Ts(ts), Ts(ts)),
+        status=found,
+    )
+
+
+def advance(ts: int, *spans: SpanProgress, **more: object) -> Advance:
+    return Advance(checkpoint_ts=Ts(ts), resolved_ts=Ts(ts), spans=spans, **more)
+
+
+def test_a_row_follows_its_span():
+    row = told_progress(BEFORE, told(70, fence=fence_number(3, 1), delta_version=6), {"t/0": 55})
+    assert (row.checkpoint_ts, row.delta_version, row.capture_id, row.epoch) == (70, 6, "c2", "e2")
+    assert (row.fence, row.source_offsets) == (fence_number(3, 1), {"t/0": 55})
+    own = told_progress(BEFORE, told(70, source_offsets={"t/0": 44}), {"t/0": 55})
+    assert own.source_offsets == {"t/0": 44}
+
+
+def test_late_news_take_nothing_back():
+    row = told_progress(BEFORE, told(40, fence=fence_number(2, 1), delta_version=2), {})
+    assert (row.checkpoint_ts, row.delta_version, row.fence) == (50, 4, BEFORE.fence)
+    assert row.source_offsets == BEFORE.source_offsets
+
+
+def test_a_new_owner_leaves_the_fences_of_spans_and_a_new_incarnation_does_not():
+    table = Table(name=NAME, checkpoint=Ts(55), version=5)
+    row = resumed_progress(table, BEFORE, ROW)
+    assert (row.fence, row.capture_id, row.checkpoint_ts) == (BEFORE.fence, "c1", 55)
+    anew = resumed_progress(table, BEFORE, replace(ROW, incarnation=2))
+    assert (anew.fence, anew.capture_id) == (fence_number(3), "owner")
+    assert anew.source_offsets == ROW.source_offsets
+
+
+def test_notes_in_one_lose_no_span():
+    other = replace(told(5), span=Span(8, "shop", "b"))
+    both = merged(advance(5, told(5), other, source_offsets={"t/0": 3}), advance(9, told(9)))
+    assert {each.span.table_id: each.checkpoint.checkpoint_ts for each in both.spans} == {
+        7: 9,
+        8: 5,
+    }
+    assert both.checkpoint_ts == 9
+    assert both.source_offsets == {"t/0": 3}
+    assert merged(advance(5, sync_point_ts=Ts(5)), advance(5)).sync_point_ts == 5
+
+
+def test_low_water_is_the_least_and_never_falls():
+    before = {"t/0": 10, "t/1": 10}
+    assert later(before, [{"t/0": 30, "t/1": 5}, {"t/0": 20}]) == {"t/0": 20, "t/1": 10}
+    assert later(before, [{}]) == before
+
+
+def test_a_cut_wants_every_table_exactly_there():
+    here = [
+        replace(BEFORE, checkpoint_ts=70),
+        replace(BEFORE, table_name="b", checkpoint_ts=70, delta_version=1),
+        replace(BEFORE, table_name="keyless", state="warning", delta_version=None),
+    ]
+    snapshot = cut(ROW, here, Ts(70), 2)
+    assert snapshot is not None
+    assert snapshot.tables == {"shop.a": 4, "shop.b": 1}
+    assert snapshot.dead_letters == 2
+    assert cut(ROW, [*here, replace(BEFORE, table_name="c", checkpoint_ts=71)], Ts(70), 0) is None
+
+
+def test_a_table_begins_with_the_owner():
+    row = first_progress(Table(name=NAME, checkpoint=Ts(33), version=0), ROW, {"t/0": 9})
+    assert (row.fence, row.capture_id, row.checkpoint_ts) == (fence_number(3), "owner", 33)

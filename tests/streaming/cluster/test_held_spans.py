@@ -1,0 +1,142 @@
+"""The states of a capture's spans, and what is seen of them when."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordination.model import Ts
+from coordination.scheduler.barrier import Barrier
+from coordination.scheduler.messages import Checkpoint, Scan, Span, TableState, stored_table_id
+from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
+from streaming.permit import Withdrawn
+
+SPAN = Span(stored_table_id(1, "shop", "a", 5), "shop", "a")
+AT = Checkpoint(Ts(10), Ts(12))
+FIRST, SECOND, THIRD = 1 << 32 | 1, 1 << 32 | 2, 1 << 32 | 3
+
+
+def applied(ts: int) -> Applied:
+    return Applied(checkpoint_ts=Ts(ts), resolved_ts=Ts(ts))
+
+
+def scan(ts: int) -> Scan:
+    return Scan(scanned_to_ts=Ts(ts))
+
+
+def state(held: HeldSpans) -> TableState:
+    return held.status(SPAN.table_id).state
+
+
+def replicating(limit: int | None = 100) -> tuple[HeldSpans, Assignment]:
+    held = HeldSpans()
+    if limit is not None:
+        held.set_barrier(Barrier(Ts(limit)))
+    assert held.add(SPAN, AT, FIRST, is_prepare=True)
+    (assignment,) = held.assignments()
+    held.prepared(assignment)
+    assert held.add(SPAN, AT, SECOND, is_prepare=False)
+    (assignment,) = held.assignments()
+    held.opened(assignment, applied(10))
+    return held, assignment
+
+
+def test_a_span_is_prepared_first_and_written_when_it_is_asked_for_again():
+    held = HeldSpans()
+    assert held.add(SPAN, AT, FIRST, is_prepare=True)
+    assert state(held) is TableState.PREPARING
+    (assignment,) = held.assignments()
+    assert not assignment.is_to_write
+    held.opened(assignment, applied(10))
+    assert state(held) is TableState.PREPARING  # not without its rows
+    held.prepared(assignment)
+    assert held.is_added(SPAN.table_id, is_prepare=True)
+    assert held.add(SPAN, Checkpoint(Ts(20), Ts(20)), SECOND, is_prepare=False)
+    assert not held.is_added(SPAN.table_id, is_prepare=False)
+    (assignment,) = held.assignments()
+    assert (assignment.is_to_write, assignment.fence, assignment.checkpoint_ts) == (
+        True,
+        SECOND,
+        20,
+    )
+    held.opened(assignment, applied(25))
+    assert held.is_added(SPAN.table_id, is_prepare=False)
+    assert held.status(SPAN.table_id).checkpoint_ts == 25
+
+
+def test_without_a_barrier_nothing_may_be_written():
+    held, assignment = replicating(limit=None)
+    assert held.limit(assignment) is None
+    with pytest.raises(Withdrawn):
+        held.begin_commit(assignment, Ts(11))
+
+
+def test_no_barrier_loosens_the_one_before():
+    held, assignment = replicating(limit=50)
+    assert not held.set_barrier(None)
+    assert held.limit(assignment) == 50
+    held.set_barrier(Barrier(Ts(60), {SPAN.table_id: Ts(55)}))
+    assert held.limit(assignment) == 55
+    assert held.status(SPAN.table_id).barrier_ts == 55
+    held.set_barrier(Barrier(Ts(40)))
+    with pytest.raises(Withdrawn, match="fell to 40"):
+        held.begin_commit(assignment, Ts(41))
+
+
+def test_a_write_that_was_planned_under_another_fence_or_stay_is_dropped():
+    held, assignment = replicating()
+    held.add(SPAN, AT, THIRD, is_prepare=False)
+    with pytest.raises(Withdrawn, match="fence"):
+        held.begin_commit(assignment, Ts(20))
+    held.remove(SPAN.table_id)
+    assert held.take_stopped(SPAN.table_id) == 10
+    held.add(SPAN, AT, THIRD, is_prepare=False)
+    with pytest.raises(Withdrawn, match="not ours"):
+        held.begin_commit(assignment, Ts(20))
+
+
+def test_a_span_stops_at_once_unless_a_commit_of_it_is_under_way():
+    held, _ = replicating()
+    held.remove(SPAN.table_id)
+    assert state(held) is TableState.STOPPED
+    assert not held.add(SPAN, AT, THIRD, is_prepare=True)  # not before it is seen to be gone
+
+    held, assignment = replicating()
+    held.begin_commit(assignment, Ts(20))
+    held.remove(SPAN.table_id)
+    assert state(held) is TableState.STOPPING
+    assert held.take_stopped(SPAN.table_id) is None
+    held.end_commit(assignment, applied(20))
+    assert state(held) is TableState.STOPPED
+    held.publish([(assignment, applied(30))], scan(30))
+    assert held.take_stopped(SPAN.table_id) == 20
+    assert state(held) is TableState.ABSENT
+
+
+def test_statuses_and_scan_are_seen_in_one_piece():
+    """Else a read position would be told that is ahead of what a span holds back."""
+    held, assignment = replicating()
+    held.publish([(assignment, applied(20))], scan(20))
+    held.take_changed()
+    held.publish([(assignment, applied(30))], scan(30))
+    assert held.status(SPAN.table_id).checkpoint_ts == 20
+    assert held.scan() == scan(20)
+    assert SPAN.table_id in held.take_changed()
+    assert held.status(SPAN.table_id).checkpoint_ts == 30
+    assert held.scan() == scan(30)
+
+
+def test_what_an_older_stay_has_done_is_not_told_of_a_newer_one():
+    held, before = replicating()
+    held.publish([(before, applied(90))], scan(90))
+    held.remove(SPAN.table_id)
+    assert held.take_stopped(SPAN.table_id) == 90
+    held.add(SPAN, Checkpoint(Ts(90), Ts(90)), THIRD, is_prepare=True)
+    held.publish([(before, applied(95))], scan(95))
+    held.take_changed()
+    assert held.status(SPAN.table_id).checkpoint_ts == 90
+
+
+def test_a_table_that_was_made_again_waits_for_its_namesake_to_go():
+    held, _ = replicating()
+    again = Span(stored_table_id(1, "shop", "a", 99), "shop", "a")
+    assert not held.add(again, AT, THIRD, is_prepare=True)
