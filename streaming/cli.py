@@ -16,7 +16,7 @@ import typer
 
 from conf.load import load_settings, load_sink
 from conf.settings import Settings
-from streaming import cluster_cli
+from streaming import cli_cluster
 from streaming.cli_options import (
     ChangefeedId,
     ConfigFile,
@@ -40,9 +40,9 @@ app = typer.Typer(
 )
 
 
-app.command()(cluster_cli.server)
+app.command()(cli_cluster.server)
 for _name in ("changefeed", "capture", "processor", "table"):
-    app.add_typer(getattr(cluster_cli, _name), name=_name)
+    app.add_typer(getattr(cli_cluster, _name), name=_name)
 
 Watch = Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")]
 

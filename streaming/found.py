@@ -12,6 +12,7 @@ class Found:
     """What a listing shows; ``rows`` have equal keys."""
 
     rows: tuple[Mapping[str, Any], ...]
+    is_upright: bool = False  # one row, a line for each of its fields
 
     def to_json(self) -> dict[str, Any]:
         return {"rows": [dict(row) for row in self.rows]}

@@ -69,7 +69,7 @@ class Operator:
             "epoch": stored.info.epoch,
             "error": None if error is None else f"{error.code}: {error.message}",
         }
-        return Found(rows=({**_changefeed(stored), **more},))
+        return Found(rows=({**_changefeed(stored), **more},), is_upright=True)
 
     def pause(self, changefeed_id: str) -> Found:
         self._owner(changefeed_id).pause_changefeed()

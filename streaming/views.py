@@ -65,8 +65,8 @@ def snapshot(found: SnapshotReport, width: int) -> RenderableType:
 
 
 def listing(found: Found, width: int) -> RenderableType:  # noqa: ARG001 - a view's shape
-    """Rows as they are; a single one stands upright."""
-    if len(found.rows) == 1:
+    """Rows as they are."""
+    if found.is_upright:
         table = Table(box=None, pad_edge=False, show_header=False)
         for name, value in found.rows[0].items():
             table.add_row(Text(name, style="bold"), _plain(name, value))

@@ -24,7 +24,7 @@ DOORS = {
     "kafka": ("streaming/source.py",),
     "deltalake": ("sinks/",),
     "sqlglot": ("sinks/ddl",),
-    "typer": ("streaming/cli.py",),
+    "typer": ("streaming/cli",),
     "rich": ("streaming/",),
     "pyspark": ("sinks/", "streaming/"),
     "delta": ("sinks/", "streaming/"),

@@ -262,9 +262,9 @@ def move(
     output_format: Format = OutputFormat.TABLE,
 ) -> None:
     """Have another capture replicate it, from the next batch on."""
-    if "." not in table_name:
-        raise SettingError(f"--table {table_name!r}: expected schema.table")
     with reported():
+        if "." not in table_name:
+            raise SettingError(f"--table {table_name!r}: expected schema.table")
         _show(
             etcd,
             cluster_id,

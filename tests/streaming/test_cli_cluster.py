@@ -1,0 +1,178 @@
+"""The cluster's commands, on a real etcd where nobody serves, and as a user mistypes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from coordination.etcd.embedded import EmbeddedEtcd
+from coordination.metadata.etcd_observation import ChangefeedWrites
+from streaming import cli_cluster, operator
+from streaming.cli import main
+
+SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
+Cluster = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def command(
+    etcd: EmbeddedEtcd, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """The program, in this process, on a cluster of the test's own."""
+    monkeypatch.setenv("TIDELAKE_ETCD", etcd.endpoint)
+    monkeypatch.setenv("TIDELAKE_CLUSTER_ID", f"c-{uuid4().hex[:8]}")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = 0
+        try:
+            main(arguments)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return code, *capfd.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def cluster(command: Callable[..., tuple[int, str, str]]) -> Cluster:
+    """A command that must work; its rows."""
+
+    def run(*arguments: str) -> list[dict[str, Any]]:
+        code, out, err = command(*arguments, "--format", "json")
+        assert (code, err) == (0, ""), err
+        rows: list[dict[str, Any]] = json.loads(out)["rows"]
+        return rows
+
+    return run
+
+
+def create(cluster: Cluster, tmp_path: Path, name: str = "shop", *more: str) -> dict[str, Any]:
+    sink = f"delta://{tmp_path}/warehouse"
+    (row,) = cluster(
+        "changefeed", "create", "--changefeed-id", name,
+        "--source-uri", SOURCE, "--sink-uri", sink, *more,
+    )  # fmt: skip
+    return row
+
+
+def test_a_changefeed_from_its_making_to_its_end(cluster: Cluster, tmp_path: Path) -> None:
+    made = create(cluster, tmp_path, "shop", "--start-ts", "5", "--target-ts", "900")
+    assert (made["state"], made["start_ts"], made["target_ts"]) == ("normal", 5, 900)
+    assert made["sink_uri"] == SOURCE
+    assert [row["changefeed"] for row in cluster("changefeed", "list")] == ["shop"]
+
+    assert cluster("changefeed", "pause", "-c", "shop")[0]["state"] == "stopped"
+    sink = f"delta://{tmp_path}/other"
+    (changed,) = cluster(
+        "changefeed", "update", "-c", "shop",
+        "--source-uri", SOURCE, "--sink-uri", sink, "--target-ts", "1000",
+    )  # fmt: skip
+    assert (changed["target_ts"], changed["start_ts"]) == (1000, 5)
+    (resumed,) = cluster("changefeed", "resume", "-c", "shop", "--overwrite-checkpoint-ts", "7")
+    assert (resumed["state"], resumed["checkpoint_ts"]) == ("normal", 7)
+    assert resumed["epoch"] > made["epoch"]
+
+    assert cluster("changefeed", "remove", "-c", "shop")[0]["state"] == "removed"
+    assert cluster("changefeed", "list") == []
+    again = create(cluster, tmp_path)
+    assert again["epoch"] > resumed["epoch"]  # messages of its first life mean nothing to it
+
+
+def test_the_file_goes_into_the_config(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "changefeed.toml"
+    file.write_text(
+        'enable-sync-point = true\nsync-point-interval = "30s"\n[filter]\nrules = ["a.*"]'
+    )
+    create(cluster, tmp_path, "shop", "--config", str(file))
+    assert [row["state"] for row in cluster("changefeed", "list")] == ["normal"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("changefeed", "query", "-c", "nothing"), 1, "there is no changefeed"),
+        (("changefeed", "pause", "-c", "nothing"), 1, "there is no changefeed"),
+        (("changefeed", "create", "--changefeed-id", "x"), 2, "source-uri is missing"),
+        (("processor", "list"), 1, "is a server running?"),
+        (("capture", "drain", "--capture-id", "x"), 1, "is a server running?"),
+        (("table", "move", "-c", "x", "--table", "x", "--capture-id", "x"), 2, "schema.table"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    command: Callable[..., tuple[int, str, str]], arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    ended, out, err = command(*arguments)
+    assert (ended, out) == (code, "")
+    assert says in err
+    assert err.startswith("tidelake: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_name_is_taken_once(
+    cluster: Cluster, command: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    create(cluster, tmp_path)
+    sink = f"delta://{tmp_path}/warehouse"
+    code, _, err = command(
+        "changefeed",
+        "create",
+        "--changefeed-id",
+        "shop",
+        "--source-uri",
+        SOURCE,
+        "--sink-uri",
+        sink,
+    )
+    assert code == 2
+    assert "changefeed resume" in err
+
+
+def test_only_a_paused_changefeed_is_updated(
+    cluster: Cluster, command: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    create(cluster, tmp_path)
+    sink = f"delta://{tmp_path}/warehouse"
+    code, _, err = command(
+        "changefeed", "update", "-c", "shop", "--source-uri", SOURCE, "--sink-uri", sink
+    )
+    assert code == 1
+    assert "pause" in err
+
+
+def test_there_must_be_an_etcd(
+    command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDELAKE_ETCD", "embedded")
+    code, _, err = command("changefeed", "list")
+    assert code == 2
+    assert "--etcd http://" in err
+    monkeypatch.setenv("TIDELAKE_ETCD", "http://127.0.0.1:9")
+    code, _, err = command("changefeed", "list")
+    assert code == 1
+    assert "127.0.0.1:9" in err
+
+
+def test_the_commands_write_by_the_one_implementation(
+    cluster: Cluster,
+    command: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No parallel world: where an observation's write fails, the command that needs it fails."""
+    create(cluster, tmp_path)
+
+    def broken(*_arguments: object, **_keywords: object) -> None:
+        raise operator.ConfigError("the implementation is broken")
+
+    monkeypatch.setattr(ChangefeedWrites, "feed_event", broken)
+    code, _, err = command("changefeed", "pause", "-c", "shop")
+    assert (code, err) == (2, "tidelake: the implementation is broken\n")
+    monkeypatch.setattr(ChangefeedWrites, "remove", broken)
+    code, _, err = command("changefeed", "remove", "-c", "shop")
+    assert (code, err) == (2, "tidelake: the implementation is broken\n")
+    assert cli_cluster.server.__doc__
