@@ -95,7 +95,9 @@ demo: setup
 	@exec $(RUN) -m tests.demo
 
 bench: setup
-	@exec $(RUN) -m tests.benchmarks
+	$(RUN) -m tests.benchmarks
+	$(RUN) -m tests.benchmarks.etcd_worker --output bench-results/etcd-worker.json
+	$(RUN) -m tests.benchmarks.scheduler_scale
 
 bench-quick: setup
 	@exec $(RUN) -m tests.benchmarks --quick

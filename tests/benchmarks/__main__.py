@@ -57,7 +57,9 @@ class Size:
     naive_batches: tuple[int | None, ...]
     freshness: tuple[int, int, int]  # rows, warm-up s, seconds
     table_rounds: int
-    naive_tables: int
+    naive_tables: int  # 0: naive is left out there
+    keys: tuple[str, ...] = ("recent", "uniform")
+    parts: tuple[str, ...] = PARTS
 
 
 FULL = Size(
@@ -78,7 +80,9 @@ QUICK = Size(
     naive_batches=(None,),
     freshness=(1_000_000, 8, 15),
     table_rounds=1,
-    naive_tables=3,
+    naive_tables=0,
+    keys=("recent",),
+    parts=PARTS[:-1],
 )
 
 
@@ -97,7 +101,9 @@ def scaled(size: Size, scale: float) -> Size:
         naive_batches=size.naive_batches,
         freshness=(small(rows, 20_000), min(warm_up, 5), min(seconds, 10)),
         table_rounds=1,
-        naive_tables=2,
+        naive_tables=min(size.naive_tables, 2),
+        keys=size.keys,
+        parts=size.parts,
     )
 
 
@@ -118,7 +124,7 @@ class Bench:
 
     def bulk(self) -> None:
         for n, base_rows in enumerate(self._size.base_rows):
-            for keys in ("recent", "uniform"):
+            for keys in self._size.keys:
                 cell = Cell(keys=keys, base_rows=base_rows, changes=self._size.changes)
                 entrants = [self._entrant(name, n) for name in self._contenders]
                 self.report.bulk[cell] = runs = []
@@ -157,6 +163,8 @@ class Bench:
     def tables(self) -> None:
         for name, contender in self._contenders.items():
             naive = name == "naive"
+            if naive and not self._size.naive_tables:
+                continue
             size = {"only_tables": self._size.naive_tables} if naive else {}
             rounds = 1 if naive else self._size.table_rounds
             self._guarded(
@@ -226,7 +234,7 @@ def run(args: argparse.Namespace, size: Size, output: Path, console: Console) ->
                 folder=folder, broker_pid=broker.pid, memory=args.memory, say=say
             )
             bench = Bench(size, args.contender or list(NAMES), broker, setting)
-            for part in args.only or PARTS:
+            for part in args.only or size.parts:
                 getattr(bench, part)()
                 bench.report.write(output)
     finally:
