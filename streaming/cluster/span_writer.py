@@ -11,6 +11,7 @@ water: the first message that it has not applied, from where any capture can tak
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -226,6 +227,7 @@ class SpanWriter:
         for limit, names in sorted(self._due(resolved).items()):
             self._apply(limit, names)
         self._carry = self._carry.kept(self._is_live)
+        self._in_sight.look_again(self._joined.keys(), now_s=time.monotonic())
         return self._publish(resolved)
 
     def reached(self) -> int:

@@ -12,6 +12,8 @@ from coordination.scheduler.messages import UnknownTable
 from streaming.filter import TableFilter
 from streaming.segments import TableCount
 
+LOOK_EVERY_S = 1.0
+
 
 class TablesInSight:
     """One thread at a time. ``registered`` reads the progress rows."""
@@ -23,6 +25,7 @@ class TablesInSight:
         self._read_registered = registered
         self._settled: set[TableName] = set()  # registered, or left out by the filter
         self._unknown: dict[TableName, Ts] = {}
+        self._looked_s = 0.0
 
     def meet(self, tables: Mapping[TableName, TableCount], ours: Collection[TableName]) -> None:
         """What a read has found."""
@@ -33,10 +36,16 @@ class TablesInSight:
                 self._settled.add(name)
                 continue
             self._unknown[name] = Ts(min(count.min_ts, self._unknown.get(name, count.min_ts)))
-        if self._unknown:
-            registered = set(self._read_registered()) | set(ours)
-            self._settled |= registered & self._unknown.keys()
-            self._unknown = {n: ts for n, ts in self._unknown.items() if n not in registered}
+        self.look_again(ours, now_s=None)
+
+    def look_again(self, ours: Collection[TableName], *, now_s: float | None) -> None:
+        """Whether they have been registered meanwhile; not too often while nothing is read."""
+        if not self._unknown or (now_s is not None and now_s - self._looked_s < LOOK_EVERY_S):
+            return
+        self._looked_s = now_s or self._looked_s
+        registered = set(self._read_registered()) | set(ours)
+        self._settled |= registered & self._unknown.keys()
+        self._unknown = {n: ts for n, ts in self._unknown.items() if n not in registered}
 
     @property
     def unknown(self) -> tuple[UnknownTable, ...]:
