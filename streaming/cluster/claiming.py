@@ -22,7 +22,7 @@ def claimed_row(
     Raises what ``Changefeeds.claim`` and ``settle`` raise, and SourceLost for offsets that are
     gone."""
     tables = workshop.tables
-    workshop.fence.check()
+    workshop.trust.check()
     failpoint(Failpoint.BEFORE_CLAIM)
     changefeed = _rewound(workshop.changefeed, tables.changefeeds.read(workshop.changefeed.id))
     claimed = tables.changefeeds.claim(

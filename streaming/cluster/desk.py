@@ -213,7 +213,7 @@ class Desk:
             table_filter=workshop.filter,
             decoder=workshop.message_format.make_decoder(),
             graveyard=graveyard,
-            fence=workshop.fence,
+            trust=workshop.trust,
             tell=self._hear,
         )
         stream = reader.stream = TopicStream(
@@ -254,7 +254,7 @@ class Desk:
 
     def _turn(self) -> None:
         try:
-            self._workshop.fence.check()
+            self._workshop.trust.check()
             self._read_on()
             self._record()
         except SourceChanged as change:
@@ -337,7 +337,7 @@ class Desk:
         if snapshot is None:
             logger.warning("not every table is exactly at the sync point ts=%d", at_ts)
             return
-        if at_ts > self._row.max_published_ts:
+        if snapshot.tables and at_ts > self._row.max_published_ts:
             self._workshop.tables.snapshots.publish(snapshot, self._row.term)
         with self._lock:
             self._published_ts = at_ts
@@ -374,7 +374,7 @@ class Desk:
         """Nobody runs it now: the next owner, of whatever etcd, need not wait for this one to go
         stale."""
         with suppress(TidelakeError):
-            self._workshop.fence.check()
+            self._workshop.trust.check()
             if self._advance is not None:
                 self._write(self._advance)
             if self._row.state != "finished":

@@ -118,10 +118,13 @@ def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) ->
 def cut(
     row: ChangefeedRow, progress: Iterable[ProgressRow], at_ts: Ts, dead_letters: int
 ) -> SnapshotRow | None:
-    """The consistent cut at a sync point, if every table is exactly there (rule 7)."""
+    """The consistent cut at a sync point, if every table is exactly there (rule 7).
+
+    The barrier holds them all: what is above it anyhow began later, and has no rows in the cut."""
     tables = [each for each in progress if each.delta_version is not None]
-    if not tables or any(each.checkpoint_ts != at_ts for each in tables):
+    if any(each.checkpoint_ts < at_ts for each in tables):
         return None
+    tables = [each for each in tables if each.checkpoint_ts == at_ts]
     assert at_ts < SEALED_TS
     versions = {str(each.name): each.delta_version or 0 for each in tables}
     return SnapshotRow(

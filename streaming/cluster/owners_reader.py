@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column
 
-from coordination.fence import Fence
 from coordination.model import TableName, Ts
 from streaming.cluster.envelopes import Envelopes, control_messages, rows_of
 from streaming.cluster.topic_stream import Offsets, TopicStream
+from streaming.cluster.trust import Trust
 from streaming.events import DdlEvent, Decoder, TopicPartition
 from streaming.filter import TableFilter
 from streaming.graveyard import Graveyard
@@ -69,7 +69,7 @@ class OwnersReader:
         table_filter: TableFilter,
         decoder: Decoder,
         graveyard: Graveyard,
-        fence: Fence,
+        trust: Trust,
         tell: Callable[[Known], None],
     ) -> None:
         """``checkpoint_ts``: of the changefeed, as recorded."""
@@ -80,7 +80,7 @@ class OwnersReader:
         self._filter = table_filter
         self._decoder = decoder
         self._graveyard = graveyard
-        self._fence = fence
+        self._trust = trust
         self._tell = tell
         self._position_ts = Ts(0)
         self._ddls: dict[tuple[Ts, str, TableName], tuple[DdlEvent, Offsets]] = {}
@@ -171,7 +171,7 @@ class OwnersReader:
             if name in self._spans:  # an earlier owner made it, or the DDL has come again
                 continue
             schema = definition(creation, self._spans.schemas())
-            self._fence.check()
+            self._trust.check()
             self._spans.create(name, schema, creation.event, creation.event.commit_ts)
             logger.info("table made table=%s commit_ts=%d", name, creation.event.commit_ts)
             self._untold.append(self._found(name))
@@ -190,7 +190,7 @@ class OwnersReader:
         begin = _lowest([self._first_rows[name].low_water for name in names])
         read = self._running.read(begin, self._running.offsets, rows_of(names))
         assert read is not None
-        self._fence.check()
+        self._trust.check()
         segment = read_segment(self._decoder(read.messages(rows_of(names)), {}))
         try:
             self._spans.find(names, [segment], self._checkpoint_ts())

@@ -185,7 +185,7 @@ class ReplicaOf:
                 writer.catch_up(newcomers)
         if stream.lock.acquire(timeout=LOCK_PATIENCE_S):
             try:
-                self._workshop.fence.check()
+                self._workshop.trust.check()
                 writer.at_boundary()
                 before = writer.reached()
                 is_news = writer.advance()
@@ -210,7 +210,7 @@ class ReplicaOf:
         permit = SpanPermit(
             changefeed_id=workshop.changefeed.id,
             identity=workshop.identity,
-            fence=workshop.fence,
+            trust=workshop.trust,
             held=self._held,
             applied=lambda assignment: self._made()[0].applied(assignment),
         )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from coordination.fence import Fence
 from coordination.model import TableName, Ts
 from coordination.ports import CaptureIdentity
 from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
+from streaming.cluster.trust import Trust
 from streaming.permit import Withdrawn
 
 
@@ -21,13 +21,13 @@ class SpanPermit:
         *,
         changefeed_id: str,
         identity: CaptureIdentity,
-        fence: Fence,
+        trust: Trust,
         held: HeldSpans,
         applied: Callable[[Assignment], Applied],
     ) -> None:
         self._changefeed_id = changefeed_id
         self._identity = identity
-        self._fence = fence
+        self._trust = trust
         self._held = held
         self._applied = applied
         self._granted: dict[TableName, Assignment] = {}
@@ -42,10 +42,10 @@ class SpanPermit:
         self.withdrawn = set()
 
     def check(self) -> None:
-        self._fence.check()
+        self._trust.check()
 
     def begin(self, name: TableName, limit: Ts) -> None:
-        self._fence.check()
+        self._trust.check()
         try:
             self._held.begin_commit(self._granted[name], limit)
         except Withdrawn:

@@ -19,10 +19,10 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from coordination.errors import TidelakeError
-from coordination.fence import Fence
 from coordination.model import Ts
 from sinks.changefeeds import Watermark
 from streaming.cluster.envelopes import Envelopes, read_envelopes
+from streaming.cluster.trust import Trust
 from streaming.events import Envelope, TopicPartition
 from streaming.query import RunningQuery
 from streaming.source import Source, SourceShape
@@ -57,7 +57,7 @@ class StreamContext:
     spark: SparkSession
     source: Source
     envelope: Envelope
-    fence: Fence
+    trust: Trust
     name: str
     max_messages: int
     quiet_s: float
@@ -124,7 +124,7 @@ class TopicStream:
         marks = Watermarks(partitions=shape.partitions, recorded=recorded).advance({}, begin)
         self._position = _Position(shape=shape, offsets=dict(begin), watermarks=marks)
         self._failure = None
-        context.fence.check()
+        context.trust.check()
         self._running = RunningQuery.start(
             context.spark,
             context.source,
@@ -174,7 +174,7 @@ class TopicStream:
     def _turn(self, messages: DataFrame, batch_id: int) -> None:
         started, here = time.monotonic(), self._position
         assert here is not None
-        self._context.fence.check()
+        self._context.trust.check()
         self._reader.at_boundary()
         read = read_envelopes(messages, self._context.envelope, self._reader.wanted())
         try:

@@ -21,6 +21,7 @@ from sinks.snapshots import Snapshots
 from sinks.spark_engine import SparkEngine
 from streaming.applier import Applier
 from streaming.cluster.topic_stream import StreamContext
+from streaming.cluster.trust import Trust
 from streaming.events import Decoder, Envelope
 from streaming.filter import TableFilter
 from streaming.graveyard import Graveyard
@@ -29,6 +30,9 @@ from streaming.record import ControlTables
 from streaming.session import RUNTIME_CONF
 from streaming.source import Source
 from streaming.spans import Spans
+
+# Each look for news asks the broker, and a process may have many streams: 10 ms is Spark's default.
+STREAM_CONF = {"spark.sql.streaming.pollingDelay": "50ms"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +64,7 @@ class Workshop:
         self.spark = _session(spark)
         self.message_format = message_format
         self.identity = identity
-        self.fence = fence
+        self.trust = Trust(fence, identity)
         self.wake = wake
         self.name = f"tidelake-{role}-{changefeed.id}-{identity.capture_id}"
         self.source = Source(changefeed.source)
@@ -76,7 +80,7 @@ class Workshop:
             spark=self.spark,
             source=self.source,
             envelope=self.message_format.envelope,
-            fence=self.fence,
+            trust=self.trust,
             name=self.name,
             max_messages=self.settings.batch.max_messages,
             quiet_s=self.settings.batch.quiet_s,
@@ -135,6 +139,6 @@ class Workshop:
 def _session(spark: SparkSession) -> SparkSession:
     """A session of its own: two queries of one name cannot share one."""
     session = spark.newSession()
-    for name, value in RUNTIME_CONF.items():
+    for name, value in {**RUNTIME_CONF, **STREAM_CONF}.items():
         session.conf.set(name, value)
     return session

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from coordination.model import TableName
-from streaming.events import EVENT_COLUMNS
-from streaming.protocols.canal_json import decode
+from streaming.events import ENVELOPE_COLUMNS, EVENT_COLUMNS
+from streaming.protocols.canal_json import decode, envelope
 from tests.shop.canal_json import Change, Column, Table, encode_change, encode_ddl, encode_watermark
 from tests.shop.canal_json import Ddl as ShopDdl
 
@@ -163,3 +163,23 @@ def test_what_means_nothing_is_bad_and_keeps_its_bytes(settled: dict[str, Row], 
     assert row.error_message
     assert (None if row.value is None else bytes(row.value)) == value
     assert row.commit_ts is None
+
+
+def test_the_envelope_says_what_the_whole_message_says(
+    spark: SparkSession, settled: dict[str, Row]
+) -> None:
+    """But for rows whose data is wrong: whoever has the table finds that out."""
+    values = {**GOOD, **{name: value for name, (value, _) in BAD.items()}}
+    rows = [("shop", 1, number, value) for number, value in enumerate(values.values())]
+    frame = spark.createDataFrame(rows, "topic string, partition int, offset bigint, value binary")
+    read = envelope(frame)
+    assert tuple(read.columns) == ENVELOPE_COLUMNS
+    found = {row["offset"]: row for row in read.collect()}
+    named = ("kind", "schema_name", "table_name", "commit_ts", "watermark_ts")
+    differ = set()
+    for number, (name, value) in enumerate(values.items()):
+        if any(found[number][column] != settled[name][column] for column in named):
+            differ.add(name)
+            assert (found[number].kind, settled[name].kind) == ("row", "bad")
+        assert found[number].value == value
+    assert differ == {"no data", "two rows"}

@@ -244,22 +244,35 @@ class HandOwner:
         self._assignments += 1
         return fence_number(self.claim.term, self._assignments)
 
-    def add(self, table: str, capture: str) -> None:
-        self.prepare(table, capture)
-        self.write(table, capture)
+    def add(self, **homes: str) -> None:
+        """Tables to captures, side by side."""
+        for table, capture in homes.items():
+            self._ask(table, capture, is_prepare=True)
+        for table, capture in homes.items():
+            self._await(table, capture, is_prepare=True)
+        for table, capture in homes.items():
+            self._ask(table, capture, is_prepare=False)
+        for table, capture in homes.items():
+            self._await(table, capture, is_prepare=False)
+            self.homes[table] = capture
 
-    def prepare(self, table: str, capture: str) -> None:
+    def _ask(self, table: str, capture: str, *, is_prepare: bool) -> None:
         replica, span = self.stage.replicas[capture], self.tables[table].span
         at = Checkpoint(Ts(self._reached[table]), Ts(self._reached[table]))
         fence = self.fence()
-        self.until(lambda: replica.add_table_span(span, at, fence, is_prepare=True))
-        self.until(lambda: replica.is_add_table_span_finished(span.table_id, is_prepare=True))
+        self.until(lambda: replica.add_table_span(span, at, fence, is_prepare=is_prepare))
+
+    def _await(self, table: str, capture: str, *, is_prepare: bool) -> None:
+        replica, table_id = self.stage.replicas[capture], self.tables[table].span.table_id
+        self.until(lambda: replica.is_add_table_span_finished(table_id, is_prepare=is_prepare))
+
+    def prepare(self, table: str, capture: str) -> None:
+        self._ask(table, capture, is_prepare=True)
+        self._await(table, capture, is_prepare=True)
 
     def write(self, table: str, capture: str) -> None:
-        replica, span = self.stage.replicas[capture], self.tables[table].span
-        at = Checkpoint(Ts(self._reached[table]), Ts(self._reached[table]))
-        assert replica.add_table_span(span, at, self.fence(), is_prepare=False)
-        self.until(lambda: replica.is_add_table_span_finished(span.table_id, is_prepare=False))
+        self._ask(table, capture, is_prepare=False)
+        self._await(table, capture, is_prepare=False)
         self.homes[table] = capture
 
     def remove(self, table: str) -> int:

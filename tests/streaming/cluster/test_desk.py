@@ -34,8 +34,7 @@ def test_terms_tables_and_rows(stage: Stage):
     owner = HandOwner(stage)
     owner.await_tables("a", "b")
     assert {name: table.start_ts for name, table in owner.tables.items()} == {"a": 10, "b": 11}
-    owner.add("a", "c")
-    owner.add("b", "c")
+    owner.add(a="c", b="c")
     stage.produce([(1, None, row(25, 1, "x")), (2, None, row(26, 2, "y")), *marks(31)])
     owner.reached(30)
     progress = Progress(str(stage.warehouse))
@@ -80,7 +79,7 @@ def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Sta
     stage.produce([*made(10, IDLE), *marks(15)])
     owner = HandOwner(stage)
     owner.await_tables("idle")
-    owner.add("idle", "c")
+    owner.add(idle="c")
     stage.produce([(1, None, row(25, 1, "x", table=FOUND)), (2, None, b"{broken")])
     until(lambda: [(t.table, t.commit_ts) for t in unknown(replica)] == [("found", 25)])
     stage.produce(marks(26))
@@ -89,7 +88,7 @@ def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Sta
     assert owner.desk.ddl_scan().position_ts < 25  # resolved, but not in the owner's hands yet
     owner.await_tables("found")
     assert owner.tables["found"].start_ts < 25
-    owner.add("found", "c")
+    owner.add(found="c")
     owner.reached(25)
     assert values(stage, "found") == {1: "x"}
     until(lambda: not unknown(replica))
@@ -114,7 +113,7 @@ def test_a_changefeed_that_goes_on_from_elsewhere_is_a_new_incarnation(stage: St
     stage.produce([*made(10, A), (1, None, row(25, 1, "x")), *marks(31)])
     owner = HandOwner(stage)
     owner.await_tables("a")
-    owner.add("a", "c")
+    owner.add(a="c")
     owner.reached(30)
     old = inspect(str(stage.warehouse / "shop" / "a"), {})
     owner.desk.close(drop=False)
@@ -131,7 +130,7 @@ def test_a_changefeed_that_goes_on_from_elsewhere_is_a_new_incarnation(stage: St
     assert again.tables["a"].span.table_id != owner.tables["a"].span.table_id
     assert again.tables["a"].start_ts == 20
     assert inspect(str(stage.warehouse / "shop" / "a"), {}).version > old.version
-    again.add("a", "d")
+    again.add(a="d")
     again.reached(30)
     assert values(stage, "a") == {1: "x"}
 

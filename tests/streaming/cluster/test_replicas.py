@@ -42,8 +42,7 @@ def test_each_capture_decodes_and_writes_its_own_spans_and_all_stop_at_a_barrier
     owner.cap_ts = owner.sync_point_ts = point
     owner.await_tables(*ALL)
     homes = dict(zip(ALL, "abbaa", strict=True))
-    for table, home in homes.items():
-        owner.add(table, home)
+    owner.add(**homes)
     owner.until(lambda: owner.published_ts == point)
     assert {owner.where(table) for table in ALL} == {point}
     assert_is(stage, feed, up_to=point)
@@ -70,18 +69,17 @@ def test_spans_move_to_and_fro_under_load(stage: Stage, feed: Feed):
     stage.produce(feed.messages[:half])
     owner = HandOwner(stage)
     owner.await_tables(*FIRST)
-    for table in FIRST:
-        owner.add(table, "a")
+    owner.add(**dict.fromkeys(FIRST, "a"))
     owner.outbox = feed.messages[half:]
     owner.move("orders", "b")
     owner.move("payments", "b")
     owner.move("orders", "a")
     stopped = owner.remove("customers")
     assert owner.where("customers") == stopped
-    owner.add("customers", "b")
+    owner.add(customers="b")
     owner.until(lambda: not owner.outbox)
     owner.await_tables("order_lines_archive")
-    owner.add("order_lines_archive", "b")
+    owner.add(order_lines_archive="b")
     owner.move("payments", "a")
     owner.reached(feed.last_ts)
     assert_is(stage, feed)
@@ -92,7 +90,7 @@ def test_spans_move_to_and_fro_under_load(stage: Stage, feed: Feed):
     replica = stage.replicas["a"]
     until(lambda: not replica._stream.is_running)
     assert replica.get_table_span_count() == 0
-    owner.add("orders", "a")
+    owner.add(orders="a")
     span = owner.tables["orders"].span
     assert state(replica, span) is TableState.REPLICATING
     assert_is(stage, feed)
@@ -109,8 +107,7 @@ def test_a_writer_that_slept_through_a_move_leaves_the_content_right(
     stage.produce(feed.messages[:part])
     owner = HandOwner(stage)
     owner.await_tables(*FIRST)
-    for table in FIRST[1:]:
-        owner.add(table, "b")
+    owner.add(**dict.fromkeys(FIRST[1:], "b"))
     owner.prepare("customers", "a")
     owner.write("customers", "a")
     owner.until(sleep.asleep.is_set)
@@ -121,11 +118,11 @@ def test_a_writer_that_slept_through_a_move_leaves_the_content_right(
 
     stage.fences["a"].shut("its lease is gone")  # so the owner need not wait for it
     del owner.homes["customers"]
-    owner.add("customers", "b")
+    owner.add(customers="b")
     owner.until(lambda: stage.commits("customers"))
     stage.produce(feed.messages[part:])
     owner.await_tables("order_lines_archive")
-    owner.add("order_lines_archive", "b")
+    owner.add(order_lines_archive="b")
     sleep.wake.set()
     until(lambda: a.is_remove_table_span_finished(span.table_id) is not None)
     owner.reached(feed.last_ts)
