@@ -60,8 +60,18 @@ class _SpanTask:
     write: _Write | None = None
 
 
+@dataclass
+class Pace:
+    """How slow a data plane is."""
+
+    slow_s: float = 0.6  # the longest that a step takes
+    commit_s: float = 2.0  # the longest that a commit takes
+    long_chance: float = 0.2  # of a commit that may take so long; the others are quick
+    batch_s: float | None = None  # of history in one write, so that there is a backlog
+
+
 class FakeDataPlane:
-    """One per process. ``slow_s``: the longest that a step takes, ``commit_s``: that a commit."""
+    """One per process."""
 
     def __init__(
         self,
@@ -70,15 +80,13 @@ class FakeDataPlane:
         *,
         rng: random.Random,
         now: Callable[[], float],
-        slow_s: float = 0.6,
-        commit_s: float = 2.0,
+        pace: Pace,
     ) -> None:
         self.source = source
         self.warehouse = warehouse
         self.rng = rng
         self.now = now
-        self.slow_s = slow_s
-        self.commit_s = commit_s
+        self.pace = pace
         self.replicas: list[FakeReplica] = []
         self.desks: list[FakeDesk] = []
         self.fails_at: float | None = None  # the next write after it fails, once
@@ -129,12 +137,13 @@ class FakeDataPlane:
         return [sent for replica in self.replicas for sent in replica.take_sent()]
 
     def commit_at(self) -> float:
-        """When a commit that is sent now lands; most are quick."""
-        longest_s = self.commit_s if self.rng.random() < 0.2 else self.commit_s / 8
+        """When a commit that is sent now lands."""
+        is_long = self.rng.random() < self.pace.long_chance
+        longest_s = self.pace.commit_s if is_long else self.pace.commit_s / 8
         return self.now() + self.rng.random() * longest_s
 
     def delay(self) -> float:
-        return self.now() + self.rng.random() * self.slow_s
+        return self.now() + self.rng.random() * self.pace.slow_s
 
     def watermark_ts(self) -> int:
         """Everything below has been sent; what a capture reads is a little late."""
@@ -310,12 +319,15 @@ class FakeReplica:
             checked_at=self._plane.now(),
         )
         task.write = _Write(landing, self._plane.commit_at())
-        task.due_at = task.write.lands_at + self._plane.rng.random() * self._plane.slow_s
+        task.due_at = task.write.lands_at + self._plane.rng.random() * self._plane.pace.slow_s
 
     def _limit_ts(self, table_id: int, task: _SpanTask) -> int:
         if self.barrier is None:
             return task.added_ts
-        return min(self._read_ts, self.barrier.limit_ts(table_id))
+        limit_ts = min(self._read_ts, self.barrier.limit_ts(table_id))
+        if (batch_s := self._plane.pace.batch_s) is not None:
+            limit_ts = min(limit_ts, task.checkpoint_ts + ts_at(batch_s))
+        return limit_ts
 
     def _may_write(self) -> bool:
         return self.is_trusted

@@ -26,11 +26,14 @@ class Faults:
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._deeds: list[Callable[[], None]] = [
             self.crash,
+            self.crash_two,
             self.freeze,
+            self.stall,
             self.cut_etcd,
             self.cut_pair,
             self.lose_answers,
             self.move,
+            self.move_many,
             self.rebalance,
             self.drain,
             self.stop,
@@ -47,8 +50,9 @@ class Faults:
         network.bare = world.rng.choice((0.0, 0.3))
         if world.rng.random() < 0.7:
             network.loss = world.rng.choice((0.0, 0.1, 0.3))
-            network.double = world.rng.choice((0.0, 0.2))
-            network.late = world.rng.choice((0.0, 0.1, 0.3))
+            network.double = world.rng.choice((0.0, 0.2, 0.5))
+            network.late = world.rng.choice((0.0, 0.1, 0.4))
+            network.late_s = world.rng.choice((1.0, 4.0, 8.0))
 
     def act(self) -> None:
         now = self._world.clock.now_s
@@ -69,8 +73,10 @@ class Faults:
         network.loss = network.double = network.late = network.bare = 0.0
         network.cuts.clear()
         world.etcd.down = False
+        world.pace.batch_s = None
+        world.pace.slow_s = world.pace.commit_s = 0.5
         for capture in world.captures:
-            capture.frozen_until = 0.0
+            capture.frozen_until = capture.stalled_until = 0.0
             capture.plane.fails_at = None
             capture.link.lost_answers = 0.0
             capture.link.heal_if_cut()
@@ -81,17 +87,34 @@ class Faults:
     # the deeds
 
     def crash(self) -> None:
-        capture = self._one_writing()
-        if capture is None:
-            return
+        if (capture := self._one_writing()) is not None:
+            self._kill(capture)
+
+    def _kill(self, capture: SimCapture) -> None:
         world = self._world
         world.tell(f"{capture.node} is killed")
         world.captures.remove(capture)
         capture.crash()
         self._after(self._rng.random() * 6, self.start)
 
-    def freeze(self) -> None:
+    def crash_two(self) -> None:
+        """The owner too, so that who comes next has never seen the other one."""
+        if len(self._world.captures) > 2:
+            self.crash()
+            owner = self._world.owner
+            if owner is not None:
+                self._kill(owner)
+
+    def stall(self) -> None:
+        """The coordination thread hangs in a call; the data plane does not know, and goes on."""
         if (capture := self._one_writing()) is not None:
+            seconds = self._rng.choice((2.0, 5.0, 10.0, 15.0))
+            self._world.tell(f"{capture.node} stalls for {seconds} s")
+            capture.stalled_until = self._world.clock.now_s + seconds
+
+    def freeze(self) -> None:
+        capture = self._rng.choice((self._one, self._one_writing))()
+        if capture is not None:
             seconds = self._rng.choice((0.5, 2.0, 5.0, 9.0, 14.0))
             self._world.tell(f"{capture.node} is frozen for {seconds} s")
             capture.freeze(self._world.clock.now_s + seconds)
@@ -129,6 +152,11 @@ class Faults:
         dest = self._rng.choice(self._world.captures).server.life
         if dest is not None:
             self._post(owner, MoveTable(changefeed=NAME, table=span.name, dest=dest.id))
+
+    def move_many(self) -> None:
+        """And again, before all of it is over."""
+        for seconds in (0.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0):
+            self._after(seconds, self.move)
 
     def rebalance(self) -> None:
         if (owner := self._world.owner) is not None:

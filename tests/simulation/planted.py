@@ -192,12 +192,12 @@ def planted(name: str) -> Iterator[None]:
 
 
 def _role(name: str) -> Any:
-    from coordination.scheduler.replication_set import CaptureRole  # noqa: PLC0415
+    from coordination.scheduler.replication_set import CaptureRole
 
     return CaptureRole[name]
 
 
 def _row(key: Any, state: TableState, action: Any) -> Any:
-    from coordination.scheduler.replication_set import ROWS  # noqa: PLC0415
+    from coordination.scheduler.replication_set import ROWS
 
     return patch.dict(ROWS[key], {state: action})  # type: ignore[arg-type]

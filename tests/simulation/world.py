@@ -26,7 +26,7 @@ from coordination.owner.owner import OwnerReactor
 from coordination.reset_limit import ResetLimit
 from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
 from coordination.server import CaptureServer, Phase
-from tests.fakes.fake_data_plane import FakeDataPlane, Sent
+from tests.fakes.fake_data_plane import FakeDataPlane, Pace, Sent
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_source import FakeSource
 from tests.fakes.fake_warehouse import FakeWarehouse, InvariantBroken
@@ -59,15 +59,14 @@ class SimCapture:
 
     def __init__(self, world: World, node: str) -> None:
         self.node = node
-        self.frozen_until = 0.0
+        self.frozen_until = self.stalled_until = 0.0
         self.link = EtcdLink(world.etcd, world.rng)
         self.plane = FakeDataPlane(
             world.source,
             world.warehouse,
             rng=world.rng,
             now=world.clock.monotonic,
-            slow_s=world.slow_s,
-            commit_s=world.commit_s,
+            pace=world.pace,
         )
         self.woken = threading.Event()
         self.transport = world.network.transport(node, self.woken.set)
@@ -114,6 +113,8 @@ class SimCapture:
             return
         self.link.deliver()
         self.plane.step()
+        if now < self.stalled_until:
+            return
         for _ in range(PASSES):
             if now < self._due_at and not self.woken.is_set():
                 return
@@ -149,8 +150,12 @@ class World:
         tables = self.rng.randrange(4, 7)
         self.source = FakeSource.random(self.rng, STARTED_AT, self.run_s, tables)
         self.sync_interval_ms = 4000 if self.rng.random() < 0.5 else None
-        self.slow_s = self.rng.choice((0.2, 0.6, 1.5))
-        self.commit_s = self.rng.choice((0.5, 2.0, QUIET_S))
+        self.pace = Pace(
+            slow_s=self.rng.choice((0.2, 0.6, 1.5)),
+            commit_s=self.rng.choice((0.5, 2.0, QUIET_S)),
+            long_chance=self.rng.choice((0.1, 0.5)),
+            batch_s=self.rng.choice((None, 1.0, 3.0)),
+        )
         self.warehouse = FakeWarehouse(self.source, self.sync_interval_ms, QUIET_S)
         self.sent: list[Sent] = []  # commits of captures that are frozen or dead
         self.captures: list[SimCapture] = []
