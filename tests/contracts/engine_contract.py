@@ -31,6 +31,8 @@ from tests.services.delta_rows import first_difference, read_rows
 
 Change = tuple[str, Mapping[str, Any]]  # (U or D, cells)
 ODD_NAMES = (
+    "_op",
+    "_error_class",
     "a b",
     "c`d",
     "e.f",

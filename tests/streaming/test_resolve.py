@@ -101,9 +101,9 @@ def by_key(rows: Iterable[dict[str, Any]], key: str = "id") -> dict[Any, Any]:
     """Key -> its new value, None where it is deleted; every key once, no errors."""
     found: dict[Any, Any] = {}
     for row in rows:
-        assert row["_error_class"] is None, row
+        assert row["_error_class "] is None, row
         assert row[key] not in found, f"{row[key]} twice"
-        found[row[key]] = row["v"] if row["_op"] == "U" else None
+        found[row[key]] = row["v"] if row["_op "] == "U" else None
     return found
 
 
@@ -175,7 +175,7 @@ def test_an_update_that_changed_the_key_moves_the_row(spark: SparkSession, is_fu
         (0, 1, change("UPDATE", 10, {"id": "5", "n": "7", "v": "y"}, same)),
     ]
     rows = resolved([task([segment(spark, messages, {A: of})], of=of)])
-    found = {(row["id"], row["n"]): (row["_op"], row["v"]) for row in rows}
+    found = {(row["id"], row["n"]): (row["_op "], row["v"]) for row in rows}
     assert found[2, 7] == ("U", "b")
     assert found[1, 7][0] == "D"
     assert found[5, 7] == ("U", "y")
@@ -203,15 +203,15 @@ def test_a_key_keeps_its_last_good_change_and_the_bad_one_is_told(spark: SparkSe
         (2, 9, change("DELETE", 50, {"id": "3", "v": "not a number"})),
     ]
     rows = resolved([task([segment(spark, messages, {A: of})], of=of)])
-    good = [row for row in rows if row["_error_class"] is None]
+    good = [row for row in rows if row["_error_class "] is None]
     assert by_key(good) == {1: 7, 3: None}
-    bad = {row["_offset"]: row for row in rows if row["_error_class"]}
+    bad = {row["_offset "]: row for row in rows if row["_error_class "]}
     assert sorted(bad) == [6, 7, 8]
-    assert (bad[6]["_topic"], bad[6]["_partition"], bad[6]["_commit_ts"]) == ("shop", 1, 20)
-    assert bad[6]["_error_class"] == "cast"
-    assert bad[6]["_error_message"] == "column v: cannot read 'seven' as int"
-    assert bad[8]["_error_message"] == "column id: a key column has no value"
-    assert all(row["_offset"] is None for row in good)
+    assert (bad[6]["_topic "], bad[6]["_partition "], bad[6]["_commit_ts "]) == ("shop", 1, 20)
+    assert bad[6]["_error_class "] == "cast"
+    assert bad[6]["_error_message "] == "column v: cannot read 'seven' as int"
+    assert bad[8]["_error_message "] == "column id: a key column has no value"
+    assert all(row["_offset "] is None for row in good)
 
 
 def test_rows_that_were_cut_to_their_key_are_errors(spark: SparkSession) -> None:
@@ -221,8 +221,8 @@ def test_rows_that_were_cut_to_their_key_are_errors(spark: SparkSession) -> None
         (0, 2, change("UPDATE", 30, {"id": "1"}, claimCheckLocation="s3://x")),
     ]
     rows = resolved([task([segment(spark, messages, {A: PLAIN})])])
-    assert by_key(row for row in rows if row["_error_class"] is None) == {1: "a"}
-    errors = sorted(row["_error_class"] for row in rows if row["_error_class"])
+    assert by_key(row for row in rows if row["_error_class "] is None) == {1: "a"}
+    errors = sorted(row["_error_class "] for row in rows if row["_error_class "])
     assert errors == ["claim-check", "handle-key-only"]
 
 
@@ -263,8 +263,8 @@ def test_tables_of_one_group_stay_apart(spark: SparkSession) -> None:
     )
 
     assert [(row["id"], row["v"]) for row in of_a] == [(1, "b")]
-    good = {row["k"]: row for row in of_b if row["_error_class"] is None}
-    assert {key: row["_op"] for key, row in good.items()} == {"1": "D", "2": "U"}
+    good = {row["k"]: row for row in of_b if row["_error_class "] is None}
+    assert {key: row["_op "] for key, row in good.items()} == {"1": "D", "2": "U"}
     assert good["2"]["v"] == 6
-    (bad,) = [row for row in of_b if row["_error_class"]]
-    assert bad["_offset"] == 5
+    (bad,) = [row for row in of_b if row["_error_class "]]
+    assert bad["_offset "] == 5

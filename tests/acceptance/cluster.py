@@ -1,0 +1,273 @@
+"""Captures as a cluster: servers behind bad lines, the real CLI, and an eye on all that is said.
+
+    server a ◄── proxy a ◄──┐
+    server b ◄── proxy b ◄──┼── each other, and whoever asks the owner
+    server c ◄── proxy c ◄──┘
+
+A ``Server`` is a place (a port, and the proxy in front of it) in which one life follows another.
+"""
+
+from __future__ import annotations
+
+from tests.services.message_proxy import MessageProxy
+
+# isort: split
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from conf.settings import EtcdSettings, TransportSettings
+from coordination.errors import TidelakeError
+from coordination.model import TSO_LOGICAL_BITS
+from streaming.operator import operator
+from tests.acceptance.processes import Life, await_, environment, field
+from tests.acceptance.progress_watch import ProgressWatch
+from tests.acceptance.target_commits import TargetCommits
+from tests.services.kafka_broker import REPOSITORY, KafkaBroker
+from tests.shop import proof
+from tests.shop.history import START_TS, Event
+from tests.shop.mall import MallFeed, differences
+
+FEED = "shop"  # the changefeed
+TTL_S = 5
+MARGIN_S = 1.0
+LOSS = 0.2
+LOOK_EVERY_S = 0.5
+CLI_WITHIN_S = 120.0
+SYNC_POINT_INTERVAL = "5s"
+REPLICATING = "replicating"
+
+
+class Server:
+    """One place of the cluster; ``life`` is what runs there now."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self.name = name
+        self.target = f"127.0.0.1:{_free_port()}"
+        self.proxy = MessageProxy(self.target, loss=LOSS, seed=number)
+        self.proxy.start()
+        self.life: Life
+
+    @property
+    def capture(self) -> str:
+        """The ID that it has now."""
+        return field(self.life.lines("capture starts")[-1], "capture_id")
+
+
+class SpansWatch(ProgressWatch):
+    """Here a progress row names the capture of its span, not the owner of its term."""
+
+    def _see_owner(self, term: int, row: Mapping[str, Any], where: str) -> None:
+        if "term" in row:
+            super()._see_owner(term, row, where)
+
+
+class Cluster:
+    """One changefeed of three shops: a context manager."""
+
+    def __init__(self, broker: KafkaBroker, etcd_endpoint: str, folder: Path) -> None:
+        self.topic = f"mall-{uuid.uuid4().hex[:8]}"
+        self.warehouse = folder / "warehouse"
+        self.feed = MallFeed(broker, self.topic, seed=5)
+        self.servers: dict[str, Server] = {}
+        self.lives: list[Life] = []
+        self.frozen: set[str] = set()  # captures that were stopped while they may have written
+        self.commits = TargetCommits(self.warehouse)
+        self.watch = SpansWatch(self.warehouse)
+        self.lags_s: list[tuple[float, float]] = []  # wall time, lag of the changefeed
+        self._broker = broker
+        self._etcd = EtcdSettings(endpoints=(etcd_endpoint,), embedded=False, cluster_id=self.topic)
+        self._folder = folder
+        self._closing = threading.Event()
+        self._eye = threading.Thread(target=self._look_on, daemon=True)
+        self._fallen: list[str] = []
+
+    def __enter__(self) -> Cluster:
+        self._broker.create_topic(self.topic)
+        self.watch.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        for life in self.lives:
+            life.end()
+        self._closing.set()
+        if self._eye.is_alive():
+            self._eye.join()
+        self.watch.stop()
+        for server in self.servers.values():
+            server.proxy.close()
+        if kind is None:
+            self.watch.assert_nothing_fell()
+            assert self._fallen == []
+
+    # What is started.
+
+    def start(self, name: str, **settings: object) -> Server:
+        """A life in this place."""
+        server = self.servers.get(name)
+        if server is None:
+            server = self.servers[name] = Server(name, len(self.servers))
+        folder = self._folder / f"{len(self.lives) + 1}-{name}"
+        folder.mkdir()
+        command = [
+            *(sys.executable, "-m", "streaming.cli", "server"),
+            *("--etcd", self._etcd.endpoints[0], "--cluster-id", self.topic),
+            *("--addr", server.target, "--advertise-addr", server.proxy.address),
+        ]
+        session = {"capture_session_ttl": TTL_S, "session_safety_margin_s": MARGIN_S}
+        server.life = Life(name, folder, command, environment(folder, **session | settings))
+        self.lives.append(server.life)
+        return server
+
+    def create(self) -> None:
+        """The changefeed, and the feed of it."""
+        config = self._folder / "changefeed.toml"
+        config.write_text(
+            f'enable-sync-point = true\nsync-point-interval = "{SYNC_POINT_INTERVAL}"\n'
+        )
+        source = (
+            f"kafka://{self._broker.bootstrap}/{self.topic}"
+            "?protocol=canal-json&partition-num=3&enable-tidb-extension=true"
+        )
+        start = ("--start-ts", str(START_TS))
+        uris = ("--source-uri", source, "--sink-uri", f"delta://{self.warehouse}")
+        self.cli(
+            "changefeed", "create", "--changefeed-id", FEED, *uris, "--config", str(config), *start
+        )
+        self._eye.start()
+
+    # What is asked.
+
+    def cli(self, *arguments: str) -> list[dict[str, Any]]:
+        """The rows that the real command prints."""
+        to = ("--etcd", self._etcd.endpoints[0], "--cluster-id", self.topic, "--format", "json")
+        done = subprocess.run(
+            [sys.executable, "-m", "streaming.cli", *arguments, *to],
+            cwd=REPOSITORY,
+            env={name: value for name, value in os.environ.items() if "TIDELAKE" not in name},
+            capture_output=True,
+            text=True,
+            timeout=CLI_WITHIN_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+        return json.loads(done.stdout)["rows"]
+
+    def holders(self) -> dict[str, str]:
+        """table -> the capture that replicates it, of those that are replicated now."""
+        try:
+            with operator(self._etcd, TransportSettings()) as asked:
+                rows = asked.list_processors(FEED).rows
+        except TidelakeError:
+            return {}  # between two owners
+        return {row["table"]: row["capture"] for row in rows if row["state"] == REPLICATING}
+
+    def tables_of(self, capture: str) -> set[str]:
+        return {name for name, holder in self.holders().items() if holder == capture}
+
+    def owner(self) -> Server | None:
+        """Whose capture leads, as etcd knows it."""
+        with suppress(TidelakeError), operator(self._etcd, TransportSettings()) as asked:
+            leader = next((r["capture"] for r in asked.list_captures().rows if r["is_owner"]), "")
+            return next((s for s in self.running() if s.capture == leader), None)
+        return None
+
+    def running(self) -> list[Server]:
+        return [server for server in self.servers.values() if not server.life.is_over]
+
+    # What is waited for; a failure shows the logs.
+
+    def await_(self, what: str, is_so: Any) -> float:
+        """The seconds that it took."""
+        begun = time.monotonic()
+        try:
+            await_(what, is_so)
+        except AssertionError as error:
+            tails = "\n".join(f"--- {life.name}\n{life.tail(15)}" for life in self.lives)
+            raise AssertionError(f"{error}\nholders: {self.holders()}\n{tails}") from None
+        return time.monotonic() - begun
+
+    def await_shared_out(self, count: int, among: int) -> dict[str, str]:
+        """All tables are replicated, and every running capture has some."""
+        self.await_(
+            f"{count} tables shared by {among}",
+            lambda: (
+                len(found := self.holders()) == count
+                and set(found.values()) == {server.capture for server in self.running()}
+                and len(set(found.values())) == among
+            ),
+        )
+        return self.holders()
+
+    def await_commits(self, capture: str, names: set[str] | None = None) -> None:
+        """The capture brings these tables on (or any), from now on."""
+        now = time.time()
+        wanted = names or set()
+        self.await_(
+            f"commits of {capture} to {sorted(wanted) or 'any table'}",
+            lambda: (found := self.commits.since(now, capture)) and wanted <= found,
+        )
+
+    def await_failover(self, capture: str, names: set[str], begun: float) -> float:
+        """Somebody else brings each of these tables on; the seconds that the last one waited."""
+        firsts: dict[str, float | None] = defaultdict(lambda: None)
+
+        def all_go_on() -> bool:
+            for name in names:
+                firsts[name] = self.commits.first_by_others(begun, name, capture)
+            return all(firsts.values())
+
+        self.await_(f"{sorted(names)} of {capture} go on elsewhere", all_go_on)
+        return max(at for at in firsts.values() if at) - begun
+
+    def highest_lag_s(self, begin: float, end: float) -> float:
+        return max((lag for at, lag in self.lags_s if begin <= at <= end), default=0.0)
+
+    def await_checkpoint(self, ts: int) -> None:
+        self.await_(f"checkpoint {ts}", lambda: self.watch.checkpoint >= ts)
+
+    # What must be so.
+
+    def assert_right(self, events: list[Event]) -> int:
+        """Tables and all snapshots are the model's, row for row, and every table had one writer;
+        the number of snapshots."""
+        assert differences(events, self.warehouse) == []
+        cuts = proof.ledger(self.warehouse)
+        for row in cuts:
+            at_ts = row["primary_ts"]
+            found = differences(events, self.warehouse, up_to=at_ts, versions=row["tables"])
+            assert found == [], at_ts
+        print(f"late commits: {self.commits.assert_one_writer(self.frozen)}")
+        return len(cuts)
+
+    def _look_on(self) -> None:
+        """Checkpoints in etcd never fall; and how far they are behind the shops' clock."""
+        before = 0
+        with operator(self._etcd, TransportSettings()) as asked:
+            while not self._closing.wait(LOOK_EVERY_S):
+                try:
+                    (row,) = asked.query(FEED).rows
+                except TidelakeError:
+                    continue
+                if (at_ts := row["checkpoint_ts"]) < before:
+                    self._fallen.append(f"checkpoint in etcd fell from {before} to {at_ts}")
+                before = at_ts
+                lag_ms = (self.feed.latest_ts - at_ts) >> TSO_LOGICAL_BITS
+                self.lags_s.append((time.time(), lag_ms / 1000))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
