@@ -277,9 +277,9 @@ class ReplicaOf:
     def _row(self) -> ChangefeedRow:
         row = self._workshop.row()
         if row.incarnation != self._incarnation:
-            raise TidelakeError(
-                f"changefeed {row.changefeed_id} has begun incarnation {row.incarnation}: what was "
-                f"read for incarnation {self._incarnation} is not written any more"
+            raise TryAgain(  # a replica of the new epoch comes, and this one is closed
+                f"changefeed {row.changefeed_id} has begun incarnation {row.incarnation}, this is "
+                f"incarnation {self._incarnation}"
             )
         return row
 

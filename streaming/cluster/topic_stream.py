@@ -141,6 +141,8 @@ class TopicStream:
         running, self._running = self._running, None
         if running is not None:
             running.stop()
+            with self.lock:  # Spark does not wait for a batch that is in our hands
+                pass
             logger.info("stream stopped name=%s", self._context.name)
 
     def check(self) -> None:
