@@ -45,7 +45,7 @@ MARGIN_S = 1.0
 LOSS = 0.2
 LOOK_EVERY_S = 0.5
 CLI_WITHIN_S = 120.0
-SYNC_POINT_INTERVAL = "5s"
+SYNC_POINT_INTERVAL = "10s"
 REPLICATING = "replicating"
 
 
@@ -86,9 +86,11 @@ class Cluster:
         self.commits = TargetCommits(self.warehouse)
         self.watch = SpansWatch(self.warehouse)
         self.lags_s: list[tuple[float, float]] = []  # wall time, lag of the changefeed
+        self.errors: list[object] = []  # of the changefeed; it goes on after them by itself
         self._broker = broker
         self._etcd = EtcdSettings(endpoints=(etcd_endpoint,), embedded=False, cluster_id=self.topic)
         self._folder = folder
+        self._config = folder / "changefeed.toml"
         self._closing = threading.Event()
         self._eye = threading.Thread(target=self._look_on, daemon=True)
         self._fallen: list[str] = []
@@ -130,21 +132,23 @@ class Cluster:
         self.lives.append(server.life)
         return server
 
-    def create(self) -> None:
-        """The changefeed, and the feed of it."""
-        config = self._folder / "changefeed.toml"
-        config.write_text(
-            f'enable-sync-point = true\nsync-point-interval = "{SYNC_POINT_INTERVAL}"\n'
-        )
+    @property
+    def description(self) -> tuple[str, ...]:
+        """Of the changefeed, as options."""
         source = (
             f"kafka://{self._broker.bootstrap}/{self.topic}"
             "?protocol=canal-json&partition-num=3&enable-tidb-extension=true"
         )
-        start = ("--start-ts", str(START_TS))
         uris = ("--source-uri", source, "--sink-uri", f"delta://{self.warehouse}")
-        self.cli(
-            "changefeed", "create", "--changefeed-id", FEED, *uris, "--config", str(config), *start
+        return (*uris, "--config", str(self._config))
+
+    def create(self) -> None:
+        """The changefeed."""
+        self._config.write_text(
+            f'enable-sync-point = true\nsync-point-interval = "{SYNC_POINT_INTERVAL}"\n'
         )
+        start = ("--start-ts", str(START_TS))
+        self.cli("changefeed", "create", "--changefeed-id", FEED, *self.description, *start)
         self._eye.start()
 
     # What is asked.
@@ -263,6 +267,9 @@ class Cluster:
                 if (at_ts := row["checkpoint_ts"]) < before:
                     self._fallen.append(f"checkpoint in etcd fell from {before} to {at_ts}")
                 before = at_ts
+                if row["error"] and row["error"] not in self.errors:
+                    self.errors.append(row["error"])
+                    print(f"the changefeed had an error: {row['error']}")
                 lag_ms = (self.feed.latest_ts - at_ts) >> TSO_LOGICAL_BITS
                 self.lags_s.append((time.time(), lag_ms / 1000))
 

@@ -11,6 +11,7 @@ import pytest
 from coordination.etcd.embedded import EmbeddedEtcd
 from tests.acceptance.cluster import FEED, TTL_S, Cluster, Server
 from tests.services.kafka_broker import KafkaBroker
+from tests.shop import proof
 from tests.shop.mall import SHOPS, TABLES_OF_A_SHOP
 
 pytestmark = pytest.mark.acceptance
@@ -78,12 +79,96 @@ def stop_all(cluster: Cluster) -> None:
 
 
 def end(cluster: Cluster) -> None:
-    """All that happened has arrived; then nothing runs."""
+    """All that happened has arrived; then nothing runs, and all is right."""
     cluster.await_checkpoint(cluster.feed.close())
     stop_all(cluster)
     snapshots = cluster.assert_right(cluster.feed.events)
     assert snapshots > 0
     print(f"snapshots: {snapshots}")
+
+
+def freeze(cluster: Cluster, sleeper: Server) -> None:
+    """Beyond its lease: others take its tables; awake again it dies, and comes back as another."""
+    capture, names = sleeper.capture, cluster.tables_of(sleeper.capture)
+    begun = time.time()
+    sleeper.life.signal(signal.SIGSTOP, group=True)
+    cluster.frozen.add(capture)
+    took_s = cluster.await_failover(capture, names, begun)
+    print(f"failover of {len(names)} tables of a frozen capture: {took_s:.1f} s")
+    wake(sleeper, capture, group=True)
+
+
+def wake(sleeper: Server, capture: str, *, group: bool) -> None:
+    sleeper.life.signal(signal.SIGCONT, group=group)
+    sleeper.life.await_line(SUICIDE)
+    sleeper.life.await_line(STARTS, nth=2)
+    assert sleeper.capture != capture
+
+
+def freeze_before_a_commit(cluster: Cluster, name: str) -> None:
+    """A new capture stops itself between its last fence check and a commit."""
+    sleeper = cluster.start(name, failpoints="after-fence-check=stop:8")
+    sleeper.life.await_line(STARTS)
+    capture = sleeper.capture
+    cluster.frozen.add(capture)
+    cluster.cli("table", "rebalance", "-c", FEED)
+    cluster.await_("it stops itself before a commit", lambda: sleeper.life.is_frozen)
+    begun = time.time()
+    cluster.await_(
+        "its tables are replicated elsewhere",
+        lambda: len(found := cluster.holders()) == TABLES and capture not in found.values(),
+    )
+    print(f"failover of one that was frozen before a commit: {time.time() - begun:.1f} s")
+    wake(sleeper, capture, group=False)
+
+
+def kill_the_owner_during_a_move(cluster: Cluster) -> None:
+    cluster.await_("an owner", cluster.owner)
+    owner = cluster.owner()
+    assert owner is not None
+    one, other = [each for each in cluster.running() if each is not owner][:2]
+    cluster.await_("tables to move", lambda: cluster.tables_of(one.capture))
+    capture, names = owner.capture, cluster.tables_of(owner.capture)
+    name = min(cluster.tables_of(one.capture))
+    cluster.cli("table", "move", "-c", FEED, "--table", name, "--capture-id", other.capture)
+    begun = owner.life.kill(group=True)
+    took_s = cluster.await_failover(capture, names, begun)
+    cluster.await_("all are replicated", lambda: len(cluster.holders()) == TABLES)
+    print(f"failover of the owner with {len(names)} tables: {took_s:.1f} s")
+
+
+def cut_a_pair(cluster: Cluster) -> None:
+    """The owner and another do not hear of each other for longer than a lease."""
+    cluster.await_("an owner", cluster.owner)
+    owner = cluster.owner()
+    assert owner is not None
+    other = next(each for each in cluster.running() if each is not owner)
+    cluster.await_("tables of both", lambda: cluster.tables_of(other.capture))
+    owner.proxy.cut(other.capture)
+    other.proxy.cut(owner.capture)
+    time.sleep(2 * TTL_S)
+    assert owner.proxy.refused + other.proxy.refused > 0
+    owner.proxy.heal()
+    other.proxy.heal()
+    cluster.await_commits(other.capture)
+    cluster.await_("all are replicated", lambda: len(cluster.holders()) == TABLES)
+
+
+def restart_all(cluster: Cluster) -> None:
+    names = [server.name for server in cluster.running()]
+    stop_all(cluster)
+    for name in names:
+        cluster.start(name)
+    cluster.await_shared_out(TABLES, among=len(names))
+
+
+def finish(cluster: Cluster) -> None:
+    """At a target-ts that it is given while it is paused."""
+    target = ("--target-ts", str(cluster.feed.close()))
+    cluster.cli("changefeed", "pause", "-c", FEED)
+    cluster.cli("changefeed", "update", "-c", FEED, *cluster.description, *target)
+    cluster.cli("changefeed", "resume", "-c", FEED)
+    cluster.await_("finished", lambda: proof.changefeed_state(cluster.warehouse) == "finished")
 
 
 def test_tables_go_on_while_captures_come_and_go(
@@ -96,4 +181,24 @@ def test_tables_go_on_while_captures_come_and_go(
         move_back_and_forth(cluster, one, other)
         kill(cluster, one)
         drain(cluster, other)
+        end(cluster)
+
+
+@pytest.mark.soak
+def test_everything_that_can_happen_to_a_capture(
+    broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
+):
+    with Cluster(broker, etcd.endpoint, tmp_path) as cluster:
+        begin(cluster)
+        owner = cluster.owner()
+        one, other = [each for each in cluster.running() if each is not owner]
+        move_back_and_forth(cluster, one, other)
+        kill(cluster, one)
+        freeze(cluster, other)
+        freeze_before_a_commit(cluster, "d")
+        cut_a_pair(cluster)
+        kill_the_owner_during_a_move(cluster)
+        cluster.start("e").life.await_line(STARTS)
+        restart_all(cluster)
+        finish(cluster)
         end(cluster)
