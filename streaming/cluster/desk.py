@@ -143,7 +143,7 @@ class Desk:
                 self._kick.clear()
                 self._turn()
         except Stop:
-            logger.debug("closed while claiming name=%s", self._workshop.name)
+            logger.debug("the desk was stopped name=%s", self._workshop.name)
         except BaseException as error:  # noqa: BLE001  # raised by the next call
             if not isinstance(error, Fenced | CaptureSuicide):
                 logger.warning("the desk fails: %s name=%s", line(error), self._workshop.name)
@@ -156,6 +156,7 @@ class Desk:
             try:
                 return self._begin()
             except PASSING as error:
+                self._workshop.check_jvm()
                 if self._closing.wait(self._patience.lost(error)):
                     raise Stop("closed before the claim") from error
 
@@ -262,6 +263,7 @@ class Desk:
             self._stream.stop()
         except PASSING as error:
             self._stream.stop()
+            self._workshop.check_jvm()
             self._closing.wait(self._patience.lost(error))
 
     def _read_on(self) -> None:

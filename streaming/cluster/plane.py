@@ -5,6 +5,10 @@ own the changefeed, and the other way round."""
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
+
 from pyspark.sql import SparkSession
 
 from conf.settings import BatchSettings, SessionSettings, Settings
@@ -25,11 +29,19 @@ class SparkDataPlane:
     """See the port. What is the same for all changefeeds of a process comes with it."""
 
     def __init__(
-        self, spark: SparkSession, *, batch: BatchSettings, session: SessionSettings
+        self,
+        spark: SparkSession,
+        *,
+        batch: BatchSettings,
+        session: SessionSettings,
+        jvm_ended: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGTERM),
     ) -> None:
+        """``jvm_ended``: what to do when Spark's JVM is gone; else the process stops in order, and
+        its spans go to other captures."""
         self._spark = spark
         self._batch = batch
         self._session = session
+        self._jvm_ended = jvm_ended
 
     def open_replica(
         self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
@@ -63,6 +75,7 @@ class SparkDataPlane:
             fence=fence,
             wake=wake,
             role=role,
+            jvm_ended=self._jvm_ended,
         )
 
 

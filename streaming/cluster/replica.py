@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 
 from py4j.protocol import Py4JError
 
-from coordination.errors import CaptureSuicide, Fenced, TidelakeError, TryAgain
+from coordination.errors import CaptureSuicide, Fenced, Stop, TidelakeError, TryAgain
 from coordination.model import TableName, Ts
 from coordination.ports import Trouble
 from coordination.running_errors import PROCESSOR_UNKNOWN, running_error
@@ -162,7 +162,10 @@ class ReplicaOf:
 
     def _wait_after(self, error: Exception) -> None:
         try:
+            self._workshop.check_jvm()
             self._closing.wait(self._patience.lost(error))
+        except Stop:
+            self._break_off()
         except TidelakeError as end:
             self._say(end)
             self._break_off()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from conf.settings import Settings
-from coordination.errors import TryAgain
+from coordination.errors import Stop, TryAgain
 from coordination.fence import Fence
 from coordination.model import TableName
 from coordination.ports import CaptureIdentity, Wake
@@ -30,6 +32,8 @@ from streaming.record import ControlTables
 from streaming.session import RUNTIME_CONF
 from streaming.source import Source
 from streaming.spans import Spans
+
+logger = logging.getLogger(__name__)
 
 # Each look for news asks the broker, and a process may have many streams: 10 ms is Spark's default.
 STREAM_CONF = {"spark.sql.streaming.pollingDelay": "50ms"}
@@ -56,7 +60,10 @@ class Workshop:
         fence: Fence,
         wake: Wake,
         role: str,
+        jvm_ended: Callable[[], None],
     ) -> None:
+        """``jvm_ended`` is called when Spark's JVM is found to be gone, by which nothing here can
+        go on: the process is to end."""
         changefeed = settings.changefeed
         sink, options = changefeed.sink, dict(changefeed.sink.storage_options)
         self.settings = settings
@@ -66,6 +73,7 @@ class Workshop:
         self.identity = identity
         self.trust = Trust(fence, identity)
         self.wake = wake
+        self._jvm_ended = jvm_ended
         self.name = f"tidelake-{role}-{changefeed.id}-{identity.capture_id}"
         self.source = Source(changefeed.source)
         self.filter = TableFilter(changefeed.filter)
@@ -131,6 +139,15 @@ class Workshop:
             delta_rs_engine=DeltaRsEngine(options),
             job_tag=self.name,
         )
+
+    def check_jvm(self) -> None:
+        """Raises Stop where the JVM is gone: it never comes back."""
+        try:
+            assert self.spark.version
+        except (Py4JError, OSError) as error:
+            logger.exception("Spark's JVM has ended: was it killed, or out of memory?")
+            self._jvm_ended()
+            raise Stop("Spark's JVM has ended") from error
 
     def close(self) -> None:
         self.source.close()
