@@ -81,6 +81,15 @@ class CaptureServer:
         self._stop.is_asked = True
         self._woken.set()
 
+    def wake(self) -> None:
+        """Have the next turn now. Any thread."""
+        self._woken.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether a stop was asked for."""
+        return self._stop.is_asked
+
     def run(self) -> None:
         """Block until stopped."""
         while True:

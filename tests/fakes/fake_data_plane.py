@@ -139,8 +139,8 @@ class FakeDataPlane:
     def commit_at(self) -> float:
         """When a commit that is sent now lands."""
         is_long = self.rng.random() < self.pace.long_chance
-        longest_s = self.pace.commit_s if is_long else self.pace.commit_s / 8
-        return self.now() + self.rng.random() * longest_s
+        least, most = (0.6, 1.0) if is_long else (0.0, 0.1)
+        return self.now() + self.rng.uniform(least, most) * self.pace.commit_s
 
     def delay(self) -> float:
         return self.now() + self.rng.random() * self.pace.slow_s
@@ -257,7 +257,7 @@ class FakeReplica:
         self._is_closing = True
         if drop:
             for task in self.spans.values():
-                if task.write is not None and self._plane.rng.random() < 0.5:
+                if task.write is not None and self._plane.rng.random() < 0.3:
                     task.write = None  # it was not sent yet
 
     def is_closed(self) -> bool:

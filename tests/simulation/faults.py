@@ -11,7 +11,7 @@ from coordination.metadata.committer import ClientCommitter
 from coordination.metadata.etcd_roles import EtcdOwnerObservation
 from coordination.model import Revision
 from coordination.owner.jobs import DrainCapture, MoveTable, OwnerJob, Rebalance
-from tests.simulation.world import CLUSTER, NAME, SimCapture, World
+from tests.simulation.world import CLUSTER, NAME, QUIET_S, SimCapture, World
 
 MAX_CAPTURES = 4
 
@@ -54,6 +54,28 @@ class Faults:
             network.late = world.rng.choice((0.0, 0.1, 0.4))
             network.late_s = world.rng.choice((1.0, 4.0, 8.0))
 
+        self._plot(world.rng.choice(("zombie", "partition", "widow", "shuttle", "none")))
+
+    def _plot(self, plot: str) -> None:
+        """What hurts most is rare by chance alone: each seed has one such story in it."""
+        world, rng = self._world, self._rng
+        pace, network = world.pace, world.network
+        at = rng.uniform(3.0, 6.0)
+        if plot in ("zombie", "partition", "widow"):  # a commit under way when its capture is lost
+            pace.commit_s, pace.long_chance, pace.slow_s = QUIET_S, 0.5, 0.2
+        if plot == "zombie":
+            pace.batch_s = 0.7
+            self._after(at, lambda: self._freeze(rng.uniform(10.0, 13.0)))
+        elif plot == "partition":
+            self._after(at, lambda: self._cut_etcd(9.0))
+        elif plot == "widow":
+            self._after(at, self.crash_two)
+        elif plot == "shuttle":
+            pace.slow_s, pace.commit_s = 0.2, 0.5
+            network.double, network.late, network.late_s = 0.6, 0.4, 6.0
+            for second in range(3, 15, 3):
+                self._after(second, self.move_many)
+
     def act(self) -> None:
         now = self._world.clock.now_s
         due = [deed for at, deed in self._later if at <= now]
@@ -80,8 +102,8 @@ class Faults:
             capture.plane.fails_at = None
             capture.link.lost_answers = 0.0
             capture.link.heal_if_cut()
-        if len(world.captures) < 2:
-            self.start()
+        while sum(not each.is_stopping for each in world.captures) < 2:
+            world.start_capture()
         world.tell("all faults end")
 
     # the deeds
@@ -108,24 +130,29 @@ class Faults:
     def stall(self) -> None:
         """The coordination thread hangs in a call; the data plane does not know, and goes on."""
         if (capture := self._one_writing()) is not None:
-            seconds = self._rng.choice((2.0, 5.0, 10.0, 15.0))
+            seconds = self._rng.choice((1.0, 3.0, 9.0, 12.0))
             self._world.tell(f"{capture.node} stalls for {seconds} s")
             capture.stalled_until = self._world.clock.now_s + seconds
 
     def freeze(self) -> None:
+        self._freeze(self._rng.choice((0.5, 2.0, 9.0, 11.0, 13.0)))
+
+    def _freeze(self, seconds: float) -> None:
         capture = self._rng.choice((self._one, self._one_writing))()
         if capture is not None:
-            seconds = self._rng.choice((0.5, 2.0, 5.0, 9.0, 14.0))
-            self._world.tell(f"{capture.node} is frozen for {seconds} s")
+            self._world.tell(f"{capture.node} is frozen for {seconds:.1f} s")
             capture.freeze(self._world.clock.now_s + seconds)
 
     def cut_etcd(self) -> None:
-        capture = self._one()
+        self._cut_etcd(self._rng.random() * 8)
+
+    def _cut_etcd(self, seconds: float) -> None:
+        capture = self._rng.choice((self._one, self._one_writing))()
         if capture is None or capture.link.is_cut:
             return
         self._world.tell(f"{capture.node} is cut off from etcd")
         capture.link.cut()
-        self._after(self._rng.random() * 8, capture.link.heal_if_cut)
+        self._after(seconds, capture.link.heal_if_cut)
 
     def cut_pair(self) -> None:
         world = self._world

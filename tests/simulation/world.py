@@ -36,7 +36,7 @@ CLUSTER = "sim"
 NAME = ChangefeedName(ChangefeedID("shop"))
 STEP_S = 0.25
 STARTED_AT = 1000.0
-SESSION = SessionSettings(ttl_s=4, safety_margin_s=1.0)
+SESSION = SessionSettings(ttl_s=2, safety_margin_s=0.5)
 # What a commit that was sent while trust lasted has, to land before a successor begins.
 QUIET_S = deadline.quiet_s(SESSION.safety_margin_s, deadline.removal_grace_s(SESSION.ttl_s))
 SCHEDULER = SchedulerSettings(heartbeat_tick=1, check_balance_interval_s=5.0)
@@ -102,6 +102,12 @@ class SimCapture:
     def coordinator(self) -> Coordinator | None:
         feed = self.owner and self.owner.feeds.get(NAME)
         return feed.coordinator if feed else None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Asked to stop, or drained: it takes no tables any more."""
+        life = self.server.life
+        return self.server.is_stopping or (life is not None and life.processor.is_stopping)
 
     @property
     def is_stopped(self) -> bool:
