@@ -2,6 +2,7 @@
 # make test       lint and all tests
 # make demo       a shop changefeed through a real broker into Delta, watched live
 # make bench      the yardstick, up to 40 minutes; bench-quick: five
+# make simulate   a cluster in virtual time, SEEDS=1000 of them from FIRST=0
 # make soak       long seeds, and what make test has no time for
 # make clean      remove what setup and the tests made
 #
@@ -19,7 +20,7 @@ PIP_OPTIONS := --retries 10 --timeout 60 --no-input --disable-pip-version-check 
 RUN := .venv/bin/python
 SOURCES := conf coordination sinks streaming tests
 
-.PHONY: help setup test lint demo bench bench-quick soak clean
+.PHONY: help setup test lint demo bench bench-quick simulate soak clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -101,6 +102,11 @@ bench: setup
 
 bench-quick: setup
 	@exec $(RUN) -m tests.benchmarks --quick
+
+SEEDS ?= 1000
+FIRST ?= 0
+simulate: setup
+	@exec $(RUN) -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
 
 soak: setup
 	$(RUN) -m pytest -m soak

@@ -14,14 +14,18 @@ from coordination import deadline
 from coordination.model import Ts
 from coordination.orchestrator.global_state import GlobalReactorState
 from coordination.orchestrator.snapshot import Snapshot
-from coordination.owner.changefeed import ChangefeedOwner
 from coordination.owner.term import Term
-from coordination.processor import ProcessorReactor
 from coordination.scheduler.agent import Agent, AgentInfo
 from coordination.scheduler.barrier import Barrier, compute_barrier
 from coordination.scheduler.coordinator import Coordinator
 from coordination.scheduler.messages import AddTable, TableState
-from coordination.scheduler.replication_set import AddOrder, ReplicationSet, ReplicationState
+from coordination.scheduler.replication_set import (
+    ROWS,
+    AddOrder,
+    CaptureRole,
+    ReplicationSet,
+    ReplicationState,
+)
 from coordination.scheduler.table_span import TableSpan, TableSpans
 from tests.fakes.fake_data_plane import FakeReplica
 
@@ -46,7 +50,7 @@ def early_promotion(stack: ExitStack) -> None:
         made._promote(orders)
         return False
 
-    rows = (ReplicationState.COMMIT, _role("SECONDARY"))
+    rows = (ReplicationState.COMMIT, CaptureRole.SECONDARY)
     stack.enter_context(patch.object(ReplicationSet, "_promote", promote))
     stack.enter_context(_row(rows, TableState.PREPARED, hand_over))
 
@@ -133,18 +137,6 @@ def unseen_dead_forgotten(stack: ExitStack) -> None:
     stack.enter_context(known)
 
 
-def launch_used_again(stack: ExitStack) -> None:
-    """A capture that is elected again goes on under its old launch."""
-
-    def holds(feed: ChangefeedOwner, row: Any) -> bool:
-        is_ours = row.state.name == "LAUNCHED" and row.owner == feed._role.id
-        if is_ours:
-            feed._launch = row.launches
-        return is_ours
-
-    stack.enter_context(patch.object(ChangefeedOwner, "_holds_launch", holds))
-
-
 def ddl_scan_is_no_limit(stack: ExitStack) -> None:
     """The barrier lets spans pass where nobody has looked for DDLs."""
 
@@ -157,11 +149,6 @@ def ddl_scan_is_no_limit(stack: ExitStack) -> None:
         )
 
     stack.enter_context(patch.object(Term, "_barrier", barrier))
-
-
-def errors_unreported(stack: ExitStack) -> None:
-    """A capture whose write fails says nothing of it, and goes on (the original's `err1`)."""
-    stack.enter_context(patch.object(ProcessorReactor, "_write_reports", lambda *_: None))
 
 
 PLANTED: Final[Mapping[str, Plant]] = {
@@ -178,7 +165,6 @@ PLANTED: Final[Mapping[str, Plant]] = {
         fence_unchecked,
         two_primaries_on_reconstruction,
         unseen_dead_forgotten,
-        launch_used_again,
         ddl_scan_is_no_limit,
     )
 }
@@ -198,6 +184,5 @@ def _role(name: str) -> Any:
 
 
 def _row(key: Any, state: TableState, action: Any) -> Any:
-    from coordination.scheduler.replication_set import ROWS
 
     return patch.dict(ROWS[key], {state: action})  # type: ignore[arg-type]

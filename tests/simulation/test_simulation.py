@@ -1,0 +1,41 @@
+"""A thousand seeds, and the bugs that they must find. `make simulate` runs any number."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.planted import PLANTED, planted
+from tests.simulation.run import SeedFailed, run_seed
+
+SEEDS = 1000
+CHUNK = 50  # of one test, so that several workers share them
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_every_invariant_holds_in_every_seed(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_seed(seed)
+
+
+def first_failure() -> str:
+    for seed in range(SEEDS):
+        try:
+            run_seed(seed)
+        except SeedFailed as error:
+            return str(error)
+    return "none"
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(name: str) -> None:
+    with planted(name):
+        assert "again: python -m tests.simulation --seed" in first_failure()
+
+
+def test_a_seed_replays() -> None:
+    first, again = run_seed(3), run_seed(3)
+    assert first.story == again.story
+    assert first.steps == again.steps
+    assert {t: each.log for t, each in first.warehouse.targets.items()} == {
+        t: each.log for t, each in again.warehouse.targets.items()
+    }
