@@ -1,0 +1,287 @@
+"""Captures that serve a cluster, step by step in virtual time: what is to happen, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from coordination.errors import TermRefused
+from coordination.etcd import keys
+from coordination.etcd.client import delete
+from coordination.metadata.committer import ClientCommitter
+from coordination.metadata.etcd_roles import EtcdControllerObservation, EtcdOwnerObservation
+from coordination.metadata.feed_state import AdminJob
+from coordination.metadata.model import AdminJobType, ChangefeedInfo, FeedState, load
+from coordination.model import CaptureID, TableName
+from coordination.owner.jobs import (
+    Administer,
+    DrainCapture,
+    MoveTable,
+    NotOwner,
+    QueryProcessors,
+    Rebalance,
+)
+from coordination.server import Phase
+from tests.fakes.fake_source import ts_at
+from tests.simulation.instruments import instruments
+from tests.simulation.invariants import Watchman
+from tests.simulation.world import CLUSTER, NAME, STEP_S, SimCapture, World
+
+PATIENCE = 120  # steps
+
+
+class Cluster:
+    """A world without faults; the invariants are checked after each step."""
+
+    def __init__(self, captures: int, seed: int = 1) -> None:
+        self.world = World(seed, captures=captures)
+        self.watchman = Watchman(self.world)
+
+    def until(self, reached: Callable[[], object], steps: int = PATIENCE) -> None:
+        for _ in range(steps):
+            if reached():
+                return
+            self.step()
+        raise AssertionError(f"not within {steps * STEP_S:g} s")
+
+    def step(self, steps: int = 1) -> None:
+        with instruments():
+            for _ in range(steps):
+                self.world.step()
+                self.watchman.check()
+
+    def settle(self) -> None:
+        """Everything of the next seconds is applied, and each span is at rest."""
+        since_ts = ts_at(self.world.clock.now_s + 3)
+        self.until(lambda: not self.watchman.unsettled(since_ts))
+
+    @property
+    def owner(self) -> SimCapture:
+        assert self.world.owner is not None
+        return self.world.owner
+
+    @property
+    def info(self) -> ChangefeedInfo | None:
+        value = self.world.value(keys.changefeed_info_key(CLUSTER, NAME))
+        return None if value is None else load(ChangefeedInfo, value)
+
+    @property
+    def operator(self) -> EtcdOwnerObservation:
+        return EtcdOwnerObservation.for_operator(self.world.etcd, CLUSTER, self.committer, NAME)
+
+    @property
+    def committer(self) -> ClientCommitter:
+        return ClientCommitter(self.world.etcd, keys.delete_counter_key(CLUSTER))
+
+    def ask(self, job: object) -> object:
+        future = self.owner.server.jobs.post(job)  # type: ignore[arg-type]
+        self.until(future.done)
+        return future.result()
+
+    def where(self) -> dict[int, CaptureID | None]:
+        assert self.owner.coordinator is not None
+        return {t: made.primary for t, made in self.owner.coordinator.replication.sets.items()}
+
+
+def life_id(capture: SimCapture) -> CaptureID:
+    assert capture.server.life is not None
+    return capture.server.life.id
+
+
+def test_a_lone_capture_replicates_at_once() -> None:
+    cluster = Cluster(1)
+    cluster.until(lambda: any(r.writers() for r in cluster.world.captures[0].plane.replicas))
+    assert cluster.world.clock.now_s - 1000 < 5, "nobody was there before: no grace to wait for"
+    cluster.settle()
+    assert set(cluster.where().values()) == {life_id(cluster.owner)}
+
+
+def test_three_captures_share_the_tables() -> None:
+    cluster = Cluster(3)
+    cluster.settle()
+    assert len(set(cluster.where().values())) == 3
+
+
+def test_a_dead_captures_tables_go_to_others_after_lease_and_grace() -> None:
+    cluster = Cluster(3)
+    cluster.settle()
+    victim = next(each for each in cluster.world.captures if each is not cluster.owner)
+    victim_id = life_id(victim)
+    cluster.world.captures.remove(victim)
+    victim.crash()
+    died_at = cluster.world.clock.now_s
+    cluster.until(lambda: victim_id not in cluster.where().values())
+    assert cluster.world.clock.now_s - died_at >= 5.0
+    cluster.settle()
+
+
+def test_a_new_owner_takes_over_and_agents_keep_their_streams() -> None:
+    cluster = Cluster(3)
+    cluster.settle()
+    owner = cluster.owner
+    kept = {t: c for t, c in cluster.where().items() if c != life_id(owner)}
+    replicas = [each.plane.replicas for each in cluster.world.captures if each is not owner]
+    cluster.world.captures.remove(owner)
+    owner.crash()
+    cluster.until(lambda: cluster.world.owner is not None)
+    cluster.settle()
+    now = cluster.where()
+    assert {t: c for t, c in kept.items() if t in now} == {t: now[t] for t in kept if t in now}
+    others = [each.plane.replicas for each in cluster.world.captures]
+    assert all(any(now is then for now in others) for then in replicas)
+    assert cluster.world.warehouse.term == 2
+
+
+def test_an_owner_whose_key_is_deleted_hands_over_and_lives_on() -> None:
+    cluster = Cluster(2)
+    cluster.settle()
+    owner = cluster.owner
+    before = life_id(owner)
+    found = cluster.world.etcd.range(keys.election_prefix(CLUSTER), prefix=True).kvs
+    delete(cluster.world.etcd, min(found, key=lambda kv: kv.create_revision).key)
+    cluster.until(lambda: cluster.world.owner is not None and cluster.owner is not owner)
+    cluster.settle()
+    assert life_id(owner) == before
+
+
+def test_a_refused_term_makes_the_owner_resign_and_not_die() -> None:
+    cluster = Cluster(2)
+    cluster.settle()
+    owner = cluster.owner
+    before = life_id(owner)
+    owner.plane.desks[0]._error = TermRefused("another owner has claimed")
+    cluster.until(lambda: cluster.world.owner is not None and cluster.owner is not owner)
+    cluster.settle()
+    assert life_id(owner) == before
+
+
+def test_a_lost_session_makes_a_new_capture_of_the_same_process() -> None:
+    cluster = Cluster(2)
+    cluster.settle()
+    capture = cluster.owner
+    before = life_id(capture)
+    capture.link.cut()
+    cluster.until(lambda: capture.server.life is None)
+    capture.link.heal_if_cut()
+    cluster.until(lambda: capture.server.life is not None)
+    assert life_id(capture) != before
+    cluster.settle()
+
+
+def test_an_outage_of_etcd_beyond_the_lease_is_survived_by_all() -> None:
+    cluster = Cluster(3)
+    cluster.settle()
+    cluster.world.etcd.down = True
+    cluster.step(round(6 / STEP_S))
+    cluster.world.etcd.down = False
+    cluster.step(4)
+    cluster.settle()
+
+
+def test_a_stopping_capture_hands_over_first() -> None:
+    cluster = Cluster(3)
+    cluster.settle()
+    owner = cluster.owner
+    owner.server.request_stop()
+    cluster.until(lambda: owner.server.phase is Phase.STOPPED)
+    assert not [replica for replica in owner.plane.replicas if replica.spans]
+    cluster.settle()
+
+
+def test_the_last_capture_stops_without_waiting_for_anybody() -> None:
+    cluster = Cluster(1)
+    cluster.settle()
+    capture = cluster.owner
+    capture.server.request_stop()
+    cluster.until(lambda: capture.server.phase is Phase.STOPPED, steps=20)
+    left = cluster.world.etcd.range(keys.capture_prefix(CLUSTER), prefix=True).kvs
+    assert left == ()
+
+
+def test_pause_and_resume_reach_the_data_plane_under_a_new_epoch() -> None:
+    cluster = Cluster(2)
+    cluster.settle()
+    cluster.operator.pause_changefeed()
+    captures = cluster.world.captures
+    cluster.until(lambda: all(not r.writers() for c in captures for r in c.plane.replicas))
+    cluster.until(lambda: all(desk.is_closed() for c in captures for desk in c.plane.desks))
+    cluster.operator.resume_changefeed()
+    cluster.step(4)
+    cluster.settle()
+    assert cluster.info is not None
+    assert cluster.info.epoch == 2
+
+
+def test_a_failing_write_pends_the_changefeed_which_comes_back() -> None:
+    cluster = Cluster(2)
+    cluster.settle()
+    cluster.owner.plane.fails_at = cluster.world.clock.now_s
+    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.PENDING)
+    assert cluster.info is not None
+    assert cluster.info.error is not None
+    assert cluster.info.error.code == "CDC:ErrKafkaSend"
+    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.NORMAL)
+    cluster.settle()
+
+
+def test_a_removed_changefeed_is_stopped_and_nothing_of_it_stays() -> None:
+    cluster = Cluster(2)
+    cluster.settle()
+    etcd = cluster.world.etcd
+    uuid = cluster.operator.self_uuid()
+    EtcdControllerObservation(etcd, CLUSTER, cluster.committer).remove_changefeed(uuid)
+    cluster.until(lambda: cluster.info is None)
+    cluster.step(8)
+    assert all(replica.is_closed() for c in cluster.world.captures for replica in c.plane.replicas)
+    assert cluster.world.value(keys.schedule_key(CLUSTER, NAME)) is None
+
+
+class TestJobs:
+    def test_move_a_table(self) -> None:
+        cluster = Cluster(3)
+        cluster.settle()
+        table_id, holder = next(iter(cluster.where().items()))
+        dest = next(i for i in map(life_id, cluster.world.captures) if i != holder)
+        name = TableName("shop", f"t{table_id}")
+        cluster.ask(MoveTable(changefeed=NAME, table=name, dest=dest))
+        cluster.until(lambda: cluster.where()[table_id] == dest)
+        cluster.settle()
+
+    def test_drain_a_capture_and_be_told_when_it_is_empty(self) -> None:
+        cluster = Cluster(3)
+        cluster.settle()
+        target = next(each for each in cluster.world.captures if each is not cluster.owner)
+        job = DrainCapture(capture_id=life_id(target))
+        cluster.until(lambda: cluster.ask(job) == 0)
+        assert life_id(target) not in cluster.where().values()
+
+    def test_draining_the_owner_makes_it_resign_first(self) -> None:
+        cluster = Cluster(3)
+        cluster.settle()
+        owner = cluster.owner
+        job = DrainCapture(capture_id=life_id(owner))
+        assert cluster.ask(job) == 1
+        cluster.until(lambda: cluster.world.owner is not None and cluster.owner is not owner)
+        cluster.until(lambda: cluster.ask(job) == 0)
+
+    def test_processors_are_listed_by_table(self) -> None:
+        cluster = Cluster(2)
+        cluster.settle()
+        rows = cluster.ask(QueryProcessors(changefeed=NAME))
+        assert {row.table_id: row.capture_id for row in rows} == cluster.where()  # type: ignore[attr-defined]
+
+    def test_an_administrators_pause(self) -> None:
+        cluster = Cluster(1)
+        cluster.settle()
+        cluster.ask(Administer(changefeed=NAME, job=AdminJob(type=AdminJobType.STOP)))
+        cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.STOPPED)
+
+    def test_who_does_not_lead_says_so(self) -> None:
+        cluster = Cluster(2)
+        cluster.settle()
+        other = next(each for each in cluster.world.captures if each is not cluster.owner)
+        future = other.server.jobs.post(Rebalance(changefeed=NAME))
+        cluster.until(future.done)
+        with pytest.raises(NotOwner):
+            future.result()
