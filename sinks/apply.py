@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-OP_COLUMN = "_op"  # of a write's rows: UPSERT or DELETE
+OP_COLUMN = "_op "  # no MySQL column ends with a space. Of a write's rows: UPSERT or DELETE
 UPSERT = "U"
 DELETE = "D"
 

@@ -13,9 +13,9 @@ from streaming.filter import TableFilter
 from streaming.segments import Carry, Segment
 from streaming.spans import Spans
 
-ERROR_CLASS: Final = "_error_class"  # why it cannot be applied; null for a good row
-ERROR_MESSAGE: Final = "_error_message"
-ORIGIN_COLUMNS: Final = ("_topic", "_partition", "_offset", "_commit_ts")  # null for a good row
+ERROR_CLASS: Final = "_error_class "  # why it cannot be applied; null for a good row
+ERROR_MESSAGE: Final = "_error_message "
+ORIGIN_COLUMNS: Final = ("_topic ", "_partition ", "_offset ", "_commit_ts ")  # null for a good row
 CHANGE_COLUMNS: Final = (OP_COLUMN, ERROR_CLASS, ERROR_MESSAGE, *ORIGIN_COLUMNS)
 
 

@@ -135,12 +135,12 @@ def _reasons(error_class: Column, message: Column) -> list[Column]:
 def _reasons_of(errors: pa.Table) -> pa.Table:
     """The dead letters' columns from those of ``resolve``."""
     renamed = {
-        "topic": "_topic",
-        "partition": "_partition",
-        "offset": "_offset",
+        "topic": "_topic ",
+        "partition": "_partition ",
+        "offset": "_offset ",
         "schema_name": "schema_name",
         "table_name": "table_name",
-        "commit_ts": "_commit_ts",
+        "commit_ts": "_commit_ts ",
         "error_class": ERROR_CLASS,
         "message": ERROR_MESSAGE,
     }

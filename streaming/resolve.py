@@ -111,7 +111,7 @@ def _last_per_key(typed: DataFrame, task: TableTask, cells: CellExpressions) -> 
     )
     ranked = typed.withColumn("_rank", F.row_number().over(newest_first))
     sentence = F.when(cast_failed, cells.sentence)
-    origin = {name: F.when(failed, F.col(name.removeprefix("_"))) for name in ORIGIN_COLUMNS}
+    origin = {name: F.when(failed, F.col(name.strip("_ "))) for name in ORIGIN_COLUMNS}
     return (
         ranked.where(F.col("_rank") == 1)
         .withColumns(

@@ -219,7 +219,7 @@ def _chosen(kinds: Kinds) -> Sequence[Column | str]:
         OP_COLUMN,
         F.coalesce("error_class", F.when(cast_failed, F.lit("cast"))).alias(ERROR_CLASS),
         F.coalesce("error_message", F.when(cast_failed, sentence)).alias(ERROR_MESSAGE),
-        *[F.when(failed, F.col(name.removeprefix("_"))).alias(name) for name in ORIGIN_COLUMNS],
+        *[F.when(failed, F.col(name.strip("_ "))).alias(name) for name in ORIGIN_COLUMNS],
     )
 
 
