@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from coordination.capture_life import Life, LifeContext
+from coordination.capture_life import Life
 from coordination.clock import Clock
 from coordination.errors import TidelakeError
 from coordination.fence import Fence
+from coordination.life_context import LifeContext
 from coordination.model import LeaseID
 from coordination.owner.jobs import OwnerJobs
 from coordination.reset_limit import ResetLimit

@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from conf.server import ServerSettings
-from coordination.capture_life import Life, LifeContext
+from coordination.capture_life import Life
 from coordination.clock import SystemClock
 from coordination.errors import TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.fence import Fence
+from coordination.life_context import LifeContext
 from coordination.model import CaptureID, ChangefeedID, TableName
 from coordination.owner.jobs import (
     DrainCapture,

@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 
 from conf.settings import SessionSettings
 from coordination import deadline
-from coordination.capture_life import LifeContext
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
 from coordination.fence import Fence
+from coordination.life_context import LifeContext
 from coordination.metadata.etcd_observation import create_writes
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ts

@@ -1,0 +1,76 @@
+"""What a serving capture works with, whichever life it is in, and the workers of its roles."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from conf.settings import SessionSettings
+from coordination import deadline
+from coordination.clock import Clock
+from coordination.etcd import keys
+from coordination.etcd.client import Compare, EtcdClient
+from coordination.fence import Fence
+from coordination.orchestrator.etcd_worker import EtcdWorker
+from coordination.orchestrator.global_state import GlobalReactorState, Role
+from coordination.orchestrator.reactor import Reactor
+from coordination.ports import DataPlane
+from coordination.scheduler.coordinator import SchedulerSettings
+from coordination.scheduler.transport import Transport
+
+FLUSH_INTERVAL_S: Final = 0.05  # owner-flush-interval, processor-flush-interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeContext:
+    """What outlives a reset. Random things come in as functions: the simulation has its own."""
+
+    client: EtcdClient
+    cluster_id: str
+    session: SessionSettings
+    clock: Clock
+    fence: Fence
+    transport: Transport
+    data_plane: DataPlane
+    address: str
+    version: str
+    new_id: Callable[[], str]  # a UUID that was never used
+    utc_now: Callable[[], datetime]
+    rng: random.Random
+    scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
+    tick_interval_s: float = FLUSH_INTERVAL_S
+    is_driven: bool = False  # sessions without threads
+    woken: threading.Event = field(default_factory=threading.Event)
+
+    def new_state(self, role: Role) -> GlobalReactorState:
+        grace_s = deadline.removal_grace_s(self.session.ttl_s)
+        return GlobalReactorState(self.cluster_id, role=role, removal_grace_s=grace_s)
+
+    def new_worker(
+        self,
+        reactor: Reactor[GlobalReactorState],
+        state: GlobalReactorState,
+        guards: Callable[[], Sequence[Compare]],
+    ) -> EtcdWorker[GlobalReactorState]:
+        return EtcdWorker(
+            client=self.client,
+            clock=self.clock,
+            prefixes=(keys.base_prefix(self.cluster_id), keys.own_prefix(self.cluster_id)),
+            reactor=reactor,
+            state=state,
+            guards=guards,
+            tick_interval_s=self.tick_interval_s,
+            delete_counter_key=keys.delete_counter_key(self.cluster_id),
+            wake=self.woken.set,
+        )
+
+
+def turn_worker(worker: EtcdWorker[GlobalReactorState]) -> float:
+    """One pass; the seconds until the next is of use."""
+    wait_s = worker.turn()
+    assert wait_s is not None, "reactors of a capture do not finish by themselves"
+    return wait_s

@@ -1,0 +1,204 @@
+"""The owner's office in one life of a capture: stands for election, leads, and leaves in order.
+
+    stands ──leads──► in office ──key gone, drained, term refused, failed──► leaving ──► resigned
+      ▲                                                                                   │
+      └───────────── after a pause, when nothing of the role runs any more ◄──────────────┘
+
+Nothing here ends the capture but what ends its session too: a lost capture key, an etcd that went
+back. Campaigning and resigning that etcd does not answer are tried again (cluster.md 20).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from coordination.errors import TermRefused, TidelakeError, TryAgain
+from coordination.etcd.client import Compare
+from coordination.etcd.election import Candidate
+from coordination.life_context import LifeContext, turn_worker
+from coordination.model import Ownership, Revision
+from coordination.orchestrator.etcd_worker import EtcdWorker
+from coordination.orchestrator.global_state import GlobalReactorState, Role
+from coordination.orchestrator.reactor import GuardLost
+from coordination.owner.changefeed import OwnerContext
+from coordination.owner.jobs import OwnerJobs
+from coordination.owner.owner import OwnerReactor
+from coordination.processor import CaptureRole
+
+logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 0.5
+CAMPAIGN_PAUSE_S: Final = 1.0  # after an owner role has ended (TiCDC: one campaign a second)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OwnerRole:
+    """From a won election to its end."""
+
+    reactor: OwnerReactor
+    worker: EtcdWorker[GlobalReactorState]
+    revision: Revision
+
+
+class OwnerOffice:
+    """One thread. It resigns and stands no more once it is stopping."""
+
+    def __init__(
+        self,
+        context: LifeContext,
+        jobs: OwnerJobs,
+        role: CaptureRole,
+        candidate: Candidate,
+        *,
+        guards: Callable[[], Sequence[Compare]],
+        etcd: str,
+    ) -> None:
+        """``guards``: what holds while the capture is registered; ``etcd``: which one it is."""
+        self.is_stopping = False
+        self._context = context
+        self._jobs = jobs
+        self._role = role
+        self._candidate = candidate
+        self._guards = guards
+        self._etcd = etcd
+        self._campaign_at = float("-inf")
+        self._owner: _OwnerRole | None = None
+        self._ending: _OwnerRole | None = None
+        self._must_resign = False
+
+    @property
+    def owner(self) -> OwnerReactor | None:
+        """While this capture leads."""
+        return self._owner.reactor if self._owner is not None else None
+
+    @property
+    def leads_since(self) -> Revision:
+        """The create-revision of the election key under which it leads; 0: it does not."""
+        return self._owner.revision if self._owner is not None else Revision(0)
+
+    @property
+    def is_held(self) -> bool:
+        """Leads, or is not done with the end of it."""
+        return self._owner is not None or self._ending is not None
+
+    @property
+    def is_left(self) -> bool:
+        """Neither leads nor stands in the way of who comes next."""
+        return not self.is_held and not self._must_resign
+
+    @property
+    def is_closed(self) -> bool:
+        return self._ending is None or self._ending.reactor.is_closed
+
+    def close(self, *, drop: bool) -> None:
+        """Begin to end it with the life; the key goes with the lease."""
+        self.end(drop=drop, resigns=False)
+        if self._ending is not None:
+            self._ending.reactor.close(drop=drop)
+        self._candidate.close()
+
+    def turn(self) -> float:
+        """One pass; the seconds until the next is of use. Raises what ends the capture's life."""
+        now = self._context.clock.monotonic()
+        if self._owner is None:
+            self._jobs.carry_out(None)
+        if not self._is_out_of_office(now):
+            return RETRY_S
+        if self.is_stopping:
+            self.end(drop=False, resigns=True)
+            return RETRY_S
+        wait_s = self._campaign(now)
+        if self._owner is None:
+            return wait_s
+        return min(wait_s, self._lead(self._owner))
+
+    def _is_out_of_office(self, now: float) -> bool:
+        """Whether the end of the last owner role is over, its place in the queue included."""
+        if self._ending is not None:
+            if not self._ending.reactor.is_closed:
+                return False
+            self._ending = None
+        if self._must_resign:
+            try:
+                self._candidate.resign()
+            except TryAgain as error:
+                logger.warning(
+                    "could not resign, trying again capture_id=%s: %s", self._role.id, error
+                )
+                return False
+            self._must_resign = False
+        return now >= self._campaign_at
+
+    def _campaign(self, now: float) -> float:
+        candidate = self._candidate
+        try:
+            wait_s = candidate.turn(now)
+        except TryAgain as error:
+            logger.warning("the election is not known capture_id=%s: %s", self._role.id, error)
+            wait_s = RETRY_S  # what is known goes on: the guards of each write decide
+        if self._owner is not None and self._owner.revision != candidate.revision:
+            logger.warning("the election key is gone capture_id=%s", self._role.id)
+            self.end(drop=True, resigns=False)
+        elif self._owner is None and candidate.leads:
+            self._owner = self._new_owner(candidate.revision)
+            logger.info(
+                "capture leads capture_id=%s revision=%s", self._role.id, candidate.revision
+            )
+        return wait_s
+
+    def _lead(self, owner: _OwnerRole) -> float:
+        try:
+            wait_s = turn_worker(owner.worker)
+        except TermRefused as error:
+            logger.warning("owner resigns capture_id=%s: %s", self._role.id, error)
+            self.end(drop=True, resigns=True)
+        except GuardLost as error:
+            if error.key != self._candidate.key:
+                raise
+            logger.warning("the election key is gone capture_id=%s", self._role.id)
+            self.end(drop=True, resigns=False)
+            self._candidate.close()  # and look at once
+        except TidelakeError:
+            raise
+        except Exception:
+            logger.exception("the owner failed, it resigns capture_id=%s", self._role.id)
+            self.end(drop=True, resigns=True)
+        else:
+            if owner.reactor.wants_to_resign:
+                self.is_stopping = True
+            return wait_s
+        return 0.0
+
+    def end(self, *, drop: bool, resigns: bool) -> None:
+        """Begin to end the owner role, if there is one."""
+        if self._owner is None:
+            return
+        self._ending, self._owner = self._owner, None
+        self._ending.reactor.close(drop=drop)
+        self._ending.worker.close()
+        self._must_resign = resigns
+        self._campaign_at = self._context.clock.monotonic() + CAMPAIGN_PAUSE_S
+        self._jobs.carry_out(None)
+
+    def _new_owner(self, revision: Revision) -> _OwnerRole:
+        ownership = Ownership(
+            capture_id=self._role.id,
+            epoch=self._role.epoch,
+            etcd_cluster_id=self._etcd,
+            owner_revision=revision,
+        )
+        context = OwnerContext(
+            role=self._role,
+            ownership=ownership,
+            settings=self._context.scheduler,
+            rng=self._context.rng,
+        )
+        leads = Compare(self._candidate.key, "create", "=", revision)
+        reactor = OwnerReactor(context, self._jobs)
+        worker = self._context.new_worker(
+            reactor, self._context.new_state(Role.OWNER), lambda: (*self._guards(), leads)
+        )
+        return _OwnerRole(reactor=reactor, worker=worker, revision=revision)
