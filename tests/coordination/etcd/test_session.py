@@ -284,3 +284,53 @@ def test_on_a_real_etcd_a_revoked_lease_is_noticed(real_client: EtcdClient) -> N
 
 def open_session(client: EtcdClient, told: Told, settings: SessionSettings = SETTINGS) -> Session:
     return Session.open(client, settings, SystemClock(), extended=told.extended, lost=told.was_lost)
+
+
+class TestDriven:
+    """Without threads: whoever drives it does the work of both."""
+
+    def session(self) -> tuple[FakeClock, FakeEtcd, Session, list[str]]:
+        clock = FakeClock()
+        etcd, lost = FakeEtcd(clock), list[str]()
+        session = Session.open(
+            etcd,
+            SessionSettings(ttl_s=8, safety_margin_s=2.0),
+            clock,
+            extended=lambda _until: None,
+            lost=lost.append,
+            is_driven=True,
+        )
+        return clock, etcd, session, lost
+
+    def test_it_renews_when_that_is_due_and_only_then(self) -> None:
+        clock, _, session, lost = self.session()
+        before = session.trusted_until
+        assert session.turn() == 2.0
+        assert session.trusted_until == before
+        for _ in range(20):
+            clock.advance(2.0)
+            session.turn()
+        assert session.trusted_until == before + 40
+        assert not lost
+
+    def test_who_was_not_driven_in_time_is_lost_whatever_etcd_says(self) -> None:
+        clock, _, session, lost = self.session()
+        clock.advance(6.0)
+        session.turn()
+        assert not session.is_alive
+        assert len(lost) == 1
+
+    def test_an_unanswered_renewal_is_tried_again_soon(self) -> None:
+        clock, etcd, session, _ = self.session()
+        etcd.down = True
+        clock.advance(2.0)
+        assert session.turn() == 0.25
+        etcd.down = False
+        clock.advance(0.25)
+        session.turn()
+        assert session.trusted_until == clock.monotonic() + 6.0
+
+    def test_closing_revokes_the_lease(self) -> None:
+        _, etcd, session, _ = self.session()
+        assert session.close()
+        assert etcd.time_to_live(session.lease) == -1
