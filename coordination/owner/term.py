@@ -165,8 +165,9 @@ class Term:
         is_all_known = due is None and scan.position_ts >= checkpoint_ts
         is_sync_point = is_all_known and checkpoint_ts == self._sync_point_ts
         is_news = is_sync_point and checkpoint_ts > self._recorded_sync_ts
-        if now_s < self._record_at and not is_news:
-            return
+        finished = 0 < self._info.target_ts <= checkpoint_ts
+        if now_s < self._record_at and not is_news and not finished:
+            return  # the last word is never left out: the desk is closed right after it
         self._record_at = now_s + RECORD_S
         if is_sync_point:
             self._recorded_sync_ts = checkpoint_ts
@@ -176,7 +177,7 @@ class Term:
                 resolved_ts=ticked.checkpoint.resolved_ts,
                 spans=coordinator.take_progress(),
                 source_offsets=low_water_offsets(coordinator),
-                finished=0 < self._info.target_ts <= checkpoint_ts,
+                finished=finished,
                 sync_point_ts=checkpoint_ts if is_sync_point else None,
             )
         )
