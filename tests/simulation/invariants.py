@@ -18,6 +18,7 @@ class Watchman:
     def __init__(self, world: World) -> None:
         self.checkpoint_ts = 0
         self._world = world
+        self._seen: dict[str, bytes] = {}  # values that were looked at
 
     def check(self) -> None:
         """Raises ``InvariantBroken``."""
@@ -40,8 +41,9 @@ class Watchman:
                     )
 
     def _checkpoint(self) -> None:
-        value = self._world.value(keys.changefeed_status_key(CLUSTER, NAME))
-        if value is None:
+        key = keys.changefeed_status_key(CLUSTER, NAME)
+        value = self._world.value(key)
+        if value is None or not self._is_news(key, value):
             return
         checkpoint_ts = load(ChangefeedStatus, value).checkpoint_ts
         require(checkpoint_ts >= self.checkpoint_ts, "I3: the changefeed's checkpoint falls")
@@ -82,18 +84,20 @@ class Watchman:
 
     def _reports(self) -> None:
         """Two primaries, a failed step, a conflict of owners: none of it was played."""
-        world = self._world
+        info_key = keys.changefeed_info_key(CLUSTER, NAME)
         errors = [
-            load(TaskPosition, kv.value).error
-            for key, kv in world.etcd._kvs.items()
-            if "/task/position/" in key
+            load(ChangefeedInfo if key == info_key else TaskPosition, kv.value).error
+            for key, kv in self._world.etcd._kvs.items()
+            if (key == info_key or "/task/position/" in key) and self._is_news(key, kv.value)
         ]
-        value = world.value(keys.changefeed_info_key(CLUSTER, NAME))
-        if value is not None:
-            errors.append(load(ChangefeedInfo, value).error)
         for error in errors:
             if error is not None:
                 require(error.code in PLAYED, f"an error was reported: {error.message}")
+
+    def _is_news(self, key: str, value: bytes) -> bool:
+        is_news = self._seen.get(key) is not value
+        self._seen[key] = value
+        return is_news
 
     def unsettled(self, since_ts: int) -> str:
         """I4, I9: what is still missing for all to be well again; empty: nothing."""
