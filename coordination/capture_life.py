@@ -158,6 +158,7 @@ class Life:
             return False
         others = (each for each in self._state.captures if each != self.id)
         is_alone = all(self._state.is_gone(each) for each in others)
+        is_alone |= not self._state.candidates  # all are stopping: nobody moves a table any more
         return is_alone or self._processor.span_count == 0
 
     def close(self, *, drop: bool) -> None:

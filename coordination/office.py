@@ -107,8 +107,9 @@ class OwnerOffice:
             self._jobs.carry_out(None)
         if not self._is_out_of_office(now):
             return RETRY_S
-        if self.is_stopping:
+        if self.is_stopping:  # out of the queue too: who comes next must not wait for us
             self.end(drop=False, resigns=True)
+            self._must_resign |= bool(self._candidate.revision)
             return RETRY_S
         wait_s = self._campaign(now)
         if self._owner is None:

@@ -51,7 +51,10 @@ SinkUri = Annotated[
     ),
 ]
 ChangefeedId = Annotated[
-    str | None, typer.Option(help="The changefeed's ID; of `run`, the topic if not given.")
+    str | None,
+    typer.Option(
+        "--changefeed-id", "-c", help="The changefeed's ID; to begin with, the topic if not given."
+    ),
 ]
 ConfigFile = Annotated[
     Path | None,

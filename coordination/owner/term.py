@@ -71,6 +71,7 @@ class Term:
         self._stored_ts = stored_ts
         self._interval_ms = interval_ms(info.config)
         self._published_ts = NO_TS  # the next sync point is the first one above it
+        self._is_on_grid = True
         self._record_at = float("-inf")
         self._recorded_sync_ts = NO_TS
 
@@ -88,6 +89,8 @@ class Term:
         # Before the changes: they have the tables of every DDL that is no longer pending.
         scan = self.desk.ddl_scan()
         self._take_changes(coordinator)
+        if not self._is_on_grid:
+            self._find_grid(coordinator, scan)
         barrier = self._barrier(coordinator, scan)
         ticked = coordinator.poll(inbox, alive, barrier, now_s)
         for table in coordinator.unregistered_tables():
@@ -105,6 +108,7 @@ class Term:
         context = self._context
         checkpoint_ts = Ts(max(claim.checkpoint_ts, self._stored_ts))
         self._published_ts = Ts(max(claim.published_ts, self._grid_start(checkpoint_ts)))
+        self._is_on_grid = self._interval_ms is None or checkpoint_ts > NO_TS
         coordinator = Coordinator(
             CoordinatorInfo(
                 version=context.version,
@@ -127,6 +131,18 @@ class Term:
 
         The point at the checkpoint itself is still to come: an owner may have died over it."""
         return Ts(max(NO_TS, checkpoint_ts - 1))
+
+    def _find_grid(self, coordinator: Coordinator, scan: DdlScan) -> None:
+        """Of a changefeed that starts at TSO 0: pass over the points before its first table.
+        They would be taken one by one from 1970 on, and nothing could be read at them."""
+        replication = coordinator.replication
+        known = [*replication.missing.values()]
+        known += [made.checkpoint_ts for made in replication.sets.values()]
+        self._is_on_grid = bool(known)
+        known += [ddl.commit_ts for ddl in scan.pending]
+        known += [table.commit_ts for table in coordinator.unregistered_tables()]
+        first_ts = min(known, default=scan.position_ts)
+        self._published_ts = Ts(max(self._published_ts, first_ts - 1))
 
     def _take_changes(self, coordinator: Coordinator) -> None:
         changes = self.desk.take_changes()

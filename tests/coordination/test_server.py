@@ -199,6 +199,15 @@ def test_the_last_capture_stops_without_waiting_for_anybody() -> None:
     assert left == ()
 
 
+def test_captures_that_all_stop_do_not_wait_for_each_other() -> None:
+    cluster = Cluster(3)
+    cluster.settle()
+    for capture in cluster.world.captures:
+        capture.server.request_stop()
+    stopped = [lambda capture=capture: capture.is_stopped for capture in cluster.world.captures]
+    cluster.until(lambda: all(is_so() for is_so in stopped), steps=24)  # they may drain for 40
+
+
 def test_pause_and_resume_reach_the_data_plane_under_a_new_epoch() -> None:
     cluster = Cluster(2)
     cluster.settle()
