@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conf.changefeed_file import read_changefeed_file
-from conf.load import load_settings
+from conf.load import FIELDS, from_environment, load_settings
 from conf.server import ServerSettings, load_server
 from conf.settings import SettingError
 from streaming.cli_options import (
@@ -144,6 +144,9 @@ def _described(arguments: Mapping[str, object], config: Path | None) -> Changefe
         config=config, environment=os.environ, arguments={**arguments, "etcd": "embedded"}
     )
     document: dict[str, Any] = dict(read_changefeed_file(config)) if config is not None else {}
+    for name, value in from_environment(os.environ).items():
+        if FIELDS.get(name, ("",))[0] in ("changefeed", "sink"):  # not what a capture is told
+            document[name] = value
     return described(settings.changefeed, arguments, document)
 
 

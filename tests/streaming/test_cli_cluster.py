@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ from uuid import uuid4
 
 import pytest
 
+from conf.settings import EtcdSettings
 from coordination.etcd.embedded import EmbeddedEtcd
+from coordination.etcd.etcd3_client import connect
 from coordination.metadata.etcd_observation import ChangefeedWrites
+from coordination.metadata.querier import EtcdQuerier
 from streaming import cli_cluster, operator
 from streaming.cli import main
+from streaming.cluster.changefeed_settings import changefeed_settings
 
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
 Cluster = Callable[..., list[dict[str, Any]]]
@@ -83,13 +88,24 @@ def test_a_changefeed_from_its_making_to_its_end(cluster: Cluster, tmp_path: Pat
     assert again["epoch"] > resumed["epoch"]  # messages of its first life mean nothing to it
 
 
-def test_the_file_goes_into_the_config(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_file_and_the_environment_go_into_the_config(
+    cluster: Cluster, etcd: EmbeddedEtcd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDELAKE_APPLY_ENGINE", "delta-rs")
     file = tmp_path / "changefeed.toml"
     file.write_text(
         'enable-sync-point = true\nsync-point-interval = "30s"\n[filter]\nrules = ["a.*"]'
     )
     create(cluster, tmp_path, "shop", "--config", str(file))
     assert [row["state"] for row in cluster("changefeed", "list")] == ["normal"]
+    client = connect(EtcdSettings(endpoints=(etcd.endpoint,), embedded=False))
+    cluster_id = os.environ["TIDELAKE_CLUSTER_ID"]
+    (stored,) = EtcdQuerier(client, cluster_id).stored()
+    client.close()
+    assert stored.info.config is not None
+    assert stored.info.config["enable-sync-point"] is True
+    settings = changefeed_settings(stored.info)
+    assert (settings.sink.apply_engine, settings.filter.rules) == ("delta-rs", ("a.*",))
 
 
 @pytest.mark.parametrize(
