@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.kafka, pytest.mark.etcd]
     [
         (signal.SIGINT, "etcd at"),  # the broker runs, the job does not
         (signal.SIGTERM, "tidelake run"),  # the job has just been started
-        (signal.SIGINT, "shop.orders: "),  # it has applied a batch, more come
+        pytest.param(
+            signal.SIGINT, "shop.orders: ", marks=pytest.mark.soak, id="at work"
+        ),  # it has applied a batch, more come
     ],
 )
 def test_a_stopped_demo_leaves_no_process_and_no_folder(

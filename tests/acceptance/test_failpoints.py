@@ -22,6 +22,7 @@ from tests.services.kafka_broker import KafkaBroker
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 ENGINES = ("delta-rs", "spark")
+ENGINES_IN_TIME = ("delta-rs", pytest.param("spark", marks=pytest.mark.soak))
 OTHER = {"delta-rs": "spark", "spark": "delta-rs"}
 # A life passes these once, those once per table of a batch; of others the second passage finds a
 # stream that has done something, which takes a whole batch more: too dear for the Spark engine.
@@ -65,7 +66,7 @@ def passage(point: Failpoint, number: int, engine: str) -> int:
     return 2 if point in PER_TABLE or (engine == "delta-rs" and number % 2) else 1
 
 
-@pytest.mark.parametrize("engine", ["delta-rs", pytest.param("spark", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("engine", ENGINES_IN_TIME)
 def test_a_failure_at_every_step_loses_and_doubles_nothing(
     lives: Lives, feed: Feed, engine: str
 ) -> None:
@@ -138,7 +139,7 @@ def test_a_zombie_that_is_behind_changes_nothing(
     lives.assert_is(feed.events)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ENGINES_IN_TIME)
 def test_a_zombie_that_is_ahead_leaves_right_content(
     lives: Lives, feed: Feed, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +158,7 @@ def test_a_zombie_that_is_ahead_leaves_right_content(
     lives.assert_is(feed.events)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ENGINES_IN_TIME)
 def test_a_rewind_seals_the_tables_against_an_old_zombie(
     lives: Lives, feed: Feed, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

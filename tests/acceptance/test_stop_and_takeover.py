@@ -63,7 +63,7 @@ def test_a_standby_takes_over_from_the_killed_and_from_the_stopped(
     ):
         first = stage.start("killed")
         stage.await_checkpoint(1, first)
-        second = standby(stage, "terminated")
+        second = standby(stage, "interrupted")
         stage.await_progress(first)
         assert not second.lines(WON), "the standby ran beside the owner"
         killed_at = first.kill(group=True)
@@ -74,15 +74,12 @@ def test_a_standby_takes_over_from_the_killed_and_from_the_stopped(
         )
         assert failover_s < FAILOVER_WITHIN_S
 
-        third = standby(stage, "interrupted")
+        third = standby(stage, "last")
         stage.await_progress(second)
-        stop_and_hand_over(stage, second, third, signal.SIGTERM)
-        fourth = standby(stage, "last")
-        stage.await_progress(third)
-        stop_and_hand_over(stage, third, fourth, signal.SIGINT)
+        stop_and_hand_over(stage, second, third, signal.SIGINT)
 
         last_ts = feed.close()
-        stage.await_checkpoint(last_ts, fourth)
-        fourth.signal(signal.SIGTERM, group=True)  # its JVM too, as a service manager does
-        assert fourth.await_exit(STOP_WITHIN_S) == 0, fourth.tail()
+        stage.await_checkpoint(last_ts, third)
+        third.signal(signal.SIGTERM, group=True)  # its JVM too, as a service manager does
+        assert third.await_exit(STOP_WITHIN_S) == 0, third.tail()
         stage.assert_equal(feed.events)

@@ -49,10 +49,11 @@ def wake(zombie: Life, *, deaths: int, group: bool) -> None:
     zombie.await_line("capture campaigns", nth=deaths + 1)
 
 
+@pytest.mark.parametrize("anywhere", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_a_zombie_changes_nothing_and_comes_back_as_a_new_capture(
-    broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
+    broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path, anywhere: bool
 ):
-    """Twice between its last fence check and the commit (each engine), once anywhere."""
+    """Twice between its last fence check and the commit (each engine), then once anywhere."""
     with (
         Stage(broker, etcd.endpoint, tmp_path) as stage,
         LiveFeed(broker, stage.topic, seed=3) as feed,
@@ -70,18 +71,21 @@ def test_a_zombie_changes_nothing_and_comes_back_as_a_new_capture(
         wake(other, deaths=1, group=False)
 
         stage.await_progress(one)
-        one.signal(signal.SIGSTOP, group=True)
-        await_takeover(stage, other, wins=2)
-        wake(one, deaths=2, group=True)
+        owner = one
+        if anywhere:
+            one.signal(signal.SIGSTOP, group=True)
+            await_takeover(stage, other, wins=2)
+            wake(one, deaths=2, group=True)
+            owner = other
 
         last_ts = feed.close()
-        stage.await_checkpoint(last_ts, other)
+        stage.await_checkpoint(last_ts, owner)
         for life in (one, other):
             life.signal(signal.SIGTERM)
         assert [life.await_exit(STOP_WITHIN_S) for life in (one, other)] == [0, 0]
         stage.assert_equal(feed.events)
         captures = list(identities([one, other]))
-        assert len(set(captures)) == len(captures) >= 5
+        assert len(set(captures)) == len(captures) >= (5 if anywhere else 4)
 
 
 @pytest.mark.soak  # make test has the same without processes, in test_failpoints
