@@ -27,6 +27,10 @@ _CONNECT_TIMEOUT_MS = 5_000
 _REQUEST_TIMEOUT_MS = 10_000
 _UNKNOWN_TOPIC = 3  # Kafka's error code UNKNOWN_TOPIC_OR_PARTITION
 
+# The consumer's defaults are made for streams of small polls: a task waited for the broker a
+# quarter of its time, 1 MiB at a time.
+_FETCH = {"max.partition.fetch.bytes": str(8 << 20), "max.poll.records": "5000"}
+
 
 class SourceChanged(TidelakeError):
     """A topic grew partitions of ours: the stream must start again with the new set."""
@@ -166,7 +170,7 @@ class Source:
         return {
             "kafka.bootstrap.servers": ",".join(self._settings.brokers),
             "assign": json.dumps(assigned),
-            **{f"kafka.{name}": value for name, value in java.items()},
+            **{f"kafka.{name}": value for name, value in (_FETCH | java).items()},
         }
 
     def _offsets(
