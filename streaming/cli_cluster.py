@@ -26,8 +26,8 @@ from streaming.cli_options import (
 
 if TYPE_CHECKING:
     from coordination.metadata.model import ChangefeedInfo
+    from streaming.cluster_operator import Operator
     from streaming.found import Found
-    from streaming.operator import Operator
 
 changefeed = typer.Typer(help="Changefeeds of a cluster: state in etcd.", no_args_is_help=True)
 capture = typer.Typer(help="Captures of a cluster.", no_args_is_help=True)
@@ -296,7 +296,7 @@ def _show(
     ask: Callable[[Operator], Found],
 ) -> None:
     from streaming import views
-    from streaming.operator import operator
+    from streaming.cluster_operator import operator
 
     arguments = {"etcd": etcd, "cluster-id": cluster_id}
     settings = load_server(config=None, environment=os.environ, arguments=arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -213,3 +214,9 @@ def texts() -> Iterator[tuple[Path, int, str]]:
 def test_nothing_of_one_machine_is_tracked(pattern: re.Pattern[str]):
     wrong = [f"{path}:{number}: {line}" for path, number, line in texts() if pattern.search(line)]
     assert not wrong, "\n".join(wrong[:20])
+
+
+def test_no_module_beside_job_is_named_as_one_of_pythons():
+    """spark-submit puts job.py's folder first on the path: ours would be imported instead."""
+    beside = {path.stem for path in (ROOT / "streaming").iterdir() if path.stem != "__init__"}
+    assert not beside & sys.stdlib_module_names

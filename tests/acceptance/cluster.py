@@ -30,7 +30,7 @@ from typing import Any
 from conf.settings import EtcdSettings, TransportSettings
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS
-from streaming.operator import operator
+from streaming.cluster_operator import operator
 from tests.acceptance.processes import Life, await_, environment, field
 from tests.acceptance.progress_watch import ProgressWatch
 from tests.acceptance.target_commits import TargetCommits

@@ -16,7 +16,7 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.metadata.etcd_observation import ChangefeedWrites
 from coordination.metadata.querier import EtcdQuerier
-from streaming import cli_cluster, operator
+from streaming import cli_cluster, cluster_operator
 from streaming.cli import main
 from streaming.cluster.changefeed_settings import changefeed_settings
 
@@ -183,7 +183,7 @@ def test_the_commands_write_by_the_one_implementation(
     create(cluster, tmp_path)
 
     def broken(*_arguments: object, **_keywords: object) -> None:
-        raise operator.ConfigError("the implementation is broken")
+        raise cluster_operator.ConfigError("the implementation is broken")
 
     monkeypatch.setattr(ChangefeedWrites, "feed_event", broken)
     code, _, err = command("changefeed", "pause", "-c", "shop")
