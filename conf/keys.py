@@ -96,11 +96,6 @@ OWN_KEYS: Mapping[str, Read] = {
     "etcd-user": Read("text"),
     "etcd-password": Read("text"),
     "cluster-id": Read("text"),
-    "addr": Read("text"),
-    "advertise-addr": Read("text"),
-    "ca-path": Read("text"),
-    "cert-path": Read("text"),
-    "key-path": Read("text"),
     "capture-session-ttl": Read("integer"),
     "session-safety-margin-s": Read("number"),
     "max-batch-messages": Read("integer"),
@@ -111,6 +106,16 @@ OWN_KEYS: Mapping[str, Read] = {
     "quiet-s": Read("number"),
     "log-format": Read("text", ("text", "json")),
     "log-level": Read("text", ("DEBUG", "INFO", "WARNING", "ERROR")),
+}
+
+# Of a capture that serves a cluster: in its file the last four stand in [security].
+SERVER_KEYS: Mapping[str, Read] = {
+    "addr": Read("text"),
+    "advertise-addr": Read("text"),
+    "ca-path": Read("text"),
+    "cert-path": Read("text"),
+    "key-path": Read("text"),
+    "mtls": Read("boolean"),
 }
 
 _EVENT_FILTER = Table(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from conf.changefeed_file import Document, check_kind, read_changefeed_file
-from conf.keys import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES, OWN_KEYS, Read
+from conf.keys import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES, OWN_KEYS, SERVER_KEYS, Read
 from conf.settings import (
     ID_MAX_LENGTH,
     BatchSettings,
@@ -62,6 +62,7 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "log-format": ("settings", "log_format"),
     "log-level": ("settings", "log_level"),
 }
+_DERIVED = frozenset({"changefeed-id", "source-uri", "sink-uri", "case-sensitive"})
 _ENDPOINT = re.compile(r"^https?://(\[[0-9a-fA-F:.]+\]|[^:\[\]@/\s]+):\d{1,5}/?$")
 
 
@@ -92,14 +93,29 @@ def load_sink(
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     """``TIDELAKE_TARGET_TS=5`` as ``{"target-ts": 5}``; an empty variable is one not set."""
-    names = {PREFIX + key.upper().replace("-", "_"): key for key in OWN_KEYS}
+    known = {**OWN_KEYS, **SERVER_KEYS}
+    names = {PREFIX + key.upper().replace("-", "_"): key for key in known}
     values: dict[str, Any] = {}
     for variable, text in environment.items():
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or text == "":
             continue
         require(variable in names, unknown("environment variable", variable, names))
-        values[names[variable]] = _parse(variable, text, OWN_KEYS[names[variable]])
+        values[names[variable]] = _parse(variable, text, known[names[variable]])
     return values
+
+
+def changefeed_document(config: Path | None, environment: Mapping[str, str]) -> Document:
+    """What file and environment say of the changefeed itself, and nothing of the captures that will
+    serve it: where etcd is, how long a lease is."""
+    document = read_changefeed_file(config) if config is not None else {}
+    given = {**document, **from_environment(environment)}
+    own = {**OWN_KEYS, **SERVER_KEYS}
+    return {key: each for key, each in given.items() if key not in own or _is_described(key)}
+
+
+def _is_described(key: str) -> bool:
+    part = "changefeed" if key in _DERIVED else FIELDS.get(key, ("", ""))[0]
+    return part in ("changefeed", "sink")
 
 
 def changefeed_id_of(topic: str) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from conf.changefeed_file import Document, check
-from conf.keys import OWN_KEYS, Entry, Ignored, Read, Table
+from conf.changefeed_file import Document, check, read_changefeed_file
+from conf.keys import OWN_KEYS, SERVER_KEYS, Entry, Ignored, Table
 from conf.load import FIELDS, etcd_settings, from_environment
 from conf.settings import (
     BatchSettings,
@@ -22,13 +22,8 @@ from conf.settings import (
 
 _TICDC_ITSELF = "it is about TiCDC's own work"
 _OF_A_CAPTURE = ("etcd", "session", "batch", "settings")
-SECURITY: dict[str, Entry] = {
-    "ca-path": Read("text"),
-    "cert-path": Read("text"),
-    "key-path": Read("text"),
-    "mtls": Read("boolean"),
-    "cert-allowed-cn": Ignored("any certificate of the CA is a capture's or an operator's"),
-}
+_SECURITY = ("ca-path", "cert-path", "key-path", "mtls")
+_CERT_ALLOWED_CN = Ignored("any certificate of the CA is a capture's or an operator's")
 _KEYS: dict[str, Entry] = {
     "etcd": OWN_KEYS["etcd"],
     **{
@@ -36,9 +31,11 @@ _KEYS: dict[str, Entry] = {
         for key, (part, _) in FIELDS.items()
         if part in _OF_A_CAPTURE and key in OWN_KEYS
     },
-    "addr": Read("text"),
-    "advertise-addr": Read("text"),
-    "security": Table(SECURITY),
+    "addr": SERVER_KEYS["addr"],
+    "advertise-addr": SERVER_KEYS["advertise-addr"],
+    "security": Table(
+        {**{key: SERVER_KEYS[key] for key in _SECURITY}, "cert-allowed-cn": _CERT_ALLOWED_CN}
+    ),
     **{
         key: Ignored(_TICDC_ITSELF)
         for key in (
@@ -74,7 +71,20 @@ def load_server(
     *, config: Path | None, environment: Mapping[str, str], arguments: Mapping[str, object]
 ) -> ServerSettings:
     """``arguments`` has kebab-case keys; a None is an argument not given."""
-    document = _read(config) if config is not None else {}
+    return _settings(_read(config) if config is not None else {}, environment, arguments)
+
+
+def load_cluster(
+    *, config: Path | None, environment: Mapping[str, str], arguments: Mapping[str, object]
+) -> ServerSettings:
+    """The same for an operator: how the cluster is reached. ``config`` is a changefeed file."""
+    document = read_changefeed_file(config) if config is not None else {}
+    return _settings(document, environment, arguments)
+
+
+def _settings(
+    document: Document, environment: Mapping[str, str], arguments: Mapping[str, object]
+) -> ServerSettings:
     values: dict[str, Any] = {**document, **document.get("security", {})}
     values |= from_environment(environment)
     values |= {name: value for name, value in arguments.items() if value is not None}
@@ -82,11 +92,7 @@ def load_server(
     for name, (part, field_name) in FIELDS.items():
         if name in values and part in parts:
             parts[part][field_name] = values[name]
-    transport = {
-        name.replace("-", "_"): values[name]
-        for name in ("addr", "advertise-addr", "ca-path", "cert-path", "key-path", "mtls")
-        if name in values
-    }
+    transport = {name.replace("-", "_"): values[name] for name in SERVER_KEYS if name in values}
     return ServerSettings(
         etcd=etcd_settings(values.get("etcd", "embedded"), parts["etcd"]),
         session=SessionSettings(**parts["session"]),

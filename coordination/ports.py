@@ -96,7 +96,6 @@ class Changes:
 
     added: tuple[RegisteredTable, ...] = ()  # by a DDL that ran, or found by its rows
     removed: tuple[int, ...] = ()  # table IDs
-    ran_ddl_ts: Ts | None = None  # the last DDL that is behind us
     published_ts: Ts | None = None  # the last sync point that is in the ledger
 
 

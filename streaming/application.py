@@ -30,10 +30,7 @@ from coordination.fence import Fence
 from coordination.model import Ownership, TableName, Ts
 from sinks.changefeeds import ChangefeedRow
 from sinks.dead_letters import DeadLetters
-from sinks.delta_rs_engine import DeltaRsEngine
-from sinks.engine_choice import engine_choice
 from sinks.progress import ProgressRow
-from sinks.spark_engine import SparkEngine
 from streaming.applier import Applier
 from streaming.batch import Batch, Position
 from streaming.events import Decoder, TopicPartition
@@ -257,22 +254,12 @@ class Application:
         graveyard: Graveyard,
         position: Position,
     ) -> _Stream:
-        sink = self._settings.changefeed.sink
-        options = dict(sink.storage_options)
         applier = Applier(
             settings=self._settings,
             spark=self._spark,
             permit=OwnersPermit(self._fence, record.row),
             spans=spans,
             graveyard=graveyard,
-            choice=engine_choice(
-                sink.apply_engine,
-                sink.warehouse,
-                self._settings.batch,
-                allow_unsafe_commits=sink.allow_unsafe_commits,
-            ),
-            spark_engine=SparkEngine(options, persist=False),
-            delta_rs_engine=DeltaRsEngine(options),
             job_tag=self._job_tag,
         )
         batch = Batch(

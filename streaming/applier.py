@@ -25,7 +25,9 @@ from coordination.errors import TermRefused, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite
-from sinks.engine_choice import EngineChoice
+from sinks.delta_rs_engine import DeltaRsEngine
+from sinks.engine_choice import engine_choice
+from sinks.spark_engine import SparkEngine
 from streaming.cells import CastRules
 from streaming.due import CHANGE_COLUMNS, ERROR_CLASS, TableTask
 from streaming.graveyard import Graveyard
@@ -67,17 +69,25 @@ class Applier:
         permit: Permit,
         spans: Spans,
         graveyard: Graveyard,
-        choice: EngineChoice,
-        spark_engine: Engine,
-        delta_rs_engine: Engine,
         job_tag: str,
     ) -> None:
         self._spark = spark
         self._permit = permit
         self._spans = spans
         self._graveyard = graveyard
-        self._choice = choice
-        self._engines = {engine.name: engine for engine in (spark_engine, delta_rs_engine)}
+        sink = settings.changefeed.sink
+        self._choice = engine_choice(
+            sink.apply_engine,
+            sink.warehouse,
+            settings.batch,
+            allow_unsafe_commits=sink.allow_unsafe_commits,
+        )
+        options = dict(sink.storage_options)
+        engines: tuple[Engine, ...] = (
+            SparkEngine(options, persist=False),
+            DeltaRsEngine(options),
+        )
+        self._engines = {engine.name: engine for engine in engines}
         rules = CastRules(
             time_zone=settings.changefeed.source.time_zone,
             zero_date=settings.changefeed.zero_date,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conf.changefeed_file import read_changefeed_file
-from conf.load import FIELDS, from_environment, load_settings
-from conf.server import ServerSettings, load_server
+from conf.load import changefeed_document, load_settings
+from conf.server import ServerSettings, load_cluster, load_server
 from conf.settings import SettingError
 from streaming.cli_options import (
     ChangefeedId,
@@ -109,7 +108,7 @@ def create(
             "target-ts": target_ts,
         }
         info = _described(arguments, config)
-        _show(etcd, cluster_id, output_format, lambda op: op.create(info))
+        _show(etcd, cluster_id, output_format, lambda op: op.create(info), config)
 
 
 @changefeed.command()
@@ -133,7 +132,7 @@ def update(
             "target-ts": target_ts,
         }
         info = _described(arguments, config)
-        _show(etcd, cluster_id, output_format, lambda op: op.update(info))
+        _show(etcd, cluster_id, output_format, lambda op: op.update(info), config)
 
 
 def _described(arguments: Mapping[str, object], config: Path | None) -> ChangefeedInfo:
@@ -143,10 +142,7 @@ def _described(arguments: Mapping[str, object], config: Path | None) -> Changefe
     settings = load_settings(
         config=config, environment=os.environ, arguments={**arguments, "etcd": "embedded"}
     )
-    document: dict[str, Any] = dict(read_changefeed_file(config)) if config is not None else {}
-    for name, value in from_environment(os.environ).items():
-        if FIELDS.get(name, ("",))[0] in ("changefeed", "sink"):  # not what a capture is told
-            document[name] = value
+    document = changefeed_document(config, os.environ)
     return described(settings.changefeed, arguments, document)
 
 
@@ -294,11 +290,12 @@ def _show(
     cluster_id: str | None,
     output_format: OutputFormat,
     ask: Callable[[Operator], Found],
+    config: Path | None = None,
 ) -> None:
     from streaming import views
     from streaming.cluster_operator import operator
 
     arguments = {"etcd": etcd, "cluster-id": cluster_id}
-    settings = load_server(config=None, environment=os.environ, arguments=arguments)
+    settings = load_cluster(config=config, environment=os.environ, arguments=arguments)
     with operator(settings.etcd, settings.transport) as found:
         views.show(ask(found), views.listing, as_json=output_format is OutputFormat.JSON)

@@ -182,7 +182,10 @@ class ChangefeedOwner:
         warnings = changefeed.take_processor_warnings()
         decision = self._feed_state.tick(info, changefeed.status, errors, warnings, now_s)
         if decision is not None:
-            logger.info("changefeed changes changefeed_id=%s event=%s", info.id, decision.event)
+            why = decision.error.message if decision.error is not None else "-"
+            logger.info(
+                "changefeed changes changefeed_id=%s event=%s why=%s", info.id, decision.event, why
+            )
             changefeed.add_group(self._launched_writes(row).feed_event(decision))
 
     def _open(self, info: ChangefeedInfo, changefeed: ChangefeedReactorState) -> None:

@@ -71,7 +71,6 @@ class Desk:
         self._scan = self._next_scan = DdlScan(position_ts=NO_TS)
         self._known: Known | None = None
         self._added: list[RegisteredTable] = []
-        self._ran_ddl_ts: Ts | None = None
         self._published_ts: Ts | None = None
         self._advance: Advance | None = None
         self._patience = Patience()
@@ -108,10 +107,9 @@ class Desk:
         self._check()
         with self._lock:
             added, self._added = self._added, []
-            ran, self._ran_ddl_ts = self._ran_ddl_ts, None
             published, self._published_ts = self._published_ts, None
             self._scan = self._next_scan
-        return Changes(added=tuple(added), ran_ddl_ts=ran, published_ts=published)
+        return Changes(added=tuple(added), published_ts=published)
 
     def record(self, advance: Advance) -> None:
         self._check()
@@ -247,7 +245,6 @@ class Desk:
         with self._lock:
             self._known = known
             self._added += [self._registered(found.table) for found in known.found]
-            self._ran_ddl_ts = known.ran_ddl_ts or self._ran_ddl_ts
             self._next_scan = DdlScan(position_ts=known.position_ts, pending=pending)
             if not self._added:  # else when they have been taken: see `take_changes`
                 self._scan = self._next_scan

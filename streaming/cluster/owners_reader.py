@@ -48,7 +48,6 @@ class Known:
     found: tuple[Found, ...]
     wall: DdlEvent | None
     why: str
-    ran_ddl_ts: Ts | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,14 +130,12 @@ class OwnersReader:
         planned = self._plan(position)
         self._create(planned)
         self._find(planned.limit)
-        ran = [creation.event.commit_ts for creation in planned.creations]
         self._tell(
             Known(
                 position_ts=position,
                 found=tuple(self._untold),
                 wall=planned.wall,
                 why=planned.why,
-                ran_ddl_ts=max(ran, default=None),
             )
         )
         self._untold = []

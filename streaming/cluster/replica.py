@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -227,7 +227,7 @@ class ReplicaOf:
             make_decoder=workshop.message_format.make_decoder,
             table_filter=workshop.filter,
             in_sight=TablesInSight(workshop.filter, lambda: workshop.progress().keys()),
-            opened=self._open,
+            opener=self._opener,
         )
         self._stream = self._writer.stream = TopicStream(
             workshop.stream_context(), self._writer, workshop.wake
@@ -265,9 +265,10 @@ class ReplicaOf:
             for each in new
         ]
 
-    def _open(self, assignment: Assignment) -> Table:
+    def _opener(self) -> Callable[[Assignment], Table]:
         self._row()
-        return self._table(assignment, self._workshop.progress().get(assignment.name))
+        rows = self._workshop.progress()
+        return lambda assignment: self._table(assignment, rows.get(assignment.name))
 
     def _table(self, assignment: Assignment, row: ProgressRow | None) -> Table:
         assert self._spans is not None

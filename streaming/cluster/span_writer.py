@@ -67,7 +67,8 @@ class _Caught:
 class SpanWriter:
     """Implements ``topic_stream.Reader``. Every method but ``catch_up`` wants the stream's lock.
 
-    ``opened``: the table of an assignment as its log has it now; it raises where it cannot go on.
+    ``opener`` reads the control tables once and says how to open the table of an assignment, as its
+    log has it now; either raises where it cannot go on.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class SpanWriter:
         make_decoder: Callable[[], Decoder],
         table_filter: TableFilter,
         in_sight: TablesInSight,
-        opened: Callable[[Assignment], Table],
+        opener: Callable[[], Callable[[Assignment], Table]],
     ) -> None:
         self._held = held
         self._spans = spans
@@ -92,7 +93,7 @@ class SpanWriter:
         self._catch_up_decoder = make_decoder()  # on the worker, while a batch may run
         self._filter = table_filter
         self._in_sight = in_sight
-        self._opened = opened
+        self._opener = opener
         self._joined: dict[TableName, _Joined] = {}
         self._caught: list[_Caught] = []
         self._carry = Carry()
@@ -169,12 +170,14 @@ class SpanWriter:
     def _open(self) -> None:
         """Begin to write what is to be written and has its rows."""
         held = {each.stay: each for each in self._held.assignments()}
+        open_table: Callable[[Assignment], Table] | None = None
         for joined in self._joined.values():
             assignment = held.get(joined.assignment.stay, joined.assignment)
             if joined.is_written or not assignment.is_to_write:
                 continue
             joined.assignment = assignment
-            self._spans.put(self._opened(assignment))
+            open_table = open_table or self._opener()
+            self._spans.put(open_table(assignment))
             joined.is_written = True
             self._held.opened(assignment, self._applied(assignment))
 
@@ -269,7 +272,6 @@ class SpanWriter:
         here = self._running.offsets
         applied = []
         for joined in self._joined.values():
-            joined.low_water = self._low_water(joined.assignment.name)
             applied.append((joined.assignment, self._applied(joined.assignment, resolved)))
         scan = Scan(
             scanned_to_ts=resolved,
@@ -287,6 +289,7 @@ class SpanWriter:
         joined, table = self._joined[name], self._spans[name]
         at_ts = self._checkpoint(joined)
         low_water, here = self._low_water(name), self._running.offsets
+        joined.low_water = low_water
         return Applied(
             checkpoint_ts=at_ts,
             resolved_ts=Ts(max(resolved, self._running.resolved_ts(), at_ts)),

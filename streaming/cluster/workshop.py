@@ -16,11 +16,8 @@ from coordination.model import TableName
 from coordination.ports import CaptureIdentity, Wake
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.dead_letters import DeadLetters
-from sinks.delta_rs_engine import DeltaRsEngine
-from sinks.engine_choice import engine_choice
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import Snapshots
-from sinks.spark_engine import SparkEngine
 from streaming.applier import Applier
 from streaming.cluster.topic_stream import StreamContext
 from streaming.cluster.trust import Trust
@@ -121,22 +118,12 @@ class Workshop:
         )
 
     def applier(self, spans: Spans, graveyard: Graveyard, permit: Permit) -> Applier:
-        sink = self.changefeed.sink
-        options = dict(sink.storage_options)
         return Applier(
             settings=self.settings,
             spark=self.spark,
             permit=permit,
             spans=spans,
             graveyard=graveyard,
-            choice=engine_choice(
-                sink.apply_engine,
-                sink.warehouse,
-                self.settings.batch,
-                allow_unsafe_commits=sink.allow_unsafe_commits,
-            ),
-            spark_engine=SparkEngine(options, persist=False),
-            delta_rs_engine=DeltaRsEngine(options),
             job_tag=self.name,
         )
 

@@ -44,7 +44,6 @@ class FakeDesk:
         self._advance: Advance | None = None
         self._added: list[RegisteredTable] = []
         self._removed: list[int] = []
-        self._ran_ts: int | None = None
         self._is_closing = False
         self._is_dropped = False
         self._scan_ts = int(info.start_ts)
@@ -77,7 +76,6 @@ class FakeDesk:
             after = self._plane.warehouse.registered
             self._added += [each for table_id, each in after.items() if table_id not in before]
             self._removed += sorted(before.difference(after))
-            self._ran_ts = found.commit_ts
 
         self._begin(("ddl", ddl.commit_ts), run)
 
@@ -100,7 +98,6 @@ class FakeDesk:
         changes = Changes(
             added=tuple(self._added),
             removed=tuple(self._removed),
-            ran_ddl_ts=None if self._ran_ts is None else Ts(self._ran_ts),
             published_ts=Ts(published[-1]) if published else None,
         )
         self._added, self._removed = [], []

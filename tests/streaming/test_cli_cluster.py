@@ -15,7 +15,7 @@ from conf.settings import EtcdSettings
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.metadata.etcd_observation import ChangefeedWrites
-from coordination.metadata.querier import EtcdQuerier
+from coordination.metadata.querier import EtcdQuerier, Stored
 from streaming import cli_cluster, cluster_operator
 from streaming.cli import main
 from streaming.cluster.changefeed_settings import changefeed_settings
@@ -98,14 +98,36 @@ def test_the_file_and_the_environment_go_into_the_config(
     )
     create(cluster, tmp_path, "shop", "--config", str(file))
     assert [row["state"] for row in cluster("changefeed", "list")] == ["normal"]
-    client = connect(EtcdSettings(endpoints=(etcd.endpoint,), embedded=False))
-    cluster_id = os.environ["TIDELAKE_CLUSTER_ID"]
-    (stored,) = EtcdQuerier(client, cluster_id).stored()
-    client.close()
+    (stored,) = read_stored(etcd)
     assert stored.info.config is not None
     assert stored.info.config["enable-sync-point"] is True
     settings = changefeed_settings(stored.info)
     assert (settings.sink.apply_engine, settings.filter.rules) == ("delta-rs", ("a.*",))
+
+
+def test_uris_may_come_from_the_environment_and_etcd_from_the_file(
+    cluster: Cluster, etcd: EmbeddedEtcd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "changefeed.toml"
+    file.write_text(f'etcd = "{etcd.endpoint}"\ncapture-session-ttl = 7\ncase-sensitive = true')
+    monkeypatch.delenv("TIDELAKE_ETCD")
+    monkeypatch.setenv("TIDELAKE_SOURCE_URI", SOURCE)
+    monkeypatch.setenv("TIDELAKE_SINK_URI", f"delta://{tmp_path}/warehouse")
+    (made,) = cluster("changefeed", "create", "-c", "shop", "--config", str(file))
+    assert made["sink_uri"] == SOURCE
+    (stored,) = read_stored(etcd)
+    assert stored.info.config == {
+        "case-sensitive": True,
+        "sink": {"delta-uri": f"delta://{tmp_path}/warehouse"},
+    }  # nothing of how to reach etcd
+
+
+def read_stored(etcd: EmbeddedEtcd) -> list[Stored]:
+    client = connect(EtcdSettings(endpoints=(etcd.endpoint,), embedded=False))
+    try:
+        return EtcdQuerier(client, os.environ["TIDELAKE_CLUSTER_ID"]).stored()
+    finally:
+        client.close()
 
 
 @pytest.mark.parametrize(
