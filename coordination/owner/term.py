@@ -179,7 +179,11 @@ class Term:
         if due is not None:
             self.desk.run_ddl(due)
         is_all_known = due is None and scan.position_ts >= checkpoint_ts
-        is_sync_point = is_all_known and checkpoint_ts == self._sync_point_ts
+        is_sync_point = (
+            is_all_known
+            and checkpoint_ts == self._sync_point_ts
+            and coordinator.replication.is_told(checkpoint_ts)
+        )
         is_news = is_sync_point and checkpoint_ts > self._recorded_sync_ts
         finished = 0 < self._info.target_ts <= checkpoint_ts
         if now_s < self._record_at and not is_news and not finished:

@@ -64,6 +64,7 @@ class SpanProgress:
     capture_id: CaptureID | None
     epoch: ProcessorEpoch | None
     checkpoint: Checkpoint
+    delta_version: int | None  # of the table at the checkpoint, as far as it was told
     status: TableStatus | None  # the last one of who writes it
 
 
@@ -176,6 +177,7 @@ class Coordinator:
                 capture_id=made.primary,
                 epoch=self._epoch(made.primary),
                 checkpoint=made.checkpoint,
+                delta_version=made.delta_version,
                 status=made.status,
             )
             for made in self.replication.take_advanced()

@@ -188,6 +188,12 @@ class ReplicationManager:
         """Every table replicates, and nothing is under way."""
         return not (self.missing or self.absent or self.unsettled or self.dropped or self.running)
 
+    def is_told(self, ts: Ts) -> bool:
+        """Every table is at ``ts``, in the words of who writes it now: so the Delta version that
+        goes with it is known too. A checkpoint alone may be that of a capture that is gone."""
+        told = (self.sets[table_id].status for table_id in self.tables)
+        return self.is_settled and all(each and each.checkpoint_ts >= ts for each in told)
+
     def _begin(self, task: TableTask) -> None:
         if task.table_id in self.running:
             return

@@ -70,6 +70,7 @@ class ReplicationSet:
 
     __slots__ = (
         "checkpoint_ts",
+        "delta_version",
         "primary",
         "resolved_ts",
         "secondary",
@@ -87,6 +88,7 @@ class ReplicationSet:
         self.undetermined: tuple[CaptureID, ...] = ()
         self.checkpoint_ts = checkpoint_ts
         self.resolved_ts = checkpoint_ts
+        self.delta_version: int | None = None  # the newest that was told
         self.status: TableStatus | None = None  # the last one of a primary
 
     @classmethod
@@ -146,9 +148,11 @@ class ReplicationSet:
         return CaptureRole.UNDETERMINED if capture_id in self.undetermined else None
 
     def advance(self, status: TableStatus) -> None:
-        """Neither number ever falls."""
+        """No number of these ever falls."""
         self.checkpoint_ts = max(self.checkpoint_ts, status.checkpoint_ts)
         self.resolved_ts = max(self.resolved_ts, status.resolved_ts, self.checkpoint_ts)
+        if status.delta_version is not None:
+            self.delta_version = max(self.delta_version or 0, status.delta_version)
 
     # What can happen to it. Each returns what is to be sent.
 

@@ -114,7 +114,7 @@ class ReportView:
         if response.since == 0:
             named = {status.table_id for status in rows}
             gone = [s for t, s in self.statuses.items() if t not in named]
-            rows += [TableStatus(s.table_id, _ABSENT, s.checkpoint_ts) for s in gone]
+            rows += [s._replace(state=_ABSENT) for s in gone]
         self._store(rows)
         self.seen = self._newest = response.sequence
         if self._sum % _MODULUS != response.checksum:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from coordination.model import Ts
 from coordination.scheduler.messages import (
     AddTable,
     Checkpoint,
@@ -45,8 +44,8 @@ class TableExecutor(Protocol):
         """Begin to stop it; False: not now, ask again."""
         ...
 
-    def is_remove_table_span_finished(self, table_id: int) -> Ts | None:
-        """The last checkpoint when nothing of it runs any more, and forget it; else None."""
+    def is_remove_table_span_finished(self, table_id: int) -> TableStatus | None:
+        """Its last status when nothing of it runs any more, and forget it; else None."""
         ...
 
     def get_table_span_count(self) -> int: ...
@@ -96,19 +95,19 @@ _DONE: Final = _Step(respond=True, done=True)
 class TableSpan:
     """A span and its task, if it has one."""
 
-    __slots__ = ("_is_processed", "_stopped_ts", "span", "task")
+    __slots__ = ("_is_processed", "_stopped", "span", "task")
 
     def __init__(self, span: Span) -> None:
         self.span = span
         self.task: DispatchTableRequest | None = None
         self._is_processed = False  # the executor was asked to write it
-        self._stopped_ts: Ts | None = None
+        self._stopped: TableStatus | None = None
 
     def inject(self, task: DispatchTableRequest) -> bool:
         """Take a task; False, and nothing changes, while there is one."""
         if self.task is not None:
             return False
-        self.task, self._is_processed, self._stopped_ts = task, False, None
+        self.task, self._is_processed, self._stopped = task, False, None
         return True
 
     def poll(self, executor: TableExecutor) -> TaskResponse | None:
@@ -136,8 +135,8 @@ class TableSpan:
     def _response(self, executor: TableExecutor, task: DispatchTableRequest) -> TaskResponse:
         status = _normal(executor.get_table_span_status(self.span.table_id))
         is_remove = isinstance(task, RemoveTable)
-        if is_remove and (stopped_ts := self._stopped_ts) is not None:
-            status = status._replace(state=TableState.STOPPED, checkpoint_ts=stopped_ts)
+        if is_remove and self._stopped is not None:
+            status = self._stopped._replace(state=TableState.STOPPED)
         elif is_remove and status.state is not TableState.ABSENT:
             status = status._replace(state=TableState.STOPPING)
         return TaskResponse(_normal(status), is_remove)
@@ -185,8 +184,8 @@ class TableSpan:
         return _GO_ON if executor.remove_table_span(self.span.table_id) else _RESPOND
 
     def _await_stopped(self, executor: TableExecutor) -> _Step:
-        self._stopped_ts = executor.is_remove_table_span_finished(self.span.table_id)
-        return _RESPOND if self._stopped_ts is None else _DONE
+        self._stopped = executor.is_remove_table_span_finished(self.span.table_id)
+        return _RESPOND if self._stopped is None else _DONE
 
     def _done(self, _: TableExecutor) -> _Step:
         return _DONE

@@ -332,7 +332,7 @@ class Desk:
 
     def _publish(self, at_ts: Ts) -> None:
         dead_letters = sum(self._graveyard.refreshed().values())
-        snapshot = cut(self._row, self._progress.values(), at_ts, dead_letters)
+        snapshot = cut(self._row.changefeed_id, self._progress.values(), at_ts, dead_letters)
         if snapshot is None:
             logger.warning("not every table is exactly at the sync point ts=%d", at_ts)
             return

@@ -68,11 +68,13 @@ def told_progress(
     """The row after what a capture has said; ``source_offsets`` where it did not say its own."""
     status, checkpoint = told.status, told.checkpoint
     at_ts = max(before.checkpoint_ts, checkpoint.checkpoint_ts)
+    versions = [v for v in (before.delta_version, told.delta_version) if v is not None]
     row = replace(
         before,
         state=before.state if before.state == WARNING else told.state.name.lower(),
         checkpoint_ts=at_ts,
         resolved_ts=max(before.resolved_ts, checkpoint.resolved_ts, at_ts),
+        delta_version=max(versions, default=None),
         capture_id=told.capture_id or before.capture_id,
         epoch=told.epoch or before.epoch,
         source_offsets=source_offsets or before.source_offsets,
@@ -80,10 +82,8 @@ def told_progress(
     )
     if status is None:
         return row
-    versions = [v for v in (before.delta_version, status.delta_version) if v is not None]
     return replace(
         row,
-        delta_version=max(versions, default=None),
         engine=status.engine or before.engine,
         dead_letters=max(before.dead_letters, status.dead_letters),
         fence=max(before.fence, status.fence),
@@ -116,7 +116,7 @@ def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) ->
 
 
 def cut(
-    row: ChangefeedRow, progress: Iterable[ProgressRow], at_ts: Ts, dead_letters: int
+    changefeed_id: str, progress: Iterable[ProgressRow], at_ts: Ts, dead_letters: int
 ) -> SnapshotRow | None:
     """The consistent cut at a sync point, if every table is exactly there (rule 7).
 
@@ -128,7 +128,7 @@ def cut(
     assert at_ts < SEALED_TS
     versions = {str(each.name): each.delta_version or 0 for each in tables}
     return SnapshotRow(
-        changefeed_id=row.changefeed_id,
+        changefeed_id=changefeed_id,
         primary_ts=at_ts,
         tables=versions,
         dead_letters=dead_letters,

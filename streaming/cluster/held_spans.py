@@ -153,8 +153,8 @@ class HeldSpans:
         held.assignment = replace(held.assignment, state=state)
         self._changed.add(held.assignment.span.table_id)
 
-    def take_stopped(self, table_id: int) -> Ts | None:
-        """The last checkpoint of one that has stopped, which is forgotten with that."""
+    def take_stopped(self, table_id: int) -> TableStatus | None:
+        """The last status of one that has stopped, which is forgotten with that."""
         with self._lock:
             self._adopt()
             held = self._held.get(table_id)
@@ -162,7 +162,7 @@ class HeldSpans:
                 return None
             del self._held[table_id]
             self._changed.add(table_id)
-            return held.applied.checkpoint_ts
+            return _status(table_id, held)
 
     def count(self) -> int:
         with self._lock:
@@ -173,19 +173,7 @@ class HeldSpans:
             held = self._held.get(table_id)
             if held is None:
                 return TableStatus(table_id, TableState.ABSENT)
-            applied = held.applied
-            return TableStatus(
-                table_id=table_id,
-                state=held.assignment.state,
-                checkpoint_ts=applied.checkpoint_ts,
-                resolved_ts=applied.resolved_ts,
-                barrier_ts=held.barrier_ts,
-                fence=held.assignment.fence,
-                delta_version=applied.delta_version,
-                dead_letters=applied.dead_letters,
-                engine=applied.engine,
-                source_offsets=applied.source_offsets,
-            )
+            return _status(table_id, held)
 
     def take_changed(self) -> Collection[int]:
         with self._lock:
@@ -241,6 +229,7 @@ class HeldSpans:
             if held is not None and held.assignment.state is TableState.PREPARED:
                 held.assignment = replace(held.assignment, state=TableState.REPLICATING)
                 held.applied = applied
+                self._news.applied.pop(stay.span.table_id, None)  # of before: the log knows more
                 self._changed.add(stay.span.table_id)
 
     def limit(self, stay: Assignment) -> Ts | None:
@@ -299,3 +288,19 @@ class HeldSpans:
     def _current(self, stay: Assignment) -> _Held | None:
         held = self._held.get(stay.span.table_id)
         return held if held is not None and held.assignment.stay == stay.stay else None
+
+
+def _status(table_id: int, held: _Held) -> TableStatus:
+    applied = held.applied
+    return TableStatus(
+        table_id=table_id,
+        state=held.assignment.state,
+        checkpoint_ts=applied.checkpoint_ts,
+        resolved_ts=applied.resolved_ts,
+        barrier_ts=held.barrier_ts,
+        fence=held.assignment.fence,
+        delta_version=applied.delta_version,
+        dead_letters=applied.dead_letters,
+        engine=applied.engine,
+        source_offsets=applied.source_offsets,
+    )

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from py4j.protocol import Py4JError
 
 from coordination.errors import CaptureSuicide, Fenced, Stop, TidelakeError, TryAgain
-from coordination.model import TableName, Ts
+from coordination.model import TableName
 from coordination.ports import Trouble
 from coordination.running_errors import PROCESSOR_UNKNOWN, running_error
 from coordination.scheduler.barrier import Barrier
@@ -87,7 +87,7 @@ class ReplicaOf:
         self._kick.set()
         return is_begun
 
-    def is_remove_table_span_finished(self, table_id: int) -> Ts | None:
+    def is_remove_table_span_finished(self, table_id: int) -> TableStatus | None:
         stopped = self._held.take_stopped(table_id)
         if stopped is not None:
             self._kick.set()

@@ -251,7 +251,7 @@ class Cluster:
         for row in cuts:
             at_ts = row["primary_ts"]
             found = differences(events, self.warehouse, up_to=at_ts, versions=row["tables"])
-            assert found == [], at_ts
+            assert (at_ts, found) == (at_ts, [])
         print(f"late commits: {self.commits.assert_one_writer(self.frozen)}")
         return len(cuts)
 

@@ -124,10 +124,10 @@ def test_a_new_owner_takes_over_and_agents_keep_their_streams() -> None:
     replicas = [each.plane.replicas for each in cluster.world.captures if each is not owner]
     cluster.world.captures.remove(owner)
     owner.crash()
-    cluster.until(lambda: cluster.world.owner is not None)
-    cluster.settle()
+    cluster.until(lambda: cluster.world.owner is not None and kept.keys() <= cluster.where().keys())
     now = cluster.where()
-    assert {t: c for t, c in kept.items() if t in now} == {t: now[t] for t in kept if t in now}
+    assert kept == {table: now[table] for table in kept}  # balance comes later
+    cluster.settle()
     others = [each.plane.replicas for each in cluster.world.captures]
     assert all(any(now is then for now in others) for then in replicas)
     assert cluster.world.warehouse.term == 2
@@ -185,7 +185,7 @@ def test_a_stopping_capture_hands_over_first() -> None:
     owner = cluster.owner
     owner.server.request_stop()
     cluster.until(lambda: owner.server.phase is Phase.STOPPED)
-    assert not [replica for replica in owner.plane.replicas if replica.spans]
+    assert not [replica for replica in owner.plane.replicas if replica.get_table_span_count()]
     cluster.settle()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordination.errors import TidelakeError
@@ -13,6 +12,7 @@ from coordination.model import Ownership, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Wake
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import UnknownTable
+from streaming.cluster.desk_rows import merged
 
 if TYPE_CHECKING:
     from tests.fakes.fake_data_plane import FakeDataPlane
@@ -105,11 +105,7 @@ class FakeDesk:
 
     def record(self, advance: Advance) -> None:
         self._raise()
-        if self._advance is not None:  # what was not written yet goes with the newer one
-            spans = {each.span.table_id: each for each in self._advance.spans}
-            spans |= {each.span.table_id: each for each in advance.spans}
-            advance = replace(advance, spans=tuple(spans.values()))
-        self._advance = advance
+        self._advance = merged(self._advance, advance)
         self._begin("record", self._do_record)
 
     def close(self, *, drop: bool) -> None:

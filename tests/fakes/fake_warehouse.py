@@ -6,12 +6,15 @@ cluster.md), and `check_checkpoint` says whether a checkpoint means what it says
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordination.errors import TermRefused
 from coordination.model import SEALED_TS, Ownership, TermNumber, Ts
 from coordination.owner.sync_point import next_sync_point
 from coordination.ports import Advance, Claim, RegisteredTable
+from coordination.scheduler.coordinator import SpanProgress
+from sinks.progress import ProgressRow
+from streaming.cluster.desk_rows import cut, told_progress
 from tests.fakes.fake_source import FakeSource, SourceDdl
 
 
@@ -35,6 +38,14 @@ class Landing:
     checked_at: float  # when trust, state and barrier were looked at for the last time
 
 
+@dataclass(frozen=True)
+class Landed:
+    """A table as its log has it."""
+
+    identity_ts: int
+    version: int | None
+
+
 @dataclass
 class Target:
     """One Delta table."""
@@ -42,9 +53,13 @@ class Target:
     identity_ts: int
     start_ts: int
     rows: set[int] = field(default_factory=set)
-    version: int = 0
     newest_fence: int = 0
     log: list[Landing] = field(default_factory=list)
+    held: list[int] = field(default_factory=lambda: [0])  # rows, by version
+
+    @property
+    def landed(self) -> Landed:
+        return Landed(self.identity_ts, len(self.held) - 1)
 
 
 class FakeWarehouse:
@@ -59,8 +74,7 @@ class FakeWarehouse:
         self.owner = ""
         self.ran: set[int] = set()  # commit-ts of DDLs
         self.published: list[int] = []
-        self.progress: dict[int, int] = {}
-        self.fences: dict[int, int] = {}
+        self.progress: dict[int, ProgressRow] = {}
         self.late_landings = 0
         self.is_finished = False
         self._sync_interval_ms = sync_interval_ms
@@ -74,6 +88,11 @@ class FakeWarehouse:
         self.owner_revision = ownership.owner_revision
         self.term += 1
         self.owner = ownership.capture_id
+        for table_id, row in self.progress.items():
+            at = self.opened(table_id)
+            self.progress[table_id] = replace(
+                row, checkpoint_ts=at.identity_ts, delta_version=at.version
+            )
         self.checkpoint_ts = Ts(max(self.checkpoint_ts, checkpoint_ts))
         tables = tuple(
             RegisteredTable(span=each.span, start_ts=Ts(self.start_of(table_id)))
@@ -88,8 +107,13 @@ class FakeWarehouse:
 
     def start_of(self, table_id: int) -> int:
         """Where a table begins: its identity or its progress row."""
+        return self.opened(table_id).identity_ts
+
+    def opened(self, table_id: int) -> Landed:
+        """What a capture finds that takes the table up."""
         target = self.targets[table_id]
-        return max(target.identity_ts, target.start_ts, self.progress.get(table_id, 0))
+        at_ts = max(target.identity_ts, target.start_ts, self.progress[table_id].checkpoint_ts)
+        return replace(target.landed, identity_ts=at_ts)
 
     def check_term(self, term: int) -> None:
         if term != self.term:
@@ -103,6 +127,7 @@ class FakeWarehouse:
             found = RegisteredTable(span=span, start_ts=Ts(start_ts))
             self.registered[table_id] = found
             self.targets[table_id] = Target(identity_ts=start_ts, start_ts=start_ts)
+            self.progress[table_id] = self._first_progress(span.table, start_ts)
         return found
 
     def run_ddl(self, term: int, ddl: SourceDdl) -> None:
@@ -130,43 +155,79 @@ class FakeWarehouse:
         self.checkpoint_ts = advance.checkpoint_ts
         self.check_checkpoint(advance.checkpoint_ts)
         for span in advance.spans:
-            table_id, status = span.span.table_id, span.status
-            at = span.checkpoint.checkpoint_ts
-            require(at >= self.progress.get(table_id, 0), "I3: a span's checkpoint falls")
-            self.progress[table_id] = at
-            if status is not None and status.fence:
-                require(status.fence >= self.fences.get(table_id, 0), "I2: a fence falls")
-                self.fences[table_id] = status.fence
+            self._write_progress(span)
         self.is_finished |= advance.finished
         if advance.sync_point_ts is not None:
             self._publish(advance.sync_point_ts)
 
+    def _write_progress(self, told: SpanProgress) -> None:
+        before = self.progress[told.span.table_id]
+        at_ts, status = told.checkpoint.checkpoint_ts, told.status
+        require(at_ts >= before.checkpoint_ts, "I3: a span's checkpoint falls")
+        if status is not None and status.fence:
+            require(status.fence >= before.fence, "I2: a fence falls")
+        self.progress[told.span.table_id] = told_progress(before, told, {})
+
+    def _first_progress(self, table: str, start_ts: int) -> ProgressRow:
+        return ProgressRow(
+            changefeed_id="shop",
+            incarnation=1,
+            schema_name="shop",
+            table_name=table,
+            generation=1,
+            state="replicating",
+            checkpoint_ts=start_ts,
+            resolved_ts=start_ts,
+            delta_version=0,
+            capture_id=self.owner,
+            epoch="",
+            fence=0,
+        )
+
     def _publish(self, sync_ts: int) -> None:
         if self.published and sync_ts <= self.published[-1]:
             return
-        for table_id in self.registered:
+        here = {table_id: self.progress[table_id] for table_id in self.registered}
+        snapshot = cut("shop", here.values(), sync_ts, 0)
+        if snapshot is None:
+            return
+        for table_id, row in here.items():
             self._require_exactly(table_id, sync_ts, "I5: a sync point finds a table elsewhere")
+            self._check_version(table_id, snapshot.tables.get(str(row.name)), sync_ts)
         self.published.append(sync_ts)
+
+    def _check_version(self, table_id: int, version: int | None, sync_ts: int) -> None:
+        target, table = self.targets[table_id], self.source.tables[table_id]
+        if target.start_ts > sync_ts:
+            require(version is None, f"I5: {table.span.table} in a snapshot, before it began")
+            return
+        require(version is not None, f"I5: {table.span.table} is not in a snapshot")
+        expected = table.count(sync_ts) - table.count(target.start_ts)
+        held = target.held[version or 0]
+        require(
+            held == expected,
+            f"I5: a snapshot has {table.span.table} with {held} changes of {expected}",
+        )
 
     # targets: no compare-and-set but the identity
 
-    def land(self, table_id: int, landing: Landing, now_s: float) -> int:
-        """Commit all changes in (checkpoint, limit]; the identity that the table now has."""
+    def land(self, table_id: int, landing: Landing, now_s: float) -> Landed:
+        """Commit all changes in (checkpoint, limit]; what the table is now."""
         target, table = self.targets[table_id], self.source.tables[table_id]
         if landing.fence < target.newest_fence:
             took_s = now_s - landing.checked_at
             require(took_s > self._quiet_s, "I2: an older fence commits behind a newer one")
             self.late_landings += 1
         if target.identity_ts >= landing.limit_ts:
-            return target.identity_ts  # skipped: somebody was further
+            return target.landed  # skipped: somebody was further
         target.newest_fence = max(target.newest_fence, landing.fence)
         self._check_barriers(table_id, target, landing)
         target.rows.update(table.between(landing.checkpoint_ts, landing.limit_ts))
         target.identity_ts = landing.limit_ts
-        target.version += 1
+        target.held.append(len(target.rows))
         target.log.append(landing)
         self.check_content(table_id, landing.limit_ts)
-        return landing.limit_ts
+        return target.landed
 
     def _check_barriers(self, table_id: int, target: Target, landing: Landing) -> None:
         for ddl in self.source.ddls:

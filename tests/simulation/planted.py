@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import PropertyMock, patch
 
@@ -19,6 +20,7 @@ from coordination.scheduler.agent import Agent, AgentInfo
 from coordination.scheduler.barrier import Barrier, compute_barrier
 from coordination.scheduler.coordinator import Coordinator
 from coordination.scheduler.messages import AddTable, TableState
+from coordination.scheduler.replication_manager import ReplicationManager
 from coordination.scheduler.replication_set import (
     ROWS,
     AddOrder,
@@ -151,6 +153,19 @@ def ddl_scan_is_no_limit(stack: ExitStack) -> None:
     stack.enter_context(patch.object(Term, "_barrier", barrier))
 
 
+def stopped_span_forgets_its_version(stack: ExitStack) -> None:
+    """A span that stops tells its checkpoint, not the Delta version there, and a snapshot goes by
+    checkpoints."""
+    response = TableSpan._response
+
+    def bare(span: TableSpan, *arguments: Any) -> Any:
+        answer = response(span, *arguments)
+        return replace(answer, status=answer.status._replace(delta_version=None))
+
+    stack.enter_context(patch.object(TableSpan, "_response", bare))
+    stack.enter_context(patch.object(ReplicationManager, "is_told", lambda _self, _ts: True))
+
+
 PLANTED: Final[Mapping[str, Plant]] = {
     plant.__name__: plant
     for plant in (
@@ -166,6 +181,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
         two_primaries_on_reconstruction,
         unseen_dead_forgotten,
         ddl_scan_is_no_limit,
+        stopped_span_forgets_its_version,
     )
 }
 

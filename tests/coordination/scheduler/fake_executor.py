@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from coordination.model import Ts
 from coordination.scheduler.messages import Checkpoint, Scan, Span, TableState, TableStatus
 
 _LIVE = (TableState.PREPARING, TableState.PREPARED, TableState.REPLICATING)
@@ -86,7 +85,7 @@ class FakeExecutor:
         self.put(table_id, TableState.STOPPING)
         return True
 
-    def is_remove_table_span_finished(self, table_id: int) -> Ts | None:
+    def is_remove_table_span_finished(self, table_id: int) -> TableStatus | None:
         self.calls.append(("is_remove_finished", table_id))
         self._fail(table_id)
         if self.is_eager:
@@ -96,7 +95,7 @@ class FakeExecutor:
             return None
         self.put(table_id, TableState.ABSENT)
         self._is_commit.discard(table_id)
-        return status.checkpoint_ts
+        return status
 
     def get_table_span_count(self) -> int:
         return len(self.statuses)

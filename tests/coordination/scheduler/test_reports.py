@@ -71,7 +71,7 @@ def test_a_full_list_tells_what_it_no_longer_names():
     reports.observe(status(2))
     view.apply(answer(reports, 0))
     reports.observe(status(1, state=S.ABSENT))
-    assert view.apply(answer(reports, 0)) == [status(2), TableStatus(1, S.ABSENT, Ts(1))]
+    assert view.apply(answer(reports, 0)) == [status(2), status(1)._replace(state=S.ABSENT)]
 
 
 def test_a_copy_that_does_not_add_up_is_asked_for_again():

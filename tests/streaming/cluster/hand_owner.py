@@ -280,7 +280,8 @@ class HandOwner:
         home, span = self.homes.pop(table), self.tables[table].span
         replica = self.stage.replicas[home]
         assert replica.remove_table_span(span.table_id)
-        stopped = self.until(lambda: replica.is_remove_table_span_finished(span.table_id))
+        last = self.until(lambda: replica.is_remove_table_span_finished(span.table_id))
+        stopped = last.checkpoint_ts
         assert stopped >= self._reached[table]
         self._reached[table] = stopped
         assert state(replica, span) is TableState.ABSENT

@@ -58,6 +58,7 @@ def told(ts: int, **status: object) -> SpanProgress:
         capture_id=CaptureID("c2"),
         epoch=ProcessorEpoch("e2"),
         checkpoint=Checkpoint(Ts(ts), Ts(ts)),
+        delta_version=found.delta_version,
         status=found,
     )
 
@@ -113,13 +114,18 @@ def test_a_cut_wants_every_table_exactly_there():
         replace(BEFORE, table_name="b", checkpoint_ts=70, delta_version=1),
         replace(BEFORE, table_name="keyless", state="warning", delta_version=None),
     ]
-    snapshot = cut(ROW, here, Ts(70), 2)
+    snapshot = cut(ROW.changefeed_id, here, Ts(70), 2)
     assert snapshot is not None
     assert snapshot.tables == {"shop.a": 4, "shop.b": 1}
     assert snapshot.dead_letters == 2
-    assert cut(ROW, [*here, replace(BEFORE, table_name="c", checkpoint_ts=69)], Ts(70), 0) is None
+    assert (
+        cut(
+            ROW.changefeed_id, [*here, replace(BEFORE, table_name="c", checkpoint_ts=69)], Ts(70), 0
+        )
+        is None
+    )
     began_later = [*here, replace(BEFORE, table_name="c", checkpoint_ts=71)]
-    assert cut(ROW, began_later, Ts(70), 2) == snapshot
+    assert cut(ROW.changefeed_id, began_later, Ts(70), 2) == snapshot
 
 
 def test_a_table_begins_with_the_owner():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coordination.model import Ts
@@ -25,6 +27,11 @@ def scan(ts: int) -> Scan:
 
 def state(held: HeldSpans) -> TableState:
     return held.status(SPAN.table_id).state
+
+
+def _stopped_at(held: HeldSpans) -> int | None:
+    stopped = held.take_stopped(SPAN.table_id)
+    return stopped and stopped.checkpoint_ts
 
 
 def replicating(limit: int | None = 100) -> tuple[HeldSpans, Assignment]:
@@ -63,6 +70,32 @@ def test_a_span_is_prepared_first_and_written_when_it_is_asked_for_again():
     assert held.status(SPAN.table_id).checkpoint_ts == 25
 
 
+def test_what_was_told_before_it_was_opened_is_old_news():
+    held = HeldSpans()
+    held.add(SPAN, AT, FIRST, is_prepare=True)
+    (assignment,) = held.assignments()
+    held.prepared(assignment)
+    held.publish([(assignment, replace(applied(10), delta_version=3))], scan(12))
+    held.add(SPAN, Checkpoint(Ts(20), Ts(20)), SECOND, is_prepare=False)
+    (assignment,) = held.assignments()
+    held.opened(assignment, replace(applied(20), delta_version=7))
+    held.take_changed()
+    status = held.status(SPAN.table_id)
+    assert (status.checkpoint_ts, status.delta_version) == (20, 7)
+
+
+def test_a_span_that_has_stopped_says_all_that_it_knew():
+    held, assignment = replicating()
+    held.begin_commit(assignment, Ts(50))
+    held.end_commit(assignment, replace(applied(50), delta_version=7, dead_letters=2))
+    held.remove(SPAN.table_id)
+    last = held.take_stopped(SPAN.table_id)
+    assert last is not None
+    assert last.state is TableState.STOPPED
+    assert (last.checkpoint_ts, last.delta_version, last.dead_letters) == (50, 7, 2)
+    assert state(held) is TableState.ABSENT
+
+
 def test_without_a_barrier_nothing_may_be_written():
     held, assignment = replicating(limit=None)
     assert held.limit(assignment) is None
@@ -88,7 +121,7 @@ def test_a_write_that_was_planned_under_another_fence_or_stay_is_dropped():
     with pytest.raises(Withdrawn, match="fence"):
         held.begin_commit(assignment, Ts(20))
     held.remove(SPAN.table_id)
-    assert held.take_stopped(SPAN.table_id) == 10
+    assert _stopped_at(held) == 10
     held.add(SPAN, AT, THIRD, is_prepare=False)
     with pytest.raises(Withdrawn, match="not ours"):
         held.begin_commit(assignment, Ts(20))
@@ -108,7 +141,7 @@ def test_a_span_stops_at_once_unless_a_commit_of_it_is_under_way():
     held.end_commit(assignment, applied(20))
     assert state(held) is TableState.STOPPED
     held.publish([(assignment, applied(30))], scan(30))
-    assert held.take_stopped(SPAN.table_id) == 20
+    assert _stopped_at(held) == 20
     assert state(held) is TableState.ABSENT
 
 
@@ -129,7 +162,7 @@ def test_what_an_older_stay_has_done_is_not_told_of_a_newer_one():
     held, before = replicating()
     held.publish([(before, applied(90))], scan(90))
     held.remove(SPAN.table_id)
-    assert held.take_stopped(SPAN.table_id) == 90
+    assert _stopped_at(held) == 90
     held.add(SPAN, Checkpoint(Ts(90), Ts(90)), THIRD, is_prepare=True)
     held.publish([(before, applied(95))], scan(95))
     held.take_changed()

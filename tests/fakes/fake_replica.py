@@ -1,0 +1,287 @@
+"""One capture's replica over a source and a warehouse in memory: the real `HeldSpans`, and writes
+that take virtual time.
+
+    new ─► prepared, a while later ─► opened, as its table has it then ─► written up to its limit
+
+A write is checked (fence, state, barrier), then is under way, and lands without another look, even
+if its capture is frozen or dead by then: a commit that has been sent cannot be called back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from coordination.errors import Fenced
+from coordination.fence import Fence
+from coordination.metadata.model import ChangefeedInfo, RunningError
+from coordination.model import Ts
+from coordination.ports import CaptureIdentity, Trouble, Wake
+from coordination.scheduler.barrier import Barrier
+from coordination.scheduler.messages import (
+    Checkpoint,
+    Scan,
+    Span,
+    TableState,
+    TableStatus,
+    UnknownTable,
+)
+from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
+from streaming.permit import Withdrawn
+from tests.fakes.fake_warehouse import Landed, Landing
+
+if TYPE_CHECKING:
+    from tests.fakes.fake_data_plane import FakeDataPlane
+
+Sent = tuple[float, int, Landing]  # when it lands, in which table
+
+
+@dataclass(frozen=True)
+class _Write:
+    landing: Landing
+    lands_at: float
+    is_gone: bool = False  # somebody else sees to its landing
+
+
+@dataclass
+class _Joined:
+    """One stay of a span here."""
+
+    assignment: Assignment
+    due_at: float
+    version: int | None  # of its table when it came here
+    at: Landed | None = None  # its table, once it was opened
+    write: _Write | None = None
+
+    @property
+    def table_id(self) -> int:
+        return self.assignment.span.table_id
+
+
+class FakeReplica:
+    """See `coordination.ports.Replica`."""
+
+    def __init__(
+        self,
+        plane: FakeDataPlane,
+        info: ChangefeedInfo,
+        identity: CaptureIdentity,
+        fence: Fence,
+        wake: Wake,
+    ) -> None:
+        self._plane = plane
+        self._identity = identity
+        self._fence = fence
+        self._wake = wake
+        self._held = HeldSpans()
+        self._joined: dict[int, _Joined] = {}  # by stay
+        self._is_closing = False
+        self._read_ts = int(info.start_ts)
+        self._trouble: list[RunningError] = []
+
+    # The port.
+
+    def add_table_span(
+        self, span: Span, checkpoint: Checkpoint, fence: int, *, is_prepare: bool
+    ) -> bool:
+        return self._held.add(span, checkpoint, fence, is_prepare=is_prepare)
+
+    def is_add_table_span_finished(self, table_id: int, *, is_prepare: bool) -> bool:
+        return self._held.is_added(table_id, is_prepare=is_prepare)
+
+    def remove_table_span(self, table_id: int) -> bool:
+        return self._held.remove(table_id)
+
+    def is_remove_table_span_finished(self, table_id: int) -> TableStatus | None:
+        return self._held.take_stopped(table_id)
+
+    def get_table_span_count(self) -> int:
+        return self._held.count()
+
+    def get_table_span_status(self, table_id: int) -> TableStatus:
+        return self._held.status(table_id)
+
+    def take_changed(self) -> Collection[int]:
+        return self._held.take_changed()
+
+    def get_scan(self) -> Scan | None:
+        return self._held.scan()
+
+    def set_barrier(self, barrier: Barrier | None) -> None:
+        self._held.set_barrier(barrier)
+
+    def take_trouble(self) -> Trouble:
+        trouble, self._trouble = self._trouble, []
+        return Trouble(errors=tuple(trouble))
+
+    def close(self, *, drop: bool) -> None:
+        self._is_closing = True
+        if drop:
+            for joined in self._joined.values():
+                if joined.write is not None and self._plane.rng.random() < 0.3:
+                    joined.write = None  # it was not sent yet
+
+    def is_closed(self) -> bool:
+        return self._is_closing and not self.is_writing
+
+    # What is seen from outside.
+
+    @property
+    def is_trusted(self) -> bool:
+        try:
+            self._fence.check()
+        except Fenced:
+            return False
+        return True
+
+    @property
+    def is_writing(self) -> bool:
+        return any(joined.write for joined in self._joined.values())
+
+    def writers(self) -> set[int]:
+        """The tables that it writes, or may begin to write now."""
+        writing = {joined.table_id for joined in self._joined.values() if joined.write}
+        may_write = {
+            each.span.table_id
+            for each in self._held.assignments()
+            if each.state is TableState.REPLICATING and not self._is_closing
+        }
+        return writing | may_write
+
+    def take_sent(self) -> list[Sent]:
+        """What lands though the capture gets on no more."""
+        sent = []
+        for joined in self._joined.values():
+            if joined.write is not None and self._plane.rng.random() < 0.5:
+                sent.append((joined.write.lands_at, joined.table_id, joined.write.landing))
+                joined.write = replace(joined.write, is_gone=True)
+        return sent
+
+    # What gets on with time.
+
+    def step(self) -> None:
+        """What was applied is told before or after the rest: two threads do it in the original."""
+        self._read_ts = max(self._read_ts, self._plane.watermark_ts() - 1)
+        is_told_first = self._plane.rng.random() < 0.5
+        if is_told_first:
+            self._publish()
+        self._join_and_leave()
+        for joined in self._joined.values():
+            self._get_on(joined, self._plane.now())
+        if not is_told_first:
+            self._publish()
+
+    def _join_and_leave(self) -> None:
+        held = {each.stay: each for each in self._held.assignments()}
+        for stay, joined in list(self._joined.items()):
+            if joined.write is not None:
+                continue  # its batch still runs
+            if stay not in held:
+                del self._joined[stay]
+            else:
+                joined.assignment = held[stay]
+        for stay, assignment in held.items():
+            if stay not in self._joined:
+                version = self._plane.warehouse.opened(assignment.span.table_id).version
+                self._joined[stay] = _Joined(assignment, self._plane.delay(), version)
+
+    def _get_on(self, joined: _Joined, now: float) -> None:
+        if joined.write is not None:
+            if now >= joined.write.lands_at:
+                self._land(joined, joined.write)
+        elif now < joined.due_at:
+            return
+        elif joined.assignment.state is TableState.PREPARING:
+            self._held.prepared(joined.assignment)
+        elif joined.at is None:
+            self._open(joined)
+        elif not self._is_closing:
+            self._write(joined, joined.at)
+
+    def _open(self, joined: _Joined) -> None:
+        if not joined.assignment.is_to_write:
+            return
+        opened = self._plane.warehouse.opened(joined.table_id)
+        checkpoint_ts = max(opened.identity_ts, joined.assignment.checkpoint_ts)
+        joined.at = replace(opened, identity_ts=checkpoint_ts)
+        joined.due_at = self._plane.delay()
+        self._held.opened(joined.assignment, self._applied(joined))
+
+    def _write(self, joined: _Joined, at: Landed) -> None:
+        plane, assignment = self._plane, joined.assignment
+        allowed = self._held.limit(assignment)
+        if allowed is None or not self._may_write():
+            return
+        limit_ts = min(self._read_ts, allowed)
+        if (batch_s := plane.pace.batch_s) is not None:
+            limit_ts = min(limit_ts, plane.later(at.identity_ts, batch_s))
+        if limit_ts <= at.identity_ts or self._fails():
+            return
+        if not plane.source.tables[joined.table_id].between(at.identity_ts, limit_ts):
+            joined.at = replace(at, identity_ts=limit_ts)  # no change, no commit
+            return
+        try:
+            self._held.begin_commit(assignment, Ts(limit_ts))
+        except Withdrawn:
+            return
+        landing = Landing(
+            self._identity.capture_id,
+            assignment.fence,
+            at.identity_ts,
+            limit_ts,
+            checked_at=plane.now(),
+        )
+        joined.write = _Write(landing, plane.commit_at())
+        joined.due_at = joined.write.lands_at + plane.rng.random() * plane.pace.slow_s
+
+    def _land(self, joined: _Joined, write: _Write) -> None:
+        warehouse, now_s = self._plane.warehouse, self._plane.now()
+        joined.write = None
+        landed = (
+            warehouse.opened(joined.table_id)
+            if write.is_gone
+            else warehouse.land(joined.table_id, write.landing, now_s)
+        )
+        if write.landing.limit_ts <= landed.identity_ts < 2**62:
+            joined.at = landed
+        self._held.end_commit(joined.assignment, self._applied(joined))
+        self._wake()
+
+    def _publish(self) -> None:
+        applied = [(each.assignment, self._applied(each)) for each in self._joined.values()]
+        scan = Scan(scanned_to_ts=Ts(self._read_ts), unknown_tables=tuple(self._unknown()))
+        self._held.publish(applied, scan)
+
+    def _unknown(self) -> list[UnknownTable]:
+        unknown = []
+        warehouse = self._plane.warehouse
+        for table_id, table in self._plane.source.tables.items():
+            if table_id in warehouse.registered or not table.changes:
+                continue
+            first = table.changes[0]
+            is_gone = table.dropped_ts is not None and table.dropped_ts in warehouse.ran
+            if first <= self._read_ts and not is_gone:
+                unknown.append(UnknownTable(table.span.schema, table.span.table, Ts(first)))
+        return unknown
+
+    def _applied(self, joined: _Joined) -> Applied:
+        """Of a span that was not opened, no more is known than what its owner has said."""
+        at = joined.at or Landed(joined.assignment.checkpoint_ts, joined.version)
+        resolved_ts = Ts(max(at.identity_ts, self._read_ts))
+        return Applied(
+            checkpoint_ts=Ts(at.identity_ts), resolved_ts=resolved_ts, delta_version=at.version
+        )
+
+    def _may_write(self) -> bool:
+        return self.is_trusted
+
+    def _fails(self) -> bool:
+        plane = self._plane
+        if plane.fails_at is None or plane.now() < plane.fails_at:
+            return False
+        plane.fails_at = None
+        self._trouble.append(
+            RunningError(code="CDC:ErrKafkaSend", message=f"no broker at {plane.now():.2f}")
+        )
+        return True
