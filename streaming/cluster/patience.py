@@ -13,6 +13,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
+WORTH_A_WARNING_S = 4.0  # a back-off so long: it has failed for some seconds
 PASSING = (PySparkException, Py4JError, ConnectionError, TryAgain)  # may heal by itself
 
 
@@ -21,6 +22,7 @@ class Patience:
 
     def __init__(self) -> None:
         self._backoff_s = FIRST_BACKOFF_S
+        self.is_worn = False  # operators should hear of it
 
     def lost(self, error: BaseException) -> float:
         """Seconds to wait before the next try; raises TidelakeError when there is none."""
@@ -28,11 +30,13 @@ class Patience:
         if wait_s > MAX_BACKOFF_S:
             raise TidelakeError(f"the stream fails again and again: {line(error)}") from error
         logger.warning("stream failed, again in %.1f s: %s", wait_s, line(error))
+        self.is_worn = wait_s >= WORTH_A_WARNING_S
         self._backoff_s *= 2
         return wait_s
 
     def regained(self) -> None:
         self._backoff_s = FIRST_BACKOFF_S
+        self.is_worn = False
 
 
 def line(error: BaseException) -> str:

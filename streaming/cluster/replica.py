@@ -16,11 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from py4j.protocol import Py4JError
 
 from coordination.errors import CaptureSuicide, Fenced, Stop, TidelakeError, TryAgain
+from coordination.metadata.model import RunningError
 from coordination.model import TableName
 from coordination.ports import Trouble
 from coordination.running_errors import PROCESSOR_UNKNOWN, running_error
@@ -30,7 +32,7 @@ from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from streaming.applier import job_tag
 from streaming.cluster.held_spans import Assignment, HeldSpans
-from streaming.cluster.patience import PASSING, Patience
+from streaming.cluster.patience import PASSING, Patience, line
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.span_writer import Newcomer, SpanWriter
 from streaming.cluster.tables_in_sight import TablesInSight
@@ -163,7 +165,10 @@ class ReplicaOf:
     def _wait_after(self, error: Exception) -> None:
         try:
             self._workshop.check_jvm()
-            self._closing.wait(self._patience.lost(error))
+            wait_s = self._patience.lost(error)
+            if self._patience.is_worn:
+                self._warn(f"the stream fails, and is tried again: {line(error)}")
+            self._closing.wait(wait_s)
         except Stop:
             self._break_off()
         except TidelakeError as end:
@@ -290,17 +295,24 @@ class ReplicaOf:
     # Trouble, and the end.
 
     def _say(self, error: Exception) -> None:
-        report = running_error(
+        with self._trouble_lock:
+            errors = (*self._trouble.errors, self._report(error))
+            self._trouble = replace(self._trouble, errors=errors)
+        self._workshop.wake()
+
+    def _warn(self, text: str) -> None:
+        with self._trouble_lock:
+            warnings = (*self._trouble.warnings, self._report(TidelakeError(text)))
+            self._trouble = replace(self._trouble, warnings=warnings)
+        self._workshop.wake()
+
+    def _report(self, error: Exception) -> RunningError:
+        return running_error(
             error,
             code=PROCESSOR_UNKNOWN,
             address=self._workshop.identity.address,
             at=datetime.now(UTC),
         )
-        with self._trouble_lock:
-            self._trouble = Trouble(
-                errors=(*self._trouble.errors, report), warnings=self._trouble.warnings
-            )
-        self._workshop.wake()
 
     def _break_off(self) -> None:
         self._is_broken = True

@@ -154,6 +154,7 @@ class HandOwner:
         self.cap_ts: int | None = None
         self.sync_point_ts: int | None = None
         self.published_ts = 0
+        self.warnings: list[str] = []
         self.checkpoint_ts = self.claim.checkpoint_ts
         self.outbox: list[Message] = []  # sent a few at each tick
         self._assignments = 0
@@ -182,6 +183,7 @@ class HandOwner:
             replica.set_barrier(barrier)
             trouble = replica.take_trouble()
             assert not trouble.errors, (name, trouble)
+            self.warnings += [each.message for each in trouble.warnings]
         self._look(barrier)
         self._record()
         self._last_scan = scan
@@ -201,6 +203,7 @@ class HandOwner:
                 capture_id=CaptureID(home),
                 epoch=ProcessorEpoch(f"epoch-{home}"),
                 checkpoint=Checkpoint(status.checkpoint_ts, status.resolved_ts),
+                delta_version=status.delta_version,
                 status=status,
             )
         reached = min(self._reached.values(), default=self.checkpoint_ts)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from coordination.scheduler.messages import TableState
+from streaming.cluster import patience
+from streaming.cluster.topic_stream import TopicStream
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
 from tests.shop.model import Model
 from tests.streaming.cluster.hand_owner import (
@@ -93,6 +97,28 @@ def test_spans_move_to_and_fro_under_load(stage: Stage, feed: Feed):
     owner.add(orders="a")
     span = owner.tables["orders"].span
     assert state(replica, span) is TableState.REPLICATING
+    assert_is(stage, feed)
+
+
+def test_a_stream_that_keeps_failing_is_a_warning_until_it_goes_on(
+    stage: Stage, feed: Feed, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(patience, "WORTH_A_WARNING_S", 1.0)
+    start, tries = TopicStream.start, iter(range(3))
+
+    def fails_at_first(stream: TopicStream, *arguments: object) -> object:
+        if threading.current_thread().name == "replica" and next(tries, None) is not None:
+            raise ConnectionError("no broker answers")
+        return start(stream, *arguments)
+
+    monkeypatch.setattr(TopicStream, "start", fails_at_first)
+    stage.capture("a")
+    stage.produce(feed.messages)
+    owner = HandOwner(stage)
+    owner.await_tables(*ALL)
+    owner.add(**dict.fromkeys(ALL, "a"))
+    owner.reached(feed.last_ts)
+    assert owner.warnings == ["the stream fails, and is tried again: no broker answers"] * 2
     assert_is(stage, feed)
 
 
