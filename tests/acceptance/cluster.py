@@ -253,6 +253,7 @@ class Cluster:
             found = differences(events, self.warehouse, up_to=at_ts, versions=row["tables"])
             assert (at_ts, found) == (at_ts, [])
         print(f"late commits: {self.commits.assert_one_writer(self.frozen)}")
+        print(f"captures that lived and wrote throughout: {self.commits.assert_nobody_idles()}")
         return len(cuts)
 
     def _look_on(self) -> None:

@@ -69,6 +69,21 @@ class TargetCommits:
         """How many late commits there were, all of ``frozen`` captures."""
         return sum(_late_ones(commits, frozen) for commits in self.read().values())
 
+    def assert_nobody_idles(self) -> int:
+        """In the middle third of the time every capture that lives through it commits; how many do.
+
+        One that commits before and after it was alive in it."""
+        times: dict[str, list[float]] = defaultdict(list)
+        for commits in self.read().values():
+            for each in commits:
+                times[each.capture].append(each.at)
+        first, last = min(map(min, times.values())), max(map(max, times.values()))
+        begin, end = first + (last - first) / 3, last - (last - first) / 3
+        lived = {c: at for c, at in times.items() if min(at) < begin and max(at) > end}
+        idle = [c for c, at in lived.items() if not any(begin <= each <= end for each in at)]
+        assert idle == []
+        return len(lived)
+
     def _read_on(self, name: str, log: Path) -> None:
         while True:
             path = log / f"{self._next[name]:020d}.json"
