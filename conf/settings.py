@@ -103,7 +103,9 @@ class BatchSettings:
 
     max_messages: int = 1_000_000  # of one micro-batch: large batches share the cost of a commit
     apply_threads: int = 2  # tables applied side by side
-    delta_rs_max_rows: int = 500_000  # `auto`: above either limit the Spark engine commits
+    # `auto`: above either limit the Spark engine commits. A whole batch fits, and what was left of
+    # the one before.
+    delta_rs_max_rows: int = 1_500_000
     delta_rs_max_table_bytes: int = 256 * 1024 * 1024
     carry_warn_rows: int = 5_000_000  # rows read but not resolved: warned about, never bounded
     # W = target-ts everywhere and nothing came for so long: the feed has ended.

@@ -32,7 +32,7 @@ from streaming.cells import CastRules
 from streaming.due import CHANGE_COLUMNS, ERROR_CLASS, TableTask
 from streaming.graveyard import Graveyard
 from streaming.permit import Permit, Withdrawn
-from streaming.resolve import Resolver
+from streaming.resolve import Resolver, rows_due
 from streaming.segments import Segment
 from streaming.small_tables import SmallTables, split
 from streaming.spans import Spans
@@ -132,7 +132,7 @@ class Applier:
             engine = self._choice.choose(
                 str(task.name),
                 features=span.features,
-                rows=task.max_rows,
+                rows=rows_due(task, limit, self._choice.max_rows),
                 table_bytes=span.size_bytes,
             )
             by_engine[engine].append(task)
