@@ -131,19 +131,6 @@ def arrivals(orders: Iterable[Sequence[tuple[str, int, str]]]) -> Iterable[Messa
         ),
     ],
 )
-def test_rows_of_old_segments_are_counted_where_they_would_look_like_many(spark: SparkSession):
-    def of(*ts: int) -> Segment:
-        rows = [(0, at, change("INSERT", at, {"id": str(at), "v": "x"})) for at in ts]
-        return segment(spark, rows, {A: PLAIN})
-
-    old, new = of(*range(1, 9)), of(9, 10, 11)
-    both = task([old, new], checkpoint=7)
-    assert both.max_rows == 11
-    assert rows_due(both, Ts(10), few=11) == 11  # as good as the number
-    assert rows_due(both, Ts(10), few=5) == 3  # 8, 9, 10
-    assert rows_due(task([new], checkpoint=7), Ts(10), few=1) == 3  # a new one is mostly due
-
-
 def test_every_order_of_arrival_leads_to_the_last_change(
     spark: SparkSession, changes: list[tuple[str, int, str]], last: str | None
 ) -> None:
@@ -281,3 +268,16 @@ def test_tables_of_one_group_stay_apart(spark: SparkSession) -> None:
     assert good["2"]["v"] == 6
     (bad,) = [row for row in of_b if row["_error_class "]]
     assert bad["_offset "] == 5
+
+
+def test_rows_of_old_segments_are_counted_where_they_would_look_like_many(spark: SparkSession):
+    def of(*ts: int) -> Segment:
+        rows = [(0, at, change("INSERT", at, {"id": str(at), "v": "x"})) for at in ts]
+        return segment(spark, rows, {A: PLAIN})
+
+    old, new = of(*range(1, 9)), of(9, 10, 11)
+    both = task([old, new], checkpoint=7)
+    assert both.max_rows == 11
+    assert rows_due(both, Ts(10), few=11) == 11  # as good as the number
+    assert rows_due(both, Ts(10), few=5) == 3  # 8, 9, 10
+    assert rows_due(task([new], checkpoint=7), Ts(10), few=1) == 3  # a new one is mostly due
