@@ -35,7 +35,9 @@ class Cluster:
     """A world without faults; the invariants are checked after each step."""
 
     def __init__(self, captures: int, seed: int = 1) -> None:
-        self.world = World(seed, captures=captures)
+        self.world = World(seed, captures=captures, may_end=False)
+        pace = self.world.pace
+        pace.slow_s, pace.commit_s, pace.batch_s = 0.6, 0.5, None
         self.watchman = Watchman(self.world)
 
     def until(self, reached: Callable[[], object], steps: int = PATIENCE) -> None:

@@ -63,7 +63,14 @@ class Target:
 
 
 class FakeWarehouse:
-    def __init__(self, source: FakeSource, sync_interval_ms: int | None, quiet_s: float) -> None:
+    def __init__(
+        self,
+        source: FakeSource,
+        sync_interval_ms: int | None,
+        quiet_s: float,
+        *,
+        target_ts: int | None = None,
+    ) -> None:
         """``quiet_s``: a commit that takes no longer than that ends before a successor begins."""
         self.source = source
         self.targets: dict[int, Target] = {}
@@ -79,6 +86,7 @@ class FakeWarehouse:
         self.is_finished = False
         self._sync_interval_ms = sync_interval_ms
         self._quiet_s = quiet_s
+        self._target_ts = target_ts
 
     # control rows: compare-and-set on the term
 
@@ -156,9 +164,16 @@ class FakeWarehouse:
         self.check_checkpoint(advance.checkpoint_ts)
         for span in advance.spans:
             self._write_progress(span)
-        self.is_finished |= advance.finished
+        if advance.finished:
+            self._finish()
         if advance.sync_point_ts is not None:
             self._publish(advance.sync_point_ts)
+
+    def _finish(self) -> None:
+        assert self._target_ts is not None, "finished without a target-ts"
+        self.is_finished = True
+        for table_id in self.registered:
+            self._require_exactly(table_id, self._target_ts, "I5: it finishes too early")
 
     def _write_progress(self, told: SpanProgress) -> None:
         before = self.progress[told.span.table_id]
@@ -234,6 +249,8 @@ class FakeWarehouse:
             is_blocked = ddl.table_id in (None, table_id) and ddl.kind != "create"
             if is_blocked and target.start_ts < ddl.commit_ts < landing.limit_ts:
                 require(ddl.commit_ts in self.ran, "I5: a commit above a DDL that has not run")
+        if self._target_ts is not None:
+            require(landing.limit_ts <= self._target_ts, "I5: a commit above the target-ts")
         if self._sync_interval_ms is not None:
             last = self.published[-1] if self.published else self.source.start_ts
             limit = next_sync_point(last, self._sync_interval_ms)

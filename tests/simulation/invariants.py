@@ -5,7 +5,13 @@ I2, I5 and I7 are checked where they can be broken: at each landing in the fake 
 from __future__ import annotations
 
 from coordination.etcd import keys
-from coordination.metadata.model import ChangefeedInfo, ChangefeedStatus, TaskPosition, load
+from coordination.metadata.model import (
+    ChangefeedInfo,
+    ChangefeedStatus,
+    FeedState,
+    TaskPosition,
+    load,
+)
 from coordination.scheduler.replication_set import ReplicationState
 from tests.coordination.scheduler.invariants import check_invariants
 from tests.fakes.fake_warehouse import InvariantBroken, require
@@ -99,9 +105,16 @@ class Watchman:
         self._seen[key] = value
         return is_news
 
+    def _state(self) -> FeedState | None:
+        value = self._world.value(keys.changefeed_info_key(CLUSTER, NAME))
+        return None if value is None else load(ChangefeedInfo, value).state
+
     def unsettled(self, since_ts: int) -> str:
         """I4, I9: what is still missing for all to be well again; empty: nothing."""
         world = self._world
+        if world.target_ts is not None:
+            is_finished = world.warehouse.is_finished and self._state() is FeedState.FINISHED
+            return "" if is_finished else "the changefeed does not come to its target-ts"
         owner = world.owner
         if owner is None or owner.coordinator is None:
             return "nobody owns the changefeed"

@@ -22,12 +22,14 @@ from coordination.etcd.client import (
     WatchBatch,
 )
 from coordination.model import CaptureID, LeaseID, Revision
-from coordination.scheduler.messages import Heartbeat, Message
+from coordination.scheduler.messages import Heartbeat, Message, decode, encode
 from tests.fakes.fake_etcd import FakeEtcd
 
 
 class RawNetwork:
-    """Harsher than a `Transport` may be: single messages are lost, doubled, late, out of order."""
+    """Harsher than a `Transport` may be: single messages are lost, doubled, late, out of order.
+
+    They travel as bytes, but for what a capture tells itself."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -37,7 +39,7 @@ class RawNetwork:
         self.cuts: set[frozenset[str]] = set()
         self.now_s = 0.0
         self.nodes: dict[CaptureID, RawTransport] = {}
-        self._under_way: list[tuple[float, int, str, Message]] = []
+        self._under_way: list[tuple[float, int, str, CaptureID, bytes]] = []
         self._order = count()
 
     def transport(self, node: str, wake: Callable[[], None]) -> RawTransport:
@@ -46,11 +48,11 @@ class RawNetwork:
     def advance_to(self, now_s: float) -> None:
         self.now_s = now_s
         while self._under_way and self._under_way[0][0] <= now_s:
-            _, _, sender, message = heapq.heappop(self._under_way)
-            receiver = self.nodes.get(message.to)
+            _, _, sender, to, data = heapq.heappop(self._under_way)
+            receiver = self.nodes.get(to)
             if receiver is None or frozenset((sender, receiver.node)) in self.cuts:
                 continue
-            receiver.inbox.append(message)
+            receiver.inbox.append(decode(data))
             receiver.wake()
 
     def carry(self, sender: str, message: Message) -> None:
@@ -59,10 +61,11 @@ class RawNetwork:
             return
         if isinstance(message.body, Heartbeat) and rng.random() < self.bare:
             message = replace(message, body=replace(message.body, barrier=None))
+        data = encode(message)
         for _ in range(1 + (rng.random() < self.double)):
             late_s = rng.random() * self.late_s if rng.random() < self.late else 0.0
             at = self.now_s + 0.01 + late_s
-            heapq.heappush(self._under_way, (at, next(self._order), sender, message))
+            heapq.heappush(self._under_way, (at, next(self._order), sender, message.to, data))
 
 
 class RawTransport:

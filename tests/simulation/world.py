@@ -28,7 +28,7 @@ from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
 from coordination.server import CaptureServer, Phase
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace, Sent
 from tests.fakes.fake_etcd import FakeEtcd
-from tests.fakes.fake_source import FakeSource
+from tests.fakes.fake_source import FakeSource, ts_at
 from tests.fakes.fake_warehouse import FakeWarehouse, InvariantBroken
 from tests.simulation.network import EtcdLink, RawNetwork
 
@@ -146,7 +146,7 @@ class SimCapture:
 
 
 class World:
-    def __init__(self, seed: int, *, captures: int = 3) -> None:
+    def __init__(self, seed: int, *, captures: int = 3, may_end: bool = True) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.clock = SimClock()
@@ -155,6 +155,9 @@ class World:
         self.run_s = 22.0
         tables = self.rng.randrange(4, 7)
         self.source = FakeSource.random(self.rng, STARTED_AT, self.run_s, tables)
+        # Some end of themselves, in the midst of it all.
+        ends = self.rng.random() < 0.2 and may_end
+        self.target_ts = ts_at(STARTED_AT + self.run_s * 0.6) if ends else None
         self.sync_interval_ms = 4000 if self.rng.random() < 0.5 else None
         self.pace = Pace(
             slow_s=self.rng.choice((0.2, 0.6, 1.5)),
@@ -162,7 +165,9 @@ class World:
             long_chance=self.rng.choice((0.1, 0.5)),
             batch_s=self.rng.choice((None, 1.0, 3.0)),
         )
-        self.warehouse = FakeWarehouse(self.source, self.sync_interval_ms, QUIET_S)
+        self.warehouse = FakeWarehouse(
+            self.source, self.sync_interval_ms, QUIET_S, target_ts=self.target_ts
+        )
         self.sent: list[Sent] = []  # commits of captures that are frozen or dead
         self.captures: list[SimCapture] = []
         self.steps = 0
@@ -224,6 +229,7 @@ class World:
             id=NAME.id,
             sink_uri="delta:///tmp",
             start_ts=Ts(self.source.start_ts),
+            target_ts=Ts(self.target_ts or 0),
             state=FeedState.NORMAL,
             config=config if self.sync_interval_ms else None,
         )
