@@ -189,10 +189,10 @@ class ReplicationManager:
         return not (self.missing or self.absent or self.unsettled or self.dropped or self.running)
 
     def is_told(self, ts: Ts) -> bool:
-        """Every table is at ``ts``, in the words of who writes it now: so the Delta version that
-        goes with it is known too. A checkpoint alone may be that of a capture that is gone."""
+        """Every table is at ``ts`` in the words of one who wrote it, with the Delta version that goes
+        with it. A checkpoint alone may come from a capture that is gone."""
         told = (self.sets[table_id].status for table_id in self.tables)
-        return self.is_settled and all(each and each.checkpoint_ts >= ts for each in told)
+        return all(each is not None and each.checkpoint_ts >= ts for each in told)
 
     def _begin(self, task: TableTask) -> None:
         if task.table_id in self.running:

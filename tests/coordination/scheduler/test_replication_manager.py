@@ -86,6 +86,21 @@ def test_moving_a_table():
     assert made.held == {A: set(), B: {1}}
 
 
+def test_a_table_is_told_to_be_at_a_point_by_who_wrote_it_there():
+    made = replicated(2)
+    made.handle_report(A, [status(2, S.REPLICATING, 150)])
+    made.handle_tasks([MoveTask(1, B)])
+    made.handle_report(B, [status(1, S.PREPARED)])
+    last = status(1, S.STOPPED, 150)._replace(delta_version=7)
+    made.handle_report(A, [last])
+    assert made.advance_checkpoint(FAR) == (150, 150)
+    assert not made.is_told(Ts(150))  # the word of one that is gone, and B has not opened it yet
+    assert made.sets[1].delta_version == 7
+    made.handle_report(B, [status(1, S.REPLICATING, 150)])
+    assert made.is_told(Ts(150))
+    assert not made.is_told(Ts(151))
+
+
 def test_only_so_many_tasks_run_at_a_time():
     made = replicated(4, limit=2)
     made.handle_tasks([MoveTask(table, B) for table in (1, 2, 3)])
