@@ -22,7 +22,6 @@ class Patience:
 
     def __init__(self) -> None:
         self._backoff_s = FIRST_BACKOFF_S
-        self.is_worn = False  # operators should hear of it
 
     def lost(self, error: BaseException) -> float:
         """Seconds to wait before the next try; raises TidelakeError when there is none."""
@@ -30,13 +29,16 @@ class Patience:
         if wait_s > MAX_BACKOFF_S:
             raise TidelakeError(f"the stream fails again and again: {line(error)}") from error
         logger.warning("stream failed, again in %.1f s: %s", wait_s, line(error))
-        self.is_worn = wait_s >= WORTH_A_WARNING_S
         self._backoff_s *= 2
         return wait_s
 
+    @property
+    def is_worn(self) -> bool:
+        """After ``lost``: it has failed so often that operators should hear of it."""
+        return self._backoff_s > WORTH_A_WARNING_S
+
     def regained(self) -> None:
         self._backoff_s = FIRST_BACKOFF_S
-        self.is_worn = False
 
 
 def line(error: BaseException) -> str:

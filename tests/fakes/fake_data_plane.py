@@ -101,9 +101,6 @@ class FakeDataPlane:
         least, most = (0.6, 1.0) if is_long else (0.0, 0.1)
         return self.now() + self.rng.uniform(least, most) * self.pace.commit_s
 
-    def later(self, ts: int, by_s: float) -> int:
-        return ts + ts_at(by_s)
-
     def delay(self) -> float:
         return self.now() + self.rng.random() * self.pace.slow_s
 

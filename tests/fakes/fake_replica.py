@@ -29,6 +29,7 @@ from coordination.scheduler.messages import (
 )
 from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
 from streaming.permit import Withdrawn
+from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_warehouse import Landed, Landing
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class FakeReplica:
             return
         limit_ts = min(self._read_ts, allowed)
         if (batch_s := plane.pace.batch_s) is not None:
-            limit_ts = min(limit_ts, plane.later(at.identity_ts, batch_s))
+            limit_ts = min(limit_ts, at.identity_ts + ts_at(batch_s))
         if limit_ts <= at.identity_ts or self._fails():
             return
         if not plane.source.tables[joined.table_id].between(at.identity_ts, limit_ts):

@@ -193,12 +193,6 @@ def planted(name: str) -> Iterator[None]:
         yield
 
 
-def _role(name: str) -> Any:
-    from coordination.scheduler.replication_set import CaptureRole
-
-    return CaptureRole[name]
-
-
 def _row(key: Any, state: TableState, action: Any) -> Any:
 
     return patch.dict(ROWS[key], {state: action})  # type: ignore[arg-type]
