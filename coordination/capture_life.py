@@ -19,9 +19,13 @@ from coordination.etcd.election import Candidate
 from coordination.etcd.identity import etcd_identity
 from coordination.etcd.session import Session
 from coordination.life_context import LifeContext, turn_worker
+from coordination.metadata.committer import TickCommitter
+from coordination.metadata.elector import EtcdElector
+from coordination.metadata.etcd_roles import EtcdCaptureObservation
 from coordination.model import CaptureID, CaptureInfo, Ownership, ProcessorEpoch, Revision
 from coordination.office import OwnerOffice
 from coordination.orchestrator.global_state import Role
+from coordination.orchestrator.state_querier import StateQuerier
 from coordination.owner.jobs import OwnerJobs
 from coordination.owner.owner import OwnerReactor
 from coordination.processor import CaptureRole, ProcessorReactor
@@ -50,11 +54,20 @@ class Life:
             role.id.encode(),
             context.woken.set,
         )
-        self._office = OwnerOffice(
-            context, jobs, role, candidate, guards=self._capture_guards, etcd=etcd
+        elector = EtcdElector(
+            context.client, context.cluster_id, role.info, candidate, context.clock
         )
-        self._processor = ProcessorReactor(role, lambda: self._office.is_held)
+        self._office = OwnerOffice(
+            context, jobs, role, candidate, elector, guards=self._capture_guards, etcd=etcd
+        )
         self._state = context.new_state(Role.PROCESSOR)
+        observation = EtcdCaptureObservation(
+            elector,
+            StateQuerier(self._state),
+            context.cluster_id,
+            TickCommitter(self._state.add_group, self._capture_guards),
+        )
+        self._processor = ProcessorReactor(role, observation, lambda: self._office.is_held)
         self._worker = context.new_worker(self._processor, self._state, self._capture_guards)
 
     @classmethod
@@ -152,7 +165,7 @@ class Life:
         if not self._office.is_left:
             return False
         if any(
-            each.schedule is not None and each.schedule.owner == self.id
+            each.info is not None and each.schedule is not None and each.schedule.owner == self.id
             for each in self._state.changefeeds.values()
         ):
             return False

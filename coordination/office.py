@@ -19,10 +19,14 @@ from coordination.errors import TermRefused, TidelakeError, TryAgain
 from coordination.etcd.client import Compare
 from coordination.etcd.election import Candidate
 from coordination.life_context import LifeContext, turn_worker
+from coordination.metadata.committer import TickCommitter
+from coordination.metadata.elector import EtcdElector
+from coordination.metadata.etcd_roles import EtcdCaptureObservation, EtcdControllerObservation
 from coordination.model import Ownership, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.global_state import GlobalReactorState, Role
 from coordination.orchestrator.reactor import GuardLost
+from coordination.orchestrator.state_querier import StateQuerier
 from coordination.owner.changefeed import OwnerContext
 from coordination.owner.jobs import OwnerJobs
 from coordination.owner.owner import OwnerReactor
@@ -52,6 +56,7 @@ class OwnerOffice:
         jobs: OwnerJobs,
         role: CaptureRole,
         candidate: Candidate,
+        elector: EtcdElector,
         *,
         guards: Callable[[], Sequence[Compare]],
         etcd: str,
@@ -62,6 +67,7 @@ class OwnerOffice:
         self._jobs = jobs
         self._role = role
         self._candidate = candidate
+        self._elector = elector
         self._guards = guards
         self._etcd = etcd
         self._campaign_at = float("-inf")
@@ -191,15 +197,21 @@ class OwnerOffice:
             etcd_cluster_id=self._etcd,
             owner_revision=revision,
         )
+        leads = Compare(self._candidate.key, "create", "=", revision)
+
+        def guards() -> tuple[Compare, ...]:
+            return (*self._guards(), leads)
+
+        cluster_id, state = self._context.cluster_id, self._context.new_state(Role.OWNER)
+        querier, committer = StateQuerier(state), TickCommitter(state.add_group, guards)
         context = OwnerContext(
             role=self._role,
+            capture=EtcdCaptureObservation(self._elector, querier, cluster_id, committer),
+            controller=EtcdControllerObservation(querier, cluster_id, committer, lambda: leads),
             ownership=ownership,
             settings=self._context.scheduler,
             rng=self._context.rng,
         )
-        leads = Compare(self._candidate.key, "create", "=", revision)
         reactor = OwnerReactor(context, self._jobs)
-        worker = self._context.new_worker(
-            reactor, self._context.new_state(Role.OWNER), lambda: (*self._guards(), leads)
-        )
+        worker = self._context.new_worker(reactor, state, guards)
         return _OwnerRole(reactor=reactor, worker=worker, revision=revision)

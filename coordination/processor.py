@@ -20,9 +20,9 @@ from typing import Final
 from coordination.errors import Fenced, TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.fence import Fence
-from coordination.metadata.etcd_observation import ChangefeedWrites
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.model import ChangefeedInfo, RunningError, TaskPosition
+from coordination.metadata.observation import CaptureObservation
 from coordination.metadata.schedule import SchedState
 from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
 from coordination.orchestrator.changefeed_state import ChangefeedReactorState
@@ -81,11 +81,14 @@ class _Run:
 
 class ProcessorReactor:
     """See the module's picture. ``owns`` says whether this capture is the owner right now: what it
-    owns in etcd without being that is released."""
+    owns in etcd without being that is released, by ``observation``, which writes with the tick."""
 
-    def __init__(self, role: CaptureRole, owns: Callable[[], bool]) -> None:
+    def __init__(
+        self, role: CaptureRole, observation: CaptureObservation, owns: Callable[[], bool]
+    ) -> None:
         self.is_stopping = False
         self._role = role
+        self._observation = observation
         self._owns = owns
         self._runs: dict[ChangefeedName, _Run] = {}
         self._closing: list[tuple[ChangefeedName, Replica]] = []
@@ -137,9 +140,9 @@ class ProcessorReactor:
     def _follow(self, changefeed: ChangefeedReactorState) -> None:
         """Open or close what etcd says, and let go what we own no more."""
         info, row, name = changefeed.info, changefeed.schedule, changefeed.name
-        if row is not None and row.owner == self._role.id and not self._owns():
-            writes = ChangefeedWrites.of(self._role.cluster_id, name, row)
-            changefeed.add_group(writes.release(self._role.id, lambda: changefeed.status))
+        if info is not None and row is not None and row.owner == self._role.id and not self._owns():
+            position = changefeed.status or row.task_position
+            self._observation.post_owner_removed(changefeed.uuid, position)
         runs = info is not None and known_state(info).is_running
         run = self._runs.get(name)
         if run is not None and (info is None or not runs or info.epoch != run.epoch):

@@ -40,7 +40,7 @@ class Operator:
         self._tls = tls
         self._committer = ClientCommitter(client, keys.delete_counter_key(cluster_id))
         self._querier = EtcdQuerier(client, cluster_id)
-        self._controller = EtcdControllerObservation(client, cluster_id, self._committer)
+        self._controller = EtcdControllerObservation(self._querier, cluster_id, self._committer)
 
     # Changefeeds: state in etcd.
 
@@ -149,7 +149,7 @@ class Operator:
     def _owner(self, changefeed_id: str) -> EtcdOwnerObservation:
         name = ChangefeedName(ChangefeedID(changefeed_id))
         return EtcdOwnerObservation.for_operator(
-            self._client, self._cluster_id, self._committer, name
+            self._querier, self._cluster_id, self._committer, name
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from coordination.etcd import keys
 from coordination.metadata.errors import CaptureNotFound, MetadataError
 from coordination.metadata.model import (
@@ -27,13 +29,18 @@ def capture_read(cluster_id: str, capture_id: CaptureID) -> Patch:
 
 
 def progress_writes(
-    cluster_id: str, capture_id: CaptureID, progress: CaptureProgress
+    cluster_id: str,
+    capture_id: CaptureID,
+    progress: CaptureProgress,
+    known: Collection[ChangefeedUUID],
 ) -> PatchGroup:
-    """What a registered capture reports; changefeeds that are not named keep what they had."""
+    """What a registered capture reports; changefeeds that are not named keep what they had, if
+    they are still known."""
 
     def merge(old: bytes | None) -> bytes:
         before: CaptureProgress = load_progress(old) if old is not None else {}
-        return dump_progress({**before, **progress})
+        kept = {uuid: each for uuid, each in before.items() if uuid in known}
+        return dump_progress({**kept, **progress})
 
     key = keys.capture_progress_key(cluster_id, capture_id)
     return (capture_read(cluster_id, capture_id), Patch(key, merge))

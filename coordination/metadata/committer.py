@@ -1,4 +1,5 @@
-"""How a group of patches gets into etcd: from the command line at once, in a server by the worker.
+"""How a group of patches gets into etcd: from the command line at once, in a server by the worker,
+whose reactors leave it in the tick's state, and whose other threads post it:
 
 caller's thread                          coordination thread (an EtcdWorker's tick)
 commit ── post, wake ──► inbox ── take_groups ──► patches of this tick
@@ -47,6 +48,23 @@ class ClientCommitter:
             commit_once(self._client, (group,), self._delete_counter_key, guards)
 
 
+class TickCommitter:
+    """Leaves groups in the state of a reactor that calls it in its tick, and does not wait.
+
+    They are written after the tick. One that refuses does nothing; the next ticks show that."""
+
+    def __init__(
+        self, add_group: Callable[..., None], guards: Callable[[], Sequence[Compare]]
+    ) -> None:
+        """`guards` are those of the worker, which are in all of its transactions."""
+        self._add_group = add_group
+        self._guards = guards
+
+    def commit(self, groups: Sequence[PatchGroup], guards: Sequence[Compare] = ()) -> None:
+        _check_guards(guards, self._guards())
+        self._add_group(*groups)
+
+
 @dataclass(eq=False, slots=True)
 class _Posted:
     group: PatchGroup
@@ -81,8 +99,7 @@ class PostedCommitter:
 
     def commit(self, groups: Sequence[PatchGroup], guards: Sequence[Compare] = ()) -> None:
         """From any thread but the coordination thread, which would wait for itself."""
-        if not set(guards) <= set(self._guards()):
-            raise ValueError("a guard that is not in the worker's transactions")
+        _check_guards(guards, self._guards())
         for group in groups:
             posted = _Posted(group)
             self._inbox.put(posted)
@@ -141,6 +158,11 @@ class PostedCommitter:
             posted.done.set()
         self._handed_out.clear()
         self._waiting.clear()
+
+
+def _check_guards(wanted: Sequence[Compare], held: Sequence[Compare]) -> None:
+    if not set(wanted) <= set(held):
+        raise ValueError("a guard that is not in the worker's transactions")
 
 
 def _recorded(posted: _Posted) -> PatchGroup:

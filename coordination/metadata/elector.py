@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from coordination.clock import Clock
 from coordination.errors import TidelakeError
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, EtcdClient, get
-from coordination.etcd.election import Election
+from coordination.etcd.election import Candidate
 from coordination.metadata.errors import OwnerNotFound
-from coordination.model import CaptureID, CaptureInfo, LeaseID
+from coordination.model import CaptureID, CaptureInfo
 
 logger = logging.getLogger(__name__)
 
@@ -52,21 +53,23 @@ class EtcdElector:
         client: EtcdClient,
         cluster_id: str,
         info: CaptureInfo,
-        lease: LeaseID,
-        wake: Callable[[], None] = lambda: None,
+        candidate: Candidate,
+        clock: Clock,
     ) -> None:
-        """`wake` makes `wait` return, from another thread."""
+        """`candidate` stands with the capture's ID, and wakes `wait` from another thread."""
         self._client = client
         self._cluster_id = cluster_id
         self._info = info
-        self._key = keys.election_key(cluster_id, lease)
-        self._election = Election(client, keys.election_prefix(cluster_id), lease, wake)
+        self._candidate = candidate
+        self._clock = clock
 
     @property
     def guard(self) -> Compare | None:
-        """What holds as long as we are the controller; None before we were."""
-        revision = self._election.revision
-        return Compare(self._key, "create", "=", revision) if revision else None
+        """What holds as long as we are the controller; None while we are not."""
+        candidate = self._candidate
+        if not candidate.leads:
+            return None
+        return Compare(candidate.key, "create", "=", candidate.revision)
 
     def self_info(self) -> CaptureInfo:
         return self._info
@@ -74,14 +77,20 @@ class EtcdElector:
     def run_election(self, on_take_control: Callable[[], None], wait: Wait) -> None:
         while True:
             try:
-                self._election.campaign(self._info.id.encode(), wait)
+                self._campaign(wait)
                 on_take_control()
             finally:
                 self._resign()
 
+    def _campaign(self, wait: Wait) -> None:
+        wait_s = self._candidate.turn(self._clock.monotonic())
+        while not self._candidate.leads:
+            wait(wait_s)
+            wait_s = self._candidate.turn(self._clock.monotonic())
+
     def _resign(self) -> None:
         try:
-            self._election.resign()
+            self._candidate.resign()
         except TidelakeError as error:  # what ended it must not be hidden; the lease ends by itself
             logger.warning("could not resign capture_id=%s: %s", self._info.id, error)
 

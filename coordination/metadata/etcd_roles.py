@@ -1,7 +1,12 @@
 """The observations of `observation.py` over etcd: who asks for the writes of `etcd_observation.py`.
 
-They read with a client of their own and write through a `Committer`: in a server that is the
-coordination thread's, so that there is one writer; from the command line a transaction at once.
+What they read from and how they write is given to them:
+
+    command line           etcd, at each call     a transaction at once (`ClientCommitter`)
+    a server's reactors    the tick's state       with what the tick writes (`TickCommitter`)
+    its other threads      etcd                   posted to the coordination thread, waited for
+
+For a reactor a call returns before anything is written; the next ticks show what came of it.
 """
 
 from __future__ import annotations
@@ -10,12 +15,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from coordination.etcd import keys
-from coordination.etcd.client import Compare, EtcdClient
+from coordination.etcd.client import Compare
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.capture_writes import progress_writes
 from coordination.metadata.committer import Committer
-from coordination.metadata.elector import EtcdElector, Wait, read_captures
+from coordination.metadata.elector import EtcdElector, Wait
 from coordination.metadata.errors import NotController, NotLaunched
 from coordination.metadata.etcd_observation import (
     ChangefeedWrites,
@@ -34,7 +38,7 @@ from coordination.metadata.model import (
     UpstreamInfo,
 )
 from coordination.metadata.observation import Captures, ControllerObservation
-from coordination.metadata.querier import EtcdQuerier
+from coordination.metadata.querier import StoredQuerier
 from coordination.metadata.schedule import (
     NO_REVISION,
     SchedState,
@@ -52,16 +56,15 @@ class EtcdControllerObservation:
 
     def __init__(
         self,
-        client: EtcdClient,
+        querier: StoredQuerier,
         cluster_id: str,
         committer: Committer,
         guard: Callable[[], Compare | None] | None = None,
     ) -> None:
-        self._client = client
+        self._querier = querier
         self._cluster_id = cluster_id
         self._committer = committer
         self._guard = guard
-        self._querier = EtcdQuerier(client, cluster_id)
         self._lock = threading.Lock()
         self._captures: tuple[CaptureInfo, ...] = ()
 
@@ -76,10 +79,10 @@ class EtcdControllerObservation:
 
     def cleanup_changefeed(self, uuid: ChangefeedUUID) -> None:
         writes = self._writes(uuid)
-        self._commit(*writes.cleanup(self._reporting(writes.name)))
+        self._commit(*writes.cleanup(self._querier.reporting(writes.name)))
 
     def refresh_captures(self) -> Captures:
-        infos = tuple(read_captures(self._client, self._cluster_id))
+        infos = tuple(self._querier.captures())
         with self._lock:
             before, self._captures = self._captures, infos
         return Captures(infos=infos, changed=infos != before)
@@ -100,7 +103,7 @@ class EtcdControllerObservation:
 
     def schedule_snapshot(self) -> tuple[list[ScheduledChangefeed], list[CaptureInfo]]:
         schedule = [each.scheduled for each in self._querier.stored()]
-        return schedule, list(read_captures(self._client, self._cluster_id))
+        return schedule, list(self._querier.captures())
 
     def _writes(self, uuid: ChangefeedUUID) -> ChangefeedWrites:
         stored = self._querier.find(uuid)
@@ -108,18 +111,6 @@ class EtcdControllerObservation:
 
     def _of(self, name: ChangefeedName, row: ScheduleRow) -> ChangefeedWrites:
         return ChangefeedWrites.of(self._cluster_id, name, row)
-
-    def _reporting(self, name: ChangefeedName) -> list[CaptureID]:
-        prefix = f"{keys.base_prefix(self._cluster_id)}{name.namespace}/task/position/"
-        parsed = (
-            keys.parse_key(self._cluster_id, kv.key)
-            for kv in self._client.range(prefix, prefix=True).kvs
-        )
-        return [
-            each.capture_id
-            for each in parsed
-            if isinstance(each, keys.TaskPositionOf) and each.name == name
-        ]
 
     def _commit_leading(self, *groups: PatchGroup) -> None:
         if self._guard is None:
@@ -151,10 +142,10 @@ class EtcdOwnerObservation:
 
     @classmethod
     def for_operator(
-        cls, client: EtcdClient, cluster_id: str, committer: Committer, name: ChangefeedName
+        cls, querier: StoredQuerier, cluster_id: str, committer: Committer, name: ChangefeedName
     ) -> EtcdOwnerObservation:
         """Of the present life of that name; raises ``ChangefeedNotFound``."""
-        stored = EtcdQuerier(client, cluster_id).find_name(name)
+        stored = querier.find_name(name)
         writes = ChangefeedWrites.of(cluster_id, name, stored.row)
         return cls(stored.ident.uuid, writes, committer)
 
@@ -165,17 +156,22 @@ class EtcdOwnerObservation:
         self._committer.commit((self._writes.update(info),))
 
     def pause_changefeed(self) -> None:
-        self._move(Decision(event=FeedEvent.STOP))
+        self._commit_feed_event(Decision(event=FeedEvent.STOP))
 
     def resume_changefeed(self, overwrite_checkpoint_ts: Ts | None = None) -> None:
-        self._move(
+        self._commit_feed_event(
             Decision(event=FeedEvent.RESUME, overwrite_checkpoint_ts=overwrite_checkpoint_ts)
         )
 
     def advance_changefeed(
         self, checkpoint_ts: Ts, min_table_barrier_ts: Ts, *, epoch: int
     ) -> None:
-        self._commit_owning(self._writes.advance(checkpoint_ts, min_table_barrier_ts, epoch))
+        self._check_owner()
+        self._committer.commit((self._writes.advance(checkpoint_ts, min_table_barrier_ts, epoch),))
+
+    def carry_out(self, decision: Decision) -> None:
+        self._check_owner()
+        self._commit_feed_event(decision)
 
     def retry_changefeed(self) -> None:
         self._move_owning(FeedEvent.RETRY)
@@ -200,28 +196,26 @@ class EtcdOwnerObservation:
         self._move_owning(FeedEvent.ERROR, error)
 
     def _move_owning(self, event: FeedEvent, error: RunningError | None = None) -> None:
-        self._commit_owning(self._writes.feed_event(Decision(event=event, error=error)))
+        self.carry_out(Decision(event=event, error=error))
 
-    def _move(self, decision: Decision) -> None:
+    def _commit_feed_event(self, decision: Decision) -> None:
         self._committer.commit((self._writes.feed_event(decision),))
 
-    def _commit_owning(self, group: PatchGroup) -> None:
+    def _check_owner(self) -> None:
         if self._writes.owner is None:
             raise NotLaunched(f"only the owner of changefeed {self._writes.name} may do that")
-        self._committer.commit((group,))
 
 
 class EtcdCaptureObservation:
     """What one registered capture does, as long as its lease lives."""
 
     def __init__(
-        self, elector: EtcdElector, client: EtcdClient, cluster_id: str, committer: Committer
+        self, elector: EtcdElector, querier: StoredQuerier, cluster_id: str, committer: Committer
     ) -> None:
         self._elector = elector
-        self._client = client
         self._cluster_id = cluster_id
         self._committer = committer
-        self._querier = EtcdQuerier(client, cluster_id)
+        self._querier = querier
         self._lock = threading.Lock()
         self._told: dict[ChangefeedUUID, ScheduledChangefeed] = {}
 
@@ -239,12 +233,14 @@ class EtcdCaptureObservation:
 
     def run(self, controller_callback: Callable[[ControllerObservation], None], wait: Wait) -> None:
         controller = EtcdControllerObservation(
-            self._client, self._cluster_id, self._committer, lambda: self._elector.guard
+            self._querier, self._cluster_id, self._committer, lambda: self._elector.guard
         )
         self._elector.run_election(lambda: controller_callback(controller), wait)
 
     def advance(self, progress: CaptureProgress) -> None:
-        self._committer.commit((progress_writes(self._cluster_id, self._id, progress),))
+        known = {each.ident.uuid for each in self._querier.stored()}
+        writes = progress_writes(self._cluster_id, self._id, progress, known)
+        self._committer.commit((writes,))
 
     def owner_changes(self) -> Sequence[ScheduledChangefeed]:
         ours = {

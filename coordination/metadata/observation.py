@@ -4,7 +4,8 @@
     controller.set_owner(stop)    ─► capture.owner_changes() ─► capture.post_owner_removed()
                                                              └─► controller may set another owner
 
-All of them are thread-safe, and block until what was asked is written; each write is all or none.
+All of them are thread-safe, and block until what was asked is written (but for those that a reactor
+calls in its tick); each write is all or none.
 The roles of one capture share one deadline (`coordination/deadline.py`): what a capture writes is
 refused once it is not registered any more, what a controller writes once it does not lead, what an
 owner writes once its launch is over. ``TryAgain`` means that it is not known whether it was
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from coordination.metadata.elector import Elector, Wait
+from coordination.metadata.feed_state import Decision
 from coordination.metadata.model import (
     CaptureProgress,
     ChangefeedIdent,
@@ -68,7 +70,8 @@ class ControllerObservation(Protocol):
     def post_capture_offline(self, capture_id: CaptureID) -> None:
         """Take what a dead capture owned from it, with the progress that it last reported.
 
-        The caller has waited for its grace; a capture that is registered is refused.
+        A capture that is registered is refused. An owner is fenced by its launch and its term, so
+        there is no grace to be waited for.
         """
         ...
 
@@ -98,6 +101,10 @@ class OwnerObservation(Protocol):
         """Store how far the run of that epoch is. Never goes back; nothing if it does not run."""
         ...
 
+    def carry_out(self, decision: Decision) -> None:
+        """The step that the feed state machine has decided on; the methods below name them."""
+        ...
+
     def retry_changefeed(self) -> None:
         """From pending to warning: it runs again, with a new epoch."""
         ...
@@ -125,7 +132,8 @@ class CaptureObservation(Elector, Protocol):
         ...
 
     def advance(self, progress: CaptureProgress) -> None:
-        """Report how far its changefeeds are; those that are not named keep what they had."""
+        """Report how far the changefeeds are that it owns, as their processors have told it; those
+        that are not named keep what they had."""
         ...
 
     def owner_changes(self) -> Sequence[ScheduledChangefeed]:

@@ -1,12 +1,16 @@
 """Reading metadata: the port (seed 002's ``Querier``), and etcd behind it. Nothing here writes.
 
+Who reads, reads etcd itself (`EtcdQuerier`), or what a reactor has seen of it
+(`orchestrator/state_querier.py`): the observations work on either.
+
 An argument names a changefeed by UUID; without any, all are meant. A UUID that is not there is
 simply not in the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -14,6 +18,7 @@ from typing import Protocol
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient, KeyValue
 from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.elector import read_captures
 from coordination.metadata.errors import BrokenValue, ChangefeedNotFound
 from coordination.metadata.model import (
     NO_PROGRESS,
@@ -26,7 +31,7 @@ from coordination.metadata.model import (
     load,
 )
 from coordination.metadata.schedule import NO_REVISION, ScheduledChangefeed, ScheduleRow
-from coordination.model import Revision
+from coordination.model import CaptureID, CaptureInfo, Revision
 
 NO_ROW = ScheduleRow()  # of a changefeed that TiCDC's tools made: nobody has owned it here yet
 
@@ -66,13 +71,23 @@ class Stored:
         return self.row.scheduled(self.ident.uuid, self.owner_revision)
 
 
-class EtcdQuerier:
-    """Reads etcd at each call. A changefeed whose info is not understood is left out; a status or a
-    row that is not understood counts as missing."""
+class StoredQuerier(ABC):
+    """A ``Querier``, and what the observations look up besides.
 
-    def __init__(self, client: EtcdClient, cluster_id: str) -> None:
-        self._client = client
-        self._cluster_id = cluster_id
+    A changefeed whose info is not understood is left out; a status or a row that is not understood
+    counts as missing."""
+
+    @abstractmethod
+    def _read(self, uuids: Collection[ChangefeedUUID]) -> Mapping[ChangefeedUUID, Stored]:
+        """Those at least; none named: all."""
+
+    @abstractmethod
+    def captures(self) -> Sequence[CaptureInfo]:
+        """All that are registered, by ID."""
+
+    @abstractmethod
+    def reporting(self, name: ChangefeedName) -> Sequence[CaptureID]:
+        """The captures that have a task position of that changefeed."""
 
     def get_changefeed(self, *uuids: ChangefeedUUID) -> Sequence[Changefeed]:
         return [Changefeed(ident=each.ident, info=each.info) for each in self.stored(*uuids)]
@@ -95,7 +110,7 @@ class EtcdQuerier:
 
     def stored(self, *uuids: ChangefeedUUID) -> list[Stored]:
         """Everything of each, by UUID: in the order in which they were created."""
-        found = self._read()
+        found = self._read(uuids)
         return [each for uuid, each in sorted(found.items()) if not uuids or uuid in uuids]
 
     def find(self, uuid: ChangefeedUUID) -> Stored:
@@ -111,7 +126,30 @@ class EtcdQuerier:
                 return each
         raise ChangefeedNotFound(f"there is no changefeed {name}")
 
-    def _read(self) -> dict[ChangefeedUUID, Stored]:
+
+class EtcdQuerier(StoredQuerier):
+    """Reads etcd at each call."""
+
+    def __init__(self, client: EtcdClient, cluster_id: str) -> None:
+        self._client = client
+        self._cluster_id = cluster_id
+
+    def captures(self) -> Sequence[CaptureInfo]:
+        return read_captures(self._client, self._cluster_id)
+
+    def reporting(self, name: ChangefeedName) -> Sequence[CaptureID]:
+        prefix = f"{keys.base_prefix(self._cluster_id)}{name.namespace}/task/position/"
+        parsed = (
+            keys.parse_key(self._cluster_id, kv.key)
+            for kv in self._client.range(prefix, prefix=True).kvs
+        )
+        return [
+            each.capture_id
+            for each in parsed
+            if isinstance(each, keys.TaskPositionOf) and each.name == name
+        ]
+
+    def _read(self, uuids: Collection[ChangefeedUUID]) -> Mapping[ChangefeedUUID, Stored]:  # noqa: ARG002
         """Rows first: a row of an earlier life then never stands beside the info of a later one
         without its writes being refused."""
         rows = self._client.range(keys.own_prefix(self._cluster_id), prefix=True).kvs

@@ -14,17 +14,21 @@ from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.errors import BrokenValue
 from coordination.metadata.model import (
+    ChangefeedIdent,
     ChangefeedInfo,
     ChangefeedStatus,
+    ChangefeedUUID,
     Record,
     RunningError,
     TaskPosition,
     load,
 )
+from coordination.metadata.querier import NO_ROW, Stored
 from coordination.metadata.record_patch import gated, record_patch, unless_refused
 from coordination.metadata.schedule import ScheduleRow
 from coordination.model import CaptureID
 from coordination.orchestrator.patch import Patch, PatchGroup
+from coordination.orchestrator.reactor import ABSENT, Update
 
 R = TypeVar("R", bound=Record)
 POSITIONS_PER_GROUP = 50  # far below a transaction's 128: > 128 stale ones blocked TiCDC for good
@@ -41,6 +45,8 @@ class ChangefeedReactorState:
         self.task_positions: dict[CaptureID, TaskPosition] = {}
         self.broken: dict[str, str] = {}  # key -> why its value is not understood; the last counts
         self._cluster_id = cluster_id
+        self._created = ABSENT  # the info
+        self._scheduled = ABSENT  # the row, last
         self._tick_patches: list[Patch] = []
         self._groups: list[PatchGroup] = []
         self._must_be_normal = False
@@ -50,25 +56,46 @@ class ChangefeedReactorState:
         """Whether etcd has nothing of it."""
         return not (self.info or self.status or self.schedule or self.task_positions or self.broken)
 
-    def update(self, key: str, value: bytes | None, *, is_init: bool) -> None:  # noqa: ARG002
+    @property
+    def uuid(self) -> ChangefeedUUID:
+        """Of this life; 0 without an info."""
+        return ChangefeedUUID(self._created)
+
+    @property
+    def stored(self) -> Stored | None:
+        """All of it, as a querier has it; None without an info."""
+        if self.info is None:
+            return None
+        return Stored(
+            ident=ChangefeedIdent(uuid=self.uuid, name=self.name),
+            info=self.info,
+            status=self.status,
+            row=self.schedule or NO_ROW,
+            owner_revision=self._scheduled,
+        )
+
+    def update(self, update: Update) -> None:
         """Take over a key; one of another changefeed, or of no kind that we know, is passed by."""
-        parsed = keys.parse_key(self._cluster_id, key)
+        parsed = keys.parse_key(self._cluster_id, update.key)
         if getattr(parsed, "name", None) != self.name:
             return
-        self.broken.pop(key, None)
+        self.broken.pop(update.key, None)
         try:
-            self._take_in(parsed, value)
+            self._take_in(parsed, update)
         except BrokenValue as error:
-            self.broken[key] = str(error)
+            self.broken[update.key] = str(error)
 
-    def _take_in(self, parsed: keys.Parsed | None, value: bytes | None) -> None:
+    def _take_in(self, parsed: keys.Parsed | None, update: Update) -> None:
+        value = update.value
         match parsed:
             case keys.ChangefeedInfoOf():
                 self.info = _load(ChangefeedInfo, value)
+                self._created = update.create_revision
             case keys.ChangefeedStatusOf():
                 self.status = _load(ChangefeedStatus, value)
             case keys.ScheduleOf():
                 self.schedule = _load(ScheduleRow, value)
+                self._scheduled = update.mod_revision
             case keys.TaskPositionOf(capture_id, _) if value is None:
                 self.task_positions.pop(capture_id, None)
             case keys.TaskPositionOf(capture_id, _):

@@ -277,7 +277,7 @@ class EtcdWorker(Generic[S]):
 
     def _apply_updates(self) -> None:
         for update in self._snapshot.take_updates():
-            self._state.update(update.key, update.value, is_init=update.is_init)
+            self._state.update(update)
 
     def _tick(self) -> None:
         now = self._clock.monotonic()

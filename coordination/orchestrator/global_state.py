@@ -28,6 +28,7 @@ from coordination.metadata.record_patch import unless_refused
 from coordination.model import CaptureID, CaptureInfo, LeaseID
 from coordination.orchestrator.changefeed_state import ChangefeedReactorState
 from coordination.orchestrator.patch import PatchGroup
+from coordination.orchestrator.reactor import Update
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -73,8 +74,9 @@ class GlobalReactorState:
         self._began_at: float | None = None
         self._groups: list[PatchGroup] = []
 
-    def update(self, key: str, value: bytes | None, *, is_init: bool) -> None:
+    def update(self, update: Update) -> None:
         """Take over a key; what is not this cluster's is passed by."""
+        key, value = update.key, update.value
         self._on_update(key, value)
         parsed = keys.parse_key(self._cluster_id, key)
         if parsed is None:
@@ -84,7 +86,7 @@ class GlobalReactorState:
             parsed,
             keys.ChangefeedInfoOf | keys.ChangefeedStatusOf | keys.ScheduleOf | keys.TaskPositionOf,
         ):
-            self._update_changefeed(parsed.name, key, value, is_init=is_init)
+            self._update_changefeed(parsed.name, update)
             return
         try:
             self._take_in(parsed, value)
@@ -132,13 +134,11 @@ class GlobalReactorState:
         for _, changefeed in sorted(self.changefeeds.items()):
             changefeed.remove_stale_positions(self.captures)
 
-    def _update_changefeed(
-        self, name: ChangefeedName, key: str, value: bytes | None, *, is_init: bool
-    ) -> None:
+    def _update_changefeed(self, name: ChangefeedName, update: Update) -> None:
         changefeed = self.changefeeds.get(name)
         if changefeed is None:
             changefeed = self.changefeeds[name] = ChangefeedReactorState(self._cluster_id, name)
-        changefeed.update(key, value, is_init=is_init)
+        changefeed.update(update)
         if changefeed.is_empty:
             del self.changefeeds[name]
 

@@ -6,9 +6,11 @@ state that is older than its own last write, and always on one moment of etcd (s
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
 
 from coordination.errors import Fenced, Stop, TidelakeError
+from coordination.model import Revision
 from coordination.orchestrator.patch import PatchGroup
 
 
@@ -31,12 +33,24 @@ class TransactionTooLarge(TidelakeError):
     """One group needs more keys or bytes than one transaction may have: a fault of its maker."""
 
 
+ABSENT: Final = Revision(0)  # the revision by which etcd compares a key that is not there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """A key was put, or deleted. `is_init`: of the first read."""
+
+    key: str
+    value: bytes | None  # None: deleted; b"" is a value
+    is_init: bool = False
+    create_revision: Revision = ABSENT
+    mod_revision: Revision = ABSENT
+
+
 class ReactorState(Protocol):
     """The keys as a program wants them. Called from the worker's thread alone."""
 
-    def update(self, key: str, value: bytes | None, *, is_init: bool) -> None:
-        """The key was put, or deleted (None; ``b""`` is a value). `is_init`: of the first read."""
-        ...
+    def update(self, update: Update) -> None: ...
 
     def update_pending_change(self, now_s: float) -> None:
         """Right before each tick: do what was put off until its time came."""

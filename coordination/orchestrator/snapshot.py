@@ -26,6 +26,7 @@ from coordination.errors import CaptureSuicide, TidelakeError
 from coordination.etcd.client import MAX_TXN_OPS, Compare, Delete, KeyValue, Range, WatchEvent
 from coordination.model import Revision
 from coordination.orchestrator.patch import PatchGroup
+from coordination.orchestrator.reactor import ABSENT, Update
 from coordination.orchestrator.transaction import (
     Transaction,
     counter_compare,
@@ -35,16 +36,6 @@ from coordination.orchestrator.transaction import (
 )
 
 NEVER_READ: Final = Revision(0)
-ABSENT: Final = Revision(0)  # the mod-revision by which etcd compares a key that is not there
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
-    """What the reactor's state has yet to hear."""
-
-    key: str
-    value: bytes | None  # None: deleted
-    is_init: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +96,10 @@ class Snapshot:
         for key, old in before.items():
             new = self._seen.get(key)
             if new is None or new.create_revision != old.create_revision:
-                self._queue(key, None, is_init=False)
+                self._queue(key, None)
         for key, new in self._seen.items():
             if key not in before or before[key].mod_revision != new.mod_revision:
-                self._queue(key, new.value, is_init=is_init)
+                self._queue(key, new, is_init=is_init)
         self.revision = found.revision
         self._ahead.clear()
 
@@ -184,11 +175,23 @@ class Snapshot:
             self._seen.pop(key, None)
         if key in self._ahead and self._ahead[key].revision <= kv.mod_revision:
             del self._ahead[key]
-        self._queue(key, kv.value if event.kind == "put" else None, is_init=False)
+        self._queue(key, kv if event.kind == "put" else None)
 
-    def _queue(self, key: str, value: bytes | None, *, is_init: bool) -> None:
-        if key != self._counter_key:  # no business of the reactor
-            self._updates.append(Update(key=key, value=value, is_init=is_init))
+    def _queue(self, key: str, kv: KeyValue | None, *, is_init: bool = False) -> None:
+        if key == self._counter_key:
+            return  # no business of the reactor
+        if kv is None:
+            self._updates.append(Update(key=key, value=None))
+            return
+        self._updates.append(
+            Update(
+                key=key,
+                value=kv.value,
+                is_init=is_init,
+                create_revision=kv.create_revision,
+                mod_revision=kv.mod_revision,
+            )
+        )
 
     def _value(self, key: str) -> bytes | None:
         if not self._is_ours(key) or key == self._counter_key:

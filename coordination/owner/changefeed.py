@@ -21,15 +21,17 @@ from dataclasses import dataclass, replace
 
 from coordination.errors import CaptureSuicide, Fenced, TryAgain
 from coordination.etcd.keys import ChangefeedName
-from coordination.metadata.capture_writes import capture_gone
-from coordination.metadata.etcd_observation import ChangefeedWrites
 from coordination.metadata.feed_state import AdminJob, FeedStateManager
 from coordination.metadata.model import (
     NO_PROGRESS,
     ChangefeedInfo,
-    ChangefeedUUID,
     FeedState,
     RunningError,
+)
+from coordination.metadata.observation import (
+    CaptureObservation,
+    ControllerObservation,
+    OwnerObservation,
 )
 from coordination.metadata.querier import NO_ROW
 from coordination.metadata.schedule import SchedState, ScheduleRow
@@ -44,14 +46,14 @@ from coordination.scheduler.messages import Message
 
 logger = logging.getLogger(__name__)
 
-_NO_UUID = ChangefeedUUID(0)  # a row is named by its key; its UUID does not matter there
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerContext:
-    """What all changefeeds of one owner share."""
+    """What all changefeeds of one owner share. The observations write with the tick."""
 
     role: CaptureRole
+    capture: CaptureObservation
+    controller: ControllerObservation
     ownership: Ownership
     settings: SchedulerSettings
     rng: random.Random
@@ -75,6 +77,7 @@ class ChangefeedOwner:
         self._role = context.role
         self._feed_state = FeedStateManager(random=context.rng.random)
         self._launch: int | None = None  # that we asked for
+        self._observation: OwnerObservation | None = None  # of that launch
         self._is_first = False  # nobody has ever had a span of it before that launch
         self._term: Term | None = None
         self._closing: list[OwnerDesk] = []
@@ -113,16 +116,19 @@ class ChangefeedOwner:
         """What is to be sent. ``alive``: with UNSEEN in it while the dead are not all known."""
         info, row = changefeed.info, changefeed.schedule or NO_ROW
         if info is None or not self._holds_launch(row):
+            self._observation = None
             self.close(drop=False)
             if info is not None and self.is_closed:
                 self._move_launch(changefeed, info, row, cluster)
             return ()
-        self._decide(changefeed, info, row, now_s)
+        if self._observation is None:
+            self._observation = self._context.capture.on_owner_launched(changefeed.uuid)
+        self._decide(changefeed, info, self._observation, now_s)
         if not self._feed_state.should_run or (self._term and self._term.epoch != info.epoch):
             self.close(drop=False)
         if self._feed_state.should_run and self.is_closed and self._ran_epoch != info.epoch:
             self._open(info, changefeed)
-        return self._run(changefeed, row, inbox, alive, now_s)
+        return self._run(self._observation, inbox, alive, now_s)
 
     # the launch
 
@@ -141,26 +147,24 @@ class ChangefeedOwner:
         cluster: ClusterView,
     ) -> None:
         """One step towards a launch here, or towards the end of what was removed."""
-        writes = self._writes(row)
-        scheduled = row.scheduled(_NO_UUID, Revision(0))
+        controller, uuid = self._context.controller, changefeed.uuid
+        scheduled = controller.get_changefeed_schedule(uuid)
         if row.state is SchedState.REMOVED:
             if info.state is FeedState.REMOVED:
-                changefeed.add_group(*writes.cleanup(sorted(changefeed.task_positions)))
+                controller.cleanup_changefeed(uuid)
                 return
             self._launch, self._is_first = row.launches + 1, row.launches == 0
             self._ran_epoch = None
             target = replace(scheduled, owner=self._role.id, owner_state=SchedState.LAUNCHED)
-            changefeed.add_group(writes.set_owner(target))
+            controller.set_owner(target)
         elif row.owner is None:
             return  # a broken row: an operator's
         elif row.owner == self._role.id:
-            changefeed.add_group(writes.release(row.owner, lambda: changefeed.status))
-        elif cluster.is_gone(row.owner):
-            gone = capture_gone(self._role.cluster_id, row.owner)
-            changefeed.add_group((gone, *writes.release(row.owner, lambda: changefeed.status)))
-        elif row.state is SchedState.LAUNCHED:  # it was the owner before: it is to let go
-            target = replace(scheduled, owner_state=SchedState.REMOVING)
-            changefeed.add_group(writes.set_owner(target))
+            position = changefeed.status or row.task_position
+            self._context.capture.post_owner_removed(uuid, position)
+        elif row.state is SchedState.LAUNCHED and not cluster.is_gone(row.owner):
+            # it was the owner before: it is to let go (the dead's are taken from them by who leads)
+            controller.set_owner(replace(scheduled, owner_state=SchedState.REMOVING))
 
     @property
     def waits_for_the_dead(self) -> bool:
@@ -173,7 +177,7 @@ class ChangefeedOwner:
         self,
         changefeed: ChangefeedReactorState,
         info: ChangefeedInfo,
-        row: ScheduleRow,
+        observation: OwnerObservation,
         now_s: float,
     ) -> None:
         if self._ran_epoch != info.epoch:
@@ -186,7 +190,7 @@ class ChangefeedOwner:
             logger.info(
                 "changefeed changes changefeed_id=%s event=%s why=%s", info.id, decision.event, why
             )
-            changefeed.add_group(self._launched_writes(row).feed_event(decision))
+            observation.carry_out(decision)
 
     def _open(self, info: ChangefeedInfo, changefeed: ChangefeedReactorState) -> None:
         status, role = changefeed.status or NO_PROGRESS, self._role
@@ -222,8 +226,7 @@ class ChangefeedOwner:
 
     def _run(
         self,
-        changefeed: ChangefeedReactorState,
-        row: ScheduleRow,
+        observation: OwnerObservation,
         inbox: Sequence[Message],
         alive: Collection[CaptureID],
         now_s: float,
@@ -241,10 +244,9 @@ class ChangefeedOwner:
         if ticked is None:
             return ()
         if ticked.is_known:
-            advance = self._launched_writes(row).advance(
-                ticked.checkpoint_ts, ticked.min_table_barrier_ts, term.epoch
+            observation.advance_changefeed(
+                ticked.checkpoint_ts, ticked.min_table_barrier_ts, epoch=term.epoch
             )
-            changefeed.add_group(advance)
         return ticked.outbox
 
     def _fail(self, error: Exception) -> None:
@@ -257,9 +259,3 @@ class ChangefeedOwner:
         )
         self._errors.append(report)
         self.close(drop=False)
-
-    def _writes(self, row: ScheduleRow) -> ChangefeedWrites:
-        return ChangefeedWrites.of(self._role.cluster_id, self.name, row)
-
-    def _launched_writes(self, row: ScheduleRow) -> ChangefeedWrites:
-        return ChangefeedWrites.of(self._role.cluster_id, self.name, row, self._role.id)

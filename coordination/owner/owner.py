@@ -1,6 +1,7 @@
 """The owner role of the elected capture: all changefeeds of the cluster, tick by tick (facts 5.2).
 
-    tick: bootstrap (once) ─► jobs ─► every capture of one version? ─► each changefeed ─► cleanup
+    tick: bootstrap (once) ─► jobs ─► every capture of one version?
+                                          ─► the dead's ─► each changefeed ─► report ─► cleanup
 
 The elected capture is the controller, and launches every changefeed at itself (cluster.md 12).
 Whoever is elected next takes over: rows of the dead are released, the living are told to let go.
@@ -24,6 +25,7 @@ from coordination.scheduler.messages import Message
 logger = logging.getLogger(__name__)
 
 MAX_INBOX = 10_000  # messages of one changefeed, while etcd does not let the owner tick
+REPORT_S = 5.0  # how old the progress is that a capture's death leaves behind, at most
 
 
 class OwnerReactor:
@@ -39,6 +41,7 @@ class OwnerReactor:
         self._outbox: list[Message] = []
         self._is_bootstrapped = False
         self._is_mixed = False
+        self._report_at = float("-inf")
 
     @property
     def feeds(self) -> dict[ChangefeedName, ChangefeedOwner]:
@@ -74,7 +77,9 @@ class OwnerReactor:
             )
         )
         if self._is_one_version(state):
+            self._take_from_the_dead(state)
             self._tick_feeds(state, now_s)
+            self._report(state, now_s)
         self._inboxes.clear()
         state.remove_stale_positions()
 
@@ -95,6 +100,32 @@ class OwnerReactor:
             self._is_mixed = is_mixed
             logger.warning("versions of captures, nothing moves while they differ: %s", versions)
         return not is_mixed
+
+    def _take_from_the_dead(self, state: GlobalReactorState) -> None:
+        """What they owned is free at once: their launches and terms fence them. (Their spans wait
+        for the grace.)"""
+        rows = [each.schedule for each in state.changefeeds.values() if each.schedule is not None]
+        owners = {row.owner for row in rows if row.owner is not None}
+        for capture_id in sorted({*owners, *state.capture_progress}):
+            if state.is_gone(capture_id):
+                self._context.controller.post_capture_offline(capture_id)
+
+    def _report(self, state: GlobalReactorState, now_s: float) -> None:
+        """How far what it owns is, as the processors have told it, for who takes over."""
+        if now_s < self._report_at:
+            return
+        self._report_at = now_s + REPORT_S
+        role = self._context.role
+        progress = {
+            each.uuid: each.status
+            for each in state.changefeeds.values()
+            if each.info is not None
+            and each.status is not None
+            and each.schedule is not None
+            and each.schedule.owner == role.id
+        }
+        if progress != state.capture_progress.get(role.id, {}):
+            self._context.capture.advance(progress)
 
     def _tick_feeds(self, state: GlobalReactorState, now_s: float) -> None:
         cluster = ClusterView(

@@ -13,6 +13,7 @@ from coordination.metadata.committer import ClientCommitter
 from coordination.metadata.etcd_roles import EtcdControllerObservation, EtcdOwnerObservation
 from coordination.metadata.feed_state import AdminJob
 from coordination.metadata.model import AdminJobType, ChangefeedInfo, FeedState, load
+from coordination.metadata.querier import EtcdQuerier
 from coordination.model import CaptureID, TableName
 from coordination.owner.jobs import (
     Administer,
@@ -70,7 +71,9 @@ class Cluster:
 
     @property
     def operator(self) -> EtcdOwnerObservation:
-        return EtcdOwnerObservation.for_operator(self.world.etcd, CLUSTER, self.committer, NAME)
+        return EtcdOwnerObservation.for_operator(
+            EtcdQuerier(self.world.etcd, CLUSTER), CLUSTER, self.committer, NAME
+        )
 
     @property
     def committer(self) -> ClientCommitter:
@@ -241,7 +244,8 @@ def test_a_removed_changefeed_is_stopped_and_nothing_of_it_stays() -> None:
     cluster.settle()
     etcd = cluster.world.etcd
     uuid = cluster.operator.self_uuid()
-    EtcdControllerObservation(etcd, CLUSTER, cluster.committer).remove_changefeed(uuid)
+    querier = EtcdQuerier(etcd, CLUSTER)
+    EtcdControllerObservation(querier, CLUSTER, cluster.committer).remove_changefeed(uuid)
     cluster.until(lambda: cluster.info is None)
     cluster.step(8)
     assert all(replica.is_closed() for c in cluster.world.captures for replica in c.plane.replicas)

@@ -9,6 +9,7 @@ from coordination.etcd import keys
 from coordination.etcd.client import delete
 from coordination.metadata.committer import ClientCommitter
 from coordination.metadata.etcd_roles import EtcdOwnerObservation
+from coordination.metadata.querier import EtcdQuerier
 from coordination.model import Revision
 from coordination.owner.jobs import DrainCapture, MoveTable, OwnerJob, Rebalance
 from tests.simulation.world import CLUSTER, NAME, QUIET_S, SimCapture, World
@@ -274,7 +275,11 @@ class Faults:
         was_down, etcd.down = etcd.down, False
         try:
             committer = ClientCommitter(etcd, keys.delete_counter_key(CLUSTER))
-            what(EtcdOwnerObservation.for_operator(etcd, CLUSTER, committer, NAME))
+            what(
+                EtcdOwnerObservation.for_operator(
+                    EtcdQuerier(etcd, CLUSTER), CLUSTER, committer, NAME
+                )
+            )
         except TidelakeError:
             return False
         else:

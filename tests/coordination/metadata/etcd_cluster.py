@@ -9,6 +9,7 @@ from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
+from coordination.etcd.election import Candidate
 from coordination.metadata.committer import ClientCommitter, Committer, PostedCommitter
 from coordination.metadata.elector import EtcdElector
 from coordination.metadata.etcd_roles import (
@@ -43,17 +44,20 @@ class EtcdCluster:
         key = keys.capture_key(self.id, info.id)
         self.client.put(key, keys.dump_capture_info(info), lease)
         self._leases[info.id] = lease
-        self.electors.append(EtcdElector(self.client, self.id, info, lease))
-        return EtcdCaptureObservation(self.electors[-1], self.client, self.id, self.committer)
+        candidate = Candidate(
+            self.client, keys.election_prefix(self.id), lease, info.id.encode(), lambda: None
+        )
+        self.electors.append(EtcdElector(self.client, self.id, info, candidate, SystemClock()))
+        return EtcdCaptureObservation(self.electors[-1], self.querier, self.id, self.committer)
 
     def kill(self, capture: CaptureObservation) -> None:
         self.client.revoke(self._leases[capture.self_info().id])
 
     def operator(self) -> EtcdControllerObservation:
-        return EtcdControllerObservation(self.client, self.id, self.committer)
+        return EtcdControllerObservation(self.querier, self.id, self.committer)
 
     def operate(self, ident: ChangefeedIdent) -> EtcdOwnerObservation:
-        return EtcdOwnerObservation.for_operator(self.client, self.id, self.committer, ident.name)
+        return EtcdOwnerObservation.for_operator(self.querier, self.id, self.committer, ident.name)
 
 
 class Coordination:

@@ -9,7 +9,7 @@ import pytest
 
 from coordination.errors import TryAgain
 from coordination.etcd.client import Compare
-from coordination.metadata.committer import PostedCommitter
+from coordination.metadata.committer import PostedCommitter, TickCommitter
 from coordination.metadata.errors import ChangefeedExists
 from coordination.orchestrator.patch import Patch, PatchGroup
 from coordination.orchestrator.transaction import fold
@@ -156,3 +156,14 @@ def test_nobody_waits_for_a_thread_that_does_not_answer_or_has_ended() -> None:
 def test_a_guard_that_the_worker_does_not_have_is_a_mistake(ticks: Ticks) -> None:
     with pytest.raises(ValueError, match="guard"):
         ticks.posted.commit([(puts("/a"),)], [Compare("/other", "create", "=", 7)])
+
+
+def test_a_tick_takes_groups_as_they_come_and_only_behind_its_own_guards() -> None:
+    taken: list[PatchGroup] = []
+    committer = TickCommitter(lambda *groups: taken.extend(groups), lambda: (GUARD,))
+    first, second = (puts("/a"),), (puts("/b"), puts("/c"))
+    committer.commit((first,), (GUARD,))
+    committer.commit((second,))
+    assert taken == [first, second]
+    with pytest.raises(ValueError, match="guard"):
+        committer.commit((first,), (Compare("/other", "create", "=", 7),))

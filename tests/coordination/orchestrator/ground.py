@@ -22,6 +22,7 @@ from coordination.etcd.client import (
 from coordination.model import Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.patch import Patch, PatchGroup
+from coordination.orchestrator.reactor import Update
 from tests.fakes.fake_clock import FakeClock
 
 PATIENCE_S = 10.0
@@ -36,13 +37,13 @@ class MapState:
         self.history: list[tuple[str, bytes | None, bool]] = []
         self.groups: list[PatchGroup] = []
 
-    def update(self, key: str, value: bytes | None, *, is_init: bool) -> None:
-        name = key.removeprefix(self.root)
-        self.history.append((name, value, is_init))
-        if value is None:
+    def update(self, update: Update) -> None:
+        name = update.key.removeprefix(self.root)
+        self.history.append((name, update.value, update.is_init))
+        if update.value is None:
             self.values.pop(name, None)
         else:
-            self.values[name] = value
+            self.values[name] = update.value
 
     def update_pending_change(self, now_s: float) -> None:
         pass

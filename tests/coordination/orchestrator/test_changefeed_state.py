@@ -26,6 +26,7 @@ from coordination.model import CaptureID, ChangefeedID, Ts
 from coordination.orchestrator.changefeed_state import ChangefeedReactorState
 from coordination.orchestrator.commit_once import commit_once
 from coordination.orchestrator.patch import Patch
+from coordination.orchestrator.reactor import Update
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
@@ -51,7 +52,7 @@ class Ground:
 
     def put(self, key: str, record: Record) -> None:
         self.etcd.put(key, dump(record))
-        self.state.update(key, dump(record), is_init=False)
+        self.state.update(Update(key=key, value=dump(record)))
 
     def report(self, capture_id: CaptureID, position: TaskPosition) -> None:
         self.put(keys.task_position_key(CLUSTER, capture_id, SHOP), position)
@@ -82,14 +83,14 @@ def test_it_takes_over_what_is_its_own_and_forgets_what_is_deleted(ground: Groun
         (keys.schedule_key(CLUSTER, SHOP), "schedule", row),
     ]
     for key, name, record in records:
-        state.update(key, dump(record), is_init=True)
+        state.update(Update(key=key, value=dump(record), is_init=True))
         assert getattr(state, name) == record
     position_key = keys.task_position_key(CLUSTER, C1, SHOP)
-    state.update(position_key, dump(TaskPosition(count=3)), is_init=False)
+    state.update(Update(key=position_key, value=dump(TaskPosition(count=3))))
     assert state.task_positions == {C1: TaskPosition(count=3)}
     for key in (*(each[0] for each in records), position_key):
         assert not state.is_empty
-        state.update(key, None, is_init=False)
+        state.update(Update(key=key, value=None))
     assert state.is_empty
 
 
@@ -104,16 +105,16 @@ def test_it_takes_over_what_is_its_own_and_forgets_what_is_deleted(ground: Groun
     ],
 )
 def test_it_passes_by_what_is_not_its_own(ground: Ground, key: str) -> None:
-    ground.state.update(key, dump(INFO), is_init=False)
+    ground.state.update(Update(key=key, value=dump(INFO)))
     assert ground.state.is_empty
 
 
 def test_a_value_that_nobody_understands_leaves_the_last_good_one(ground: Ground) -> None:
     ground.put(INFO_KEY, INFO)
-    ground.state.update(INFO_KEY, b"{", is_init=False)
+    ground.state.update(Update(key=INFO_KEY, value=b"{"))
     assert ground.state.info == INFO
     assert "JSON" in ground.state.broken[INFO_KEY]
-    ground.state.update(INFO_KEY, dump(INFO), is_init=False)
+    ground.state.update(Update(key=INFO_KEY, value=dump(INFO)))
     assert ground.state.broken == {}
 
 

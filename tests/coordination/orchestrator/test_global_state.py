@@ -18,6 +18,7 @@ from coordination.metadata.model import (
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 from coordination.orchestrator.global_state import GlobalReactorState, Role
 from coordination.orchestrator.patch import Patch
+from coordination.orchestrator.reactor import Update
 
 CLUSTER, GRACE_S = "test", 5.0
 C1, C2 = CaptureID("c1"), CaptureID("c2")
@@ -47,7 +48,7 @@ class Cluster:
         self.update(keys.capture_key(CLUSTER, capture_id), None)
 
     def update(self, key: str, value: bytes | None) -> None:
-        self.state.update(key, value, is_init=False)
+        self.state.update(Update(key=key, value=value))
 
     def at(self, now_s: float) -> set[CaptureID]:
         self.state.update_pending_change(now_s)

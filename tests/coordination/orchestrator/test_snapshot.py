@@ -10,8 +10,8 @@ import pytest
 from coordination.errors import CaptureSuicide, TidelakeError
 from coordination.etcd.client import Compare, Delete, Put, WatchEvent
 from coordination.model import Revision
-from coordination.orchestrator.reactor import TransactionTooLarge
-from coordination.orchestrator.snapshot import Snapshot, Update
+from coordination.orchestrator.reactor import TransactionTooLarge, Update
+from coordination.orchestrator.snapshot import Snapshot
 from tests.coordination.orchestrator.key_values import (
     COUNTER,
     ROOT,
@@ -33,7 +33,10 @@ def snapshot() -> Snapshot:
     """At revision 10: a = 1 (since 4), no b, nothing deleted so far."""
     made = Snapshot((ROOT,), COUNTER)
     made.read(found(10, kv(A, b"1", 4)))
-    assert made.take_updates() == [Update(key=A, value=b"1", is_init=True)]
+    four = Revision(4)
+    assert made.take_updates() == [
+        Update(key=A, value=b"1", is_init=True, create_revision=four, mod_revision=four)
+    ]
     return made
 
 

@@ -1,0 +1,131 @@
+"""What a serving capture writes of metadata: by the observations, the same as an operator's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from coordination.etcd import keys
+from coordination.metadata.etcd_roles import (
+    EtcdCaptureObservation,
+    EtcdControllerObservation,
+    EtcdOwnerObservation,
+)
+from coordination.metadata.model import CaptureProgress, FeedState, load, load_progress
+from coordination.metadata.querier import EtcdQuerier
+from coordination.metadata.schedule import SchedState, ScheduleRow
+from coordination.model import CaptureID, Ts
+from coordination.orchestrator.state_querier import StateQuerier
+from tests.coordination.test_server import Cluster, life_id
+from tests.fakes.fake_source import ts_at
+from tests.simulation.world import CLUSTER, NAME
+
+BY_SERVERS = (
+    (EtcdCaptureObservation, "advance"),
+    (EtcdCaptureObservation, "on_owner_launched"),
+    (EtcdCaptureObservation, "post_owner_removed"),
+    (EtcdControllerObservation, "set_owner"),
+    (EtcdControllerObservation, "post_capture_offline"),
+    (EtcdControllerObservation, "cleanup_changefeed"),
+    (EtcdOwnerObservation, "advance_changefeed"),
+    (EtcdOwnerObservation, "carry_out"),
+)
+
+
+def progress_of(cluster: Cluster, capture_id: CaptureID) -> CaptureProgress:
+    value = cluster.world.value(keys.capture_progress_key(CLUSTER, capture_id))
+    return {} if value is None else load_progress(value)
+
+
+def row_of(cluster: Cluster) -> ScheduleRow:
+    value = cluster.world.value(keys.schedule_key(CLUSTER, NAME))
+    assert value is not None
+    return load(ScheduleRow, value)
+
+
+def test_roles_of_a_server_write_by_the_observations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner dies, its successor stops in order, a changefeed fails and is removed."""
+    calls: Counter[str] = Counter()
+    for kind, name in BY_SERVERS:
+        monkeypatch.setattr(kind, name, counted(calls, name, getattr(kind, name)))
+    cluster = Cluster(3)
+    cluster.settle()
+    kill_owner(cluster)
+    cluster.settle()
+    stopping = cluster.owner
+    stopping.server.request_stop()
+    cluster.until(lambda: stopping.is_stopped)
+    cluster.world.captures.remove(stopping)
+    cluster.settle()
+    cluster.owner.plane.fails_at = cluster.world.clock.now_s
+    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.PENDING)
+    querier = EtcdQuerier(cluster.world.etcd, CLUSTER)
+    operator = EtcdControllerObservation(querier, CLUSTER, cluster.committer)
+    operator.remove_changefeed(cluster.operator.self_uuid())
+    cluster.until(lambda: cluster.info is None)
+    assert {name for _, name in BY_SERVERS} == set(calls)
+
+
+def test_what_a_dead_owner_had_reported_goes_into_the_schedule() -> None:
+    cluster = Cluster(2)
+    cluster.settle()
+    dead_id, uuid = life_id(cluster.owner), cluster.operator.self_uuid()
+    since_ts = ts_at(cluster.world.clock.now_s - 20)
+    reported = progress_of(cluster, dead_id)[uuid]
+    assert reported.checkpoint_ts >= since_ts
+    kill_owner(cluster)
+    cluster.until(lambda: row_of(cluster).state is SchedState.REMOVED)
+    taken = row_of(cluster).task_position
+    assert reported.checkpoint_ts <= taken.checkpoint_ts <= Ts(cluster.watchman.checkpoint_ts)
+    cluster.settle()
+    assert cluster.world.value(keys.capture_progress_key(CLUSTER, dead_id)) is None
+    assert progress_of(cluster, life_id(cluster.owner))[uuid].checkpoint_ts >= taken.checkpoint_ts
+
+
+def test_a_report_names_no_changefeed_that_is_gone() -> None:
+    cluster = Cluster(1)
+    cluster.settle()
+    owner_id = life_id(cluster.owner)
+    assert progress_of(cluster, owner_id)
+    querier = EtcdQuerier(cluster.world.etcd, CLUSTER)
+    operator = EtcdControllerObservation(querier, CLUSTER, cluster.committer)
+    operator.remove_changefeed(cluster.operator.self_uuid())
+    cluster.until(lambda: cluster.info is None)
+    cluster.until(lambda: not progress_of(cluster, owner_id))
+
+
+def test_a_state_tells_what_etcd_tells() -> None:
+    """UUIDs and owner revisions too, which are revisions of keys."""
+    cluster = Cluster(2)
+    cluster.settle()
+    life = cluster.owner.server.life
+    assert life is not None
+    in_etcd = EtcdQuerier(cluster.world.etcd, CLUSTER)
+    in_state = StateQuerier(life._state)
+
+    def is_same() -> bool:
+        cluster.step()
+        return in_state.stored() == in_etcd.stored()
+
+    cluster.until(is_same)
+    (stored,) = in_state.stored()
+    assert 0 < stored.ident.uuid < stored.owner_revision
+    assert in_state.find(stored.ident.uuid) == in_state.find_name(NAME) == stored
+    assert in_state.captures() == in_etcd.captures()
+    assert in_state.reporting(NAME) == in_etcd.reporting(NAME)
+
+
+def counted(calls: Counter[str], name: str, method: Callable[..., object]) -> object:
+    def call(*args: object, **named: object) -> object:
+        calls[name] += 1
+        return method(*args, **named)
+
+    return call
+
+
+def kill_owner(cluster: Cluster) -> None:
+    owner = cluster.owner
+    cluster.world.captures.remove(owner)
+    owner.crash()
