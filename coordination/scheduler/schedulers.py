@@ -103,10 +103,11 @@ class MoveTableScheduler:
     """Moves that somebody asked for, each until it is under way or pointless."""
 
     def __init__(self) -> None:
+        self.placed: dict[int, CaptureID] = {}  # what was asked for last, done or not
         self._moves: dict[int, CaptureID] = {}
 
     def move_table(self, table_id: int, dest: CaptureID) -> None:
-        self._moves[table_id] = dest
+        self._moves[table_id] = self.placed[table_id] = dest
 
     def schedule(
         self, captures: Captures, replication: ReplicationManager, _now_s: float
@@ -116,6 +117,7 @@ class MoveTableScheduler:
             made = replication.sets.get(table_id)
             if table_id not in replication.tables or dest not in able:
                 del self._moves[table_id]
+                self.placed.pop(table_id, None)
             elif made is None or made.state is not ReplicationState.REPLICATING:
                 if made is not None and made.secondary == dest:
                     del self._moves[table_id]
@@ -127,10 +129,12 @@ class MoveTableScheduler:
 
 
 class RebalanceScheduler:
-    """Evens out all captures at once, when somebody asked for it and all is settled."""
+    """Evens out all captures at once, when somebody asked for it and all is settled. It frees what
+    was placed by hand."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, placed: dict[int, CaptureID]) -> None:
         self._rng = rng
+        self._placed = placed
         self.is_wanted = False
 
     def schedule(
@@ -139,15 +143,24 @@ class RebalanceScheduler:
         if not self.is_wanted or not replication.is_settled or not _able(captures):
             return []
         self.is_wanted = False
-        moves = _balance_moves(captures, replication, self._rng)
+        self._placed.clear()
+        moves = _balance_moves(captures, replication, self._rng, self._placed)
         return [BurstBalance(tuple(moves))] if moves else []
 
 
 class BalanceScheduler:
     """Evens out the captures a few spans at a time. Looks every ``interval_s``; once it has begun,
-    whenever its last moves have ended."""
+    whenever its last moves have ended. What was ``placed`` by hand stays where it was placed (the
+    original's may take it away a minute later)."""
 
-    def __init__(self, interval_s: float, rng: random.Random, max_task_concurrency: int) -> None:
+    def __init__(
+        self,
+        interval_s: float,
+        rng: random.Random,
+        max_task_concurrency: int,
+        placed: Mapping[int, CaptureID],
+    ) -> None:
+        self._placed = placed
         self._interval_s = interval_s
         self._rng = rng
         self._max_task_concurrency = max_task_concurrency
@@ -165,7 +178,8 @@ class BalanceScheduler:
         self._last_s = now_s
         if len(_able(captures)) < len(captures):
             return []  # somebody is ending: the drain comes first
-        moves = _balance_moves(captures, replication, self._rng)[: self._max_task_concurrency]
+        moves = _balance_moves(captures, replication, self._rng, self._placed)
+        moves = moves[: self._max_task_concurrency]
         self._is_forced = bool(moves)
         return [*moves]
 
@@ -183,13 +197,14 @@ class Schedulers:
     ) -> None:
         self.drain_capture = DrainCaptureScheduler(max_task_concurrency)
         self.move_table = MoveTableScheduler()
-        self.rebalance = RebalanceScheduler(rng)
+        placed = self.move_table.placed
+        self.rebalance = RebalanceScheduler(rng, placed)
         self._basic: Final = BasicScheduler(add_table_batch_size)
         self._others: Final[tuple[Scheduler, ...]] = (
             self.drain_capture,
             self.move_table,
             self.rebalance,
-            BalanceScheduler(check_balance_interval_s, rng, max_task_concurrency),
+            BalanceScheduler(check_balance_interval_s, rng, max_task_concurrency, placed),
         )
 
     def schedule(
@@ -233,15 +248,20 @@ def _spread(
 
 
 def _balance_moves(
-    captures: Captures, replication: ReplicationManager, rng: random.Random
+    captures: Captures,
+    replication: ReplicationManager,
+    rng: random.Random,
+    placed: Mapping[int, CaptureID],
 ) -> list[MoveTask]:
-    """Take what is above the even share, ceil(spans / captures), and spread it."""
+    """Take what is above the even share, ceil(spans / captures), and spread it; but for what was
+    placed where it is."""
     able = _able(captures)
     share = -(-len(replication.sets) // len(able))
     victims: list[int] = []
     for capture_id in able:
         held = replication.held.get(capture_id, ())
         if len(held) > share:
-            victims += rng.sample(sorted(held), len(held) - share)
-    # who is over the share gives all of that away, so it is never the one with the fewest
+            free = sorted(t for t in held if placed.get(t) != capture_id)
+            victims += rng.sample(free, min(len(free), len(held) - share))
+    # who is over the share is never the one with the fewest
     return _spread(victims, able, replication)

@@ -37,8 +37,8 @@ def begin(cluster: Cluster) -> None:
 
 
 def move(cluster: Cluster, name: str, to: Server) -> None:
-    """By the real command; done when its new capture has brought it on. Asked again where the
-    balance, which looks for even shares each minute, has sent it elsewhere meanwhile."""
+    """By the real command; done when its new capture has brought it on. Asked again where it does
+    not go there: an owner that ends takes what it was asked for along."""
     begun, asked_at = time.time(), 0.0
 
     def has_come() -> bool:

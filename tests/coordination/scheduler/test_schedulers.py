@@ -151,6 +151,7 @@ def test_a_move_that_has_become_pointless_is_forgotten():
         scheduler.move_table(table, CaptureID(dest))
     assert scheduler.schedule(captures(a=READY, b=STOPPING), spans, 0) == []
     assert scheduler._moves == {}
+    assert scheduler.placed == {3: "a"}
 
 
 def test_a_move_waits_for_a_table_that_is_on_its_way():
@@ -161,7 +162,7 @@ def test_a_move_waits_for_a_table_that_is_on_its_way():
 
 
 def test_rebalance_evens_out_at_once_when_asked_to():
-    scheduler, spans = RebalanceScheduler(random.Random(1)), replication(a=30, b=3)
+    scheduler, spans = RebalanceScheduler(random.Random(1), {}), replication(a=30, b=3)
     ready = captures(a=READY, b=READY, c=READY)
     assert scheduler.schedule(ready, spans, 0) == []
     scheduler.is_wanted = True
@@ -170,7 +171,7 @@ def test_rebalance_evens_out_at_once_when_asked_to():
 
 
 def test_balance_looks_at_intervals_and_then_until_it_is_even():
-    scheduler = BalanceScheduler(60, random.Random(1), 5)
+    scheduler = BalanceScheduler(60, random.Random(1), 5, {})
     spans, ready = replication(a=20), captures(a=READY, b=READY)
     assert scheduler.schedule(ready, spans, 0) == []
     assert scheduler.schedule(ready, spans, 59) == []
@@ -182,18 +183,33 @@ def test_balance_looks_at_intervals_and_then_until_it_is_even():
 
 
 def test_balance_does_nothing_while_somebody_ends():
-    scheduler = BalanceScheduler(0, random.Random(1), 5)
+    scheduler = BalanceScheduler(0, random.Random(1), 5, {})
     states = captures(a=READY, b=READY, c=STOPPING)
     assert scheduler.schedule(states, replication(a=20), 1) == []
 
 
 def test_balance_picks_its_victims_at_random_but_by_seed():
     def victims(seed: int) -> set[int]:
-        scheduler = BalanceScheduler(0, random.Random(seed), 5)
+        scheduler = BalanceScheduler(0, random.Random(seed), 5, {})
         tasks = scheduler.schedule(captures(a=READY, b=READY), replication(a=20), 1)
         return {task.table_id for task in tasks}
 
     assert victims(1) == victims(1) != victims(2)
+
+
+def test_balance_leaves_what_was_placed_by_hand_until_a_rebalance_is_asked_for():
+    made, ready = schedulers(), captures(a=READY, b=READY)
+    for table in (1, 2, 3, 4, 5, 9):
+        made.move_table.move_table(table, CaptureID("a"))
+    made.schedule(ready, replication(a=4, b=8), 1)
+    spans = replication(a=8, b=0)  # 9 is not where it was placed: it is gone
+    for now_s in range(2, 20):
+        tasks = made.schedule(ready, spans, now_s)
+        assert {task.table_id for task in tasks} <= {6, 7, 8}
+        assert len(tasks) == 3, "as near to even as may be"
+    made.rebalance.is_wanted = True
+    assert moved(made.schedule(ready, spans, 20)) == {"b": 4}
+    assert made.move_table.placed == {}
 
 
 def schedulers(**changes: float) -> Schedulers:
