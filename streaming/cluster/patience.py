@@ -14,6 +14,7 @@ logger = logging.getLogger(__name__)
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
 WORTH_A_WARNING_S = 4.0  # a back-off so long: it has failed for some seconds
+CAUSED_BY = "Caused by: "
 PASSING = (PySparkException, Py4JError, ConnectionError, TryAgain)  # may heal by itself
 
 
@@ -42,6 +43,10 @@ class Patience:
 
 
 def line(error: BaseException) -> str:
-    """The first line of what went wrong: Spark's messages carry whole stack traces."""
+    """What went wrong, and why, without the stack traces that Spark's messages carry."""
     text = str(error).strip() or type(error).__name__
-    return next((each for each in text.splitlines() if each.strip()), text)[:400]
+    lines = [each.strip() for each in text.splitlines() if each.strip()]
+    if isinstance(error, Py4JError) and len(lines) > 1:  # "An error occurred while calling o12.x"
+        lines = [lines[1].removeprefix(": "), *lines[2:]]
+    causes = [each for each in lines[1:] if each.startswith(CAUSED_BY)]
+    return " <- ".join([lines[0], *(each.removeprefix(CAUSED_BY) for each in causes[-1:])])[:400]

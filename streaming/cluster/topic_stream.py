@@ -123,7 +123,6 @@ class TopicStream:
         context.source.check_offsets(begin)
         marks = Watermarks(partitions=shape.partitions, recorded=recorded).advance({}, begin)
         self._position = _Position(shape=shape, offsets=dict(begin), watermarks=marks)
-        self._failure = None
         context.trust.check()
         self._running = RunningQuery.start(
             context.spark,
@@ -137,12 +136,13 @@ class TopicStream:
         return begin
 
     def stop(self) -> None:
-        """Blocks until its last batch has ended. Not under the lock."""
+        """Blocks until its last batch has ended; how that ended does not matter any more. Not under
+        the lock."""
         running, self._running = self._running, None
         if running is not None:
             running.stop()
             with self.lock:  # Spark does not wait for a batch that is in our hands
-                pass
+                self._failure = None  # of what was stopped: the next start has none
             logger.info("stream stopped name=%s", self._context.name)
 
     def check(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from pyspark.sql import DataFrame
 
 from coordination.scheduler.messages import TableState
 from streaming.cluster import patience
@@ -119,6 +120,35 @@ def test_a_stream_that_keeps_failing_is_a_warning_until_it_goes_on(
     owner.add(**dict.fromkeys(ALL, "a"))
     owner.reached(feed.last_ts)
     assert owner.warnings == ["the stream fails, and is tried again: no broker answers"] * 2
+    assert_is(stage, feed)
+
+
+def test_a_batch_that_failed_is_read_again_by_who_has_the_stream(
+    stage: Stage, feed: Feed, monkeypatch: pytest.MonkeyPatch
+):
+    """The owner's desk and the replica: once each, and neither needs a new epoch for it."""
+    read, failed = TopicStream._turn, set()
+
+    def fails_once(stream: TopicStream, messages: DataFrame, batch_id: int) -> None:
+        read(stream, messages, batch_id)
+        reader = type(stream._reader).__name__
+        if reader not in failed:
+            failed.add(reader)
+            raise ConnectionError(f"{reader} lost its broker")
+
+    monkeypatch.setattr(TopicStream, "_turn", fails_once)
+    tries = []
+    lost = patience.Patience.lost
+    monkeypatch.setattr(
+        patience.Patience, "lost", lambda self, error: tries.append(str(error)) or lost(self, error)
+    )
+    stage.capture("a")
+    stage.produce(feed.messages)
+    owner = HandOwner(stage)
+    owner.await_tables(*ALL)
+    owner.add(**dict.fromkeys(ALL, "a"))
+    owner.reached(feed.last_ts)
+    assert sorted(tries) == ["OwnersReader lost its broker", "SpanWriter lost its broker"]
     assert_is(stage, feed)
 
 
