@@ -215,17 +215,18 @@ class ProcessorReactor:
         self._write_reports(run, changefeed)
 
     def _write_refusal(self, refusal: _Refusal, changefeed: ChangefeedReactorState) -> None:
-        position = changefeed.task_positions.get(self._role.id)
-        refusal.is_written |= position is not None and position.error == refusal.report
+        last = changefeed.last_reports.get(self._role.id)
+        refusal.is_written |= last is not None and last.error == refusal.report
         if not refusal.is_written:
             self._write(changefeed, refusal.report, None)
 
     def _write_reports(self, run: _Run, changefeed: ChangefeedReactorState) -> None:
-        """The oldest first, one at a time, each until it stands in etcd."""
-        position = changefeed.task_positions.get(self._role.id) or TaskPosition()
-        if run.errors and position.error == run.errors[0]:
+        """The oldest first, one at a time, each until it was seen in etcd: the owner may have taken
+        it since."""
+        last = changefeed.last_reports.get(self._role.id) or TaskPosition()
+        if run.errors and last.error == run.errors[0]:
             run.errors.clear()  # the first one stops the run
-        if run.warnings and position.warning == run.warnings[0]:
+        if run.warnings and last.warning == run.warnings[0]:
             del run.warnings[0]
         error = run.errors[0] if run.errors else None
         warning = run.warnings[0] if run.warnings else None

@@ -43,6 +43,7 @@ class ChangefeedReactorState:
         self.status: ChangefeedStatus | None = None
         self.schedule: ScheduleRow | None = None
         self.task_positions: dict[CaptureID, TaskPosition] = {}
+        self.last_reports: dict[CaptureID, TaskPosition] = {}  # what was seen last, taken or not
         self.broken: dict[str, str] = {}  # key -> why its value is not understood; the last counts
         self._cluster_id = cluster_id
         self._created = ABSENT  # the info
@@ -98,8 +99,16 @@ class ChangefeedReactorState:
                 self._scheduled = update.mod_revision
             case keys.TaskPositionOf(capture_id, _) if value is None:
                 self.task_positions.pop(capture_id, None)
+                self.last_reports.pop(capture_id, None)
             case keys.TaskPositionOf(capture_id, _):
-                self.task_positions[capture_id] = load(TaskPosition, value or b"")
+                position = load(TaskPosition, value or b"")
+                last = self.last_reports.get(capture_id, position)
+                self.task_positions[capture_id] = position
+                self.last_reports[capture_id] = replace(
+                    position,
+                    error=position.error or last.error,
+                    warning=position.warning or last.warning,
+                )
             case _:
                 pass
 

@@ -8,12 +8,20 @@ from collections.abc import Callable
 import pytest
 
 from coordination.etcd import keys
+from coordination.etcd.client import WatchBatch
 from coordination.metadata.etcd_roles import (
     EtcdCaptureObservation,
     EtcdControllerObservation,
     EtcdOwnerObservation,
 )
-from coordination.metadata.model import CaptureProgress, FeedState, load, load_progress
+from coordination.metadata.model import (
+    CaptureProgress,
+    FeedState,
+    RunningError,
+    TaskPosition,
+    load,
+    load_progress,
+)
 from coordination.metadata.querier import EtcdQuerier
 from coordination.metadata.schedule import SchedState, ScheduleRow
 from coordination.model import CaptureID, Ts
@@ -94,6 +102,29 @@ def test_a_report_names_no_changefeed_that_is_gone() -> None:
     operator.remove_changefeed(cluster.operator.self_uuid())
     cluster.until(lambda: cluster.info is None)
     cluster.until(lambda: not progress_of(cluster, owner_id))
+
+
+def test_a_report_is_written_once_however_soon_it_is_taken() -> None:
+    """The owner may take it before the reporter has seen it stand in etcd."""
+    cluster = Cluster(3)
+    cluster.settle()
+    reporter = next(each for each in cluster.world.captures if each is not cluster.owner)
+    key = keys.task_position_key(CLUSTER, life_id(reporter), NAME)
+    etcd, written = cluster.world.etcd, []
+
+    def saw(batch: WatchBatch) -> None:
+        told = [load(TaskPosition, each.kv.value) for each in batch.events if each.kind == "put"]
+        written.extend(each.warning.message for each in told if each.warning is not None)
+
+    watch = etcd.watch(key, saw)
+    replica = reporter.plane.replicas[-1]
+    for number in range(10):
+        texts = [f"{number} fails", f"{number} is tried again"]
+        replica.warnings += [RunningError(code="CDC:ErrKafkaSend", message=text) for text in texts]
+        cluster.step(8)
+    watch.cancel()
+    assert written == [f"{n} {what}" for n in range(10) for what in ("fails", "is tried again")]
+    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.NORMAL)
 
 
 def test_a_state_tells_what_etcd_tells() -> None:

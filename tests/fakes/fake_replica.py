@@ -79,6 +79,7 @@ class FakeReplica:
         self._joined: dict[int, _Joined] = {}  # by stay
         self._is_closing = False
         self._read_ts = int(info.start_ts)
+        self.warnings: list[RunningError] = []  # to be told at the next look
         self._trouble: list[RunningError] = []
 
     # The port.
@@ -114,7 +115,8 @@ class FakeReplica:
 
     def take_trouble(self) -> Trouble:
         trouble, self._trouble = self._trouble, []
-        return Trouble(errors=tuple(trouble))
+        warnings, self.warnings = self.warnings, []
+        return Trouble(errors=tuple(trouble), warnings=tuple(warnings))
 
     def close(self, *, drop: bool) -> None:
         self._is_closing = True
