@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
@@ -43,9 +44,10 @@ class EngineChoice:
     max_table_bytes: int
 
     def choose(
-        self, table: str, *, features: frozenset[str], rows: int, table_bytes: int
+        self, table: str, *, features: frozenset[str], rows: Callable[[], int], table_bytes: int
     ) -> EngineName:
-        """The engine of one write of ``rows`` changes; raises where none may write the table."""
+        """The engine of one write of ``rows`` changes, asked for only where they decide (counting
+        them may be a Spark job); raises where none may write the table."""
         wanted = self.only or (None if self.setting == "auto" else self.setting)
         foreign = features - DELTA_RS_FEATURES
         if wanted == "delta-rs" and foreign:
@@ -55,8 +57,8 @@ class EngineChoice:
             )
         if wanted is not None:
             return wanted
-        small = rows <= self.max_rows and table_bytes <= self.max_table_bytes
-        return "delta-rs" if small and not foreign else "spark"
+        is_small = not foreign and table_bytes <= self.max_table_bytes and rows() <= self.max_rows
+        return "delta-rs" if is_small else "spark"
 
 
 def engine_choice(

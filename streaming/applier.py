@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -132,7 +133,7 @@ class Applier:
             engine = self._choice.choose(
                 str(task.name),
                 features=span.features,
-                rows=rows_due(task, limit, self._choice.max_rows),
+                rows=partial(rows_due, task, limit, self._choice.max_rows),
                 table_bytes=span.size_bytes,
             )
             by_engine[engine].append(task)

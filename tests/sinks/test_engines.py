@@ -180,25 +180,44 @@ def test_the_engine_follows_setting_place_and_size(
 ) -> None:
     choice = engine_choice(setting, warehouse, LIMITS, allow_unsafe_commits=False)
     features = frozenset({"columnMapping", "deletionVectors"})
-    found = choice.choose("s.t", features=features, rows=rows, table_bytes=table_bytes)
+    found = choice.choose("s.t", features=features, rows=lambda: rows, table_bytes=table_bytes)
     assert found == engine
+
+
+@pytest.mark.parametrize(
+    ("setting", "table_bytes", "features"),
+    [
+        ("spark", 0, frozenset()),
+        ("delta-rs", 0, frozenset()),
+        ("auto", LIMITS.delta_rs_max_table_bytes + 1, frozenset()),
+        ("auto", 0, frozenset({"typeWidening"})),
+    ],
+)
+def test_changes_are_counted_only_where_that_decides(
+    setting: EngineSetting, table_bytes: int, features: frozenset[str]
+) -> None:
+    def rows() -> int:
+        raise AssertionError("a Spark job for nothing")
+
+    choice = engine_choice(setting, "/lake", LIMITS, allow_unsafe_commits=False)
+    choice.choose("s.t", features=features, rows=rows, table_bytes=table_bytes)
 
 
 def test_a_feature_that_delta_rs_lacks_means_spark_where_spark_may_commit() -> None:
     features = DELTA_RS_FEATURES | {"typeWidening"}
     local = engine_choice("auto", "/lake", LIMITS, allow_unsafe_commits=False)
-    assert local.choose("s.t", features=features, rows=1, table_bytes=0) == "spark"
+    assert local.choose("s.t", features=features, rows=lambda: 1, table_bytes=0) == "spark"
     for setting, warehouse in (("auto", "s3://b/lake"), ("delta-rs", "/lake")):
         choice = engine_choice(setting, warehouse, LIMITS, allow_unsafe_commits=False)
         with pytest.raises(TidelakeError, match="typeWidening"):
-            choice.choose("s.t", features=features, rows=1, table_bytes=0)
+            choice.choose("s.t", features=features, rows=lambda: 1, table_bytes=0)
 
 
 def test_two_commit_protocols_on_one_log_are_refused() -> None:
     with pytest.raises(ConfigError, match="allow-unsafe-commits"):
         engine_choice("spark", "s3a://bucket/lake", LIMITS, allow_unsafe_commits=False)
     unsafe = engine_choice("spark", "s3a://bucket/lake", LIMITS, allow_unsafe_commits=True)
-    assert unsafe.choose("s.t", features=frozenset(), rows=1, table_bytes=0) == "spark"
+    assert unsafe.choose("s.t", features=frozenset(), rows=lambda: 1, table_bytes=0) == "spark"
     with pytest.raises(ConfigError, match="hdfs"):
         engine_choice("delta-rs", "hdfs://name/lake", LIMITS, allow_unsafe_commits=False)
 
