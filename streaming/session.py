@@ -38,6 +38,11 @@ RUNTIME_CONF = {
     "spark.sql.adaptive.enabled": "false",  # its stages are a fixed cost of every small batch
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
+    # Spark's default manager starts some twenty processes a batch (readlink, chmod) on a local disk.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing"
+        ".FileSystemBasedCheckpointFileManager"
+    ),
 }
 
 

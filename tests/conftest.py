@@ -38,6 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.scheduler.mode": "FAIR",
+        "spark.sql.codegen.wholeStage": "false",  # as for any small batch: see streaming/applier.py
     }
     builder = SparkSession.builder.master("local[2]").appName("tidelake-tests")
     for name, value in settings.items():
