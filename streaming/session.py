@@ -38,7 +38,10 @@ RUNTIME_CONF = {
     "spark.sql.adaptive.enabled": "false",  # its stages are a fixed cost of every small batch
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
-    # Spark's default manager starts some twenty processes a batch (readlink, chmod) on a local disk.
+}
+# Of the disposable checkpoint on a local disk: Spark's default manager starts some twenty processes
+# a batch there (readlink, chmod).
+CHECKPOINT_CONF = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
@@ -54,7 +57,8 @@ def spark_session(archive_to: Path | None = None) -> SparkSession:
     active = SparkSession.getActiveSession()
     session = active or _build(archive_to)
     _check(session)
-    for name, value in RUNTIME_CONF.items():
+    conf = RUNTIME_CONF if _is_databricks(session) else RUNTIME_CONF | CHECKPOINT_CONF
+    for name, value in conf.items():
         session.conf.set(name, value)
     cores = session.sparkContext.defaultParallelism
     session.conf.set("spark.sql.shuffle.partitions", str(max(2, cores)))
@@ -114,13 +118,16 @@ def jar_files() -> list[str]:
     return []
 
 
+def _is_databricks(session: SparkSession) -> bool:
+    return session.conf.get("spark.databricks.clusterUsageTags.clusterId", None) is not None
+
+
 def _check(session: SparkSession) -> None:
     """One clear line where Delta or the Kafka connector is missing, instead of a stack trace
     later.
     """
     extensions = session.conf.get("spark.sql.extensions", "") or ""
-    databricks = session.conf.get("spark.databricks.clusterUsageTags.clusterId", None)
-    if "delta" not in extensions.lower() and databricks is None:
+    if "delta" not in extensions.lower() and not _is_databricks(session):
         raise ConfigError(
             "the Spark session has no Delta extension: start it with --properties-file "
             "conf/spark.conf"

@@ -16,7 +16,7 @@ ENDLESS = 1_000_000  # transactions
 class LiveFeed:
     """A context manager. ``events`` is what happened; complete after ``close``."""
 
-    def __init__(self, broker: KafkaBroker, topic: str, *, seed: int, rate: float = 60.0) -> None:
+    def __init__(self, broker: KafkaBroker, topic: str, *, seed: int, rate: float = 40.0) -> None:
         self.events: list[Event] = []
         self._settings = HistorySettings(seed=seed, transactions=ENDLESS)
         self._layout = FeedSettings(seed=seed)

@@ -123,7 +123,7 @@ def wake(lives: Lives, zombie: Life, sleep: Sleep) -> None:
     assert lives.control_rows() == before
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ENGINES_IN_TIME)
 def test_a_zombie_that_is_behind_changes_nothing(
     lives: Lives, feed: Feed, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,6 @@ class Victim:
 
 
 CHAIN = (
-    Victim(Failpoint.AFTER_CREATE_TABLE, nth=2),  # before the first progress row
     Victim(Failpoint.AFTER_APPLY_ONE, engine="spark"),
     Victim(group=True),
     Victim(jvm=True),

@@ -42,8 +42,8 @@ def assert_one_line(life: Life, *says: str, code: int = 1) -> None:
 def test_targets_one_after_the_other_a_quiet_feed_and_a_kafka_that_lost_it(
     broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
 ):
-    events = list(history(HistorySettings(seed=7, transactions=300)))
-    middle_ts, last_ts = events[150].commit_ts, events[-1].commit_ts
+    events = list(history(HistorySettings(seed=7, transactions=160)))
+    middle_ts, last_ts = events[80].commit_ts, events[-1].commit_ts
     with Stage(broker, etcd.endpoint, tmp_path) as stage:
         # The feed itself ends at last_ts: no watermark above it ever comes.
         broker.produce(stage.topic, messages(events, replace(CLEAN, closing=False)))

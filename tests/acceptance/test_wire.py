@@ -6,6 +6,7 @@ them, with replays and lower watermarks."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from deltalake import DeltaTable
 from sinks.dead_letters import DeadLetters
 from sinks.progress import Progress
 from sinks.snapshots import Snapshots
+from tests.acceptance.processes import JVM_OPTIONS
 from tests.services import wire
 from tests.services.kafka_broker import REPOSITORY, KafkaBroker
 
@@ -36,6 +38,7 @@ def run_to(label: str, broker: KafkaBroker, topic: str, folder: Path, engine: st
             *("--target-ts", str(wire.state_ts(label)), "--config", str(config)),
         ],
         cwd=REPOSITORY,
+        env={**os.environ, "JDK_JAVA_OPTIONS": JVM_OPTIONS},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

@@ -196,7 +196,7 @@ class EngineContract:
         assert lab.apply(table, 30, delete(id=7), delete(id=8)) == Applied(3)
         lab.expect(table, {"id": 1, "name": "x"})
 
-    @pytest.mark.parametrize("deletes", [5_000, 10_001])
+    @pytest.mark.parametrize("deletes", [pytest.param(5_000, marks=pytest.mark.soak), 10_001])
     def test_many_deletes_are_one_commit(self, lab: EngineLab, deletes: int) -> None:
         table = lab.table(NAMED)
         lab.apply(table, 10, *(upsert(id=n, name="x") for n in range(deletes + 2)))

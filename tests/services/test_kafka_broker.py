@@ -57,6 +57,7 @@ def test_a_deleted_topic_can_be_made_again(broker: KafkaBroker):
     assert broker.end_offsets("again") == {0: 0, 1: 0}
 
 
+@pytest.mark.soak  # the outage tests rest on it, and fail without it
 def test_data_and_port_survive_restart_kill_and_pause():
     with KafkaBroker() as own:
         bootstrap = own.bootstrap
@@ -78,6 +79,7 @@ def test_data_and_port_survive_restart_kill_and_pause():
     assert not folder.exists()
 
 
+@pytest.mark.soak
 def test_the_broker_dies_with_its_parent():
     program = (
         "import time; from tests.services.kafka_broker import KafkaBroker\n"
