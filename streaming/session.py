@@ -57,13 +57,18 @@ def spark_session(archive_to: Path | None = None) -> SparkSession:
     active = SparkSession.getActiveSession()
     session = active or _build(archive_to)
     _check(session)
-    conf = RUNTIME_CONF if _is_databricks(session) else RUNTIME_CONF | CHECKPOINT_CONF
-    for name, value in conf.items():
-        session.conf.set(name, value)
+    configure(session)
     cores = session.sparkContext.defaultParallelism
     session.conf.set("spark.sql.shuffle.partitions", str(max(2, cores)))
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def configure(session: SparkSession) -> None:
+    """What a session of ours is set to, one that was made from another too."""
+    conf = RUNTIME_CONF if _is_databricks(session) else RUNTIME_CONF | CHECKPOINT_CONF
+    for name, value in conf.items():
+        session.conf.set(name, value)
 
 
 def _build(archive_to: Path | None) -> SparkSession:

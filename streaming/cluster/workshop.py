@@ -26,7 +26,7 @@ from streaming.filter import TableFilter
 from streaming.graveyard import Graveyard
 from streaming.permit import Permit
 from streaming.record import ControlTables
-from streaming.session import RUNTIME_CONF
+from streaming.session import configure
 from streaming.source import Source
 from streaming.spans import Spans
 
@@ -143,6 +143,7 @@ class Workshop:
 def _session(spark: SparkSession) -> SparkSession:
     """A session of its own: two queries of one name cannot share one."""
     session = spark.newSession()
-    for name, value in {**RUNTIME_CONF, **STREAM_CONF}.items():
+    configure(session)
+    for name, value in STREAM_CONF.items():
         session.conf.set(name, value)
     return session

@@ -33,7 +33,7 @@ from streaming.applier import Applier
 from streaming.protocols.canal_json import decode
 from streaming.query import CHECKPOINT_PREFIX
 from streaming.record import ControlTables
-from streaming.session import RUNTIME_CONF
+from streaming.session import configure
 from streaming.source import Source
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import KafkaBroker
@@ -138,8 +138,7 @@ class Life:
 def session_like_the_programs(spark: SparkSession) -> SparkSession:
     """A session of its own for each life: two queries of one name cannot share one."""
     session = spark.newSession()
-    for name, value in RUNTIME_CONF.items():
-        session.conf.set(name, value)
+    configure(session)
     return session
 
 
