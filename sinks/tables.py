@@ -1,4 +1,4 @@
-"""Target tables: created through Spark, looked at and sealed through delta-rs without a Spark job.
+"""Target tables: looked at and sealed through delta-rs without a Spark job (made: ``creation``).
 
 What a later owner can no longer read from the stream stands in the table's properties (design 3,
 rule 5): whose table it is, in which incarnation and generation, by which DDL, its columns and key.
@@ -9,19 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.apply import Target
-from sinks.casts import delta_type
 from sinks.schema import TableSchema
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 CHANGEFEED = "tidelake.changefeed"
 INCARNATION = "tidelake.incarnation"
@@ -31,11 +25,6 @@ SCHEMA = "tidelake.schema"
 DDL = "tidelake.ddl"
 WRITER = "tidelake.writer"  # the app ID that may write since the last seal
 
-TABLE_FEATURES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
-INDEXED_COLUMNS = 32  # as many as Delta gives statistics by default
-# Delta refuses binary and array in dataSkippingStatsColumns. delta-rs rounds the statistics of
-# decimals to doubles (bigint unsigned is one), and a reader that trusts them loses rows: none then.
-NO_STATISTICS = ("binary", "array", "decimal")
 ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"
 
 
@@ -112,7 +101,9 @@ def table_uri(warehouse: str, name: TableName) -> str:
 def ownership(
     *, changefeed_id: str, incarnation: int, generation: int, ddl: DdlIdentity
 ) -> dict[str, str]:
-    """The properties that say whose table it is and where it came from: ``create`` takes them."""
+    """The properties that say whose table it is and where it came from: ``creation.create`` takes
+    them.
+    """
     return {
         CHANGEFEED: changefeed_id,
         INCARNATION: str(incarnation),
@@ -147,30 +138,6 @@ def inspect(uri: str, storage_options: Mapping[str, str]) -> TableState | None:
     """The table as of now, or None where there is none; a few milliseconds, no Spark job."""
     handle = open_table(uri, storage_options)
     return None if handle is None else state_of(handle)
-
-
-def create(
-    spark: SparkSession,
-    target: Target,
-    *,
-    properties: Mapping[str, str],
-    storage_options: Mapping[str, str] | None = None,
-) -> None:
-    """Create the table in one commit. A table that this very DDL has made already is left as it is.
-
-    ``properties`` come from ``ownership``; schema and key are added here.
-    """
-    options = storage_options or {}
-    present = inspect(target.uri, options)
-    if present is None:
-        try:
-            _create_through_spark(spark, target, properties)
-        except Exception as error:
-            present = inspect(target.uri, options)
-            if present is None:  # not another process that was faster: a real failure
-                raise TidelakeError(_cannot_create(target, error)) from error
-    if present is not None:
-        _check_ours(target, properties, present)
 
 
 def seal(
@@ -218,79 +185,6 @@ def refused(uri: str, error: CommitFailedError) -> TidelakeError:
             f"delta-rs cannot write {uri}: {message}; set apply-engine = 'spark' for this sink"
         )
     return TryAgain(f"another commit came first on {uri}: {message}")
-
-
-def _create_through_spark(
-    spark: SparkSession, target: Target, properties: Mapping[str, str]
-) -> None:
-    from delta.tables import DeltaTable as SparkDeltaTable  # slow to import
-
-    builder = SparkDeltaTable.create(spark).location(target.uri)
-    for column in target.schema.delivered:
-        builder = builder.addColumn(column.name, delta_type(column.type))
-    for name, value in table_properties(target.schema, properties).items():
-        builder = builder.property(name, value)
-    builder.execute()
-
-
-def table_properties(schema: TableSchema, properties: Mapping[str, str]) -> dict[str, str]:
-    """All properties of a new table: features, statistics for the key, ownership, schema."""
-    found = {
-        **TABLE_FEATURES,
-        **properties,
-        KEY: json.dumps(list(schema.key), ensure_ascii=False),
-        SCHEMA: schema.to_json(),
-    }
-    statistics = _statistics_columns(schema)
-    if statistics:
-        found["delta.dataSkippingStatsColumns"] = ",".join(statistics)
-    else:
-        found["delta.dataSkippingNumIndexedCols"] = "0"
-    return found
-
-
-def _statistics_columns(schema: TableSchema) -> list[str]:
-    """Key columns first, then the table's first ones; only those whose statistics can be trusted.
-
-    Always a list, never Delta's default of "the first 32": a decimal that is added later must not
-    get statistics by itself.
-    """
-    types = {column.name: delta_type(column.type) for column in schema.delivered}
-    names = dict.fromkeys([*schema.key, *types])
-    able = [name for name in names if not types[name].startswith(NO_STATISTICS)]
-    return ["`" + name.replace("`", "``") + "`" for name in able[:INDEXED_COLUMNS]]
-
-
-def _check_ours(target: Target, wanted: Mapping[str, str], present: TableState) -> None:
-    where = f"table {target.name} at {target.uri}"
-    if present.changefeed_id is None:
-        raise TidelakeError(
-            f"{where} was not made by Tidelake; move it away, or choose another sink-uri"
-        )
-    if present.changefeed_id != wanted[CHANGEFEED]:
-        raise TidelakeError(
-            f"{where} belongs to changefeed {present.changefeed_id!r}, not to"
-            f" {wanted[CHANGEFEED]!r}; move it away, or choose another sink-uri"
-        )
-    if (present.incarnation or 0) > int(wanted[INCARNATION]):
-        raise TidelakeError(
-            f"{where} belongs to incarnation {present.incarnation} of {present.changefeed_id!r},"
-            f" newer than {wanted[INCARNATION]}: another run has rewound it; end this one"
-        )
-    ddl = DdlIdentity.from_json(wanted[DDL])
-    if not ddl.same_as(present.ddl):
-        made = "an unknown statement" if present.ddl is None else f"ts {present.ddl.commit_ts}"
-        raise TidelakeError(
-            f"{where} was created by another DDL ({made}) than the one at"
-            f" commit-ts {ddl.commit_ts}; move it away and replay from before that DDL"
-        )
-
-
-def _cannot_create(target: Target, error: Exception) -> str:
-    return (
-        f"cannot create table {target.name} at {target.uri}: {_line(error)}"
-        " (the folder must be empty and writable)"
-    )
 
 
 def _path_part(name: str) -> str:

@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -36,6 +35,7 @@ from streaming.batch import Batch, Position
 from streaming.events import Decoder, TopicPartition
 from streaming.filter import TableFilter
 from streaming.graveyard import Graveyard
+from streaming.patience import PASSING, Patience
 from streaming.permit import OwnersPermit
 from streaming.query import RunningQuery
 from streaming.record import ControlTables, Record
@@ -48,8 +48,6 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 0.1
 STOP_PATIENCE_S = 20.0  # how long an orderly stop waits for the batch to end
-FIRST_BACKOFF_S = 1.0
-MAX_BACKOFF_S = 30.0
 
 
 @dataclass(kw_only=True)
@@ -149,24 +147,19 @@ class Application:
         failpoint(Failpoint.BEFORE_CLAIM)
         row = self._claim(ownership)
         failpoint(Failpoint.AFTER_CLAIM)
-        backoff_s, checkpoint = FIRST_BACKOFF_S, row.checkpoint_ts
+        patience, checkpoint = Patience(), row.checkpoint_ts
         while True:
             try:
                 return self._stream_once(row)
             except SourceChanged as change:
                 logger.info("%s", change)
-            except (PySparkException, Py4JError, ConnectionError, TryAgain) as error:
+            except PASSING as error:
                 self._fence.check()
                 self._check_jvm(error)
                 stored = self._tables.changefeeds.read(row.changefeed_id)
-                moved = stored is not None and stored.checkpoint_ts > checkpoint
-                backoff_s = FIRST_BACKOFF_S if moved else backoff_s * 2
-                if backoff_s > MAX_BACKOFF_S:
-                    raise TidelakeError(
-                        f"the stream fails again and again: {_line(error)}"
-                    ) from error
-                logger.warning("stream failed, again in %.0f s: %s", backoff_s, _line(error))
-                if self._stopping.wait(backoff_s):
+                if stored is not None and stored.checkpoint_ts > checkpoint:
+                    patience.regained()
+                if self._stopping.wait(patience.lost(error)):
                     raise Stop("asked to stop") from error
             newest = self._tables.changefeeds.read(row.changefeed_id)
             assert newest is not None
@@ -342,9 +335,3 @@ def _position(
         watermarks=watermarks.advance({}, offsets),
         checkpoint=Ts(row.checkpoint_ts),
     )
-
-
-def _line(error: BaseException) -> str:
-    """The first line of what went wrong: Spark's messages carry whole stack traces."""
-    text = str(error).strip() or type(error).__name__
-    return next((line for line in text.splitlines() if line.strip()), text)[:400]

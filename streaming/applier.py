@@ -43,6 +43,15 @@ T = TypeVar("T")
 
 MAX_TRIES = 8  # of one commit; each lost try is another writer's commit on this table
 COMPILED_ABOVE_ROWS = 20_000
+# Writing code, compiling it and warming it up is half the CPU of a small batch.
+FEW_ROWS_CONF = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+MANY_ROWS_CONF = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
 SMALL_TABLE_ROWS = 20_000  # so many changes are worth a plan of the table's own
 GROUP_ROWS = 100_000  # of the small tables that share one Spark job
 
@@ -288,9 +297,10 @@ def side_by_side(pool: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def compile_stages(frame: DataFrame, rows: int) -> None:
-    """Whole-stage code has the batch's limit in it, so it is compiled anew: not for few rows."""
-    compiled = "true" if rows > COMPILED_ABOVE_ROWS else "false"
-    frame.sparkSession.conf.set("spark.sql.codegen.wholeStage", compiled)
+    """Compiled code has the batch's limit in it, so it is made anew: not for few rows."""
+    conf = MANY_ROWS_CONF if rows > COMPILED_ABOVE_ROWS else FEW_ROWS_CONF
+    for name, value in conf.items():
+        frame.sparkSession.conf.set(name, value)
 
 
 @contextmanager

@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from coordination.model import TableName, Ts
 from sinks.apply import OP_COLUMN, TableWrite, Target
+from sinks.creation import create
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.spark_engine import SparkEngine
-from sinks.tables import create
 from streaming.cells import CastRules
 from streaming.due import TableTask
 from streaming.events import KAFKA_COLUMNS

@@ -20,13 +20,13 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import Target, app_id
 from sinks.changefeeds import ChangefeedRow
+from sinks.creation import create
 from sinks.progress import ProgressRow
 from sinks.schema import TableSchema, schema_from_mysql_types
 from sinks.tables import (
     INCARNATION,
     DdlIdentity,
     TableState,
-    create,
     inspect,
     ownership,
     seal,

@@ -22,23 +22,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark session with Delta and the Kafka source."""
     from pyspark.sql import SparkSession
 
-    from streaming.session import jvm_conf
+    from streaming.applier import FEW_ROWS_CONF
+    from streaming.session import CHECKPOINT_CONF, RUNTIME_CONF, STATIC_CONF, jvm_conf
 
     jars = sorted(map(str, SPARK_JARS.glob("*.jar")))
     assert jars, "no jars in .jars/spark: run make setup"
+    conf = jvm_conf(jars)
+    java = "spark.driver.extraJavaOptions"
     settings = {
-        **jvm_conf(jars),
+        **conf,
+        java: f"{conf.get(java, '')} -XX:+UseSerialGC",  # two workers share two cores
+        **STATIC_CONF,
+        **RUNTIME_CONF,
+        **CHECKPOINT_CONF,
+        **FEW_ROWS_CONF,
         "spark.driver.memory": "2g",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.scheduler.mode": "FAIR",
-        "spark.sql.codegen.wholeStage": "false",  # as for any small batch: see streaming/applier.py
     }
     builder = SparkSession.builder.master("local[2]").appName("tidelake-tests")
     for name, value in settings.items():

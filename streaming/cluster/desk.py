@@ -26,6 +26,7 @@ from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import NO_TS, UnknownTable
 from sinks.changefeeds import ChangefeedRow
+from sinks.jvm_errors import line
 from sinks.progress import ProgressRow
 from streaming.cluster.claiming import claimed_row
 from streaming.cluster.desk_rows import (
@@ -38,11 +39,11 @@ from streaming.cluster.desk_rows import (
     told_progress,
 )
 from streaming.cluster.owners_reader import Known, OwnersReader
-from streaming.cluster.patience import PASSING, Patience, line
 from streaming.cluster.topic_stream import Offsets, TopicStream
 from streaming.cluster.workshop import Workshop
 from streaming.events import TopicPartition
 from streaming.graveyard import Graveyard
+from streaming.patience import PASSING, Patience
 from streaming.plan import refusal
 from streaming.source import SourceChanged
 from streaming.spans import Span as Table

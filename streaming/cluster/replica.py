@@ -29,16 +29,17 @@ from coordination.running_errors import PROCESSOR_UNKNOWN, running_error
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Scan, Span, TableStatus
 from sinks.changefeeds import ChangefeedRow
+from sinks.jvm_errors import line
 from sinks.progress import ProgressRow
 from streaming.applier import job_tag
 from streaming.cluster.held_spans import Assignment, HeldSpans
-from streaming.cluster.patience import PASSING, Patience, line
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.span_writer import Newcomer, SpanWriter
 from streaming.cluster.tables_in_sight import TablesInSight
 from streaming.cluster.topic_stream import TopicStream
 from streaming.cluster.workshop import Workshop
 from streaming.events import TopicPartition
+from streaming.patience import PASSING, Patience
 from streaming.source import SourceChanged
 from streaming.spans import Span as Table
 from streaming.spans import Spans

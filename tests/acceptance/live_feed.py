@@ -11,17 +11,32 @@ from tests.shop.feed import FeedSettings, bursts
 from tests.shop.history import Event, HistorySettings, history
 
 ENDLESS = 1_000_000  # transactions
+REPLAY_EVERY = 8  # windows: several of them in the life of a test
 
 
 class LiveFeed:
-    """A context manager. ``events`` is what happened; complete after ``close``."""
+    """A context manager. ``events`` is what happened; complete after ``close``.
 
-    def __init__(self, broker: KafkaBroker, topic: str, *, seed: int, rate: float = 40.0) -> None:
+    ``rate`` transactions a second, with a watermark every ``interval_s``: who follows the feed has
+    little to do in between, and two tests share the machine.
+    """
+
+    def __init__(
+        self,
+        broker: KafkaBroker,
+        topic: str,
+        *,
+        seed: int,
+        rate: float = 20.0,
+        interval_s: float = 1.5,
+    ) -> None:
         self.events: list[Event] = []
         self._settings = HistorySettings(seed=seed, transactions=ENDLESS)
-        self._layout = FeedSettings(seed=seed)
+        self._layout = FeedSettings(
+            seed=seed, watermark_every=round(rate * interval_s), replay_every=REPLAY_EVERY
+        )
         self._topic = topic
-        self._pause_s = self._layout.watermark_every / rate
+        self._rate = rate
         self._producer = TopicProducer(broker.bootstrap)
         self._closing = threading.Event()
         self._error: Exception | None = None
@@ -44,9 +59,11 @@ class LiveFeed:
 
     def _run(self) -> None:
         try:
+            sent = 0
             for burst in bursts(self._happening(), self._layout):
                 self._producer.send(self._topic, burst.messages)
-                self._closing.wait(self._pause_s)
+                self._closing.wait((len(self.events) - sent) / self._rate)
+                sent = len(self.events)
             self._producer.flush()
         except Exception as error:  # noqa: BLE001  # said by close
             self._error = error

@@ -24,8 +24,9 @@ from coordination.errors import Fenced, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite, Target, app_id
 from sinks.casts import delta_type
+from sinks.creation import create
 from sinks.schema import Column, MySQLType, TableSchema
-from sinks.tables import DdlIdentity, TableState, create, inspect, ownership, seal, table_uri
+from sinks.tables import DdlIdentity, TableState, inspect, ownership, seal, table_uri
 from tests.contracts.key_types import key_types
 from tests.services.delta_rows import first_difference, read_rows
 

@@ -25,7 +25,6 @@ class MallFeed(LiveFeed):
     def __init__(self, broker: KafkaBroker, topic: str, *, seed: int, rate: float = 30.0) -> None:
         super().__init__(broker, topic, seed=seed, rate=rate)
         self._seed = seed
-        self._rate = rate
 
     @property
     def latest_ts(self) -> int:

@@ -13,17 +13,23 @@ from pyspark.sql import SparkSession
 from coordination.errors import TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import Target, app_id
+from sinks.creation import (
+    create,
+    has_kernel,
+    table_properties,
+    through_kernel,
+    through_spark,
+)
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import (
     DdlIdentity,
-    create,
     inspect,
     ownership,
     seal,
-    table_properties,
     table_uri,
 )
 from tests.contracts.engine_contract import ODD_NAMES, origin, state
+from tests.contracts.key_types import KEY_TYPES
 
 STATISTICS = "delta.dataSkippingStatsColumns"
 
@@ -58,6 +64,22 @@ def test_a_new_table_says_whose_it_is_and_where_it_came_from(
     assert found.identity(table.app_id) is None
     assert found.read_size() == (0, 0)
     assert [field.name for field in found.handle.schema().fields] == list(ODD_NAMES)
+
+
+@pytest.mark.spark
+def test_kernel_and_spark_make_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
+    texts = [text for text, _ in KEY_TYPES]
+    texts += ["decimal(65,0)", "double", "float", "blob", "json", "vector(3)", "bit(64)"]
+    of = schema({f"column `{n}`": text for n, text in enumerate(texts)}, "column `0`")
+    assert has_kernel(spark)
+    made = []
+    for make in (through_kernel, through_spark):
+        table = target(tmp_path, make.__name__, of)
+        make(spark, table, table_properties(of, origin()))
+        found = state(table)
+        fields = [(f.name, str(f.type), f.nullable) for f in found.handle.schema().fields]
+        made.append((fields, dict(found.properties), found.features, found.version))
+    assert made[0] == made[1]
 
 
 @pytest.mark.spark

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from coordination.scheduler.messages import TableState
-from streaming.cluster import patience
+from streaming import patience
 from streaming.cluster.topic_stream import TopicStream
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
 from tests.shop.model import Model
@@ -101,6 +101,17 @@ def test_spans_move_to_and_fro_under_load(stage: Stage, feed: Feed):
     assert_is(stage, feed)
 
 
+def one_capture_takes_all(stage: Stage, feed: Feed) -> HandOwner:
+    stage.capture("a")
+    stage.produce(feed.messages)
+    owner = HandOwner(stage)
+    owner.await_tables(*ALL)
+    owner.add(**dict.fromkeys(ALL, "a"))
+    owner.reached(feed.last_ts)
+    assert_is(stage, feed)
+    return owner
+
+
 def test_a_stream_that_keeps_failing_is_a_warning_until_it_goes_on(
     stage: Stage, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ):
@@ -113,14 +124,8 @@ def test_a_stream_that_keeps_failing_is_a_warning_until_it_goes_on(
         return start(stream, *arguments)
 
     monkeypatch.setattr(TopicStream, "start", fails_at_first)
-    stage.capture("a")
-    stage.produce(feed.messages)
-    owner = HandOwner(stage)
-    owner.await_tables(*ALL)
-    owner.add(**dict.fromkeys(ALL, "a"))
-    owner.reached(feed.last_ts)
+    owner = one_capture_takes_all(stage, feed)
     assert owner.warnings == ["the stream fails, and is tried again: no broker answers"] * 2
-    assert_is(stage, feed)
 
 
 def test_a_batch_that_failed_is_read_again_by_who_has_the_stream(
@@ -142,14 +147,8 @@ def test_a_batch_that_failed_is_read_again_by_who_has_the_stream(
     monkeypatch.setattr(
         patience.Patience, "lost", lambda self, error: tries.append(str(error)) or lost(self, error)
     )
-    stage.capture("a")
-    stage.produce(feed.messages)
-    owner = HandOwner(stage)
-    owner.await_tables(*ALL)
-    owner.add(**dict.fromkeys(ALL, "a"))
-    owner.reached(feed.last_ts)
+    one_capture_takes_all(stage, feed)
     assert sorted(tries) == ["OwnersReader lost its broker", "SpanWriter lost its broker"]
-    assert_is(stage, feed)
 
 
 def test_a_writer_that_slept_through_a_move_leaves_the_content_right(

@@ -1,12 +1,11 @@
-"""What operators read of a stream that fails, and how long it is tried again."""
+"""What operators read of an error that came out of the JVM."""
 
 from __future__ import annotations
 
 import pytest
 from py4j.protocol import Py4JError
 
-from coordination.errors import TidelakeError
-from streaming.cluster.patience import Patience, line
+from sinks.jvm_errors import line
 
 OF_THE_JVM = """An error occurred while calling o18507.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times
@@ -33,15 +32,3 @@ Caused by: java.io.IOException: No space left on device
 )
 def test_a_line_says_what_went_wrong_and_why(error: Exception, said: str) -> None:
     assert line(error) == said
-
-
-def test_it_ends_after_half_a_minute_without_progress_and_begins_anew_with_it() -> None:
-    patience, error = Patience(), ConnectionError("no broker")
-    waits = [patience.lost(error) for _ in range(6)]
-    with pytest.raises(TidelakeError, match="again and again: no broker"):
-        patience.lost(error)
-    assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
-    assert patience.is_worn
-    patience.regained()
-    assert not patience.is_worn
-    assert patience.lost(error) == 0.5
