@@ -35,23 +35,14 @@ from streaming.graveyard import Graveyard
 from streaming.permit import Permit, Withdrawn
 from streaming.resolve import Resolver, rows_due
 from streaming.segments import Segment
-from streaming.small_tables import SmallTables, split
+from streaming.session import expect_rows
+from streaming.small_tables import SmallTables
 from streaming.spans import Spans
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_TRIES = 8  # of one commit; each lost try is another writer's commit on this table
-COMPILED_ABOVE_ROWS = 20_000
-# Writing code, compiling it and warming it up is half the CPU of a small batch.
-FEW_ROWS_CONF = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-MANY_ROWS_CONF = {
-    "spark.sql.codegen.wholeStage": "true",
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-}
 SMALL_TABLE_ROWS = 20_000  # so many changes are worth a plan of the table's own
 GROUP_ROWS = 100_000  # of the small tables that share one Spark job
 
@@ -121,7 +112,8 @@ class Applier:
     def apply(self, tasks: Sequence[TableTask], limit: Ts) -> None:
         """Bring every task's table to ``limit``; spans are moved on as their commits are made."""
         if tasks:
-            compile_stages(tasks[0].segments[0].frame, sum(task.max_rows for task in tasks))
+            session = tasks[0].segments[0].frame.sparkSession  # the query's own
+            expect_rows(session, sum(task.max_rows for task in tasks))
         keyless = [task for task in tasks if not task.schema.key]
         keyed = [task for task in tasks if task.schema.key]
         prepared = self._prepare(keyed, limit)
@@ -179,7 +171,7 @@ class Applier:
         self, tasks: Sequence[TableTask], limit: Ts
     ) -> Callable[[], list[_Prepared]]:
         def job() -> list[_Prepared]:
-            tables = split(self._small_tables.resolve(tasks, limit).toArrow(), tasks)
+            tables = self._small_tables.resolve(tasks, limit).read()
             engine = self._engines["delta-rs"]
             return [
                 _from_arrow(task, engine, table) for task, table in zip(tasks, tables, strict=True)
@@ -294,13 +286,6 @@ def side_by_side(pool: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
         future.cancel()
     wait(others)
     return [failed[0].result()]  # raises
-
-
-def compile_stages(frame: DataFrame, rows: int) -> None:
-    """Compiled code has the batch's limit in it, so it is made anew: not for few rows."""
-    conf = MANY_ROWS_CONF if rows > COMPILED_ABOVE_ROWS else FEW_ROWS_CONF
-    for name, value in conf.items():
-        frame.sparkSession.conf.set(name, value)
 
 
 @contextmanager

@@ -30,7 +30,13 @@ from streaming.events import KAFKA_COLUMNS
 from streaming.protocols.canal_json import decode
 from streaming.resolve import Resolver
 from streaming.segments import Segment, read_segment
-from streaming.session import ARCHIVE_NAME, archive_folder, spark_session
+from streaming.session import (
+    ARCHIVE_NAME,
+    MANY_ROWS,
+    archive_folder,
+    expect_rows,
+    spark_session,
+)
 from streaming.small_tables import SmallTables
 
 logger = logging.getLogger(__name__)
@@ -70,7 +76,8 @@ def _exercise(spark: SparkSession, scratch: Path) -> None:
     """What a first batch does, without a broker."""
     segment = _segment(spark)
     task = TableTask(name=_NAME, schema=_SCHEMA, checkpoint=Ts(0), segments=(segment,))
-    SmallTables(_RULES).resolve([task], Ts(10)).toArrow()
+    SmallTables(_RULES).resolve([task], Ts(10)).read()
+    expect_rows(spark, MANY_ROWS + 1)
     columns = [f"`{name}`" for name in _TYPES]
     changes = Resolver(_RULES).resolve(task, Ts(10)).select(*columns, OP_COLUMN)
     target = Target(name=_NAME, uri=str(scratch / "rows"), schema=_SCHEMA, app_id="archive")
@@ -84,6 +91,7 @@ def _exercise(spark: SparkSession, scratch: Path) -> None:
         before_commit=lambda: None,
     )
     SparkEngine({}).apply(write)
+    expect_rows(spark, 1)
     _stream(spark, scratch)
     _fail_to_read(spark)
 

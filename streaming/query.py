@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.events import TopicPartition
+from streaming.session import expect_rows
 from streaming.source import Source
 
 CHECKPOINT_PREFIX = "tidelake-checkpoint-"
@@ -39,6 +40,8 @@ class RunningQuery:
         batch: Callable[[DataFrame, int], None],
     ) -> RunningQuery:
         """Read all partitions from these offsets on; one query of a name in a session."""
+        behind = sum(source.ends(offsets).values()) - sum(offsets.values())
+        expect_rows(spark, min(behind, max_messages))
         directory = Path(tempfile.mkdtemp(prefix=CHECKPOINT_PREFIX))
         messages = source.stream(spark, offsets, max_messages)
         query = (

@@ -31,13 +31,27 @@ STATIC_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+# Spark writes code for every plan, compiles it and warms it up. A batch's plans have its limit in
+# them: with few rows that is most of the work, with many it pays.
+FEW_ROWS_CONF = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+MANY_ROWS_CONF = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+MANY_ROWS = 20_000
 RUNTIME_CONF = {
     **SESSION_CONF,
+    **FEW_ROWS_CONF,
     # A segment is written once and read two or three times: compressing it does not pay.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.sql.adaptive.enabled": "false",  # its stages are a fixed cost of every small batch
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
+    # Each look for news asks the broker, and a process may have many streams: Spark's is 10 ms.
+    "spark.sql.streaming.pollingDelay": "50ms",
 }
 # Of the disposable checkpoint on a local disk: Spark's default manager starts some twenty processes
 # a batch there (readlink, chmod).
@@ -68,6 +82,12 @@ def configure(session: SparkSession) -> None:
     """What a session of ours is set to, one that was made from another too."""
     conf = RUNTIME_CONF if _is_databricks(session) else RUNTIME_CONF | CHECKPOINT_CONF
     for name, value in conf.items():
+        session.conf.set(name, value)
+
+
+def expect_rows(session: SparkSession, rows: int) -> None:
+    """Until it is called again, plans are made for so many rows."""
+    for name, value in (MANY_ROWS_CONF if rows > MANY_ROWS else FEW_ROWS_CONF).items():
         session.conf.set(name, value)
 
 

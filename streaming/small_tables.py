@@ -13,6 +13,7 @@ table (names, kinds, key, checkpoint) is data: one literal.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -27,7 +28,7 @@ from pyspark.sql.window import WindowSpec
 
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT
-from sinks.casts import cast_column, cast_failure, delta_type
+from sinks.casts import cast_column, cast_failure, cast_kind, delta_type
 from sinks.schema import Column as TableColumn
 from sinks.schema import MySQLType
 from streaming.cells import QUOTED_CHARS, CastRules
@@ -37,6 +38,7 @@ from streaming.segments import union
 
 TABLE: Final = "_table"
 TYPED: Final = "_typed"
+MANY_KINDS = 40
 _META_TYPE = (
     "map<string, struct<number:int, checkpoint:bigint, names:array<string>, kinds:array<int>, "
     "key:array<int>, keys:array<string>, ignored:array<string>>>"
@@ -45,21 +47,46 @@ _META_TYPE = (
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The MySQL types of a group of tables (a cell's kind is its index), and their Delta types."""
+    """What cells are cast to (a cell's kind is its index): MySQL types, and their Delta types."""
 
-    types: tuple[MySQLType, ...]
-    fields: tuple[str, ...]  # Delta types; f0, f1 … of a typed cell
+    types: tuple[MySQLType, ...] = ()
+    fields: tuple[str, ...] = ()  # Delta types; f0, f1 … of a typed cell
 
-    @staticmethod
-    def of(tasks: Sequence[TableTask]) -> Kinds:
-        """Of all delivered columns, in order of first appearance."""
+    def of(self, tasks: Sequence[TableTask]) -> Kinds:
+        """With those of all delivered columns. The same one as long as nothing new comes, whatever
+        tables a batch has and in which order: expressions need not be built again.
+        """
         columns = [column for task in tasks for column in task.schema.delivered]
-        types = tuple(dict.fromkeys(column.type for column in columns))
-        return Kinds(types, tuple(dict.fromkeys(map(delta_type, types))))
+        wanted = dict.fromkeys(cast_kind(column.type) for column in columns)
+        types = tuple(dict.fromkeys((*self.types, *wanted)))
+        if len(types) > MANY_KINDS:  # each cell is compared with each kind
+            types = tuple(wanted)
+        return self if types == self.types else Kinds(types, _delta_types(types))
 
     def field(self, mysql_type: MySQLType) -> str:
         """Where the cell of such a column is."""
         return f"f{self.fields.index(delta_type(mysql_type))}"
+
+
+def _delta_types(types: Sequence[MySQLType]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(delta_type, types)))
+
+
+@dataclass(frozen=True, slots=True)
+class SmallChanges:
+    """The changes of a group of tables, before they are read.
+
+    ``frame``: ``_table`` (number in ``tasks``), ``_typed``, and ``CHANGE_COLUMNS``.
+    """
+
+    frame: DataFrame
+    tasks: Sequence[TableTask]
+    kinds: Kinds
+
+    def read(self) -> list[pa.Table]:
+        """By one Spark job. One table per task: its delivered columns in Delta's types, then
+        ``CHANGE_COLUMNS``."""
+        return _split(self.frame.toArrow(), self.tasks, self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +100,19 @@ class _Expressions:
 
 
 class SmallTables:
-    """Builds the frame; keeps the expressions of each set of types, and no other state."""
+    """Builds the frame; keeps the kinds that it has seen and their expressions, and no other state.
+    Threads may resolve different groups at the same time.
+    """
 
     def __init__(self, rules: CastRules) -> None:
         self._rules = rules
-        self._known: dict[Kinds, _Expressions] = {}
+        self._kinds = Kinds()
+        self._expressions_of_kinds: _Expressions | None = None
+        self._lock = threading.Lock()
 
-    def resolve(self, tasks: Sequence[TableTask], limit: Ts) -> DataFrame:
-        """Changes in ``(checkpoint, limit]``, at most one good one per key of each table.
-
-        Columns: ``_table`` (number in ``tasks``), ``_typed``, and ``CHANGE_COLUMNS``.
-        """
-        kinds = Kinds.of(tasks)
-        known = self._known.get(kinds)
-        if known is None:
-            known = self._known[kinds] = self._expressions(kinds)
+    def resolve(self, tasks: Sequence[TableTask], limit: Ts) -> SmallChanges:
+        """Changes in ``(checkpoint, limit]``, at most one good one per key of each table."""
+        kinds, known = self._known(tasks)
         rows = _due_rows(tasks, kinds, limit)
         if any(task.has_key_updates for task in tasks):
             rows = _split_key_updates(rows)
@@ -95,7 +120,16 @@ class SmallTables:
         op = F.when(F.col("op") == "DELETE", DELETE).otherwise(UPSERT)
         with_failure = typed.withColumns({OP_COLUMN: op, "_failed": known.failed})
         ranked = with_failure.withColumn("_rank", F.row_number().over(_newest_first()))
-        return ranked.where(F.col("_rank") == 1).select(*known.chosen)
+        chosen = ranked.where(F.col("_rank") == 1).select(*known.chosen)
+        return SmallChanges(chosen, tasks, kinds)
+
+    def _known(self, tasks: Sequence[TableTask]) -> tuple[Kinds, _Expressions]:
+        with self._lock:
+            kinds = self._kinds.of(tasks)
+            if self._expressions_of_kinds is None or kinds != self._kinds:
+                self._expressions_of_kinds = self._expressions(kinds)
+                self._kinds = kinds
+            return kinds, self._expressions_of_kinds
 
     def _expressions(self, kinds: Kinds) -> _Expressions:
         data, names = F.col("data"), F.col("m.names")
@@ -166,7 +200,7 @@ def _meta(tasks: Sequence[TableTask], kinds: Kinds) -> str:
             "number": number,
             "checkpoint": task.checkpoint,
             "names": names,
-            "kinds": [kind_of[column.type] for column in task.schema.delivered],
+            "kinds": [kind_of[cast_kind(column.type)] for column in task.schema.delivered],
             "key": [names.index(key) for key in task.schema.key],
             "keys": list(task.schema.key),
             "ignored": [event.upper() for event in sorted(task.ignored_events)],
@@ -223,9 +257,7 @@ def _chosen(kinds: Kinds) -> Sequence[Column | str]:
     )
 
 
-def split(changes: pa.Table, tasks: Sequence[TableTask]) -> list[pa.Table]:
-    """One table per task: its delivered columns in Delta's types, then ``CHANGE_COLUMNS``."""
-    kinds = Kinds.of(tasks)
+def _split(changes: pa.Table, tasks: Sequence[TableTask], kinds: Kinds) -> list[pa.Table]:
     changes = changes.combine_chunks()
     order = pc.sort_indices(changes[TABLE])
     changes = changes.take(order).combine_chunks()

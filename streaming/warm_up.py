@@ -38,6 +38,6 @@ def warm_up(spark: SparkSession, source: Source, decoder: Decoder) -> None:
         segments=(replace(segment, tables={_NOTHING: _NO_ROWS}),),
     )
     try:
-        SmallTables(CastRules(time_zone="UTC", zero_date="null")).resolve([task], Ts(1)).toArrow()
+        SmallTables(CastRules(time_zone="UTC", zero_date="null")).resolve([task], Ts(1)).read()
     finally:
         segment.frame.unpersist()

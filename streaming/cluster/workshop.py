@@ -32,9 +32,6 @@ from streaming.spans import Spans
 
 logger = logging.getLogger(__name__)
 
-# Each look for news asks the broker, and a process may have many streams: 10 ms is Spark's default.
-STREAM_CONF = {"spark.sql.streaming.pollingDelay": "50ms"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFormat:
@@ -144,6 +141,4 @@ def _session(spark: SparkSession) -> SparkSession:
     """A session of its own: two queries of one name cannot share one."""
     session = spark.newSession()
     configure(session)
-    for name, value in STREAM_CONF.items():
-        session.conf.set(name, value)
     return session

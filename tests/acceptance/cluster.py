@@ -196,7 +196,7 @@ class Cluster:
         """The seconds that it took."""
         begun = time.monotonic()
         try:
-            await_(what, is_so)
+            await_(what, is_so, every_s=LOOK_EVERY_S)
         except AssertionError as error:
             tails = "\n".join(f"--- {life.name}\n{life.tail(15)}" for life in self.lives)
             raise AssertionError(f"{error}\nholders: {self.holders()}\n{tails}") from None

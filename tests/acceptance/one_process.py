@@ -30,7 +30,7 @@ from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import Snapshots
 from streaming.application import Application
 from streaming.applier import Applier
-from streaming.protocols.canal_json import decode
+from streaming.protocols.canal_json import CanalJson
 from streaming.query import CHECKPOINT_PREFIX
 from streaming.record import ControlTables
 from streaming.session import configure
@@ -90,7 +90,7 @@ class Life:
             spark=session_like_the_programs(spark),
             fence=self.fence,
             source=self.source,
-            decoder=decode,
+            decoder=CanalJson(),
             tables=ControlTables(
                 changefeeds=Changefeeds(sink.warehouse),
                 progress=Progress(sink.warehouse),

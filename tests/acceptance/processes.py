@@ -36,12 +36,18 @@ SNAPSHOTS_CHECKED = 6
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 
 
-def await_(what: str, is_so: Callable[[], object], *, within_s: float = PATIENCE_S) -> None:
+def await_(
+    what: str,
+    is_so: Callable[[], object],
+    *,
+    within_s: float = PATIENCE_S,
+    every_s: float = POLL_S,
+) -> None:
     """Poll until it is so; the assertion says what was waited for."""
     deadline = time.monotonic() + within_s
     while not is_so():
         assert time.monotonic() < deadline, f"{what}: not within {within_s:.0f} s"
-        time.sleep(POLL_S)
+        time.sleep(every_s)
 
 
 class Life:

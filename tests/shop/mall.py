@@ -16,6 +16,7 @@ from tests.shop.tables import OPENING, SCHEMA, TABLES
 
 SHOPS = ("shop1", "shop2", "shop3")
 TABLES_OF_A_SHOP = sum(ddl.kind == "CREATE" for ddl in OPENING)
+INTERVAL_S = 3.0  # several captures work on each burst
 _TABLES = {table.name: table for table in TABLES}
 
 
@@ -23,7 +24,7 @@ class MallFeed(LiveFeed):
     """A LiveFeed of several shops. TiDB's clock runs about as fast as ours."""
 
     def __init__(self, broker: KafkaBroker, topic: str, *, seed: int, rate: float = 30.0) -> None:
-        super().__init__(broker, topic, seed=seed, rate=rate)
+        super().__init__(broker, topic, seed=seed, rate=rate, interval_s=INTERVAL_S)
         self._seed = seed
 
     @property

@@ -19,7 +19,7 @@ from streaming.events import EVENT_COLUMNS, KAFKA_COLUMNS
 from streaming.protocols.canal_json import decode
 from streaming.resolve import Resolver, rows_due
 from streaming.segments import Segment, TableCount
-from streaming.small_tables import SmallTables, split
+from streaming.small_tables import MANY_KINDS, Kinds, SmallTables
 
 pytestmark = pytest.mark.spark
 
@@ -89,7 +89,7 @@ def resolved(tasks: Sequence[TableTask], limit: int = 1000) -> list[dict[str, An
     """Of the one task, by both ways, which must agree."""
     (only,) = tasks
     alone: pa.Table = Resolver(RULES).resolve(only, Ts(limit)).toArrow()
-    (among_small,) = split(SmallTables(RULES).resolve(tasks, Ts(limit)).toArrow(), tasks)
+    (among_small,) = SmallTables(RULES).resolve(tasks, Ts(limit)).read()
     assert among_small.schema.names == alone.schema.names
     assert among_small.schema.types == alone.schema.types
     rows: list[dict[str, Any]] = alone.to_pylist()
@@ -257,10 +257,7 @@ def test_tables_of_one_group_stay_apart(spark: SparkSession) -> None:
     two = segment(spark, messages[3:], {A: PLAIN, B: other})
     tasks = [task([one, two], checkpoint=15), task([one, two], name=B, of=other)]
 
-    of_a, of_b = (
-        table.to_pylist()
-        for table in split(SmallTables(RULES).resolve(tasks, Ts(1000)).toArrow(), tasks)
-    )
+    of_a, of_b = (table.to_pylist() for table in SmallTables(RULES).resolve(tasks, Ts(1000)).read())
 
     assert [(row["id"], row["v"]) for row in of_a] == [(1, "b")]
     good = {row["k"]: row for row in of_b if row["_error_class "] is None}
@@ -268,6 +265,26 @@ def test_tables_of_one_group_stay_apart(spark: SparkSession) -> None:
     assert good["2"]["v"] == 6
     (bad,) = [row for row in of_b if row["_error_class "]]
     assert bad["_offset "] == 5
+
+
+def test_kinds_do_not_depend_on_which_tables_come_and_in_which_order() -> None:
+    def of(**types: str) -> TableTask:
+        return task([], of=schema((), **types))
+
+    one = of(a="bigint", b="varchar(9)", c="decimal(10,2)")
+    other = of(a="text", b="bigint", c="int unsigned", d="json")
+    kinds = Kinds().of([one, other])
+    assert [str(each) for each in kinds.types] == [
+        "bigint",
+        "varchar",
+        "decimal(10,2)",
+        "int unsigned",
+    ]
+    assert kinds.fields == ("bigint", "string", "decimal(10,2)")
+    assert kinds.of([other]) is kinds.of([one]) is kinds.of([other, one]) is kinds
+
+    many = of(**{f"c{n}": f"decimal(38,{n})" for n in range(MANY_KINDS)})
+    assert len(kinds.of([many]).types) == MANY_KINDS  # begun anew
 
 
 def test_rows_of_old_segments_are_counted_where_they_would_look_like_many(spark: SparkSession):
