@@ -245,6 +245,18 @@ class EngineContract:
             frame = frame.where(frame[name] == lit(value).cast(frame.schema[name].dataType))
         assert frame.count() == 1
 
+    def test_rows_of_a_file_that_no_key_reaches_stay(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        low, high = -(2**63), 2**63 - 1
+        rows = {n: f"row {n}" for n in (low, -7, 3, 4, 5, 6, high)}
+        lab.apply(table, 10, *(upsert(id=n, name=name) for n, name in rows.items()))
+        lab.apply(table, 20, upsert(id=10, name="ten"), upsert(id=11, name="eleven"))
+        lab.apply(table, 30, delete(id=4), upsert(id=5, name="new"), upsert(id=9, name="nine"))
+        lab.apply(table, 40, delete(id=low), upsert(id=high, name="highest"))
+        changed = {5: "new", 9: "nine", 10: "ten", 11: "eleven", high: "highest"}
+        left = {n: name for n, name in {**rows, **changed}.items() if n not in (4, low)}
+        lab.expect(table, *({"id": n, "name": name} for n, name in left.items()))
+
     def test_composite_keys_match_as_a_whole(self, lab: EngineLab) -> None:
         table = lab.table(
             {"v": "int", "day": "date", "name": "varchar(9)", "n": "int"}, "n", "name", "day"
