@@ -163,14 +163,13 @@ class Bench:
                 )
 
     def tables(self) -> None:
-        for name, contender in self._contenders.items():
-            naive = name == "naive"
-            if naive and not self._size.naive_tables:
-                continue
+        for contender in self._contenders.values():
+            size, rounds = {}, self._size.table_rounds
             if isinstance(contender, contenders.Naive):
+                if not self._size.naive_tables:
+                    continue
                 contender.batches = None  # (a) has cut it short
-            size = {"only_tables": self._size.naive_tables} if naive else {}
-            rounds = 1 if naive else self._size.table_rounds
+                size, rounds = {"only_tables": self._size.naive_tables}, 1
             self._guarded(
                 lambda contender=contender, size=size, rounds=rounds: (
                     self.report.many_tables.append(

@@ -1,4 +1,4 @@
-"""Target tables: built once per cell, copied for every run, checked cell by cell afterwards.
+"""Target tables: built once, copied for every run, checked cell by cell afterwards.
 
 A run must not see what another did, and 10 M rows are not worth writing again: Parquet files
 never change, so a copy links them and copies the log alone.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sinks.casts import cast_column, cast_failure, cast_kind, delta_type
+from sinks.casts import cast_column, cast_failure, delta_type
 from sinks.schema import Column, MySQLType
 from streaming.session import MANY_ROWS, configure, expect_rows
 
@@ -323,23 +323,6 @@ def _cast_all(
 
 
 @pytest.mark.spark
-@pytest.mark.spark
-def test_columns_of_one_kind_are_cast_alike(spark: SparkSession) -> None:
-    assert spark  # columns are made by its JVM
-    for text in DELTA_TYPES:
-        of = MySQLType.parse(text)
-        kind = cast_kind(of)
-        assert (cast_kind(kind), delta_type(kind)) == (kind, delta_type(of))
-        assert expressions(kind) == expressions(of), text
-
-
-def expressions(of: MySQLType) -> tuple[str, str]:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    column, cell, typed = Column(name="c", type=of), F.col("cell"), F.col("typed")
-    return str(cast_column(cell, column, "UTC")), str(cast_failure(cell, typed, column, "null"))
-
-
 @pytest.mark.parametrize("rows", [1, pytest.param(MANY_ROWS + 1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("table", [NUMBERS, TEXTS, DATES], ids=["numbers", "texts", "dates"])
 def test_a_text_becomes_its_exact_value_or_a_failure(
