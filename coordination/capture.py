@@ -123,8 +123,10 @@ class Capture:
         address: str,
         reset_limit: ResetLimit | None = None,
         on_reset: Callable[[CaptureID, ProcessorEpoch], None] = lambda _id, _epoch: None,
+        on_standby: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_reset` is told who this capture now is, for log lines."""
+        """`on_reset` is told who this capture now is, for log lines; `on_standby` is called, and
+        returns at once, when another one is the owner."""
         self._client = client
         self._cluster_id = etcd.cluster_id
         self._settings = session
@@ -135,6 +137,7 @@ class Capture:
         self._address = address
         self._reset_limit = reset_limit or ResetLimit()
         self._on_reset = on_reset
+        self._on_standby = on_standby
         self._unrevoked: list[LeaseID] = []  # of lives that ended while etcd was away
         # SimpleQueue and not Queue: a signal handler may put while the same thread is inside get
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -218,7 +221,7 @@ class Capture:
 
         def won() -> Ownership:
             revision = life.election.campaign(
-                life.info.id.encode(), lambda timeout_s: self._wait(life, timeout_s)
+                life.info.id.encode(), lambda timeout_s: self._stand_by(life, timeout_s)
             )
             return Ownership(
                 capture_id=life.info.id,
@@ -315,7 +318,8 @@ class Capture:
             if self._clock.monotonic() >= deadline:
                 return
 
-    def _wait(self, life: Life, timeout_s: float) -> None:
+    def _stand_by(self, life: Life, timeout_s: float) -> None:
+        self._on_standby()
         self._take(life, timeout_s)
 
     def _take(self, life: Life | None, timeout_s: float) -> KeyMoved | ReplicationEnded | None:

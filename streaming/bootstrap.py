@@ -14,7 +14,6 @@ from types import FrameType
 from typing import Protocol
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conf.settings import EtcdSettings, Settings
@@ -37,7 +36,7 @@ from streaming.protocols.canal_json import CanalJson
 from streaming.record import ControlTables
 from streaming.session import spark_session
 from streaming.source import Source
-from streaming.warm_up import warm_up
+from streaming.warm_up import WarmUp
 
 logger = logging.getLogger(__name__)
 
@@ -71,9 +70,6 @@ def run(settings: Settings) -> int:
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
         spark = spark_session()
         stack.callback(stop_spark, spark)
-        decoder = CanalJson()
-        with suppress(PySparkException, Py4JError):  # what is wrong shows when it matters
-            warm_up(spark, source, decoder)
         clock = SystemClock()
         fence = Fence(clock)
         options = dict(sink.storage_options)
@@ -82,7 +78,7 @@ def run(settings: Settings) -> int:
             spark=spark,
             fence=fence,
             source=source,
-            decoder=decoder,
+            decoder=CanalJson(),
             tables=ControlTables(
                 changefeeds=Changefeeds(sink.warehouse, options),
                 progress=Progress(sink.warehouse, options),
@@ -100,6 +96,7 @@ def run(settings: Settings) -> int:
             clock=clock,
             address=socket.gethostname(),
             on_reset=_identify,
+            on_standby=WarmUp(spark, settings.changefeed.source, CanalJson()).begin,
         )
         stack.enter_context(handling(asking(capture)))
         capture.run()

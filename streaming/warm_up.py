@@ -1,14 +1,20 @@
-"""Load and compile what a first batch needs before the election, not after it.
+"""A standby loads and compiles what a first batch needs while it waits.
 
-A JVM's first query costs seconds of class loading and compiling. A standby has the time; a capture
-that is alone pays the same a little earlier."""
+A JVM's first query costs seconds of class loading and compiling. Who is alone has them in its first
+batch: a query more, before it, would only cost more."""
 
 from __future__ import annotations
 
+import threading
+from contextlib import closing, suppress
 from dataclasses import replace
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from conf.settings import KafkaSource
+from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts
 from sinks.schema import Column, MySQLType, TableSchema
 from streaming.cells import CastRules
@@ -21,6 +27,28 @@ from streaming.source import Source
 _NOTHING = TableName("", "nothing")
 _NO_ROWS = TableCount(rows=0, min_ts=0, max_ts=0, key_updates=0)
 _TYPES = ("bigint", "varchar(8)", "decimal(10,2)", "datetime(6)", "timestamp", "double", "int")
+
+
+class WarmUp:
+    """Once, on a thread of its own, with nothing that the stream uses but the session."""
+
+    def __init__(self, spark: SparkSession, settings: KafkaSource, decoder: Decoder) -> None:
+        self._work = (spark, settings, decoder)
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Returns at once; what goes wrong shows when it matters."""
+        if not self._has_begun:
+            self._has_begun = True
+            threading.Thread(target=self._run, name="warm-up", daemon=True).start()
+
+    def _run(self) -> None:
+        spark, settings, decoder = self._work
+        with (
+            suppress(PySparkException, Py4JError, OSError, TidelakeError),
+            closing(Source(settings)) as source,
+        ):
+            warm_up(spark, source, decoder)
 
 
 def warm_up(spark: SparkSession, source: Source, decoder: Decoder) -> None:

@@ -32,6 +32,7 @@ class RunningCapture:
         self.fence = Fence(clock)
         self.replication = FakeReplication(self.fence)
         self.error: BaseException | None = None
+        self.stands_by = threading.Event()
         self.capture = Capture(
             client=client,
             etcd=EtcdSettings(cluster_id=cluster_id),
@@ -42,6 +43,7 @@ class RunningCapture:
             clock=clock,
             address="127.0.0.1:8300",
             reset_limit=reset_limit or ResetLimit(interval_s=0.0, burst=1),
+            on_standby=self.stands_by.set,
         )
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -122,6 +122,11 @@ class TestStopping:
         assert one.replication.owners == []
         assert etcd.range("/", prefix=True).revision == 1
 
+    def test_who_waits_for_another_is_told_so(self, etcd: FakeEtcd) -> None:
+        with leader_and_standby(etcd) as (one, two):
+            assert two.stands_by.wait(5)
+            assert not one.stands_by.is_set()
+
     def test_a_standby_stops_while_it_waits(self, etcd: FakeEtcd) -> None:
         with leader_and_standby(etcd) as (_one, two):
             two.stop()
