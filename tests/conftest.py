@@ -17,8 +17,15 @@ if TYPE_CHECKING:
 SPARK_JARS = Path(__file__).resolve().parents[1] / ".jars" / "spark"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Processes first: a test of minutes that begins last leaves the other worker with nothing."""
+    """All that is Spark's in one worker: a second JVM would load and compile everything again.
+
+    For the other worker the longest come first: processes.
+    """
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
     items.sort(key=lambda item: item.get_closest_marker("acceptance") is None)
 
 

@@ -9,6 +9,14 @@ from tests.simulation.run import SeedFailed, run_seed
 
 SEEDS = 1000
 CHUNK = 50  # of one test, so that several workers share them
+# The first seed that finds a bug, where it is a late one: tried before all others.
+FINDS = {
+    "no_removal_grace": 49,
+    "fence_unchecked": 48,
+    "two_primaries_on_reconstruction": 19,
+    "unseen_dead_forgotten": 126,
+    "stopped_span_forgets_its_version": 62,
+}
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -17,8 +25,8 @@ def test_every_invariant_holds_in_every_seed(first: int) -> None:
         run_seed(seed)
 
 
-def first_failure() -> str:
-    for seed in range(SEEDS):
+def first_failure(likely: int) -> str:
+    for seed in (likely, *range(SEEDS)):
         try:
             run_seed(seed)
         except SeedFailed as error:
@@ -29,7 +37,8 @@ def first_failure() -> str:
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
     with planted(name):
-        assert "again: python -m tests.simulation --seed" in first_failure()
+        failure = first_failure(FINDS.get(name, 0))
+    assert "again: python -m tests.simulation --seed" in failure
 
 
 def test_a_seed_replays() -> None:
