@@ -90,7 +90,7 @@ lint: setup
 	$(RUN) -m mypy
 
 test: lint
-	$(RUN) -m pytest -n 2 --dist loadgroup --durations 15
+	$(RUN) -m pytest -n 2 --dist loadscope --durations 15
 
 demo: setup
 	@exec $(RUN) -m tests.demo

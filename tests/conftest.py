@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,18 +16,32 @@ if TYPE_CHECKING:
     from coordination.etcd.embedded import EmbeddedEtcd
     from tests.services.kafka_broker import KafkaBroker
 
-SPARK_JARS = Path(__file__).resolve().parents[1] / ".jars" / "spark"
+ROOT = Path(__file__).resolve().parents[1]
+SPARK_JARS = ROOT / ".jars" / "spark"
+SPARK_MODULES = {
+    path.relative_to(ROOT).as_posix()
+    for path in (ROOT / "tests").rglob("test_*.py")
+    if "mark.spark" in path.read_text()
+}
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+class OneSpark(LoadScopeScheduling):
     """All that is Spark's in one worker: a second JVM would load and compile everything again.
 
-    For the other worker the longest come first: processes.
+    (xdist's own groups do not reach pytest 9's node IDs.)
     """
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return "spark" if module in SPARK_MODULES else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpark:
+    return OneSpark(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For the other worker the longest come first: processes."""
     items.sort(key=lambda item: item.get_closest_marker("acceptance") is None)
 
 
