@@ -32,19 +32,22 @@ STATIC_CONF = {
     "spark.ui.showConsoleProgress": "false",
 }
 # Spark writes code for every plan, compiles it and warms it up. A batch's plans have its limit in
-# them: with few rows that is most of the work, with many it pays.
-FEW_ROWS_CONF = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-MANY_ROWS_CONF = {
-    "spark.sql.codegen.wholeStage": "true",
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-}
-MANY_ROWS = 20_000
+# them: with few rows that is most of the work. A hundred tables of 50 rows took three times as long
+# interpreted.
+INTERPRETED_ROWS = 1_000  # at most
+MANY_ROWS = 20_000  # above, whole stages are compiled, not expressions alone
+
+
+def _code_generation(rows: int) -> dict[str, str]:
+    return {
+        "spark.sql.codegen.wholeStage": "true" if rows > MANY_ROWS else "false",
+        "spark.sql.codegen.factoryMode": "FALLBACK" if rows > INTERPRETED_ROWS else "NO_CODEGEN",
+    }
+
+
 RUNTIME_CONF = {
     **SESSION_CONF,
-    **FEW_ROWS_CONF,
+    **_code_generation(0),
     # A segment is written once and read two or three times: compressing it does not pay.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.sql.adaptive.enabled": "false",  # its stages are a fixed cost of every small batch
@@ -87,7 +90,7 @@ def configure(session: SparkSession) -> None:
 
 def expect_rows(session: SparkSession, rows: int) -> None:
     """Until it is called again, plans are made for so many rows."""
-    for name, value in (MANY_ROWS_CONF if rows > MANY_ROWS else FEW_ROWS_CONF).items():
+    for name, value in _code_generation(rows).items():
         session.conf.set(name, value)
 
 
