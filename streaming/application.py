@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
@@ -39,6 +38,7 @@ from streaming.patience import PASSING, Patience
 from streaming.permit import OwnersPermit
 from streaming.query import RunningQuery
 from streaming.record import ControlTables, Record
+from streaming.session import SparkOnDemand
 from streaming.source import Source, SourceChanged, SourceShape
 from streaming.spans import Spans
 from streaming.start_point import first_row, settle
@@ -70,7 +70,7 @@ class Application:
         self,
         *,
         settings: Settings,
-        spark: SparkSession,
+        spark: SparkOnDemand,
         fence: Fence,
         source: Source,
         decoder: Decoder,
@@ -114,11 +114,12 @@ class Application:
     def _cancel(self, reason: str) -> None:
         """A write takes seconds: losing trust ends the Spark jobs that are under way, too."""
         logger.debug("cancelling spark jobs: %s", reason)
-        stream = self._stream
+        spark, stream = self._spark.started, self._stream
         with suppress(Py4JError, OSError):
-            self._spark.sparkContext.cancelJobsWithTag(self._job_tag)
-            if stream is not None:
-                self._spark.sparkContext.cancelJobGroup(str(stream.query.runId))
+            if spark is not None:
+                spark.sparkContext.cancelJobsWithTag(self._job_tag)
+            if spark is not None and stream is not None:
+                spark.sparkContext.cancelJobGroup(str(stream.query.runId))
 
     def _run(self, ownership: Ownership, ended: Callable[[BaseException | None], None]) -> None:
         error: BaseException | None = None
@@ -168,8 +169,9 @@ class Application:
 
     def _check_jvm(self, error: BaseException) -> None:
         """A JVM that is gone never comes back: the next process is the one to go on."""
+        spark = self._spark.started
         try:
-            assert self._spark.version
+            assert spark is None or spark.version
         except (Py4JError, OSError):
             if self._stopping.is_set():  # one SIGTERM has ended both of us
                 raise Stop("asked to stop") from error
@@ -249,7 +251,7 @@ class Application:
     ) -> _Stream:
         applier = Applier(
             settings=self._settings,
-            spark=self._spark,
+            spark=self._spark(),
             permit=OwnersPermit(self._fence, record.row),
             spans=spans,
             graveyard=graveyard,
@@ -268,7 +270,7 @@ class Application:
         )
         self._fence.check()
         query = RunningQuery.start(
-            self._spark,
+            self._spark(),
             self._source,
             position.offsets,
             max_messages=self._settings.batch.max_messages,
@@ -314,7 +316,7 @@ class Application:
 
     def _close(self, stream: _Stream) -> None:
         with suppress(Py4JError, OSError):
-            self._spark.sparkContext.cancelJobsWithTag(self._job_tag)
+            self._spark().sparkContext.cancelJobsWithTag(self._job_tag)
         stream.running.stop()
         stream.applier.close()
         for segment in stream.batch.position.carry:

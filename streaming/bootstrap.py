@@ -8,13 +8,10 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import FrameType
 from typing import Protocol
-
-from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
 
 from conf.settings import EtcdSettings, Settings
 from coordination.capture import Capture
@@ -34,7 +31,7 @@ from streaming import logs
 from streaming.application import Application
 from streaming.protocols.canal_json import CanalJson
 from streaming.record import ControlTables
-from streaming.session import spark_session
+from streaming.session import SparkOnDemand
 from streaming.source import Source
 from streaming.warm_up import WarmUp
 
@@ -53,7 +50,8 @@ SignalHandler = Callable[[int, FrameType | None], None]
 def run(settings: Settings) -> int:
     """Be one capture until its changefeed finishes or a stop is asked for; the exit code.
 
-    What can be wrong from the start (URI, topic, broker, etcd) is found before Spark starts.
+    What can be wrong from the start (URI, topic, broker, etcd, offsets that Kafka has no more) is
+    found before Spark starts.
     """
     with ExitStack() as stack:
         stack.enter_context(handling(stop_before_start))
@@ -68,8 +66,8 @@ def run(settings: Settings) -> int:
             allow_unsafe_commits=sink.allow_unsafe_commits,
         )
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
-        spark = spark_session()
-        stack.callback(stop_spark, spark)
+        spark = SparkOnDemand()
+        stack.callback(spark.stop)
         clock = SystemClock()
         fence = Fence(clock)
         options = dict(sink.storage_options)
@@ -114,12 +112,6 @@ def asking(capture: Stoppable) -> SignalHandler:
         capture.request_stop()
 
     return asked
-
-
-def stop_spark(spark: SparkSession) -> None:
-    """Its JVM may be gone: a service manager's SIGTERM goes to the whole group."""
-    with suppress(Py4JError, OSError):
-        spark.stop()
 
 
 def _identify(capture_id: CaptureID, epoch: ProcessorEpoch) -> None:

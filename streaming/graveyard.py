@@ -7,7 +7,7 @@ bytes for the few that fail would double what a batch holds."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ class Graveyard:
         self,
         *,
         changefeed_id: str,
-        spark: SparkSession,
+        spark: Callable[[], SparkSession],
         source: Source,
         dead_letters: DeadLetters,
         fail: bool,
@@ -87,8 +87,9 @@ class Graveyard:
             begin[partition] = min(offset, begin.get(partition, offset))
             end[partition] = max(offset + 1, end.get(partition, 0))
         keys = ["topic", "partition", "offset"]
-        wanted = self._spark.createDataFrame(reasons.select(keys))
-        read = self._source.read(self._spark, begin, end).select(*keys, "value")
+        spark = self._spark()
+        wanted = spark.createDataFrame(reasons.select(keys))
+        read = self._source.read(spark, begin, end).select(*keys, "value")
         values = read.join(F.broadcast(wanted), keys, "left_semi").toArrow()
         return reasons.join(values, keys, join_type="left outer")
 

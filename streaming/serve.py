@@ -31,9 +31,9 @@ from coordination.scheduler.owner_calls import CallRefused
 from coordination.server import CaptureServer
 from coordination.version import tidelake_version
 from streaming import logs
-from streaming.bootstrap import asking, connected_etcd, handling, stop_before_start, stop_spark
+from streaming.bootstrap import asking, connected_etcd, handling, stop_before_start
 from streaming.cluster.plane import SparkDataPlane
-from streaming.session import spark_session
+from streaming.session import SparkOnDemand
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ def serve(settings: ServerSettings) -> int:
     with ExitStack() as stack:
         stack.enter_context(handling(stop_before_start))
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
-        spark = spark_session()
-        stack.callback(stop_spark, spark)
+        spark = SparkOnDemand()
+        stack.callback(spark.stop)
         clock = SystemClock()
         running: list[CaptureServer] = []  # the transport and the server need each other
         context = LifeContext(
@@ -65,7 +65,7 @@ def serve(settings: ServerSettings) -> int:
                     clock=clock,
                 )
             ),
-            data_plane=SparkDataPlane(spark, batch=settings.batch, session=settings.session),
+            data_plane=SparkDataPlane(spark(), batch=settings.batch, session=settings.session),
             address=transport.start(),
             version=tidelake_version(),
             new_id=lambda: str(uuid.uuid4()),

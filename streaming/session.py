@@ -7,12 +7,17 @@ can still be set is set. What must be there before the JVM starts stands in ``co
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from coordination.errors import ConfigError
+from coordination.errors import ConfigError, TidelakeError
+from sinks.jvm_errors import line
 from sinks.spark_engine import SESSION_CONF
 
 JARS_VARIABLE = "TIDELAKE_JARS"
@@ -79,6 +84,35 @@ def spark_session(archive_to: Path | None = None) -> SparkSession:
     session.conf.set("spark.sql.shuffle.partitions", str(max(2, cores)))
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+class SparkOnDemand:
+    """One session for the threads of a process, started by whoever needs it first: what needs none
+    is done, or fails, seconds sooner.
+    """
+
+    def __init__(self, start: Callable[[], SparkSession] = spark_session) -> None:
+        self._start = start
+        self._starting = threading.Lock()
+        self.started: SparkSession | None = None
+
+    def __call__(self) -> SparkSession:
+        with self._starting:
+            if self.started is None:
+                try:
+                    self.started = self._start()
+                except (PySparkException, Py4JError) as error:
+                    raise TidelakeError(
+                        f"Spark does not start: {line(error)}. It needs Java 17 or newer, in "
+                        "JAVA_HOME or on the PATH"
+                    ) from error
+            return self.started
+
+    def stop(self) -> None:
+        """Its JVM may be gone: a service manager's SIGTERM goes to the whole group."""
+        with self._starting, suppress(Py4JError, OSError):
+            if self.started is not None:
+                self.started.stop()
 
 
 def configure(session: SparkSession) -> None:

@@ -21,6 +21,7 @@ from streaming.cells import CastRules
 from streaming.due import TableTask
 from streaming.events import KAFKA_COLUMNS, Decoder
 from streaming.segments import TableCount, read_segment
+from streaming.session import SparkOnDemand
 from streaming.small_tables import SmallTables
 from streaming.source import Source
 
@@ -32,7 +33,7 @@ _TYPES = ("bigint", "varchar(8)", "decimal(10,2)", "datetime(6)", "timestamp", "
 class WarmUp:
     """Once, on a thread of its own, with nothing that the stream uses but the session."""
 
-    def __init__(self, spark: SparkSession, settings: KafkaSource, decoder: Decoder) -> None:
+    def __init__(self, spark: SparkOnDemand, settings: KafkaSource, decoder: Decoder) -> None:
         self._work = (spark, settings, decoder)
         self._has_begun = False
 
@@ -48,7 +49,7 @@ class WarmUp:
             suppress(PySparkException, Py4JError, OSError, TidelakeError),
             closing(Source(settings)) as source,
         ):
-            warm_up(spark, source, decoder)
+            warm_up(spark(), source, decoder)
 
 
 def warm_up(spark: SparkSession, source: Source, decoder: Decoder) -> None:

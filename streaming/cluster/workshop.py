@@ -102,13 +102,13 @@ class Workshop:
         return {name: row for name, row in rows.items() if self.filter.selects(name)}
 
     def spans(self, row: ChangefeedRow) -> Spans:
-        return Spans(self.spark, self.changefeed.sink, row)
+        return Spans(lambda: self.spark, self.changefeed.sink, row)
 
     def graveyard(self) -> Graveyard:
         sink = self.changefeed.sink
         return Graveyard(
             changefeed_id=self.changefeed.id,
-            spark=self.spark,
+            spark=lambda: self.spark,
             source=self.source,
             dead_letters=DeadLetters(sink.warehouse, dict(sink.storage_options)),
             fail=self.changefeed.on_error == "fail",

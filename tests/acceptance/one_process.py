@@ -33,7 +33,7 @@ from streaming.applier import Applier
 from streaming.protocols.canal_json import CanalJson
 from streaming.query import CHECKPOINT_PREFIX
 from streaming.record import ControlTables
-from streaming.session import configure
+from streaming.session import SparkOnDemand, configure
 from streaming.source import Source
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import KafkaBroker
@@ -87,7 +87,7 @@ class Life:
         self.source = Source(settings.changefeed.source)
         self.application = Application(
             settings=settings,
-            spark=session_like_the_programs(spark),
+            spark=SparkOnDemand(lambda: session_like_the_programs(spark)),
             fence=self.fence,
             source=self.source,
             decoder=CanalJson(),
