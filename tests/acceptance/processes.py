@@ -169,7 +169,7 @@ class Stage:
         self._etcd_endpoint = etcd_endpoint
         self._folder = folder
         self._ttl_s = ttl_s
-        self._lives: list[Life] = []
+        self.lives: list[Life] = []
         self.watch = ProgressWatch(self.warehouse)
 
     def __enter__(self) -> Stage:
@@ -178,7 +178,7 @@ class Stage:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        for life in self._lives:
+        for life in self.lives:
             life.end()
         self.watch.stop()
         if kind is None:
@@ -205,7 +205,7 @@ class Stage:
         **settings: object,
     ) -> Life:
         """``max_batch_messages=5`` becomes TIDELAKE_MAX_BATCH_MESSAGES."""
-        name = f"{len(self._lives) + 1}-{name}".rstrip("-")
+        name = f"{len(self.lives) + 1}-{name}".rstrip("-")
         folder = self._folder / name
         folder.mkdir()
         command = [
@@ -221,7 +221,7 @@ class Stage:
         ]
         margins = {"capture_session_ttl": self._ttl_s, "session_safety_margin_s": 1.0}
         life = Life(name, folder, command, environment(folder, **margins | settings))
-        self._lives.append(life)
+        self.lives.append(life)
         return life
 
     def await_checkpoint(self, ts: int, life: Life) -> None:

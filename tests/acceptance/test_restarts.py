@@ -1,26 +1,30 @@
-"""The same command again: after the end, on a quiet feed, and when Kafka is not what it was."""
+"""The same command again: after an end, after kills, on a quiet feed, and when Kafka is not what it
+was."""
 
 from __future__ import annotations
 
+import random
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from coordination.etcd.embedded import EmbeddedEtcd
+from coordination.failpoint import Failpoint
 from coordination.model import TSO_LOGICAL_BITS
-from tests.acceptance.processes import Life, Stage
+from tests.acceptance.processes import Life, Stage, identities
+from tests.acceptance.victims import Victim
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import encode_watermark
-from tests.shop.feed import CLEAN, messages
+from tests.shop.feed import FeedSettings, messages
 from tests.shop.history import HistorySettings, history
 from tests.shop.tables import SCHEMA
 
 pytestmark = pytest.mark.acceptance
 
 QUICK_S = 25.0  # a bad start answers within seconds; on a busy machine
+BATCH_MESSAGES = 600
 PARTITIONS = range(3)
 KAFKA = "kafka://{brokers}/{topic}?protocol={protocol}&enable-tidb-extension=true"
 
@@ -39,27 +43,37 @@ def assert_one_line(life: Life, *says: str, code: int = 1) -> None:
     assert life.lines("Traceback") == []
 
 
-def test_targets_one_after_the_other_a_quiet_feed_and_a_kafka_that_lost_it(
+CHAIN = (
+    Victim(Failpoint.AFTER_APPLY_ONE, engine="spark"),
+    Victim(group=True),
+    Victim(jvm=True),
+)
+
+
+def test_each_restart_is_the_next_victim_and_goes_on_from_there(
     broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
 ):
-    events = list(history(HistorySettings(seed=7, transactions=160)))
+    events = list(history(HistorySettings(seed=7, transactions=1300)))
     middle_ts, last_ts = events[80].commit_ts, events[-1].commit_ts
+    dice = random.Random(7)
     with Stage(broker, etcd.endpoint, tmp_path) as stage:
         # The feed itself ends at last_ts: no watermark above it ever comes.
-        broker.produce(stage.topic, messages(events, replace(CLEAN, closing=False)))
+        broker.produce(stage.topic, messages(events, FeedSettings(seed=7, closing=False)))
 
         far_below = stage.start("far-below", target_ts=middle_ts)
         assert far_below.await_exit() == 0, far_below.tail()
         stage.assert_equal(events, up_to=middle_ts)
 
-        reads_all = stage.start("reads-all")
-        stage.await_checkpoint(last_ts - 1, reads_all)
-        reads_all.kill(group=True)
-        reads_all.assert_gone()
+        for victim in CHAIN:
+            settings = {"max_batch_messages": BATCH_MESSAGES, **victim.settings}
+            life = stage.start("victim", target_ts=last_ts, **settings)
+            victim.die(life, dice)
 
         quiet = stage.start("quiet", target_ts=last_ts, quiet_s=1)
         assert quiet.await_exit() == 0, quiet.tail()
         stage.assert_equal(events)
+        seen = list(identities(stage.lives))
+        assert len(set(seen)) == len(seen) == len(CHAIN) + 2
         before = versions(stage)
 
         kafka_loses_it(stage, broker, last_ts)

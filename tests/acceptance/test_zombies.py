@@ -16,42 +16,20 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from tests.acceptance.live_feed import LiveFeed
 from tests.acceptance.processes import (
     STOP_WITHIN_S,
-    Life,
     Stage,
     await_,
-    field,
     identities,
 )
+from tests.acceptance.takeover import await_takeover, sleep_through_a_takeover, wake
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import FeedSettings, messages
 from tests.shop.history import HistorySettings, history
 
-pytestmark = pytest.mark.acceptance
-
-SUICIDE, BACK, WON = "capture dies by suicide", "capture is back as a new one", "won the election"
+pytestmark = [pytest.mark.acceptance, pytest.mark.soak]  # in make test: test_stop_and_takeover
 
 
-def await_takeover(stage: Stage, heir: Life, *, wins: int) -> None:
-    """The heir owns the changefeed and has moved it on."""
-    heir.await_line(WON, nth=wins)
-    await_("the heir's term", lambda: stage.watch.term > 0)
-    stage.await_progress(heir)
-    stage.await_progress(heir)
-
-
-def wake(zombie: Life, *, deaths: int, group: bool) -> None:
-    """SIGCONT: it says that it dies, and comes back as another one."""
-    zombie.signal(signal.SIGCONT, group=group)
-    died = zombie.await_line(SUICIDE, nth=deaths)
-    back = zombie.await_line(BACK, nth=deaths)
-    assert field(died, "capture_id") != field(back, "capture_id")
-    assert field(died, "epoch") != field(back, "epoch")
-    zombie.await_line("capture campaigns", nth=deaths + 1)
-
-
-@pytest.mark.parametrize("anywhere", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_a_zombie_changes_nothing_and_comes_back_as_a_new_capture(
-    broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path, anywhere: bool
+    broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
 ):
     """Twice between its last fence check and the commit (each engine), then once anywhere."""
     with (
@@ -62,33 +40,22 @@ def test_a_zombie_changes_nothing_and_comes_back_as_a_new_capture(
         stage.await_checkpoint(1, one)
         other = stage.start("other", apply_engine="spark", failpoints="after-fence-check=stop:10")
 
-        await_("one stops itself before a commit", lambda: one.is_frozen)
-        await_takeover(stage, other, wins=1)
-        wake(one, deaths=1, group=False)
-
-        await_("other stops itself before a commit", lambda: other.is_frozen)
-        await_takeover(stage, one, wins=2)
-        wake(other, deaths=1, group=False)
-
-        stage.await_progress(one)
-        owner = one
-        if anywhere:
-            one.signal(signal.SIGSTOP, group=True)
-            await_takeover(stage, other, wins=2)
-            wake(one, deaths=2, group=True)
-            owner = other
+        sleep_through_a_takeover(stage, one, other, wins=1)
+        sleep_through_a_takeover(stage, other, one, wins=2)
+        one.signal(signal.SIGSTOP, group=True)
+        await_takeover(stage, other, wins=2)
+        wake(one, deaths=2, group=True)
 
         last_ts = feed.close()
-        stage.await_checkpoint(last_ts, owner)
+        stage.await_checkpoint(last_ts, other)
         for life in (one, other):
             life.signal(signal.SIGTERM)
         assert [life.await_exit(STOP_WITHIN_S) for life in (one, other)] == [0, 0]
         stage.assert_equal(feed.events)
         captures = list(identities([one, other]))
-        assert len(set(captures)) == len(captures) >= (5 if anywhere else 4)
+        assert len(set(captures)) == len(captures) == 5
 
 
-@pytest.mark.soak  # make test has the same without processes, in test_failpoints
 def test_a_rewind_with_the_old_owner_still_asleep_before_its_commit(
     broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
 ):
