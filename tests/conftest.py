@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from tests.services.kafka_broker import KafkaBroker
 
 ROOT = Path(__file__).resolve().parents[1]
+# Serial GC, and less of C2, which compiles for a longer life than this one.
+TWO_WORKERS_SHARE_TWO_CORES = (
+    "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=5000 "
+    "-XX:Tier4CompileThreshold=40000 -XX:Tier4BackEdgeThreshold=200000"
+)
 SPARK_JARS = ROOT / ".jars" / "spark"
 SPARK_MODULES = {
     path.relative_to(ROOT).as_posix()
@@ -45,6 +51,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("acceptance") is None)
 
 
+def pytest_collection_finish() -> None:
+    """Thousands of tests are no garbage: not to be looked through again and again."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark session with Delta and the Kafka source."""
@@ -58,7 +69,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     java = "spark.driver.extraJavaOptions"
     settings = {
         **conf,
-        java: f"{conf.get(java, '')} -XX:+UseSerialGC",  # two workers share two cores
+        java: f"{conf.get(java, '')} {TWO_WORKERS_SHARE_TWO_CORES}",
         **STATIC_CONF,
         **RUNTIME_CONF,
         **CHECKPOINT_CONF,

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.acceptance.processes import JVM_OPTIONS
 from tests.services.kafka_broker import REPOSITORY
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.kafka, pytest.mark.etcd]
@@ -66,6 +67,7 @@ def test_the_demo_proves_a_consistent_snapshot():
         capture_output=True,
         text=True,
         cwd=REPOSITORY,
+        env={**os.environ, "JDK_JAVA_OPTIONS": JVM_OPTIONS},
         check=False,
     )
     assert demo.returncode == 0, demo.stdout + demo.stderr

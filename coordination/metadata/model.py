@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
+from functools import cache
 from operator import index
 from typing import Any, ClassVar, Final, NewType, TypeVar
 
@@ -224,7 +225,8 @@ def _decode(value: bytes) -> dict[str, Any]:
     return found
 
 
-def _json_names(kind: type[Record]) -> dict[str, str]:
+@cache
+def _json_names(kind: type[Any]) -> Mapping[str, str]:
     """Attribute -> JSON name, in the order in which they are written."""
     renamed: Mapping[str, str] = getattr(kind, "JSON_NAMES", {})
     names = (each.name for each in fields(kind) if each.name != "unknown")

@@ -22,7 +22,7 @@ from tests.services import wire
 from tests.services.kafka_broker import REPOSITORY, KafkaBroker
 
 PATIENCE_S = 400
-pytestmark = [pytest.mark.acceptance, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.acceptance, pytest.mark.kafka]
 
 
 def run_to(label: str, broker: KafkaBroker, topic: str, folder: Path, engine: str) -> None:
@@ -47,16 +47,19 @@ def run_to(label: str, broker: KafkaBroker, topic: str, folder: Path, engine: st
     assert ended.returncode == 0, ended.stderr
 
 
-def test_recorded_bytes_lead_to_the_recorded_tables(broker: KafkaBroker, tmp_path: Path) -> None:
-    topic = wire.produce(broker, "canal-json", topic="wire-in-order")
+@pytest.mark.parametrize("engine", ["auto", pytest.param("spark", marks=pytest.mark.soak)])
+def test_recorded_bytes_lead_to_the_recorded_tables(
+    broker: KafkaBroker, tmp_path: Path, engine: str
+) -> None:
+    topic = wire.produce(broker, "canal-json", topic=f"wire-in-order-{engine}")
 
     run_to("after_load", broker, topic, tmp_path, engine="auto")
     assert wire.differences(tmp_path / "warehouse", "after_load") == []
 
-    run_to("after_updates", broker, topic, tmp_path, engine="spark")
+    run_to("after_updates", broker, topic, tmp_path, engine=engine)
     assert wire.differences(tmp_path / "warehouse", "after_updates") == []
     engines = {name.table: row.engine for name, row in read_progress(tmp_path).items()}
-    assert engines["orders"] == "spark"
+    assert engines["orders"] == {"auto": "delta-rs"}.get(engine, engine)
 
 
 def test_interleaved_bytes_lead_there_in_one_run(broker: KafkaBroker, tmp_path: Path) -> None:

@@ -7,9 +7,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-import pytest
-from _pytest.mark import ParameterSet
-
 TEXT_KEYS = (
     "",
     "a",
@@ -50,10 +47,4 @@ KEY_TYPES: Sequence[tuple[str, Sequence[Any]]] = (
     ),
 )
 
-# The soak has these, too.
-PLAIN = {"tinyint", "bigint", "bigint unsigned", "double", "decimal(38,10)", "date", "datetime(6)"}
-
-
-def key_types() -> list[ParameterSet]:
-    marks = {True: [pytest.mark.soak], False: []}
-    return [pytest.param(*each, id=each[0], marks=marks[each[0] in PLAIN]) for each in KEY_TYPES]
+HARDEST = ("varchar(50)", "varbinary(50)", "timestamp(6)")
