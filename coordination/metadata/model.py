@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
-from functools import cache
 from operator import index
 from typing import Any, ClassVar, Final, NewType, TypeVar
 
@@ -225,12 +224,16 @@ def _decode(value: bytes) -> dict[str, Any]:
     return found
 
 
-@cache
-def _json_names(kind: type[Any]) -> Mapping[str, str]:
+_NAMES: Final[dict[type[Any], Mapping[str, str]]] = {}  # asked for at each read and write
+
+
+def _json_names(kind: type[Record]) -> Mapping[str, str]:
     """Attribute -> JSON name, in the order in which they are written."""
-    renamed: Mapping[str, str] = getattr(kind, "JSON_NAMES", {})
-    names = (each.name for each in fields(kind) if each.name != "unknown")
-    return {name: renamed.get(name, name.replace("_", "-")) for name in names}
+    if kind not in _NAMES:
+        renamed: Mapping[str, str] = getattr(kind, "JSON_NAMES", {})
+        names = (each.name for each in fields(kind) if each.name != "unknown")
+        _NAMES[kind] = {name: renamed.get(name, name.replace("_", "-")) for name in names}
+    return _NAMES[kind]
 
 
 def _to_json(record: Record) -> dict[str, Any]:
