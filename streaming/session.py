@@ -6,6 +6,7 @@ can still be set is set. What must be there before the JVM starts stands in ``co
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ from pyspark.sql import SparkSession
 from coordination.errors import ConfigError, TidelakeError
 from sinks.jvm_errors import line
 from sinks.spark_engine import SESSION_CONF
+
+logger = logging.getLogger(__name__)
 
 JARS_VARIABLE = "TIDELAKE_JARS"
 MASTER_VARIABLE = "SPARK_MASTER"
@@ -106,6 +109,8 @@ class SparkOnDemand:
                         f"Spark does not start: {line(error)}. It needs Java 17 or newer, in "
                         "JAVA_HOME or on the PATH"
                     ) from error
+                context = self.started.sparkContext
+                logger.info("spark is up version=%s master=%s", context.version, context.master)
             return self.started
 
     def stop(self) -> None:

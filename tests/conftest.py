@@ -46,9 +46,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpar
     return OneSpark(config, log)
 
 
+# What needs the whole machine runs beside what needs the least of it.
+LAST = ("tests/acceptance/test_cluster.py", "tests/simulation/test_simulation.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For the other worker the longest come first: processes."""
-    items.sort(key=lambda item: item.get_closest_marker("acceptance") is None)
+    """For the worker without Spark the longest come first: processes."""
+
+    def turn(item: pytest.Item) -> int:
+        module = item.nodeid.partition("::")[0]
+        if module in LAST:
+            return 2 + LAST.index(module)
+        return int(item.get_closest_marker("acceptance") is None)
+
+    items.sort(key=turn)
 
 
 def pytest_collection_finish() -> None:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -123,6 +124,12 @@ class Job:
         """Raise ContenderFailed if it has ended."""
         if self._process.poll() is not None:
             raise ContenderFailed(f"{self.name}: ended too early\n{self.tail()}")
+
+    def said_at(self, text: str) -> float | None:
+        """The time of its first log line with this text in it."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        said = next((line for line in lines if text in line), None)
+        return datetime.fromisoformat(said.split()[0]).timestamp() if said else None
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         """What it told so far."""

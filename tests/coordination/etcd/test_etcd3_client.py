@@ -39,6 +39,9 @@ def settings(*endpoints: str, **more: str) -> EtcdSettings:
 @contextmanager
 def frozen(etcd: EmbeddedEtcd) -> Iterator[None]:
     os.kill(etcd.pid, signal.SIGSTOP)
+    threads = list(Path(f"/proc/{etcd.pid}/task").glob("*/stat"))
+    while any(thread.read_text().rpartition(")")[2].split()[0] != "T" for thread in threads):
+        time.sleep(0.001)  # the signal is sent, but one of them may still answer
     try:
         yield
     finally:
