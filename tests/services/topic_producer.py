@@ -18,6 +18,7 @@ class TopicProducer:
 
     def __init__(self, bootstrap: str) -> None:
         self._errors: list[KafkaError] = []
+        self._known: set[str] = set()
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -35,6 +36,9 @@ class TopicProducer:
 
     def send(self, topic: str, messages: Iterable[Outgoing]) -> None:
         """Queue messages; blocks while the queue is full. ``flush`` waits for the acks."""
+        if topic not in self._known:  # librdkafka parks what it is given before it knows the
+            self._producer.list_topics(topic, timeout=30)  # partitions, and others overtake it
+            self._known.add(topic)
         for partition, key, value in messages:
             while True:
                 try:
