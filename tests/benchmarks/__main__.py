@@ -73,7 +73,7 @@ FULL = Size(
     naive_tables=10,
 )
 QUICK = Size(
-    changes=200_000,
+    changes=150_000,
     base_rows=(1_000_000,),
     rounds=1,
     naive_rounds=(1,),
@@ -197,7 +197,7 @@ class Bench:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
-    parser.add_argument("--quick", action="store_true", help="200 k changes over 1 M rows, once")
+    parser.add_argument("--quick", action="store_true", help="150 k changes over 1 M rows, once")
     parser.add_argument("--only", choices=PARTS, action="append", help="some parts (repeatable)")
     parser.add_argument("--contender", choices=NAMES, action="append", help="some contenders")
     parser.add_argument("--scale", type=float, default=1.0, help="to try the yardstick itself")
