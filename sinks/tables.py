@@ -16,6 +16,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.schema import TableSchema
+from sinks.storage_errors import one_line
 
 CHANGEFEED = "tidelake.changefeed"
 INCARNATION = "tidelake.incarnation"
@@ -119,7 +120,7 @@ def open_table(uri: str, storage_options: Mapping[str, str]) -> DeltaTable | Non
     except TableNotFoundError:
         return None
     except DeltaError as error:
-        raise TidelakeError(f"cannot read the Delta log of {uri}: {_line(error)}") from error
+        raise TidelakeError(f"cannot read the Delta log of {uri}: {one_line(error)}") from error
 
 
 def state_of(handle: DeltaTable) -> TableState:
@@ -179,7 +180,7 @@ def seal(
 
 def refused(uri: str, error: CommitFailedError) -> TidelakeError:
     """A commit that delta-rs did not make: a lost compare-and-set, or a table it cannot write."""
-    message = _line(error)
+    message = one_line(error)
     if "nsupported" in message:
         return TidelakeError(
             f"delta-rs cannot write {uri}: {message}; set apply-engine = 'spark' for this sink"
@@ -196,7 +197,3 @@ def _path_part(name: str) -> str:
 
 def _number(text: str | None) -> int | None:
     return None if text is None else int(text)
-
-
-def _line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -83,6 +83,18 @@ def test_kernel_and_spark_make_the_same_table(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.spark
+def test_a_creation_that_was_killed_before_its_rename_is_done_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = target(tmp_path, "t", PLAIN)
+    log = Path(table.uri) / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f".{0:020}.json.8fe1a4b6.tmp").write_text('{"commitInfo":')
+    create(spark, table, properties=origin())
+    assert state(table).version == 0
+
+
+@pytest.mark.spark
 def test_creating_again_is_fine_and_two_at_once_make_one_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
