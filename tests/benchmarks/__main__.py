@@ -204,11 +204,7 @@ def main() -> int:
     if args.scale < 1:
         size = scaled(size, args.scale)
     if args.rounds:
-        size = replace(
-            size,
-            rounds=args.rounds,
-            naive_rounds=tuple(min(args.rounds, r) for r in size.naive_rounds),
-        )
+        size = replace(size, rounds=args.rounds)
     name = "bench-quick.json" if args.quick else "bench.json"
     output = args.output or REPOSITORY / "bench-results" / name
     console = Console(width=None if sys.stdout.isatty() else 220)

@@ -43,6 +43,6 @@ def test_what_was_never_started_is_not_stopped():
 def test_a_start_that_fails_is_one_line_that_says_what_spark_needs():
     failure = PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
     spark = SparkOnDemand(Mock(side_effect=failure))
-    with pytest.raises(TidelakeError, match="Spark does not start: .*Java gateway.*needs Java 17"):
+    with pytest.raises(TidelakeError, match=r"Spark does not start: .*Java gateway.*needs Java 17"):
         spark()
     assert spark.started is None
