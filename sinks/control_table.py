@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
+from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from coordination.clock import Clock, SystemClock
 from coordination.errors import TidelakeError, TryAgain
@@ -60,7 +61,7 @@ class TableView:
     def scan(self, columns: Sequence[str], where: Any = None) -> pa.Table:
         """Some columns of the rows that match a pyarrow expression."""
         try:
-            dataset = self.handle.to_pyarrow_dataset()
+            dataset = self.handle.to_pyarrow_dataset(filesystem=_own_files(self.handle))
             return dataset.to_table(columns=list(columns), filter=where)
         except STORAGE_ERRORS as error:
             raise Unreadable(self.version) from error
@@ -71,6 +72,16 @@ class TableView:
 
 
 Plan = Callable[[TableView], Change | None]
+
+
+def _own_files(handle: DeltaTable) -> FileSystem | None:
+    """Of a local table: Arrow's own file system. deltalake's is Python that Arrow's threads call; a
+    process that ends just after a read is aborted by such a thread, one time in four.
+    """
+    if not handle.table_uri.startswith("file:"):
+        return None
+    files, root = FileSystem.from_uri(handle.table_uri)
+    return SubTreeFileSystem(root, files)
 
 
 class Unreadable(Exception):

@@ -138,10 +138,9 @@ class Snapshots:
 
     def _tidy(self, handle: DeltaTable) -> None:
         """All rows that are kept, in one file: a compare-and-set like every commit."""
-        rows = handle.to_pyarrow_table().select(SCHEMA.names).cast(SCHEMA)
         write_deltalake(
             handle,
-            kept(rows, self._retention),
+            kept(TableView(handle, SCHEMA).rows(), self._retention),
             mode="overwrite",
             commit_properties=ONCE,
             post_commithook_properties=NO_HOOKS,
