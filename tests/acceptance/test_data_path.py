@@ -271,7 +271,11 @@ def test_a_start_behind_create_table_takes_the_types_of_the_rows(
 # What a batch costs.
 
 
-@pytest.mark.parametrize(("engine", "most_jobs_per_table"), [("delta-rs", 0), ("spark", 13)])
+@pytest.mark.parametrize(
+    ("engine", "most_jobs_per_table"),
+    # make test counts the Spark engine's own jobs in its contract
+    [("delta-rs", 0), pytest.param("spark", 13, marks=pytest.mark.soak)],
+)
 def test_jobs_and_commits_of_one_batch_are_counted(
     make_lives: MakeLives, spark: SparkSession, engine: str, most_jobs_per_table: int
 ) -> None:
