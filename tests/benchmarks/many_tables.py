@@ -1,7 +1,7 @@
 """(c) 100 tables x 50 rows: seconds from a round's first message until every table can be read at
 its end.
 
-The processes follow the topic; round 0 is a warm-up. Naive runs over a tenth of the tables and
+The processes follow the topic; round 0 is a warm-up. Naive runs over a few of the tables and
 its figure is scaled up, since it takes a Spark MERGE per table one after the other.
 """
 
