@@ -24,15 +24,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 ENGINES = ("delta-rs", "spark")
 ENGINES_IN_TIME = ("delta-rs", pytest.param("spark", marks=pytest.mark.soak))
 OTHER = {"delta-rs": "spark", "spark": "delta-rs"}
-# A life passes these once, those once per table of a batch; of others the second passage finds a
-# stream that has done something, which takes a whole batch more: too dear for the Spark engine.
-ONCE = {
-    Failpoint.BEFORE_CLAIM,
-    Failpoint.AFTER_CLAIM,
-    Failpoint.BEFORE_STREAM,
-    Failpoint.AFTER_CREATE_TABLE,
-}
-PER_TABLE = {Failpoint.AFTER_FENCE_CHECK, Failpoint.AFTER_APPLY_ONE}
+# Passed once per table of a batch; and one that finds a stream that has done something already.
+TWICE = {Failpoint.AFTER_FENCE_CHECK, Failpoint.AFTER_APPLY_ONE, Failpoint.AFTER_PROGRESS}
 
 
 @pytest.fixture(scope="module")
@@ -51,19 +44,13 @@ def lives(
     broker.delete_topic(topic)
 
 
-def victims(engine: str) -> list[str]:
+def victims() -> list[str]:
     """Every fail point once, in an order in which each is passed: tables are made first."""
     rest = [point for point in Failpoint if point is not Failpoint.AFTER_CREATE_TABLE]
     return [
-        f"{point}=raise:{passage(point, number, engine)}"
-        for number, point in enumerate([Failpoint.AFTER_CREATE_TABLE, *rest])
+        f"{point}=raise:{2 if point in TWICE else 1}"
+        for point in [Failpoint.AFTER_CREATE_TABLE, *rest]
     ]
-
-
-def passage(point: Failpoint, number: int, engine: str) -> int:
-    if point in ONCE:
-        return 1
-    return 2 if point in PER_TABLE or (engine == "delta-rs" and number % 2) else 1
 
 
 @pytest.mark.parametrize("engine", ENGINES_IN_TIME)
@@ -71,7 +58,7 @@ def test_a_failure_at_every_step_loses_and_doubles_nothing(
     lives: Lives, feed: Feed, engine: str
 ) -> None:
     lives.produce(feed.messages)
-    for victim in victims(engine):
+    for victim in victims():
         error = lives.live(victim, engine=engine, target_ts=feed.last_ts)
         assert isinstance(error, FailpointHit), (victim, error)
         assert victim.partition("=")[0] in str(error)
@@ -82,7 +69,7 @@ def test_a_failure_at_every_step_loses_and_doubles_nothing(
     row = lives.changefeed()
     assert row is not None
     assert (row.state, row.checkpoint_ts) == ("finished", feed.last_ts)
-    assert row.term == len(victims(engine))  # who dies before the claim has none; the last one has
+    assert row.term == len(victims())  # who dies before the claim has none; the last one has
     assert not lives.dead_letters()
 
 

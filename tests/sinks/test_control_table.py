@@ -7,8 +7,6 @@ import multiprocessing
 import os
 import resource
 import shutil
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -33,7 +31,6 @@ from sinks.upkeep import Upkeep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = pa.schema([column("name", pa.string(), "whose"), column("n", pa.int64(), "how many")])
 EAGER = Upkeep(every_commits=10, retention=timedelta(0), orphans_every_commits=50)
 
@@ -58,23 +55,6 @@ def add_one(view: TableView) -> Change:
 def files(table: ControlTable) -> tuple[int, int]:
     folder = Path(table.uri)
     return len(list(folder.glob("*.parquet"))), len(list((folder / "_delta_log").iterdir()))
-
-
-READ_AND_END = """
-import sys
-from tests.sinks.test_control_table import counted, table_in
-assert table_in(sys.argv[1]).read(counted) == 6
-"""
-
-
-def test_a_process_may_end_just_after_a_read(tmp_path: Path) -> None:
-    """Arrow's threads abort it where they read files through Python."""
-    warehouse = tmp_path / "a place"
-    for _ in range(6):
-        table_in(warehouse).commit(add_one, "count in")
-    command = [sys.executable, "-c", READ_AND_END, str(warehouse)]
-    readers = [subprocess.Popen(command, cwd=ROOT) for _ in range(6)]
-    assert [reader.wait() for reader in readers] == [0] * 6
 
 
 @pytest.mark.parametrize("write", ["append", "overwrite", "merge", "identity"])
