@@ -1,6 +1,6 @@
 """Whoever dies, wherever it dies: the next life ends with the history's rows, and nothing fell.
 
-Each test is a chain of lives over one feed (``one_process``); ``test_processes`` kills for real.
+Each test is a chain of lives over one feed (``one_process``); ``test_restarts`` kills for real.
 """
 
 from __future__ import annotations
