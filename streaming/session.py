@@ -106,8 +106,8 @@ class SparkOnDemand:
                     self.started = self._start()
                 except (PySparkException, Py4JError) as error:
                     raise TidelakeError(
-                        f"Spark does not start: {line(error).rstrip('.')}. It needs Java 17 or newer, in "
-                        "JAVA_HOME or on the PATH"
+                        f"Spark does not start: {line(error).rstrip('.')}. "
+                        "It needs Java 17 or newer, in JAVA_HOME or on the PATH"
                     ) from error
                 context = self.started.sparkContext
                 logger.info("spark is up version=%s master=%s", context.version, context.master)
