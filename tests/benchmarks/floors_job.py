@@ -30,7 +30,7 @@ from streaming.events import KAFKA_COLUMNS, TopicPartition
 from streaming.protocols.canal_json import decode
 from streaming.resolve import Resolver
 from streaming.segments import Segment, read_segment
-from streaming.session import spark_session
+from streaming.session import expect_rows, spark_session
 from streaming.source import Source
 from tests.benchmarks import delta_rs
 from tests.benchmarks.measure import tell
@@ -76,6 +76,7 @@ class Floors:
         del values
         self._commit_delta_rs()
         spark = spark_session()
+        expect_rows(spark, BATCH)  # as the program does before such a batch
         self._read_spark(spark)
         self._decode_spark(spark)
         segment = self._segment(spark, self._batch_end)
