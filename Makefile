@@ -98,7 +98,7 @@ demo: setup
 bench: setup
 	$(RUN) -m tests.benchmarks
 	$(RUN) -m tests.benchmarks.etcd_worker --output bench-results/etcd-worker.json
-	$(RUN) -m tests.benchmarks.scheduler_scale
+	$(RUN) -m tests.benchmarks.scheduler_scale --rounds 3
 
 bench-quick: setup
 	@exec $(RUN) -m tests.benchmarks --quick
