@@ -135,6 +135,8 @@ class Application:
     def _record_failure(self, failure: BaseException) -> None:
         """Say in the changefeed's row why nobody runs it, where that is ours to say."""
         is_ours = not isinstance(failure, CaptureSuicide | Fenced | TryAgain)
+        if self._stopping.is_set():  # one SIGTERM may have ended a JVM that was just starting
+            return
         if not is_ours or not isinstance(failure, TidelakeError):
             return
         with suppress(TidelakeError):

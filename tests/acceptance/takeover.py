@@ -7,13 +7,11 @@ import signal
 from tests.acceptance.processes import Life, Stage, await_, field
 
 
-def sleep_through_a_takeover(
-    stage: Stage, owner: Life, heir: Life, *, wins: int, deaths: int = 1
-) -> None:
+def sleep_through_a_takeover(stage: Stage, owner: Life, heir: Life, *, wins: int) -> None:
     """The owner freezes itself before a commit; awake again it dies, and is back as another one."""
     await_(f"{owner.name} stops itself before a commit", lambda: owner.is_frozen)
     await_takeover(stage, heir, wins=wins)
-    wake(owner, deaths=deaths, group=False)
+    wake(owner, deaths=1, group=False)
 
 
 def await_takeover(stage: Stage, heir: Life, *, wins: int) -> None:
