@@ -1,0 +1,171 @@
+"""Parquet files of a table: writing the rows of a commit, and reading back keys and rows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sinks.merge_on_write.actions import DataFile
+from sinks.merge_on_write.statistics import rows_in, statistics_text
+from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
+
+OURS = "tidelake-"  # how the names of our files begin
+ROW_GROUP_ROWS = 128 * 1024
+MAX_FILE_ROWS = 1_000_000
+
+
+class Files(Protocol):
+    """What is asked of storage here."""
+
+    def open_input(self, path: str) -> Any: ...
+
+    def write(self, path: str, data: bytes | memoryview | pa.Buffer) -> None: ...
+
+
+def write_files(files: Files, rows: pa.Table, shape: TableShape, now_ms: int) -> list[DataFile]:
+    """Rows with physical column names, in the order they shall have; nothing for no rows.
+
+    The files are durable when this returns, and nobody sees them until a commit names them.
+    """
+    found = []
+    for start in range(0, rows.num_rows, MAX_FILE_ROWS):
+        part = rows.slice(start, MAX_FILE_ROWS)
+        path = f"{OURS}{uuid.uuid4()}.parquet"
+        data = _parquet(part)
+        files.write(path, data)
+        found.append(
+            DataFile(
+                path=path,
+                size=data.size,
+                modification_time_ms=now_ms,
+                stats=statistics_text(part, shape),
+            )
+        )
+    return found
+
+
+def _parquet(rows: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        rows,
+        sink,
+        compression="zstd",
+        compression_level=1,
+        row_group_size=ROW_GROUP_ROWS,
+        use_dictionary=_repeating(rows),
+        store_schema=False,  # Arrow's own copy of the schema would hide the column IDs' meaning
+        coerce_timestamps=None,
+        version="2.6",
+    )
+    return sink.getvalue()
+
+
+def _repeating(rows: pa.Table) -> list[str] | bool:
+    """Columns whose first values repeat: a dictionary costs more than it saves in all others."""
+    sample = rows.slice(0, 2048)
+    if sample.num_rows < 64:
+        return False
+    found = []
+    for name in rows.column_names:
+        column = sample[name]
+        if pa.types.is_nested(column.type):
+            continue
+        if pc.count_distinct(column).as_py() * 4 <= sample.num_rows:
+            found.append(name)
+    return found or False
+
+
+def physical_rows(changes: pa.Table, shape: TableShape) -> pa.Table:
+    """A table's rows with the names and types that its files have; columns by name."""
+    arrays = [_as_type(changes[column.name], column.arrow) for column in shape.columns]
+    return pa.Table.from_arrays(arrays, schema=shape.schema())
+
+
+def _as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return values if values.type == kind else values.cast(kind)
+
+
+def is_local_path(path: str) -> bool:
+    """Whether a path of the log lies in the table's folder."""
+    return "://" not in path and not path.startswith(("/", "file:"))
+
+
+def read_columns(
+    files: Files, file: DataFile, columns: Sequence[ShapeColumn]
+) -> tuple[list[pa.Array], int]:
+    """These columns of all rows in file order, in the table's types, and the number of rows.
+
+    A column that the file lacks is NULL: it was added later.
+    """
+    with pq.ParquetFile(files.open_input(unquote(file.path))) as parquet:
+        have = set(parquet.schema_arrow.names)
+        rows = parquet.metadata.num_rows
+        wanted = [column.physical for column in columns if column.physical in have]
+        table = parquet.read(columns=wanted, use_threads=True)
+    arrays = [
+        one_array(table[column.physical], column.arrow)
+        if column.physical in have
+        else pa.nulls(rows, column.arrow)
+        for column in columns
+    ]
+    return arrays, rows
+
+
+def one_array(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """The values in one piece and in the table's type. INT96 comes as nanoseconds, other writers' timestamps perhaps with another zone."""
+    if values.type != kind:
+        values = values.cast(kind, safe=not pa.types.is_timestamp(kind))
+    found = values.combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+def read_live_rows(
+    files: Files, file: DataFile, dead: npt.NDArray[np.bool_] | None, shape: TableShape
+) -> pa.Table:
+    """The rows of a file that its vector leaves, with physical names, in file order."""
+    arrays, rows = read_columns(files, file, shape.columns)
+    table = pa.Table.from_arrays(arrays, schema=shape.schema())
+    if dead is None:
+        return table
+    assert rows == len(dead), f"{file.path} has {rows} rows, its statistics say {len(dead)}"
+    return table.filter(pa.array(~dead))
+
+
+def count_rows(files: Files, file: DataFile) -> int:
+    """From the statistics, else from the footer."""
+    rows = rows_in(file.stats)
+    if rows is None:
+        with pq.ParquetFile(files.open_input(unquote(file.path))) as parquet:
+            rows = int(parquet.metadata.num_rows)
+    return rows
+
+
+def footer_bounds(files: Files, file: DataFile, physical: str) -> tuple[Any, Any] | None:
+    """Smallest and largest value of a column by the footer, or None where it does not say."""
+    with pq.ParquetFile(files.open_input(unquote(file.path))) as parquet:
+        found = list(_group_bounds(parquet, physical))
+    if not found or any(each is None for each in found):
+        return None
+    known = [each for each in found if each is not None]
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def _group_bounds(parquet: pq.ParquetFile, physical: str) -> Iterator[tuple[Any, Any] | None]:
+    metadata = parquet.metadata
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        for at in range(row_group.num_columns):
+            column = row_group.column(at)
+            if column.path_in_schema != physical:
+                continue
+            statistics = column.statistics
+            known = statistics is not None and statistics.has_min_max
+            yield (statistics.min, statistics.max) if known else None

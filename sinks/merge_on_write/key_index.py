@@ -1,0 +1,97 @@
+"""Where a data file has the rows of a key: its keys, sorted, and the ordinal of each.
+
+Files never change, so an index is right as long as its file is in the table; deleted rows are left
+in it and filtered out by the file's deletion vector. All occurrences of a key are found: a file of
+another writer may have several.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sinks.merge_on_write.key_hash import Keys, Words
+
+Ordinals = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortedKeys:
+    """Keys in rising order and where each came from.
+
+    ``rows`` has the ordinal of each; None where the order is the rows' own and none is left out.
+    """
+
+    first: npt.NDArray[np.int64] | Words
+    second: Words | None
+    rows: npt.NDArray[np.int32] | None
+
+    @property
+    def size_bytes(self) -> int:
+        parts = (self.first, self.second, self.rows)
+        return sum(part.nbytes for part in parts if part is not None)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def ordinals(self, at: npt.NDArray[np.intp]) -> Ordinals:
+        return at.astype(np.int64) if self.rows is None else self.rows[at].astype(np.int64)
+
+
+def sort_keys(keys: Keys) -> SortedKeys:
+    """An index of rows by their keys; rows whose key holds a NULL are left out."""
+    first, second = keys.first, keys.second
+    rows = None
+    if keys.valid is not None and not keys.valid.all():
+        rows = np.flatnonzero(keys.valid)
+        first = first[rows]
+        second = None if second is None else second[rows]
+    if len(first) < 2 or bool((first[1:] >= first[:-1]).all()):
+        kept = None if rows is None else rows.astype(np.int32)
+        return SortedKeys(first=first, second=second, rows=kept)
+    order = np.argsort(first)
+    second = None if second is None else second[order]
+    rows = order if rows is None else rows[order]
+    return SortedKeys(first=first[order], second=second, rows=rows.astype(np.int32))
+
+
+def rows_with(index: SortedKeys, wanted: SortedKeys) -> Ordinals:
+    """The ordinals of all indexed rows whose key is among ``wanted``, in no order.
+
+    Both sides are sorted, so the searches walk through memory in one direction.
+    """
+    if not len(index) or not len(wanted):
+        return np.empty(0, np.int64)
+    low = np.searchsorted(index.first, wanted.first, "left")
+    low_in = np.minimum(low, len(index) - 1)
+    hit = np.flatnonzero(index.first[low_in] == wanted.first)
+    if not len(hit):
+        return np.empty(0, np.int64)
+    low = low[hit]
+    counts = np.searchsorted(index.first, wanted.first[hit], "right") - low
+    if int(counts.max()) == 1:
+        at, asked = low, hit
+    else:
+        starts = np.repeat(low - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
+        at, asked = starts + np.arange(int(counts.sum())), np.repeat(hit, counts)
+    if index.second is not None and wanted.second is not None:
+        at = at[index.second[at] == wanted.second[asked]]
+    found = index.ordinals(at)
+    return found if len(found) < 2 else np.unique(found)
+
+
+def first_double(keys: SortedKeys) -> int | None:
+    """The row of a key that stands twice, or None."""
+    if len(keys) < 2:
+        return None
+    same = keys.first[1:] == keys.first[:-1]
+    if keys.second is not None and same.any():
+        order = np.lexsort((keys.second, keys.first))
+        first, second = keys.first[order], keys.second[order]
+        same = (first[1:] == first[:-1]) & (second[1:] == second[:-1])
+        at = np.flatnonzero(same)
+        return int(keys.ordinals(order[at[:1] + 1])[0]) if len(at) else None
+    at = np.flatnonzero(same)
+    return int(keys.ordinals(at[:1] + 1)[0]) if len(at) else None

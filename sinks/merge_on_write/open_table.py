@@ -1,0 +1,249 @@
+"""A table that is being written: its log followed, the rows of a batch's keys found.
+
+One process has one ``OpenTable`` of a table, used under its lock. The log in storage is the truth;
+what is kept here (vectors, bounds, key indexes) can be read again at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from sinks.merge_on_write import data_files
+from sinks.merge_on_write.actions import DataFile
+from sinks.merge_on_write.deletion_vector import file_of, read_vector
+from sinks.merge_on_write.file_rows import (
+    Bounds,
+    DeletedRows,
+    FileRows,
+    IndexMemory,
+    bounds_of,
+    footer_comparable,
+    logged_bounds,
+    may_hold,
+)
+from sinks.merge_on_write.key_hash import is_numeric, keys_of
+from sinks.merge_on_write.key_index import Ordinals, SortedKeys, rows_with, sort_keys
+from sinks.merge_on_write.log_reader import LogReplaced, follow, read_log
+from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.storage import TableStorage
+from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
+
+
+class TableGone(Exception):
+    """There is no Delta table at this place (any more)."""
+
+
+class OpenTable:
+    """The newest version of a table, as far as it was followed. Not for two threads at once: hold
+    ``lock`` from ``refresh`` to the last use of what it showed."""
+
+    def __init__(self, uri: str, storage: TableStorage, memory: IndexMemory, pool: Executor):
+        self.uri = uri
+        self.storage = storage
+        self.lock = threading.RLock()
+        self._memory = memory
+        self._pool = pool
+        self._state: LogState | None = None
+        self._shape: TableShape | None = None
+        self._shaped_by: tuple[Any, Any] = (None, None)
+        self._files: dict[str, FileRows] = {}
+        self._key: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> LogState:
+        assert self._state is not None, "refresh comes first"
+        return self._state
+
+    @property
+    def shape(self) -> TableShape:
+        """Of the metadata and protocol as followed; raises NotForThisEngine."""
+        shaped_by = (self.state.metadata, self.state.protocol)
+        if self._shape is None or self._shaped_by != shaped_by:
+            metadata, protocol = shaped_by
+            assert metadata is not None
+            assert protocol is not None
+            self._shape, self._shaped_by = TableShape.of(protocol, metadata), shaped_by
+        return self._shape
+
+    @property
+    def files(self) -> Mapping[str, FileRows]:
+        return self._files
+
+    def refresh(self) -> None:
+        """Follow the log to its end; read it anew where it is no longer the one we followed."""
+        if self._state is not None:
+            try:
+                follow(self.storage, self._state)
+            except LogReplaced:
+                self.forget()
+        if self._state is None:
+            self._state = read_log(self.storage)
+            if self._state is None:
+                raise TableGone(self.uri)
+        self.settle()
+
+    def forget(self) -> None:
+        """Nothing that is known holds any more: the next ``refresh`` reads the log from scratch."""
+        self._state = self._shape = None
+        self._files.clear()
+        self._memory.drop(self.uri)
+
+    def settle(self) -> None:
+        """Bring what is known of files in line with the files that are live."""
+        live = self.state.files
+        for path in [path for path in self._files if path not in live]:
+            del self._files[path]
+            self._memory.drop(self.uri, path)
+        for path, file in live.items():
+            known = self._files.get(path)
+            if known is None:
+                self._files[path] = FileRows(file=file)
+            elif known.file is not file:
+                known.file = file
+                if known.deleted is not None and known.deleted.vector_id != file.vector_id:
+                    known.deleted = None
+
+    def learn(
+        self, file: DataFile, rows: int, bounds: Bounds | None, index: SortedKeys | None
+    ) -> None:
+        """What we know of a file that we have just committed, without reading it."""
+        self._files[file.path] = FileRows(
+            file=file,
+            rows=rows,
+            deleted=DeletedRows.none(rows),
+            bounds=bounds,
+            bounds_known=True,
+        )
+        if index is not None:
+            self._memory.put(self.uri, file.path, index)
+
+    def find(
+        self, key: Sequence[str], columns: Sequence[pa.Array], wanted: SortedKeys
+    ) -> dict[str, Ordinals]:
+        """Where the live rows of these keys are: file path to ordinals, hit files alone.
+
+        ``columns`` are the batch's key columns, in the table's types; ``wanted`` their keys.
+        """
+        if self._key != tuple(key):
+            self._memory.drop(self.uri)
+            self._key = tuple(key)
+        if not len(wanted):
+            return {}
+        key_columns = [self.shape.column(name) for name in key]
+        batch_bounds = bounds_of(columns[0])
+        candidates = [
+            each
+            for each in self._files.values()
+            if may_hold(self._bounds(each, key_columns[0]), batch_bounds)
+        ]
+        found: dict[str, Ordinals] = {}
+        for each, index in zip(candidates, self._indexes(candidates, key_columns), strict=True):
+            hits = rows_with(index, _within(wanted, each, key_columns))
+            if len(hits):
+                hits = hits[~self.deleted_rows(each).mask[hits]]
+            if len(hits):
+                found[each.file.path] = hits
+        return found
+
+    def deleted_rows(self, each: FileRows) -> DeletedRows:
+        """The file's vector, read if it is not known."""
+        if each.deleted is None or each.deleted.vector_id != each.file.vector_id:
+            rows = self._count(each)
+            descriptor = each.file.deletion_vector
+            if descriptor is None:
+                each.deleted = DeletedRows.none(rows)
+            else:
+                vector = self._read_vector(each.file)
+                each.deleted = DeletedRows.of(vector, descriptor.unique_id, rows)
+        return each.deleted
+
+    def live_rows(self, each: FileRows) -> pa.Table:
+        """The file's rows that are in the table, with physical names, in file order."""
+        dead = None if each.file.deletion_vector is None else self.deleted_rows(each).mask
+        return data_files.read_live_rows(self.storage, each.file, dead, self.shape)
+
+    def count(self, each: FileRows) -> int:
+        """The physical rows of a file."""
+        return self._count(each)
+
+    def _read_vector(self, file: DataFile) -> BitMap64:
+        descriptor = file.deletion_vector
+        assert descriptor is not None
+        path = file_of(descriptor)
+        content = b"" if path is None else self.storage.read(unquote(path))
+        return read_vector(content, descriptor)
+
+    def _count(self, each: FileRows) -> int:
+        if each.rows is None:
+            each.rows = data_files.count_rows(self.storage, each.file)
+        return each.rows
+
+    def _bounds(self, each: FileRows, first: ShapeColumn) -> Bounds | None:
+        """Of the first key column. Our own statistics are exact enough, of other writers only
+        footers are: their text may be rounded."""
+        if not each.bounds_known:
+            each.bounds_known = True
+            stats = each.file.stats
+            if stats and each.file.path.startswith(data_files.OURS):
+                each.bounds = logged_bounds(json.loads(stats), first.physical, first.arrow)
+            elif footer_comparable(b"" if _is_text(first) else 0, first.arrow) is not None:
+                each.bounds = self._footer_bounds(each, first)
+        return each.bounds
+
+    def _footer_bounds(self, each: FileRows, first: ShapeColumn) -> Bounds | None:
+        found = data_files.footer_bounds(self.storage, each.file, first.physical)
+        if found is None:
+            return None
+        low, high = (footer_comparable(value, first.arrow) for value in found)
+        return None if low is None or high is None else (low, high)
+
+    def _indexes(
+        self, files: Iterable[FileRows], key_columns: Sequence[ShapeColumn]
+    ) -> list[SortedKeys]:
+        """The key index of each, those that are not in memory read side by side."""
+        known = [(each, self._memory.get(self.uri, each.file.path)) for each in files]
+        cold = [each for each, index in known if index is None]
+        read = dict(
+            zip(
+                (each.file.path for each in cold),
+                self._pool.map(lambda each: self._read_index(each, key_columns), cold)
+                if len(cold) > 1
+                else (self._read_index(each, key_columns) for each in cold),
+                strict=True,
+            )
+        )
+        return [read[each.file.path] if index is None else index for each, index in known]
+
+    def _read_index(self, each: FileRows, key_columns: Sequence[ShapeColumn]) -> SortedKeys:
+        columns, rows = data_files.read_columns(self.storage, each.file, key_columns)
+        index = sort_keys(keys_of(columns))
+        each.rows = rows
+        bounds = bounds_of(columns[0])
+        if bounds is not None:
+            each.bounds, each.bounds_known = bounds, True
+        self._memory.put(self.uri, each.file.path, index)
+        return index
+
+
+def _is_text(column: ShapeColumn) -> bool:
+    return pa.types.is_string(column.arrow) or pa.types.is_binary(column.arrow)
+
+
+def _within(wanted: SortedKeys, each: FileRows, key_columns: Sequence[ShapeColumn]) -> SortedKeys:
+    """The part of the wanted keys that the file can hold, where keys are in their own order."""
+    if each.bounds is None or not is_numeric([column.arrow for column in key_columns]):
+        return wanted
+    low, high = (
+        wanted.first.searchsorted(each.bounds[0]),
+        wanted.first.searchsorted(each.bounds[1], "right"),
+    )
+    rows = None if wanted.rows is None else wanted.rows[low:high]
+    return SortedKeys(first=wanted.first[low:high], second=None, rows=rows)

@@ -1,0 +1,137 @@
+"""Statistics of a data file, as the text that stands in the log.
+
+Readers skip files by them, so a bound may be too wide but never too narrow: long text is cut to a
+prefix below and to a prefix and the largest character above, timestamps are cut to milliseconds
+downwards and upwards. What cannot be said safely (decimals, which some readers take for doubles;
+NaN; years beyond 9999) is left out: then nothing is skipped by it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
+
+TEXT_PREFIX = 32  # characters
+LARGEST = "\U0010ffff"
+_MS = timedelta(milliseconds=1)
+_ROWS = re.compile(r'"numRecords"\s*:\s*(\d+)')
+_TIGHT = re.compile(r',?\s*"tightBounds"\s*:\s*(?:true|false)')
+
+Bound = int | float | str | bool | None
+
+
+def statistics_text(table: pa.Table, shape: TableShape) -> str:
+    """For a new file with these rows, whose columns have their physical names."""
+    lowest: dict[str, Bound] = {}
+    highest: dict[str, Bound] = {}
+    nulls: dict[str, int] = {}
+    for column in shape.columns:
+        if not column.has_statistics:
+            continue
+        values = table[column.physical]
+        nulls[column.physical] = values.null_count
+        low, high = bounds(values, column)
+        if low is not None:
+            lowest[column.physical] = low
+        if high is not None:
+            highest[column.physical] = high
+    return json.dumps(
+        {
+            "numRecords": table.num_rows,
+            "minValues": lowest,
+            "maxValues": highest,
+            "nullCount": nulls,
+            "tightBounds": True,
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+
+
+def widened(stats: str | None, rows: int) -> str:
+    """The statistics of a file that gets a vector: the same text, no longer tight.
+
+    The bounds stay as they are written: a parser that makes doubles of them would narrow them. A
+    file without statistics gets the number of its rows, which one with a vector must have.
+    """
+    if stats is None or _ROWS.search(stats) is None:
+        return f'{{"numRecords":{rows},"tightBounds":false}}'
+    head = _TIGHT.sub("", stats, count=1).replace("{,", "{", 1)
+    return head.rstrip()[:-1].rstrip() + ',"tightBounds":false}'
+
+
+def rows_in(stats: str | None) -> int | None:
+    """How many rows the file has, deleted ones included, or None where nothing says so."""
+    found = None if stats is None else _ROWS.search(stats)
+    return None if found is None else int(found[1])
+
+
+def bounds(values: pa.ChunkedArray, column: ShapeColumn) -> tuple[Bound, Bound]:
+    """Lower and upper bound in the form of the log; None where none can be said."""
+    written = _written(column.arrow)
+    if written is None or values.null_count == len(values):
+        return None, None
+    found = pc.min_max(values)
+    low, high = found["min"], found["max"]
+    if pa.types.is_timestamp(column.arrow):
+        return _timestamp_bounds(low.value, high.value, column.arrow)
+    return written(low.as_py(), False), written(high.as_py(), True)
+
+
+def _written(kind: pa.DataType) -> Callable[[Any, bool], Bound] | None:
+    """How a value of the type is written, given whether it is the upper bound."""
+    if pa.types.is_integer(kind):
+        return lambda value, _: int(value)
+    if pa.types.is_boolean(kind):
+        return None  # Delta keeps none
+    if pa.types.is_floating(kind):
+        return _float
+    if pa.types.is_string(kind):
+        return _text
+    if pa.types.is_date(kind):
+        return lambda value, _: value.isoformat() if isinstance(value, date) else None
+    if pa.types.is_timestamp(kind):
+        return lambda value, _: str(value)
+    return None
+
+
+def _float(value: float, is_upper: bool) -> Bound:
+    if not math.isfinite(value):
+        return None
+    if value == 0.0:  # 0.0 and -0.0 are one value, and some readers tell them apart
+        return 0.0 if is_upper else -0.0
+    return value
+
+
+def _text(value: str, is_upper: bool) -> Bound:
+    if len(value) <= TEXT_PREFIX:
+        return value
+    prefix = value[:TEXT_PREFIX]
+    if not is_upper:
+        return prefix
+    return None if value[TEXT_PREFIX] == LARGEST else prefix + LARGEST
+
+
+def _timestamp_bounds(low_us: int, high_us: int, kind: pa.DataType) -> tuple[Bound, Bound]:
+    suffix = "Z" if kind.tz else ""
+    return (
+        _timestamp(low_us // 1000, suffix),
+        _timestamp(-(-high_us // 1000), suffix),
+    )
+
+
+def _timestamp(milliseconds: int, suffix: str) -> str | None:
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + milliseconds * _MS
+    except OverflowError:
+        return None
+    return moment.strftime(f"{moment.year:04d}-%m-%dT%H:%M:%S.{milliseconds % 1000:03d}{suffix}")

@@ -1,0 +1,184 @@
+"""What a table's metadata says about its files: columns, their names in Parquet, statistics.
+
+``TableShape.of`` refuses, with the reason, what this engine does not write: such a table is
+for the Spark engine. Nothing here reads or writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from coordination.errors import TidelakeError
+from sinks.merge_on_write.actions import Metadata, Protocol
+
+WRITER_VERSION, READER_VERSION = 7, 3
+# Features whose rules this engine keeps whether or not the table uses them.
+UNDERSTOOD = frozenset(
+    ("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck")
+    + ("domainMetadata", "allowColumnDefaults", "inCommitTimestamp", "checkpointProtection")
+    + ("clustering",)
+)
+# Features that may be listed, but not be in use.
+INACTIVE = frozenset(
+    ("appendOnly", "invariants", "checkConstraints", "generatedColumns", "identityColumns")
+    + ("changeDataFeed", "rowTracking", "variantType", "variantType-preview", "typeWidening")
+    + ("typeWidening-preview",)
+)
+INDEXED_COLUMNS = 32  # as many as Delta gives statistics where nothing is said
+_PRIMITIVES: Mapping[str, pa.DataType] = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
+_LISTED_NAME = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^,`]+?))\s*(?:,|$)")
+
+
+class NotForThisEngine(TidelakeError):
+    """A table that merge-on-write does not write: the Spark engine may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeColumn:
+    """A column by both of its names. ``type`` is what the log says, ``arrow`` what a file holds."""
+
+    name: str
+    physical: str
+    field_id: int | None
+    arrow: pa.DataType
+    has_statistics: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableShape:
+    """The columns of a table in order, and whether new vectors may be written."""
+
+    columns: tuple[ShapeColumn, ...]
+    vectors_enabled: bool
+    in_commit_timestamps: bool
+
+    @classmethod
+    def of(cls, protocol: Protocol, metadata: Metadata) -> TableShape:
+        """Raises NotForThisEngine with the reason, for any table that is not plainly ours."""
+        settings = metadata.configuration
+        _check_features(protocol, metadata)
+        mapping = settings.get("delta.columnMapping.mode", "none")
+        fields = metadata.schema["fields"]
+        with_statistics = _statistics_columns(fields, settings)
+        columns = tuple(_column(field, mapping, with_statistics) for field in fields)
+        if not _is_on(settings, "delta.enableDeletionVectors"):
+            raise NotForThisEngine("its property delta.enableDeletionVectors is not true")
+        return cls(
+            columns=columns,
+            vectors_enabled=True,
+            in_commit_timestamps=_is_on(settings, "delta.enableInCommitTimestamps"),
+        )
+
+    def column(self, name: str) -> ShapeColumn:
+        """By the name that users see. Raises KeyError."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    def schema(self) -> pa.Schema:
+        """Of the data files: physical names, and column IDs where there are any."""
+        return pa.schema(
+            pa.field(
+                column.physical,
+                column.arrow,
+                metadata=None
+                if column.field_id is None
+                else {"PARQUET:field_id": str(column.field_id)},
+            )
+            for column in self.columns
+        )
+
+
+def _check_features(protocol: Protocol, metadata: Metadata) -> None:
+    settings = metadata.configuration
+    if "deletionVectors" not in protocol.features:
+        raise NotForThisEngine("it has no deletion vectors (table feature deletionVectors)")
+    if protocol.min_reader_version > READER_VERSION or protocol.min_writer_version > WRITER_VERSION:
+        raise NotForThisEngine(
+            f"its protocol ({protocol.min_reader_version}, {protocol.min_writer_version}) is newer"
+        )
+    unknown = protocol.features - UNDERSTOOD - INACTIVE
+    if unknown:
+        raise NotForThisEngine(f"it has the table features {', '.join(sorted(unknown))}")
+    if metadata.partition_columns:
+        raise NotForThisEngine("it is partitioned")
+    if settings.get("delta.columnMapping.mode", "none") not in ("none", "name"):
+        raise NotForThisEngine("its columns are mapped by id")
+    for key in ("delta.appendOnly", "delta.enableChangeDataFeed", "delta.enableRowTracking"):
+        if _is_on(settings, key):
+            raise NotForThisEngine(f"its property {key} is true")
+    for key in settings:
+        if key.startswith("delta.constraints."):
+            raise NotForThisEngine(
+                f"it has the constraint {key.removeprefix('delta.constraints.')}"
+            )
+    if "delta.setTransactionRetentionDuration" in settings:
+        raise NotForThisEngine(
+            "its transaction identities expire (setTransactionRetentionDuration)"
+        )
+
+
+def _column(field: Mapping[str, Any], mapping: str, with_statistics: frozenset[str]) -> ShapeColumn:
+    name, notes = field["name"], field.get("metadata") or {}
+    for note in ("delta.generationExpression", "delta.invariants", "delta.identity.start"):
+        if note in notes:
+            raise NotForThisEngine(f"column {name} has {note}")
+    if "delta.typeChanges" in notes:
+        raise NotForThisEngine(f"column {name} has changed its type")
+    is_mapped = mapping == "name"
+    arrow = _arrow_type(name, field["type"])
+    return ShapeColumn(
+        name=name,
+        physical=notes["delta.columnMapping.physicalName"] if is_mapped else name,
+        field_id=notes.get("delta.columnMapping.id") if is_mapped else None,
+        arrow=arrow,
+        has_statistics=name in with_statistics and not pa.types.is_list(arrow),
+    )
+
+
+def _arrow_type(name: str, kind: Any) -> pa.DataType:
+    if isinstance(kind, str):
+        if (decimal := _DECIMAL.fullmatch(kind)) is not None:
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        if kind in _PRIMITIVES:
+            return _PRIMITIVES[kind]
+    elif kind.get("type") == "array" and isinstance(kind["elementType"], str):
+        return pa.list_(pa.field("element", _arrow_type(name, kind["elementType"])))
+    raise NotForThisEngine(f"column {name} has the type {kind}")
+
+
+def _statistics_columns(
+    fields: list[Mapping[str, Any]], settings: Mapping[str, str]
+) -> frozenset[str]:
+    """Which columns get statistics, by their names: the listed ones, else the first so many."""
+    listed = settings.get("delta.dataSkippingStatsColumns")
+    if listed is not None:
+        names = (found[1] or found[2] or "" for found in _LISTED_NAME.finditer(listed))
+        return frozenset(name.replace("``", "`") for name in names)
+    count = int(settings.get("delta.dataSkippingNumIndexedCols", INDEXED_COLUMNS))
+    names_in_order = [field["name"] for field in fields]
+    return frozenset(names_in_order if count < 0 else names_in_order[:count])
+
+
+def _is_on(settings: Mapping[str, str], key: str) -> bool:
+    return settings.get(key, "false").lower() == "true"
