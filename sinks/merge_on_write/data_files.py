@@ -120,7 +120,8 @@ def read_columns(
 
 
 def one_array(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """The values in one piece and in the table's type. INT96 comes as nanoseconds, other writers' timestamps perhaps with another zone."""
+    """The values in one piece and in the table's type: INT96 comes as nanoseconds, timestamps of
+    other writers perhaps with another zone."""
     if values.type != kind:
         values = values.cast(kind, safe=not pa.types.is_timestamp(kind))
     found = values.combine_chunks()

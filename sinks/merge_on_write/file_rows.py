@@ -116,10 +116,12 @@ class IndexMemory:
 
 def bounds_of(column: pa.Array | pa.ChunkedArray) -> Bounds | None:
     """Smallest and largest value of a key column, comparable with those of other files; None where
-    there is none (no rows, NULL alone, NaN)."""
+    there is none (no rows, NULL alone, floating point)."""
+    if pa.types.is_floating(column.type):  # a NaN is in no bounds
+        return None
     found = pc.min_max(column)
     low, high = comparable(found["min"]), comparable(found["max"])
-    return None if low is None or high is None or low != low or high != high else (low, high)
+    return None if low is None else (low, high)
 
 
 def comparable(value: pa.Scalar) -> Any:

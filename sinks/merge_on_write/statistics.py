@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -80,6 +80,8 @@ def bounds(values: pa.ChunkedArray, column: ShapeColumn) -> tuple[Bound, Bound]:
     written = _written(column.arrow)
     if written is None or values.null_count == len(values):
         return None, None
+    if pa.types.is_floating(column.arrow) and pc.any(pc.is_nan(values)).as_py():
+        return None, None
     found = pc.min_max(values)
     low, high = found["min"], found["max"]
     if pa.types.is_timestamp(column.arrow):
@@ -88,19 +90,10 @@ def bounds(values: pa.ChunkedArray, column: ShapeColumn) -> tuple[Bound, Bound]:
 
 
 def _written(kind: pa.DataType) -> Callable[[Any, bool], Bound] | None:
-    """How a value of the type is written, given whether it is the upper bound."""
-    if pa.types.is_integer(kind):
-        return lambda value, _: int(value)
-    if pa.types.is_boolean(kind):
-        return None  # Delta keeps none
-    if pa.types.is_floating(kind):
-        return _float
-    if pa.types.is_string(kind):
-        return _text
-    if pa.types.is_date(kind):
-        return lambda value, _: value.isoformat() if isinstance(value, date) else None
-    if pa.types.is_timestamp(kind):
-        return lambda value, _: str(value)
+    """How a value of the type is written, given whether it is the upper bound; None: not at all."""
+    for is_kind, written in _WRITTEN:
+        if is_kind(kind):
+            return written
     return None
 
 
@@ -135,3 +128,12 @@ def _timestamp(milliseconds: int, suffix: str) -> str | None:
     except OverflowError:
         return None
     return moment.strftime(f"{moment.year:04d}-%m-%dT%H:%M:%S.{milliseconds % 1000:03d}{suffix}")
+
+
+_WRITTEN: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, bool], Bound]], ...] = (
+    (pa.types.is_integer, lambda value, _: int(value)),
+    (pa.types.is_floating, _float),
+    (pa.types.is_string, _text),
+    (pa.types.is_date, lambda value, _: str(value.isoformat())),
+    (pa.types.is_timestamp, lambda value, _: str(value)),  # see _timestamp_bounds
+)

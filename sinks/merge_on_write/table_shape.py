@@ -19,15 +19,19 @@ from sinks.merge_on_write.actions import Metadata, Protocol
 WRITER_VERSION, READER_VERSION = 7, 3
 # Features whose rules this engine keeps whether or not the table uses them.
 UNDERSTOOD = frozenset(
-    ("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck")
-    + ("domainMetadata", "allowColumnDefaults", "inCommitTimestamp", "checkpointProtection")
-    + ("clustering",)
+    {
+        *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"),
+        *("vacuumProtocolCheck", "domainMetadata", "allowColumnDefaults", "inCommitTimestamp"),
+        *("checkpointProtection", "clustering"),
+    }
 )
 # Features that may be listed, but not be in use.
 INACTIVE = frozenset(
-    ("appendOnly", "invariants", "checkConstraints", "generatedColumns", "identityColumns")
-    + ("changeDataFeed", "rowTracking", "variantType", "variantType-preview", "typeWidening")
-    + ("typeWidening-preview",)
+    {
+        *("appendOnly", "invariants", "checkConstraints", "generatedColumns", "identityColumns"),
+        *("changeDataFeed", "rowTracking", "variantType", "variantType-preview"),
+        *("typeWidening", "typeWidening-preview"),
+    }
 )
 INDEXED_COLUMNS = 32  # as many as Delta gives statistics where nothing is said
 _PRIMITIVES: Mapping[str, pa.DataType] = {
@@ -110,7 +114,6 @@ class TableShape:
 
 
 def _check_features(protocol: Protocol, metadata: Metadata) -> None:
-    settings = metadata.configuration
     if "deletionVectors" not in protocol.features:
         raise NotForThisEngine("it has no deletion vectors (table feature deletionVectors)")
     if protocol.min_reader_version > READER_VERSION or protocol.min_writer_version > WRITER_VERSION:
@@ -120,6 +123,11 @@ def _check_features(protocol: Protocol, metadata: Metadata) -> None:
     unknown = protocol.features - UNDERSTOOD - INACTIVE
     if unknown:
         raise NotForThisEngine(f"it has the table features {', '.join(sorted(unknown))}")
+    _check_settings(metadata)
+
+
+def _check_settings(metadata: Metadata) -> None:
+    settings = metadata.configuration
     if metadata.partition_columns:
         raise NotForThisEngine("it is partitioned")
     if settings.get("delta.columnMapping.mode", "none") not in ("none", "name"):
@@ -129,13 +137,10 @@ def _check_features(protocol: Protocol, metadata: Metadata) -> None:
             raise NotForThisEngine(f"its property {key} is true")
     for key in settings:
         if key.startswith("delta.constraints."):
-            raise NotForThisEngine(
-                f"it has the constraint {key.removeprefix('delta.constraints.')}"
-            )
+            name = key.removeprefix("delta.constraints.")
+            raise NotForThisEngine(f"it has the constraint {name}")
     if "delta.setTransactionRetentionDuration" in settings:
-        raise NotForThisEngine(
-            "its transaction identities expire (setTransactionRetentionDuration)"
-        )
+        raise NotForThisEngine("its identities expire (delta.setTransactionRetentionDuration)")
 
 
 def _column(field: Mapping[str, Any], mapping: str, with_statistics: frozenset[str]) -> ShapeColumn:

@@ -1,0 +1,83 @@
+"""Rows as new data files, sorted by key, with all that a later batch asks of them.
+
+Sorted files make a batch of near keys touch few of them, and compress better. No commit names the
+files yet: one that is never committed is an orphan, which upkeep removes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.merge_on_write import data_files
+from sinks.merge_on_write.actions import DataFile
+from sinks.merge_on_write.file_rows import Bounds, bounds_of
+from sinks.merge_on_write.key_hash import Keys, is_numeric, keys_of
+from sinks.merge_on_write.key_index import Ordinals, SortedKeys, sort_keys
+from sinks.merge_on_write.table_shape import TableShape
+
+MAX_GATHERED_BYTES = 1 << 30  # text of more than 2 GiB cannot be gathered at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFile:
+    """A data file that no commit names yet."""
+
+    file: DataFile
+    rows: int
+    bounds: Bounds | None  # of the first key column
+    index: SortedKeys
+
+
+def write_sorted(
+    files: data_files.Files, rows: pa.Table, key: Sequence[str], shape: TableShape
+) -> list[NewFile]:
+    """``rows`` have the physical names and types of the shape; none make no file."""
+    names = [shape.column(name).physical for name in key]
+    columns = [data_files.one_array(rows[name], rows[name].type) for name in names]
+    keys = keys_of(columns)
+    now_ms = int(time.time() * 1000)
+    found = []
+    for part in _parts(_key_order(keys, columns), rows):
+        here = rows if _is_whole(part, rows) else rows.take(pa.array(part))
+        (file,) = data_files.write_files(files, here, shape, now_ms)
+        second = None if keys.second is None else keys.second[part]
+        valid = None if keys.valid is None else keys.valid[part]
+        found.append(
+            NewFile(
+                file=file,
+                rows=len(part),
+                bounds=bounds_of(columns[0].take(pa.array(part))),
+                index=sort_keys(Keys(keys.first[part], second, valid)),
+            )
+        )
+    return found
+
+
+def _key_order(keys: Keys, columns: Sequence[pa.Array]) -> Ordinals:
+    """How to take the rows so that their keys rise."""
+    if is_numeric([column.type for column in columns]):
+        return np.argsort(keys.first, kind="stable")
+    names = [f"k{number}" for number in range(len(columns))]
+    order = pc.sort_indices(
+        pa.table(columns, names=names), sort_keys=[(name, "ascending") for name in names]
+    )
+    return np.asarray(order.to_numpy(), dtype=np.int64)
+
+
+def _is_whole(part: Ordinals, rows: pa.Table) -> bool:
+    return len(part) == rows.num_rows and bool((part == np.arange(len(part))).all())
+
+
+def _parts(order: Ordinals, rows: pa.Table) -> list[Ordinals]:
+    """In pieces of at most a file, and small enough to be gathered."""
+    if not len(order):
+        return []
+    row_bytes = max(1, rows.nbytes // rows.num_rows)
+    most = max(1, min(data_files.MAX_FILE_ROWS, MAX_GATHERED_BYTES // row_bytes))
+    return [order[start : start + most] for start in range(0, len(order), most)]
