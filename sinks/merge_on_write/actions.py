@@ -54,8 +54,10 @@ class DeletionVectorDescriptor:
 
 
 _ADD_FIELDS = frozenset(
-    ("path", "partitionValues", "size", "modificationTime", "dataChange", "stats", "tags")
-    + ("deletionVector",)
+    (
+        *("path", "partitionValues", "size", "modificationTime", "dataChange", "stats", "tags"),
+        "deletionVector",
+    )
 )
 
 
