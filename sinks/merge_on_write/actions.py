@@ -54,10 +54,10 @@ class DeletionVectorDescriptor:
 
 
 _ADD_FIELDS = frozenset(
-    {
+    (
         *("path", "partitionValues", "size", "modificationTime", "dataChange", "stats", "tags"),
         "deletionVector",
-    }
+    )
 )
 
 

@@ -1,0 +1,219 @@
+"""One commit: put-if-absent of exactly the next version, and only upon the head that we know.
+
+The put is the table's compare-and-set. What makes it one: the head that the actions were computed
+from is there before *and* after it, and a nonce in each commit tells our own from another's when
+storage answers late, twice or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+from coordination.clock import SystemClock
+from coordination.errors import TidelakeError, TryAgain
+from sinks.merge_on_write.actions import Json, Metadata, Protocol, Transaction
+from sinks.merge_on_write.intervals import log_retention_ms
+from sinks.merge_on_write.log_paths import LOG, classify, commit_path
+from sinks.merge_on_write.log_reader import LogMoved, check_head, read_commit
+from sinks.merge_on_write.log_state import NONCE, LogState, nonce_of
+from sinks.merge_on_write.storage import TEMPORARY_SUFFIX, TableStorage
+
+PUT_TRIES = 4
+PAUSE_S = 0.2  # between tries, doubled each time
+ENGINE_INFO = "tidelake"
+_CLOCK = SystemClock()
+
+
+class LostRace(TryAgain):
+    """Another commit has this version: follow the log, decide anew."""
+
+
+class TooLate(TryAgain):
+    """No put any more: follow the log first, or the time that was given is over."""
+
+
+def commit(
+    storage: TableStorage,
+    state: LogState,
+    actions: Sequence[Json],
+    *,
+    operation: str,
+    user_metadata: str | None = None,
+    now_ms: int,
+    followed_at: float,
+    deadline: float | None = None,
+    monotonic: Callable[[], float] = _CLOCK.monotonic,
+) -> int:
+    """Write the next version, advance the state to it and return it.
+
+    ``followed_at``: ``monotonic()`` of *before* the last ``follow`` or ``read_log``; ``deadline``:
+    up to when a put may begin. LostRace, LogMoved, TooLate: nothing of ours counts, and the state
+    is as it was. An OSError leaves the outcome open: follow, and ask the table's identities.
+    """
+    if state.head_fingerprint is None:
+        raise TidelakeError(
+            f"{storage.uri}: the commit of version {state.version} is gone from the log, only its "
+            "checkpoint is left: nothing can be put behind it safely; make a commit with Spark"
+        )
+    limit = followed_at + log_retention_ms(state.metadata) / 1000 / 2
+    limit = limit if deadline is None else min(limit, deadline)
+    all_actions = [_commit_info(state, actions, operation, user_metadata, now_ms), *actions]
+    raw = encode(all_actions)
+
+    def before_put() -> None:
+        check_head(storage, state)
+        if monotonic() >= limit:
+            raise TooLate(
+                f"{storage.uri}: too long since the log was followed, or the time for this commit "
+                "is over"
+            )
+
+    version = state.version + 1
+    _put(storage, version, raw, before_put)
+    _check_after_put(storage, state, raw)
+    state.advance(version, all_actions, raw)
+    return version
+
+
+def create_table(
+    storage: TableStorage,
+    protocol: Protocol,
+    metadata: Metadata,
+    transactions: Sequence[Transaction] = (),
+    *,
+    now_ms: int,
+    operation: str = "CREATE TABLE",
+    user_metadata: str | None = None,
+    domains: Mapping[str, str] | None = None,
+) -> LogState:
+    """Version 0, in a folder that holds nothing. LostRace: another made a table there first."""
+    for entry in storage.list(""):
+        if (kind := classify(entry.path)) is not None and kind[0] in ("commit", "checkpoint"):
+            raise LostRace(f"there is a Delta table at {storage.uri} already")
+        if not entry.path.endswith(TEMPORARY_SUFFIX):
+            raise TidelakeError(
+                f"cannot make a table at {storage.uri}: the folder holds {entry.path} and no Delta "
+                "table; empty it, or take another place"
+            )
+    state = LogState()
+    actions = [protocol.to_json(), metadata.to_json(), *(each.to_json() for each in transactions)]
+    for domain, configuration in (domains or {}).items():
+        fields = {"domain": domain, "configuration": configuration, "removed": False}
+        actions.append({"domainMetadata": fields})
+    info = _commit_info(state, actions, operation, user_metadata, now_ms)
+    info["commitInfo"]["isBlindAppend"] = True
+    all_actions = [info, *actions]
+    raw = encode(all_actions)
+    _put(storage, 0, raw, lambda: None)
+    state.advance(0, all_actions, raw)
+    return state
+
+
+def prove_put_if_absent(storage: TableStorage) -> None:
+    """TidelakeError where the storage makes a file a second time: no commit would be safe there."""
+    path = f"{LOG}.probe.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
+    try:
+        if not storage.create(path, b"first") or storage.create(path, b"second"):
+            raise TidelakeError(
+                f"{storage.uri}: the storage does not refuse to make a file twice (no conditional "
+                "put), so two writers could overwrite each other's commits: use one that does"
+            )
+    finally:
+        storage.delete([path])
+
+
+def encode(actions: Sequence[Json]) -> bytes:
+    """The bytes of a commit: a JSON document per line."""
+    lines = (json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in actions)
+    return "".join(f"{line}\n" for line in lines).encode("utf-8")
+
+
+def _put(storage: TableStorage, version: int, raw: bytes, before_put: Callable[[], None]) -> None:
+    """Put if absent, until it is known what became of it."""
+    nonce = nonce_of(raw)
+    failure: OSError | None = None
+    for number in range(PUT_TRIES):
+        if number:
+            time.sleep(PAUSE_S * 2 ** (number - 1))
+        before_put()
+        try:
+            if storage.create(commit_path(version), raw):
+                return
+        except OSError as error:  # it may have been made, now or yet to come
+            failure = error
+        try:
+            found = read_commit(storage, version)
+        except OSError as error:
+            failure = error
+            continue
+        if found is not None and nonce_of(found) == nonce:
+            return
+        if found is not None:
+            raise LostRace(f"another commit came first on {storage.uri}, version {version}")
+    raise failure or OSError(f"{storage.uri}/{commit_path(version)}: neither made nor there")
+
+
+def _check_after_put(storage: TableStorage, state: LogState, raw: bytes) -> None:
+    """Our put counts only upon the head that it was computed from."""
+    try:
+        check_head(storage, state)
+    except LogMoved:
+        _withdraw(storage, state.version + 1, raw)
+        raise
+
+
+def _withdraw(storage: TableStorage, version: int, raw: bytes) -> None:
+    """Take a commit away that stands on nothing, before anybody builds on it.
+
+    Where the log was cleaned beyond it, it stays: no reader comes by it, the next cleaning takes it
+    along, or it did count and its successors stand on it.
+    """
+    later = (
+        each.path
+        for each in storage.list(LOG, start_after=commit_path(version))
+        if (kind := classify(each.path)) is not None and kind[0] in ("commit", "checkpoint")
+    )
+    if next(later, None) is None and read_commit(storage, version) == raw:
+        storage.delete([commit_path(version)])
+
+
+def _commit_info(
+    state: LogState,
+    actions: Sequence[Json],
+    operation: str,
+    user_metadata: str | None,
+    now_ms: int,
+) -> Json:
+    info: Json = {}
+    if (stamp := _in_commit_timestamp(state, actions, now_ms)) is not None:
+        info["inCommitTimestamp"] = stamp
+    info |= {
+        "timestamp": now_ms,
+        "operation": operation,
+        "operationParameters": {},
+        "engineInfo": ENGINE_INFO,
+        "isBlindAppend": False,
+        NONCE: uuid.uuid4().hex,
+    }
+    if user_metadata is not None:
+        info["userMetadata"] = user_metadata
+    return {"commitInfo": info}
+
+
+def _in_commit_timestamp(state: LogState, actions: Sequence[Json], now_ms: int) -> int | None:
+    """Later than the one before, where the table has the feature; None where it has not."""
+    protocol, metadata = state.protocol, state.metadata
+    for action in actions:
+        if fields := action.get("protocol"):
+            protocol = Protocol.from_json(fields)
+        elif fields := action.get("metaData"):
+            metadata = Metadata(fields=fields)
+    if protocol is None or "inCommitTimestamp" not in protocol.features:
+        return None
+    if metadata is None or metadata.configuration.get("delta.enableInCommitTimestamps") != "true":
+        return None
+    before = state.in_commit_timestamp_ms or state.commit_time_ms
+    return max(now_ms, before + 1)

@@ -1,0 +1,60 @@
+"""Delta's retention properties: ``interval 1 day 2 hours`` as milliseconds."""
+
+from __future__ import annotations
+
+import re
+
+from coordination.errors import TidelakeError
+from sinks.merge_on_write.actions import Metadata
+
+LOG_RETENTION = "delta.logRetentionDuration"
+FILE_RETENTION = "delta.deletedFileRetentionDuration"
+DAY_MS = 24 * 3600 * 1000
+_UNITS_MS = {
+    "week": 7 * DAY_MS,
+    "day": DAY_MS,
+    "hour": 3_600_000,
+    "minute": 60_000,
+    "second": 1000,
+    "millisecond": 1,
+    "microsecond": 0.001,
+}
+_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s+([a-z]+?)s?(?=\s|$)", re.IGNORECASE)
+
+
+def log_retention_ms(metadata: Metadata | None) -> int:
+    """For how long commits and checkpoints are kept."""
+    return _property_ms(metadata, LOG_RETENTION, 30 * DAY_MS)
+
+
+def file_retention_ms(metadata: Metadata | None) -> int:
+    """For how long the bytes of files that were taken out are kept."""
+    return _property_ms(metadata, FILE_RETENTION, 7 * DAY_MS)
+
+
+def interval_ms(text: str) -> int:
+    """ValueError for what is no interval of weeks down to microseconds, or a negative one."""
+    rest = re.sub(r"^\s*interval\b", "", text.strip(), flags=re.IGNORECASE)
+    total, at = 0.0, 0
+    while at < len(rest):
+        part = _PART.match(rest, at)
+        if part is None or part[2].lower() not in _UNITS_MS:
+            raise ValueError(f"no interval: {text!r}")
+        total += float(part[1]) * _UNITS_MS[part[2].lower()]
+        at = part.end()
+    if not rest.strip() or total < 0:
+        raise ValueError(f"no interval: {text!r}")
+    return int(total)
+
+
+def _property_ms(metadata: Metadata | None, name: str, default: int) -> int:
+    text = None if metadata is None else metadata.configuration.get(name)
+    if text is None:
+        return default
+    try:
+        return interval_ms(text)
+    except ValueError as error:
+        raise TidelakeError(
+            f"the table's property {name} is {text!r}, which is no interval such as "
+            "'interval 7 days'; set it with ALTER TABLE … SET TBLPROPERTIES"
+        ) from error

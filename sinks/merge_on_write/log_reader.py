@@ -1,0 +1,174 @@
+"""Reads a table's log: the newest checkpoint and the commits after it, then whatever follows.
+
+"There is no commit N + 1" is news only while N itself is still there as we know it: the log may
+have been cleaned beyond us, or the table made again in the same place. So whoever follows looks at
+its head again, and reads from scratch when that is gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from coordination.errors import TidelakeError, TryAgain
+from sinks.merge_on_write.checkpoint_reader import UNREADABLE, read_checkpoint
+from sinks.merge_on_write.log_paths import (
+    LAST_CHECKPOINT,
+    LOG,
+    Checkpoint,
+    classify,
+    commit_path,
+    whole_checkpoints,
+)
+from sinks.merge_on_write.log_state import Change, LogState, fingerprint, parse_commit
+from sinks.merge_on_write.storage import TableStorage
+
+TRIES = 5  # a log that is cleaned while it is read is read again
+
+
+class LogMoved(TryAgain):
+    """The state is of no use any more: read the log from scratch, decide anew."""
+
+
+class LogCleaned(LogMoved):
+    """Our head is no longer in the log."""
+
+
+class LogReplaced(LogMoved):
+    """Where our head was is another commit."""
+
+
+def read_log(storage: TableStorage) -> LogState | None:
+    """The newest state; None where there is no table. TidelakeError: a log with holes."""
+    gone: FileNotFoundError | None = None
+    for _ in range(TRIES):
+        try:
+            return _read_once(storage)
+        except FileNotFoundError as error:  # cleaned between listing and reading
+            gone = error
+    raise TryAgain(f"the log of {storage.uri} changes faster than it can be read: {gone}")
+
+
+def follow(storage: TableStorage, state: LogState) -> list[Change]:
+    """Take in the commits that came since. LogMoved: nothing was taken in, read from scratch."""
+    commits: list[bytes] = []
+    while (raw := read_commit(storage, state.version + 1 + len(commits))) is not None:
+        commits.append(raw)
+    check_head(storage, state)
+    return [_advance(storage, state, raw) for raw in commits]
+
+
+def check_head(storage: TableStorage, state: LogState) -> None:
+    """LogMoved unless the commit that the state stands on is still there, byte for byte."""
+    head = read_commit(storage, state.version)
+    at = f"version {state.version} of {storage.uri}"
+    if head is None and state.head_fingerprint is not None:
+        raise LogCleaned(f"{at} is no longer in the log; reading the log anew")
+    if head is not None and fingerprint(head) != state.head_fingerprint:
+        raise LogReplaced(f"{at} is another commit than before; reading the log anew")
+
+
+def read_commit(storage: TableStorage, version: int) -> bytes | None:
+    """A commit's bytes; None where it is not there."""
+    try:
+        return storage.read(commit_path(version))
+    except FileNotFoundError:
+        return None
+
+
+def _read_once(storage: TableStorage) -> LogState | None:
+    names = _newest_names(storage)
+    checkpoints = whole_checkpoints(names)
+    commits = sorted(version for name in names if (version := _commit_version(name)) is not None)
+    if not checkpoints and not commits:
+        return None
+    state = _from_checkpoint(storage, checkpoints, commits)
+    for version in (each for each in commits if each > state.version):
+        if version != state.version + 1:
+            raise _hole(storage, state.version + 1, version)
+        _advance(storage, state, storage.read(commit_path(version)))
+    if state.protocol is None or state.metadata is None:
+        raise TidelakeError(
+            f"the log of {storage.uri} names no protocol or no schema up to version "
+            f"{state.version}: it is damaged; restore the table"
+        )
+    return state
+
+
+def _newest_names(storage: TableStorage) -> list[str]:
+    """The log's files from the checkpoint that the hint names on; all where it leads nowhere."""
+    hint = _hint(storage)
+    if hint is not None:
+        found = [each.path for each in storage.list(LOG, start_after=f"{LOG}{hint:020}")]
+        if whole_checkpoints(found):
+            return found
+    return [each.path for each in storage.list(LOG)]
+
+
+def _hint(storage: TableStorage) -> int | None:
+    """What ``_last_checkpoint`` says; it may be old, torn, or of a checkpoint that is gone."""
+    try:
+        version = json.loads(storage.read(LAST_CHECKPOINT))["version"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return version if isinstance(version, int) and version >= 0 else None
+
+
+def _from_checkpoint(
+    storage: TableStorage, checkpoints: Sequence[Checkpoint], commits: Sequence[int]
+) -> LogState:
+    """At the newest checkpoint that can be read; empty where the commits begin at 0."""
+    unreadable = ""
+    for checkpoint in checkpoints:
+        try:
+            actions = read_checkpoint(storage, checkpoint)
+        except UNREADABLE as error:
+            unreadable = f" (and {checkpoint.paths[0]} cannot be read: {error})"
+            continue
+        state = LogState()
+        state.take_checkpoint(checkpoint.version, actions)
+        if checkpoint.version in commits:
+            raw = storage.read(commit_path(checkpoint.version))
+            state.take_head(_parsed(storage, checkpoint.version, raw), raw)
+        return state
+    if not commits or commits[0] != 0:
+        raise _hole(storage, 0, commits[0] if commits else None, unreadable)
+    return LogState()
+
+
+def _advance(storage: TableStorage, state: LogState, raw: bytes) -> Change:
+    version = state.version + 1
+    actions = _parsed(storage, version, raw)
+    try:
+        return state.advance(version, actions, raw)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _damaged(storage, version, error) from error
+
+
+def _parsed(storage: TableStorage, version: int, raw: bytes) -> list[dict[str, object]]:
+    try:
+        return parse_commit(raw)
+    except ValueError as error:
+        raise _damaged(storage, version, error) from error
+
+
+def _damaged(storage: TableStorage, version: int, error: Exception) -> TidelakeError:
+    return TidelakeError(
+        f"{storage.uri}/{commit_path(version)} is no commit of Delta's protocol ({error!r}); "
+        "restore the table"
+    )
+
+
+def _hole(
+    storage: TableStorage, wanted: int, found: int | None, unreadable: str = ""
+) -> TidelakeError:
+    next_one = "no commit" if found is None else f"version {found}"
+    return TidelakeError(
+        f"the log of {storage.uri} has a hole: version {wanted} is missing, {next_one} is the next "
+        f"there is{unreadable}; restore the missing commits, or the table"
+    )
+
+
+def _commit_version(path: str) -> int | None:
+    kind = classify(path)
+    return kind[1] if kind is not None and kind[0] == "commit" else None

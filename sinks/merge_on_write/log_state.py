@@ -1,0 +1,173 @@
+"""What a table's log says at one version: files, tombstones, identities, protocol and metadata.
+
+Nothing here reads or writes: a commit goes in as its actions. Replay follows Delta's rules of
+reconciliation: actions of a commit have no order, a logical file is (path, vector's ID).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+
+from sinks.merge_on_write.actions import (
+    DataFile,
+    Json,
+    Metadata,
+    Protocol,
+    Tombstone,
+    Transaction,
+)
+
+NONCE = "tidelakeNonce"  # in commitInfo: by it we know our own commit again
+NEVER = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one commit changed: who keeps something about files or schema drops what is stale."""
+
+    version: int
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[DataFile, ...] = ()  # those of them that were live
+    protocol_changed: bool = False
+    metadata_changed: bool = False
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LogState:
+    """One owner, who calls ``advance`` for each commit that follows."""
+
+    version: int = NEVER
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    files: dict[str, DataFile] = field(default_factory=dict)  # by path
+    transactions: dict[str, Transaction] = field(default_factory=dict)  # by app ID
+    domains: dict[str, Json] = field(default_factory=dict)
+    tombstones: dict[tuple[str, str | None], Tombstone] = field(default_factory=dict)
+    commit_time_ms: int = 0
+    in_commit_timestamp_ms: int | None = None
+    nonce: str | None = None  # of the head, where we or another Tidelake wrote it
+    head_fingerprint: str | None = None  # None: the head's JSON is gone, a checkpoint alone is left
+
+    def advance(self, version: int, actions: Sequence[Json], raw: bytes) -> Change:
+        """Take in the next commit. ``raw``: its bytes. ValueError where it is not the next one."""
+        if version != self.version + 1:
+            raise ValueError(f"commit {version} does not follow {self.version}")
+        removed = self._remove(each["remove"] for each in actions if each.get("remove"))
+        added = self._add(each["add"] for each in actions if each.get("add"))
+        before = self.protocol, self.metadata
+        self._take_the_rest(actions)
+        self._take_commit_info(actions)
+        self.version = version
+        self.head_fingerprint = fingerprint(raw)
+        return Change(
+            version=version,
+            added=tuple(added),
+            removed=tuple(removed),
+            protocol_changed=self.protocol != before[0],
+            metadata_changed=self.metadata != before[1],
+        )
+
+    def _remove(self, removes: Iterable[Json]) -> list[DataFile]:
+        gone = []
+        for fields in removes:
+            tombstone = Tombstone.from_remove(fields)
+            live = self.files.get(tombstone.path)
+            if live is not None and live.vector_id == tombstone.vector_id:
+                gone.append(self.files.pop(tombstone.path))
+            self.tombstones[tombstone.path, tombstone.vector_id] = tombstone
+        return gone
+
+    def _add(self, adds: Iterable[Json]) -> list[DataFile]:
+        added = []
+        for fields in adds:
+            file = DataFile.from_add(fields)
+            self.files[file.path] = file
+            self.tombstones.pop((file.path, file.vector_id), None)
+            added.append(file)
+        return added
+
+    def _take_the_rest(self, actions: Iterable[Json]) -> None:
+        for action in actions:
+            if fields := action.get("txn"):
+                transaction = Transaction.from_json(fields)
+                self.transactions[transaction.app_id] = transaction
+            elif fields := action.get("domainMetadata"):
+                self._take_domain(fields)
+            elif fields := action.get("protocol"):
+                self.protocol = Protocol.from_json(fields)
+            elif fields := action.get("metaData"):
+                self.metadata = Metadata(fields=fields)
+
+    def _take_domain(self, fields: Json) -> None:
+        if fields.get("removed"):
+            self.domains.pop(fields["domain"], None)
+        else:
+            self.domains[fields["domain"]] = fields
+
+    def _take_commit_info(self, actions: Iterable[Json]) -> None:
+        info = _commit_info(actions)
+        self.nonce = info.get(NONCE)
+        self.in_commit_timestamp_ms = info.get("inCommitTimestamp")
+        told = self.in_commit_timestamp_ms or info.get("timestamp")
+        self.commit_time_ms = told or self.commit_time_ms
+
+    def take_checkpoint(self, version: int, actions: Iterable[Json]) -> None:
+        """Fill an empty state with what a checkpoint of ``version`` holds; the head is told apart,
+        by ``take_head``."""
+        rows = list(actions)
+        self._remove(each["remove"] for each in rows if each.get("remove"))
+        self._add(each["add"] for each in rows if each.get("add"))
+        self._take_the_rest(rows)
+        self.version = version
+
+    def take_head(self, actions: Sequence[Json], raw: bytes) -> None:
+        """What a checkpoint does not keep of its own version's commit."""
+        self._take_commit_info(actions)
+        self.head_fingerprint = fingerprint(raw)
+
+    def copy(self) -> LogState:
+        """A state of its own (the values in it are shared: nobody changes them)."""
+        twin = copy(self)
+        twin.files = dict(self.files)
+        twin.transactions = dict(self.transactions)
+        twin.domains = dict(self.domains)
+        twin.tombstones = dict(self.tombstones)
+        return twin
+
+    def differences(self, other: LogState, *, tombstones: bool = True) -> list[str]:
+        """Names of what is not equal; none: both say the same of the table."""
+        names = ["version", "protocol", "metadata", "files", "transactions", "domains"]
+        names += ["nonce", "in_commit_timestamp_ms", "head_fingerprint"]
+        found = [name for name in names if getattr(self, name) != getattr(other, name)]
+        if tombstones and self.tombstones.keys() != other.tombstones.keys():
+            found.append("tombstones")
+        return found
+
+
+def fingerprint(raw: bytes) -> str:
+    """Tells the bytes of one commit from those of any other."""
+    return hashlib.blake2b(raw, digest_size=16).hexdigest()
+
+
+def parse_commit(raw: bytes) -> list[Json]:
+    """The actions of a commit's bytes, a JSON document per line. ValueError."""
+    return [json.loads(line) for line in raw.splitlines() if line.strip()]
+
+
+def nonce_of(raw: bytes) -> str | None:
+    """By which we know our own commit again; None in those of others, or where it is torn."""
+    try:
+        nonce: str | None = _commit_info(parse_commit(raw)).get(NONCE)
+    except (ValueError, AttributeError):
+        return None
+    return nonce
+
+
+def _commit_info(actions: Iterable[Json]) -> Json:
+    """Empty where a writer left it out."""
+    found = (each["commitInfo"] for each in actions if each.get("commitInfo"))
+    return next(found, Json())

@@ -1,0 +1,220 @@
+"""A table's folder on S3, ADLS or Google Cloud Storage, through ``obstore``.
+
+``create`` is the store's own conditional put (``If-None-Match: *``). The options are those that
+``deltalake`` takes: ``AWS_…``, ``AZURE_…``, ``GOOGLE_…`` in any case, also from the environment.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+from urllib.parse import unquote, urlsplit
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    UnknownConfigurationKeyError,
+)
+from obstore.store import ObjectStore, from_url
+
+from coordination.errors import ConfigError
+from sinks.merge_on_write.storage import Entry
+
+LIST_CHUNK = 1000
+READ_AHEAD = 64 * 1024  # bytes: a Parquet footer in one request
+RETRY_TIMEOUT = timedelta(seconds=30)
+T = TypeVar("T")
+_PREFIXES = ("aws_", "azure_", "google_")
+_CLIENT_OPTIONS = frozenset(
+    (
+        *("allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type"),
+        *("http1_only", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_url"),
+        *("proxy_ca_certificate", "proxy_excludes", "randomize_addresses", "timeout"),
+        *("read_timeout", "user_agent"),
+    )
+)
+# Of delta-rs' own log stores and credentials; a conditional put needs none of them.
+_OF_DELTA_RS = frozenset(
+    (
+        *("aws_s3_allow_unsafe_rename", "allow_unsafe_rename", "mount_allow_unsafe_rename"),
+        *("aws_force_credential_load", "aws_s3_pool_idle_timeout_seconds"),
+        *("aws_sts_pool_idle_timeout_seconds", "aws_s3_get_internal_server_error_retries"),
+        "object_store_concurrency_limit",
+    )
+)
+
+
+def open_object_storage(uri: str, storage_options: Mapping[str, str]) -> ObjectStorage:
+    """The folder at ``s3://bucket/path``, ``abfss://container@account…/path``, ``gs://…``."""
+    parts = urlsplit(uri)
+    config, client, retry = _sorted_options(storage_options)
+    try:
+        store = from_url(
+            f"{parts.scheme}://{parts.netloc}",
+            config=cast("Any", config),
+            client_options=cast("Any", client or None),
+            retry_config=cast("Any", retry),
+        )
+    except UnknownConfigurationKeyError as error:
+        raise ConfigError(f"storage-options for {uri}: {_first_line(error)}") from error
+    except (BaseError, ValueError) as error:
+        raise ConfigError(f"cannot reach {uri}: {_first_line(error)}") from error
+    return ObjectStorage(store, unquote(parts.path).strip("/"), uri)
+
+
+def _sorted_options(
+    options: Mapping[str, str],
+) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
+    """Which are the store's, which the HTTP client's, and how often to try again."""
+    lower = {name.lower(): value for name, value in options.items()}
+    for name, value in os.environ.items():  # the client's alone: the store reads its own
+        if name.startswith("AWS_") and name.lower().removeprefix("aws_") in _CLIENT_OPTIONS:
+            lower.setdefault(name.lower(), value)
+    if lower.get("aws_s3_locking_provider"):
+        raise ConfigError(
+            "storage-options: AWS_S3_LOCKING_PROVIDER names a lock outside of the table, which the "
+            "engine does not ask; take it out (S3's conditional puts do its work)"
+        )
+    config: dict[str, str] = {}
+    client: dict[str, str] = {}
+    retry: dict[str, Any] = {"max_retries": 10, "retry_timeout": RETRY_TIMEOUT}
+    for name, value in lower.items():
+        bare = next((name.removeprefix(p) for p in _PREFIXES if name.startswith(p)), name)
+        if bare in _CLIENT_OPTIONS:
+            client[bare] = value
+        elif name == "max_retries":
+            retry["max_retries"] = int(value)
+        elif name == "retry_timeout":
+            retry["retry_timeout"] = timedelta(seconds=float(value.removesuffix("s")))
+        elif name not in _OF_DELTA_RS and name != "aws_s3_locking_provider":
+            config[name] = value
+    return config, client, retry
+
+
+class ObjectStorage:
+    """Keys beneath a prefix of one bucket or container."""
+
+    def __init__(self, store: ObjectStore, prefix: str, uri: str) -> None:
+        self.uri = uri.rstrip("/")
+        self._store = store
+        self._prefix = f"{prefix}/" if prefix else ""
+
+    def read(self, path: str) -> bytes:
+        return self._ask(lambda at: bytes(obstore.get(self._store, at).bytes()), path)
+
+    def size(self, path: str) -> int | None:
+        try:
+            return self._ask(lambda at: obstore.head(self._store, at)["size"], path)
+        except FileNotFoundError:
+            return None
+
+    def open_input(self, path: str) -> Any:
+        size = self.size(path)
+        if size is None:
+            raise FileNotFoundError(f"{self.uri}/{path}")
+        if size <= READ_AHEAD:
+            return pa.BufferReader(self.read(path))
+        return pa.PythonFile(_Ranges(self._range, path, size), mode="r")
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[Entry]:
+        beneath = (self._prefix + prefix).rstrip("/") or None
+        offset = self._prefix + start_after if start_after else None
+        try:
+            for chunk in obstore.list(self._store, beneath, offset=offset, chunk_size=LIST_CHUNK):
+                for meta in chunk:
+                    path = meta["path"].removeprefix(self._prefix)
+                    modified_ms = int(meta["last_modified"].timestamp() * 1000)
+                    yield Entry(path, meta["size"], modified_ms)
+        except BaseError as error:
+            raise as_os_error(error, f"{self.uri}/{prefix}") from error
+
+    def write(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
+        self._ask(lambda at: obstore.put(self._store, at, memoryview(data)), path)
+
+    replace = write
+
+    def create(self, path: str, data: bytes) -> bool:
+        try:
+            self._ask(lambda at: obstore.put(self._store, at, data, mode="create"), path)
+        except FileExistsError:
+            return False
+        return True
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                self._ask(lambda at: obstore.delete(self._store, at), path)
+            except FileNotFoundError:
+                continue
+
+    def sync_folder(self, path: str) -> None:
+        """A put is durable when it is answered."""
+
+    def _range(self, path: str, start: int, end: int) -> bytes:
+        return self._ask(
+            lambda at: bytes(obstore.get_range(self._store, at, start=start, end=end)), path
+        )
+
+    def _ask(self, ask: Callable[[str], T], path: str) -> T:
+        try:
+            return ask(self._prefix + path)
+        except (BaseError, FileNotFoundError, PermissionError, ValueError) as error:
+            raise as_os_error(error, f"{self.uri}/{path}") from error
+
+
+class _Ranges(io.RawIOBase):
+    """A remote file of which Parquet reads the ranges that it wants, and nothing ahead."""
+
+    def __init__(self, read: Callable[[str, int, int], bytes], path: str, size: int) -> None:
+        super().__init__()
+        self._read = read
+        self._path = path
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        wanted = self._size if size is None or size < 0 else self._at + size
+        end = min(wanted, self._size)
+        found = self._read(self._path, self._at, end) if end > self._at else b""
+        self._at += len(found)
+        return found
+
+    def readall(self) -> bytes:
+        return self.read()
+
+
+def as_os_error(error: BaseException, at: str) -> OSError:
+    """What a store answered, as the error that a local file system would have raised."""
+    text = f"{at}: {_first_line(error)}"
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(text)
+    if isinstance(error, AlreadyExistsError):
+        return FileExistsError(text)
+    if isinstance(error, PermissionError | PermissionDeniedError | UnauthenticatedError):
+        return PermissionError(text)
+    return OSError(text)
+
+
+def _first_line(error: BaseException) -> str:
+    """Without the debug output that follows in ``obstore``'s messages."""
+    return str(error).partition("\n\nDebug source:")[0].replace("\n", " ").strip()

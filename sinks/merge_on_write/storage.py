@@ -1,0 +1,227 @@
+"""A table's folder, local or on an object store: the few operations that a commit rests on.
+
+Paths are relative to the table and decoded (``_delta_log/00000000000000000000.json``). Everything
+raises ``OSError`` and its subclasses, ``FileNotFoundError`` for what is not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from coordination.errors import TidelakeError
+
+TEMPORARY_SUFFIX = ".tidelake.tmp"  # of a file that a killed process may leave behind
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file that a listing found."""
+
+    path: str
+    size: int  # bytes
+    modified_ms: int
+
+
+class TableStorage(Protocol):
+    """Reads, lists and writes one table's folder; safe to share between threads."""
+
+    uri: str
+
+    def read(self, path: str) -> bytes:
+        """The whole file. FileNotFoundError."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Bytes; None where there is no such file."""
+        ...
+
+    def open_input(self, path: str) -> Any:
+        """What ``pq.ParquetFile`` reads; the caller closes it. FileNotFoundError."""
+        ...
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[Entry]:
+        """The files beneath a folder (``"_delta_log/"``, ``""`` for all) at any depth, by path;
+        only those whose path is greater than ``start_after``."""
+        ...
+
+    def write(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
+        """A new file under a name that nobody else uses; durable when it returns."""
+        ...
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Put if absent, whole or not at all: True, made and durable; False, it was there.
+
+        An OSError leaves the outcome open: the caller looks whether its own bytes are there.
+        """
+        ...
+
+    def replace(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
+        """Put over whatever is there, whole or not at all."""
+        ...
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """In the order given; missing ones are no error."""
+        ...
+
+    def sync_folder(self, path: str) -> None:
+        """Make the names in a folder durable; where writing already did that, nothing."""
+        ...
+
+
+def open_storage(uri: str, storage_options: Mapping[str, str]) -> TableStorage:
+    """The folder at an absolute path, a ``file://`` URI or one of an object store."""
+    scheme = urlsplit(uri).scheme
+    if scheme == "file":
+        return LocalStorage(unquote(urlsplit(uri).path))
+    if scheme == "" or uri.startswith("/"):
+        if not uri.startswith("/"):
+            raise TidelakeError(f"{uri!r} is no table: give an absolute path or a URI")
+        return LocalStorage(uri)
+    from sinks.merge_on_write.object_storage import open_object_storage
+
+    return open_object_storage(uri, storage_options)
+
+
+class LocalStorage:
+    """A folder of a file system that has hard links."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.uri = str(root).rstrip("/") or "/"
+
+    def _at(self, path: str) -> str:
+        return f"{self.uri}/{path}"
+
+    def read(self, path: str) -> bytes:
+        with open(self._at(path), "rb", buffering=0) as file:
+            return file.read()
+
+    def size(self, path: str) -> int | None:
+        try:
+            return os.stat(self._at(path)).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def open_input(self, path: str) -> Any:
+        return pa.memory_map(self._at(path))
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[Entry]:
+        found = sorted(self._walk(prefix.rstrip("/"), start_after), key=lambda each: each[0])
+        for path, entry in found:
+            with contextlib.suppress(FileNotFoundError):  # deleted since
+                status = entry.stat(follow_symlinks=True)
+                yield Entry(path, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def _walk(self, folder: str, start_after: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        try:
+            scan = os.scandir(self._at(folder))
+        except FileNotFoundError:
+            return
+        with scan:
+            for entry in scan:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    yield from self._walk(path, start_after)
+                elif path > start_after:
+                    yield path, entry
+
+    def write(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
+        target = self._at(path)
+        try:
+            _write_durably(target, data)
+        except FileNotFoundError:
+            self._make_folder(os.path.dirname(path))
+            _write_durably(target, data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        target = self._at(path)
+        if os.path.lexists(target):
+            return False
+        temporary = self._temporary(path)
+        self.write(temporary, data)
+        try:
+            os.link(self._at(temporary), target)
+        except FileExistsError:
+            return False
+        finally:
+            _unlink(self._at(temporary))
+        self.sync_folder(os.path.dirname(path))
+        return True
+
+    def replace(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
+        temporary = self._temporary(path)
+        self.write(temporary, data)
+        try:
+            _unlink(self._checksum(path))  # Hadoop's, of the bytes that were there: it would balk
+            os.replace(self._at(temporary), self._at(path))
+        except OSError:
+            _unlink(self._at(temporary))
+            raise
+        self.sync_folder(os.path.dirname(path))
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            _unlink(self._at(path))
+            _unlink(self._checksum(path))
+
+    def sync_folder(self, path: str) -> None:
+        descriptor = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _make_folder(self, path: str) -> None:
+        """With its parents, each durable in its own parent (the warehouse's folders too)."""
+        missing = []
+        folder = self._at(path).rstrip("/")
+        while not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        os.makedirs(self._at(path), exist_ok=True)
+        for each in missing:
+            descriptor = os.open(os.path.dirname(each), os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _temporary(self, path: str) -> str:
+        folder, _, name = path.rpartition("/")
+        hidden = f".{name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
+        return f"{folder}/{hidden}" if folder else hidden
+
+    def _checksum(self, path: str) -> str:
+        """Where Hadoop's local file system keeps the checksum of a file that it wrote."""
+        folder, _, name = path.rpartition("/")
+        return self._at(f"{folder}/.{name}.crc" if folder else f".{name}.crc")
+
+
+def _write_durably(target: str, data: bytes | memoryview | pa.Buffer) -> None:
+    """All of it or, where the disk is full, nothing. FileNotFoundError: there is no such folder."""
+    descriptor = os.open(target, _WRITE_FLAGS, 0o666)
+    try:
+        try:
+            rest = memoryview(data).cast("B")
+            while len(rest):
+                rest = rest[os.write(descriptor, rest) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        _unlink(target)
+        raise
+
+
+def _unlink(target: str) -> None:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.unlink(target)
