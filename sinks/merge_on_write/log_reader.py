@@ -30,12 +30,12 @@ class LogMoved(TryAgain):
     """The state is of no use any more: read the log from scratch, decide anew."""
 
 
-class LogCleaned(LogMoved):
-    """Our head is no longer in the log."""
-
-
 class LogReplaced(LogMoved):
-    """Where our head was is another commit."""
+    """Where our head was is another commit, or nothing."""
+
+
+class LogCleaned(LogReplaced):
+    """Our head is no longer in the log."""
 
 
 def read_log(storage: TableStorage) -> LogState | None:

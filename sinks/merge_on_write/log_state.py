@@ -160,8 +160,9 @@ def parse_commit(raw: bytes) -> list[Json]:
 
 def nonce_of(raw: bytes) -> str | None:
     """By which we know our own commit again; None in those of others, or where it is torn."""
+    lines = (json.loads(line) for line in raw.splitlines() if line.strip())
     try:
-        nonce: str | None = _commit_info(parse_commit(raw)).get(NONCE)
+        nonce: str | None = _commit_info(lines).get(NONCE)  # it stands first: one line is read
     except (ValueError, AttributeError):
         return None
     return nonce
