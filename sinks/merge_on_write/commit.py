@@ -15,13 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
 from sinks.merge_on_write.actions import Json, Metadata, Protocol, Transaction
-from sinks.merge_on_write.intervals import log_retention_ms
+from sinks.merge_on_write.intervals import ORPHAN_AGE_MS, file_retention_ms, log_retention_ms
 from sinks.merge_on_write.log_paths import LOG, classify, commit_path
 from sinks.merge_on_write.log_reader import LogMoved, check_head, read_commit
 from sinks.merge_on_write.log_state import NONCE, LogState, nonce_of
 from sinks.merge_on_write.storage import TEMPORARY_SUFFIX, TableStorage
 
 PUT_TRIES = 4
+LEAST_PATIENCE_S = 60.0  # where a table keeps nothing at all
 PAUSE_S = 0.2  # between tries, doubled each time
 ENGINE_INFO = "tidelake"
 _CLOCK = SystemClock()
@@ -49,8 +50,8 @@ def commit(
 ) -> int:
     """Write the next version, advance the state to it and return it.
 
-    ``followed_at``: ``monotonic()`` of *before* the last ``follow`` or ``read_log``; ``deadline``:
-    up to when a put may begin. LostRace, LogMoved, TooLate: nothing of ours counts, and the state
+    ``followed_at``: ``monotonic()`` (``SystemClock``'s, not ``time``'s) of *before* the last
+    ``follow`` or ``read_log``; ``deadline``: up to when a put may begin. LostRace, LogMoved, TooLate: nothing of ours counts, and the state
     is as it was. An OSError leaves the outcome open: follow, and ask the table's identities.
     """
     if state.head_fingerprint is None:
@@ -58,7 +59,7 @@ def commit(
             f"{storage.uri}: the commit of version {state.version} is gone from the log, only its "
             "checkpoint is left: nothing can be put behind it safely; make a commit with Spark"
         )
-    limit = followed_at + log_retention_ms(state.metadata) / 1000 / 2
+    limit = followed_at + _patience_s(state.metadata)
     limit = limit if deadline is None else min(limit, deadline)
     all_actions = [_commit_info(state, actions, operation, user_metadata, now_ms), *actions]
     raw = encode(all_actions)
@@ -178,6 +179,13 @@ def _withdraw(storage: TableStorage, version: int, raw: bytes) -> None:
     )
     if next(later, None) is None and read_commit(storage, version) == raw:
         storage.delete([commit_path(version)])
+
+
+def _patience_s(metadata: Metadata | None) -> float:
+    """How long after the log was followed a put may come: before the log can have been cleaned, and
+    before the files that it names, written since, can be taken for orphans."""
+    first_ms = min(log_retention_ms(metadata), file_retention_ms(metadata), ORPHAN_AGE_MS)
+    return max(first_ms / 2 / 1000, LEAST_PATIENCE_S)
 
 
 def _commit_info(

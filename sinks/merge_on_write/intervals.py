@@ -10,6 +10,7 @@ from sinks.merge_on_write.actions import Metadata
 LOG_RETENTION = "delta.logRetentionDuration"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
 DAY_MS = 24 * 3600 * 1000
+ORPHAN_AGE_MS = 7 * DAY_MS  # files that no commit names: a writer may be about to commit them
 _UNITS_MS = {
     "week": 7 * DAY_MS,
     "day": DAY_MS,

@@ -38,12 +38,17 @@ class LogCleaned(LogReplaced):
     """Our head is no longer in the log."""
 
 
-def read_log(storage: TableStorage) -> LogState | None:
-    """The newest state; None where there is no table. TidelakeError: a log with holes."""
+def read_log(
+    storage: TableStorage, *, forget_vectors_within_ms: int | None = None
+) -> LogState | None:
+    """The newest state; None where there is no table. TidelakeError: a log with holes.
+
+    ``forget_vectors_within_ms``: leave tombstones out that ``forgotten`` calls needless.
+    """
     gone: FileNotFoundError | None = None
     for _ in range(TRIES):
         try:
-            return _read_once(storage)
+            return _read_once(storage, LogState(forget_vectors_within_ms=forget_vectors_within_ms))
         except FileNotFoundError as error:  # cleaned between listing and reading
             gone = error
     raise TryAgain(f"the log of {storage.uri} changes faster than it can be read: {gone}")
@@ -76,13 +81,13 @@ def read_commit(storage: TableStorage, version: int) -> bytes | None:
         return None
 
 
-def _read_once(storage: TableStorage) -> LogState | None:
+def _read_once(storage: TableStorage, state: LogState) -> LogState | None:
     names = _newest_names(storage)
     checkpoints = whole_checkpoints(names)
     commits = sorted(version for name in names if (version := _commit_version(name)) is not None)
     if not checkpoints and not commits:
         return None
-    state = _from_checkpoint(storage, checkpoints, commits)
+    _take_checkpoint(storage, state, checkpoints, commits)
     for version in (each for each in commits if each > state.version):
         if version != state.version + 1:
             raise _hole(storage, state.version + 1, version)
@@ -114,26 +119,27 @@ def _hint(storage: TableStorage) -> int | None:
     return version if isinstance(version, int) and version >= 0 else None
 
 
-def _from_checkpoint(
-    storage: TableStorage, checkpoints: Sequence[Checkpoint], commits: Sequence[int]
-) -> LogState:
-    """At the newest checkpoint that can be read; empty where the commits begin at 0."""
+def _take_checkpoint(
+    storage: TableStorage,
+    state: LogState,
+    checkpoints: Sequence[Checkpoint],
+    commits: Sequence[int],
+) -> None:
+    """The newest one that can be read; none where the commits begin at 0."""
     unreadable = ""
     for checkpoint in checkpoints:
         try:
-            actions = read_checkpoint(storage, checkpoint)
+            found = read_checkpoint(storage, checkpoint)
         except UNREADABLE as error:
             unreadable = f" (and {checkpoint.paths[0]} cannot be read: {error})"
             continue
-        state = LogState()
-        state.take_checkpoint(checkpoint.version, actions)
+        state.take_checkpoint(checkpoint.version, found.actions, found.tombstones)
         if checkpoint.version in commits:
             raw = storage.read(commit_path(checkpoint.version))
             state.take_head(_parsed(storage, checkpoint.version, raw), raw)
-        return state
+        return
     if not commits or commits[0] != 0:
         raise _hole(storage, 0, commits[0] if commits else None, unreadable)
-    return LogState()
 
 
 def _advance(storage: TableStorage, state: LogState, raw: bytes) -> Change:

@@ -20,6 +20,7 @@ from sinks.merge_on_write.actions import (
     Tombstone,
     Transaction,
 )
+from sinks.merge_on_write.forgotten import Forgotten
 
 NONCE = "tidelakeNonce"  # in commitInfo: by it we know our own commit again
 NEVER = -1
@@ -51,16 +52,21 @@ class LogState:
     in_commit_timestamp_ms: int | None = None
     nonce: str | None = None  # of the head, where we or another Tidelake wrote it
     head_fingerprint: str | None = None  # None: the head's JSON is gone, a checkpoint alone is left
+    forget_vectors_within_ms: int | None = None  # see forgotten.py; None: every tombstone is kept
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
     def advance(self, version: int, actions: Sequence[Json], raw: bytes) -> Change:
         """Take in the next commit. ``raw``: its bytes. ValueError where it is not the next one."""
         if version != self.version + 1:
             raise ValueError(f"commit {version} does not follow {self.version}")
-        removed = self._remove(each["remove"] for each in actions if each.get("remove"))
+        self._take_commit_info(actions)
+        removes = [Tombstone.from_remove(each["remove"]) for each in actions if each.get("remove")]
+        removed = self._remove(removes)
         added = self._add(each["add"] for each in actions if each.get("add"))
+        if self.forget_vectors_within_ms is not None:
+            self._forget(removes, added)
         before = self.protocol, self.metadata
         self._take_the_rest(actions)
-        self._take_commit_info(actions)
         self.version = version
         self.head_fingerprint = fingerprint(raw)
         return Change(
@@ -71,10 +77,9 @@ class LogState:
             metadata_changed=self.metadata != before[1],
         )
 
-    def _remove(self, removes: Iterable[Json]) -> list[DataFile]:
+    def _remove(self, tombstones: Iterable[Tombstone]) -> list[DataFile]:
         gone = []
-        for fields in removes:
-            tombstone = Tombstone.from_remove(fields)
+        for tombstone in tombstones:
             live = self.files.get(tombstone.path)
             if live is not None and live.vector_id == tombstone.vector_id:
                 gone.append(self.files.pop(tombstone.path))
@@ -89,6 +94,15 @@ class LogState:
             self.tombstones.pop((file.path, file.vector_id), None)
             added.append(file)
         return added
+
+    def _forget(self, removes: Iterable[Tombstone], added: Iterable[DataFile]) -> None:
+        assert self.forget_vectors_within_ms is not None
+        for each in removes:
+            if each.path in self.files and self.forgotten.may_forget(
+                each, self.commit_time_ms, self.forget_vectors_within_ms
+            ):
+                self.tombstones.pop((each.path, each.vector_id), None)
+        self.forgotten.note(removes, added, self.commit_time_ms)
 
     def _take_the_rest(self, actions: Iterable[Json]) -> None:
         for action in actions:
@@ -115,13 +129,13 @@ class LogState:
         told = self.in_commit_timestamp_ms or info.get("timestamp")
         self.commit_time_ms = told or self.commit_time_ms
 
-    def take_checkpoint(self, version: int, actions: Iterable[Json]) -> None:
-        """Fill an empty state with what a checkpoint of ``version`` holds; the head is told apart,
-        by ``take_head``."""
-        rows = list(actions)
-        self._remove(each["remove"] for each in rows if each.get("remove"))
-        self._add(each["add"] for each in rows if each.get("add"))
-        self._take_the_rest(rows)
+    def take_checkpoint(
+        self, version: int, actions: Sequence[Json], tombstones: Iterable[Tombstone]
+    ) -> None:
+        """Fill an empty state with what a checkpoint holds; ``take_head`` follows."""
+        self._add(each["add"] for each in actions if each.get("add"))
+        self._take_the_rest(actions)
+        self.tombstones = {(each.path, each.vector_id): each for each in tombstones}
         self.version = version
 
     def take_head(self, actions: Sequence[Json], raw: bytes) -> None:
@@ -136,6 +150,7 @@ class LogState:
         twin.transactions = dict(self.transactions)
         twin.domains = dict(self.domains)
         twin.tombstones = dict(self.tombstones)
+        twin.forgotten = self.forgotten.copy()
         return twin
 
     def differences(self, other: LogState, *, tombstones: bool = True) -> list[str]:

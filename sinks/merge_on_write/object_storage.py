@@ -28,6 +28,7 @@ from coordination.errors import ConfigError
 from sinks.merge_on_write.storage import Entry
 
 LIST_CHUNK = 1000
+DELETE_CHUNK = 1000
 READ_AHEAD = 64 * 1024  # bytes: a Parquet footer in one request
 RETRY_TIMEOUT = timedelta(seconds=30)
 T = TypeVar("T")
@@ -148,11 +149,18 @@ class ObjectStorage:
         return True
 
     def delete(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            try:
-                self._ask(lambda at: obstore.delete(self._store, at), path)
-            except FileNotFoundError:
-                continue
+        wanted = [self._prefix + path for path in paths]
+        for start in range(0, len(wanted), DELETE_CHUNK):
+            self._delete(wanted[start : start + DELETE_CHUNK])
+
+    def _delete(self, keys: list[str]) -> None:
+        try:
+            obstore.delete(self._store, keys)
+        except FileNotFoundError:  # and where that ends a chunk, the others are still there
+            for key in keys if len(keys) > 1 else ():
+                self._delete([key])
+        except (BaseError, PermissionError) as error:
+            raise as_os_error(error, self.uri) from error
 
     def sync_folder(self, path: str) -> None:
         """A put is durable when it is answered."""

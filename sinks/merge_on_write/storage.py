@@ -70,7 +70,7 @@ class TableStorage(Protocol):
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """In the order given; missing ones are no error."""
+        """In any order; missing ones are no error."""
         ...
 
     def sync_folder(self, path: str) -> None:

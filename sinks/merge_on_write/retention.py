@@ -1,0 +1,197 @@
+"""Deletes what no version within retention needs: old commits and checkpoints, files taken out.
+
+Called now and then by whoever writes the table, with a state that was followed just before. Nothing
+here decides what the table holds: at worst a file stays longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from sinks.merge_on_write.actions import DataFile, DeletionVectorDescriptor, Tombstone
+from sinks.merge_on_write.checkpoint_reader import UNREADABLE, sidecars_of
+from sinks.merge_on_write.deletion_vector import BadVector, file_of
+from sinks.merge_on_write.forgotten import WITHIN_MS
+from sinks.merge_on_write.intervals import (
+    DAY_MS,
+    ORPHAN_AGE_MS,
+    file_retention_ms,
+    log_retention_ms,
+)
+from sinks.merge_on_write.log_paths import LOG, SIDECARS, Checkpoint, classify, whole_checkpoints
+from sinks.merge_on_write.log_reader import check_head
+from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.storage import TEMPORARY_SUFFIX, Entry, TableStorage
+
+LEFT_BEHIND_MS = DAY_MS  # temporary files and sidecars that nobody names
+MOST_FILES = 10_000  # of the log, in one go
+CHECK_EVERY = 50
+_ORPHANS = (".parquet", ".bin", TEMPORARY_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """How many files are gone, and up to which version the log is."""
+
+    files: int
+    oldest_version: int | None = None  # that can still be read; None: nothing was cut off
+
+
+def clean_log(
+    storage: TableStorage,
+    state: LogState,
+    *,
+    now_ms: int,
+    retention_ms: int | None = None,
+    most_files: int = MOST_FILES,
+) -> Cleaned:
+    """Delete commits and checkpoints that no version within retention is read from.
+
+    Kept: the newest checkpoint that is older than the retention, with its commit, and all that came
+    after. Commits go one by one, the oldest first: a writer that slept meanwhile must find its own
+    head gone before it finds the version after it gone. ``most_files``: the next time goes on.
+    """
+    if not _may_clean(state):
+        return Cleaned(files=0)
+    entries = list(storage.list(LOG))
+    kept_ms = log_retention_ms(state.metadata) if retention_ms is None else retention_ms
+    keep = _cutoff(entries, now_ms - kept_ms)
+    doomed = [] if keep is None else _older_than(entries, keep)[:most_files]
+    for number, path in enumerate(doomed):
+        if number % CHECK_EVERY == 0:  # a table made again in the same place has the same names
+            check_head(storage, state)
+        storage.delete([path])
+    left_behind = list(_left_behind(storage, entries, doomed, now_ms))
+    storage.delete(left_behind)
+    return Cleaned(files=len(doomed) + len(left_behind), oldest_version=keep)
+
+
+def clean_files(
+    storage: TableStorage,
+    state: LogState,
+    *,
+    now_ms: int,
+    retention_ms: int | None = None,
+    orphans: bool = False,
+) -> Cleaned:
+    """Delete data files and vectors that were taken out longer ago than the retention.
+
+    ``orphans``: also those that no commit names, after a week or the retention, whichever is
+    longer; that lists the whole folder. Never deleted: what a live file or a younger tombstone
+    names, and what is named absolutely. The state's expired tombstones are dropped.
+    """
+    check_head(storage, state)
+    kept_ms = file_retention_ms(state.metadata) if retention_ms is None else retention_ms
+    cutoff_ms = now_ms - kept_ms
+    expired = [each for each in state.tombstones.values() if _is_expired(each, cutoff_ms)]
+    young = (each for each in state.tombstones.values() if not _is_expired(each, cutoff_ms))
+    protected = {path for each in state.files.values() for path in _names(each)}
+    protected |= {path for each in young for path in _names(each)}
+    doomed = {path for each in expired for path in _names(each)}
+    doomed |= set(state.forgotten.left_before(cutoff_ms - WITHIN_MS))
+    if orphans:
+        doomed |= set(_orphans(storage, now_ms - max(kept_ms, ORPHAN_AGE_MS)))
+    elsewhere = {path.rpartition("/")[2] for path in protected if not _is_in_table(path)}
+    gone = sorted(
+        path
+        for path in doomed - protected
+        if _is_in_table(path) and path.rpartition("/")[2] not in elsewhere
+    )
+    storage.delete(gone)
+    for each in expired:
+        del state.tombstones[each.path, each.vector_id]
+    return Cleaned(files=len(gone))
+
+
+def _may_clean(state: LogState) -> bool:
+    configuration = {} if state.metadata is None else state.metadata.configuration
+    enabled = configuration.get("delta.enableExpiredLogCleanup", "true").lower() == "true"
+    features = frozenset() if state.protocol is None else state.protocol.features
+    return enabled and "checkpointProtection" not in features
+
+
+def _cutoff(entries: Sequence[Entry], cutoff_ms: int) -> int | None:
+    """The version of the checkpoint that stays as the oldest; None: there is none to cut at."""
+    newest_old = -1  # every commit up to it is older than the retention
+    for entry in entries:
+        if (found := classify(entry.path)) is not None and found[0] == "commit":
+            if entry.modified_ms > cutoff_ms:
+                break
+            newest_old = found[1]
+    old = [each.path for each in entries if each.modified_ms <= cutoff_ms]
+    commits = {path for path in old if (found := classify(path)) and found[0] == "commit"}
+    for checkpoint in whole_checkpoints(old):
+        has_commit = any(classify(path) == ("commit", checkpoint.version) for path in commits)
+        if checkpoint.version <= newest_old and has_commit:
+            return checkpoint.version
+    return None
+
+
+def _older_than(entries: Iterable[Entry], keep: int) -> list[str]:
+    """Paths, by version; what compacts commits goes already where it begins at ``keep``."""
+    found = []
+    for entry in entries:
+        if (kind := classify(entry.path)) is None:
+            continue
+        if kind[1] < keep or (kind[0] == "compacted" and kind[1] == keep):
+            found.append((kind[1], entry.path))
+    return [path for _, path in sorted(found)]
+
+
+def _left_behind(
+    storage: TableStorage, entries: Iterable[Entry], gone: Sequence[str], now_ms: int
+) -> Iterator[str]:
+    """Temporary files of killed writers, and sidecars of no checkpoint."""
+    rest = [each for each in entries if each.path not in set(gone)]
+    old = [each.path for each in rest if each.modified_ms < now_ms - LEFT_BEHIND_MS]
+    yield from (path for path in old if path.endswith(TEMPORARY_SUFFIX))
+    sidecars = [path for path in old if path.startswith(SIDECARS)]
+    if not sidecars:
+        return
+    named = _named_sidecars(storage, whole_checkpoints(each.path for each in rest))
+    if named is not None:
+        yield from (path for path in sidecars if path.removeprefix(SIDECARS) not in named)
+
+
+def _named_sidecars(storage: TableStorage, checkpoints: Iterable[Checkpoint]) -> set[str] | None:
+    """None where a checkpoint cannot be read: then nobody knows."""
+    try:
+        return {name for each in checkpoints for name in sidecars_of(storage, each)}
+    except (*UNREADABLE, FileNotFoundError):
+        return None
+
+
+def _orphans(storage: TableStorage, cutoff_ms: int) -> Iterator[str]:
+    """Old files of the kinds that tables are made of, outside of hidden folders."""
+    for entry in storage.list(""):
+        *folders, name = entry.path.split("/")
+        hidden = any(each.startswith(("_", ".")) and "=" not in each for each in folders)
+        if not hidden and name.endswith(_ORPHANS) and entry.modified_ms < cutoff_ms:
+            yield entry.path
+
+
+def _is_expired(tombstone: Tombstone, cutoff_ms: int) -> bool:
+    return tombstone.deletion_timestamp_ms < cutoff_ms
+
+
+def _names(file: DataFile | Tombstone) -> Iterator[str]:
+    """The files that a logical file consists of, decoded."""
+    yield unquote(file.path)
+    if file.deletion_vector is not None and (path := _vector_file(file.deletion_vector)):
+        yield path
+
+
+def _vector_file(vector: DeletionVectorDescriptor) -> str | None:
+    try:
+        path = file_of(vector)
+    except (BadVector, ValueError):  # not ours to judge: a file that we cannot name, we keep
+        return None
+    return path if vector.storage_type == "u" else path and unquote(path)
+
+
+def _is_in_table(path: str) -> bool:
+    """Relative, and not by a detour."""
+    folders = path.split("/")
+    return not urlsplit(path).scheme and not path.startswith("/") and ".." not in folders
