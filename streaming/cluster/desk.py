@@ -32,7 +32,7 @@ from streaming.cluster.claiming import claimed_row
 from streaming.cluster.desk_rows import (
     cut,
     first_progress,
-    later,
+    low_water,
     merged,
     resumed_progress,
     span_of,
@@ -319,14 +319,14 @@ class Desk:
         row = self._row
         checkpoint_ts = max(row.checkpoint_ts, advance.checkpoint_ts)
         rewinding = row.state == "rewinding" and checkpoint_ts <= row.max_published_ts
-        lows = [advance.source_offsets, _texts(self._reader.low_water)]
+        reading = _texts(self._reader.low_water)
         marks = self._stream.watermarks.to_record()
         return replace(
             row,
             state="finished" if advance.finished else "rewinding" if rewinding else "running",
             checkpoint_ts=checkpoint_ts,
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
-            source_offsets=later(row.source_offsets, lows if advance.source_offsets else [{}]),
+            source_offsets=low_water(row, advance, reading, self._progress.values()),
             watermarks={**row.watermarks, **{str(p): mark for p, mark in marks.items()}},
             error=None,
         )
