@@ -94,6 +94,11 @@ def _check_scheme(scheme: str) -> None:
     require(
         scheme != "", "no scheme; it must look like kafka://host:9092/topic?protocol=canal-json"
     )
+    require(
+        scheme.partition("+")[0] != "delta",
+        "that is --sink-uri here: --source-uri is the sink URI that TiCDC was given, "
+        "kafka://host:9092/topic?protocol=canal-json",
+    )
     require(scheme not in SCHEMES_NOT_BUILT, f"{scheme}:// is not built yet: use kafka://")
     require(scheme in SCHEMES, f"scheme {scheme!r} is not a source: use kafka://")
 

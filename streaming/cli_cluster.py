@@ -17,6 +17,7 @@ from streaming.cli_options import (
     ConfigFile,
     LogFormat,
     LogLevel,
+    NoConfirm,
     OutputFormat,
     SinkUri,
     SourceUri,
@@ -44,7 +45,7 @@ ClusterId = Annotated[
 ]
 Format = Annotated[OutputFormat, typer.Option("--format")]
 Id = Annotated[str, typer.Option("--changefeed-id", "-c", help="The changefeed's ID.")]
-CaptureId = Annotated[str, typer.Option(help="As `capture list` shows it.")]
+CaptureId = Annotated[str, typer.Option("--capture-id", "-p", help="As `capture list` shows it.")]
 ServerFile = Annotated[Path | None, typer.Option(help="A server file (TOML) with TiCDC's names.")]
 
 
@@ -96,6 +97,7 @@ def create(
     config: ConfigFile = None,
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
+    no_confirm: NoConfirm = False,  # noqa: ARG001 - for TiCDC's scripts
     output_format: Format = OutputFormat.TABLE,
 ) -> None:
     """Make a changefeed; the captures of the cluster share its tables."""
@@ -121,6 +123,7 @@ def update(
     config: ConfigFile = None,
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
+    no_confirm: NoConfirm = False,  # noqa: ARG001 - for TiCDC's scripts
     output_format: Format = OutputFormat.TABLE,
 ) -> None:
     """Change a paused changefeed: everything but its ID and start is as given now."""
@@ -190,6 +193,7 @@ def resume(
     ] = None,
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
+    no_confirm: NoConfirm = False,  # noqa: ARG001 - for TiCDC's scripts
     output_format: Format = OutputFormat.TABLE,
 ) -> None:
     """Go on with a paused, failed or finished one."""

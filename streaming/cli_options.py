@@ -60,6 +60,9 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option(help="A changefeed file (TOML) with TiCDC's names.", envvar=CONFIG_VARIABLE),
 ]
+NoConfirm = Annotated[
+    bool, typer.Option("--no-confirm", help="As in TiCDC; nothing is asked here anyway.")
+]
 
 
 @contextmanager

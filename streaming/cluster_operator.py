@@ -26,6 +26,7 @@ from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.metadata.querier import EtcdQuerier, Stored
 from coordination.model import CaptureID, ChangefeedID, Ts, tso_time
 from coordination.scheduler.grpc_transport import call_owner
+from streaming.cluster.changefeed_settings import uris
 from streaming.found import Found
 
 CALL_S = 10.0
@@ -63,7 +64,7 @@ class Operator:
         stored = self._stored(changefeed_id)
         error = stored.info.error or stored.info.warning
         more = {
-            "sink_uri": stored.info.sink_uri,
+            **uris(stored.info),
             "start_ts": stored.info.start_ts,
             "target_ts": stored.info.target_ts,
             "epoch": stored.info.epoch,

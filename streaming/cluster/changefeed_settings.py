@@ -45,6 +45,12 @@ def changefeed_settings(info: ChangefeedInfo) -> Changefeed:
         raise ConfigError(f"changefeed {info.id}: {error}") from error
 
 
+def uris(info: ChangefeedInfo) -> dict[str, str | None]:
+    """``source_uri`` and ``sink_uri`` as a user of Tidelake gave them."""
+    sink = (info.config or {}).get("sink") or {}
+    return {"source_uri": info.sink_uri, "sink_uri": sink.get(DELTA_URI)}
+
+
 def changefeed_config(document: Mapping[str, Any], *, delta_uri: str) -> dict[str, Any]:
     """The info's config for a (checked) changefeed file and the URI of the warehouse."""
     config = {key: value for key, value in document.items() if key not in OF_THE_INFO}

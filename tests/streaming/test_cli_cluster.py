@@ -66,19 +66,23 @@ def create(cluster: Cluster, tmp_path: Path, name: str = "shop", *more: str) -> 
 
 
 def test_a_changefeed_from_its_making_to_its_end(cluster: Cluster, tmp_path: Path) -> None:
-    made = create(cluster, tmp_path, "shop", "--start-ts", "5", "--target-ts", "900")
+    made = create(
+        cluster, tmp_path, "shop", "--start-ts", "5", "--target-ts", "900", "--no-confirm"
+    )
     assert (made["state"], made["start_ts"], made["target_ts"]) == ("normal", 5, 900)
-    assert made["sink_uri"] == SOURCE
+    assert (made["source_uri"], made["sink_uri"]) == (SOURCE, f"delta://{tmp_path}/warehouse")
     assert [row["changefeed"] for row in cluster("changefeed", "list")] == ["shop"]
 
     assert cluster("changefeed", "pause", "-c", "shop")[0]["state"] == "stopped"
     sink = f"delta://{tmp_path}/other"
     (changed,) = cluster(
         "changefeed", "update", "-c", "shop",
-        "--source-uri", SOURCE, "--sink-uri", sink, "--target-ts", "1000",
+        "--source-uri", SOURCE, "--sink-uri", sink, "--target-ts", "1000", "--no-confirm",
     )  # fmt: skip
     assert (changed["target_ts"], changed["start_ts"]) == (1000, 5)
-    (resumed,) = cluster("changefeed", "resume", "-c", "shop", "--overwrite-checkpoint-ts", "7")
+    (resumed,) = cluster(
+        "changefeed", "resume", "-c", "shop", "--overwrite-checkpoint-ts", "7", "--no-confirm"
+    )
     assert (resumed["state"], resumed["checkpoint_ts"]) == ("normal", 7)
     assert resumed["epoch"] > made["epoch"]
 
@@ -114,7 +118,7 @@ def test_uris_may_come_from_the_environment_and_etcd_from_the_file(
     monkeypatch.setenv("TIDELAKE_SOURCE_URI", SOURCE)
     monkeypatch.setenv("TIDELAKE_SINK_URI", f"delta://{tmp_path}/warehouse")
     (made,) = cluster("changefeed", "create", "-c", "shop", "--config", str(file))
-    assert made["sink_uri"] == SOURCE
+    assert made["source_uri"] == SOURCE
     (stored,) = read_stored(etcd)
     assert stored.info.config == {
         "case-sensitive": True,
