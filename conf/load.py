@@ -25,6 +25,7 @@ from conf.settings import (
     SessionSettings,
     SettingError,
     Settings,
+    is_id,
     require,
 )
 from conf.sink_uri import parse_sink_uri
@@ -118,9 +119,18 @@ def _is_described(key: str) -> bool:
     return part in ("changefeed", "sink")
 
 
-def changefeed_id_of(topic: str) -> str:
-    """The ID of a changefeed that was not named: its topic in the letters that an ID may have."""
-    return re.sub(r"[^a-zA-Z0-9]+", "-", topic).strip("-")[:ID_MAX_LENGTH].rstrip("-")
+def _changefeed_id(given: str | None, topic: str) -> str:
+    """A topic that cannot be an ID is never bent into one: two topics could become the same, and
+    whoever looks for its name in the control tables would find nothing."""
+    if given:
+        return given
+    suggestion = re.sub(r"[^a-zA-Z0-9]+", "-", topic)[:ID_MAX_LENGTH].strip("-")
+    require(
+        is_id(topic),
+        f"changefeed-id is missing, and topic {topic!r} cannot be one (letters and digits, joined "
+        f"by single hyphens, at most {ID_MAX_LENGTH}): give --changefeed-id {suggestion}".rstrip(),
+    )
+    return topic
 
 
 def _parse(variable: str, text: str, entry: Read) -> Any:
@@ -154,7 +164,7 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     source = _source(document, values)
     options = document.get("storage-options", {})
     changefeed = Changefeed(
-        id=values.get("changefeed-id") or changefeed_id_of(source.topic),
+        id=_changefeed_id(values.get("changefeed-id"), source.topic),
         source=source,
         sink=DeltaSink(
             warehouse=warehouse_of(values.get("sink-uri")),

@@ -25,6 +25,11 @@ def require(condition: bool, message: str) -> None:
         raise SettingError(message)
 
 
+def is_id(text: str) -> bool:
+    """TiCDC's rule for the IDs of changefeeds and clusters."""
+    return len(text) <= ID_MAX_LENGTH and ID_PATTERN.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSecurity:
     """SASL and TLS of a Kafka source, by TiCDC's URI parameters."""
@@ -132,7 +137,7 @@ class Changefeed:
 
     def __post_init__(self) -> None:
         require(
-            len(self.id) <= ID_MAX_LENGTH and ID_PATTERN.match(self.id) is not None,
+            is_id(self.id),
             f"changefeed-id {self.id!r}: letters and digits, joined by single hyphens, at most 128",
         )
         if self.target_ts is not None:

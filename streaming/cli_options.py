@@ -53,7 +53,10 @@ SinkUri = Annotated[
 ChangefeedId = Annotated[
     str | None,
     typer.Option(
-        "--changefeed-id", "-c", help="The changefeed's ID; to begin with, the topic if not given."
+        "--changefeed-id",
+        "-c",
+        help="The changefeed's ID: letters, digits and single hyphens. Not given, a new one has "
+        "its topic's name, where that can be one.",
     ),
 ]
 ConfigFile = Annotated[

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conf.keys import OWN_KEYS
-from conf.load import FIELDS, changefeed_id_of, load_settings, load_sink
+from conf.load import FIELDS, load_settings, load_sink
 from conf.settings import (
     BatchSettings,
     Changefeed,
@@ -20,7 +20,7 @@ from conf.settings import (
     Settings,
 )
 
-SOURCE = "kafka://h:9092/shop_v1?protocol=canal-json&enable-tidb-extension=true"
+SOURCE = "kafka://h:9092/shop?protocol=canal-json&enable-tidb-extension=true"
 URIS = {"source-uri": SOURCE, "sink-uri": "delta:///lake"}
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,7 +43,7 @@ def load(
 
 def test_arguments_alone_are_enough():
     settings = load()
-    assert settings.changefeed.id == "shop-v1"
+    assert settings.changefeed.id == "shop"
     assert settings.changefeed.sink == DeltaSink(warehouse="/lake")
     assert settings.etcd == EtcdSettings()
     assert settings.changefeed.filter.rules == ("*.*",)
@@ -216,12 +216,32 @@ def test_missing_uris_are_named():
         load_settings(config=None, environment={}, arguments={"source-uri": SOURCE})
 
 
+def of_topic(topic: str) -> Settings:
+    return load(source_uri=SOURCE.replace("shop", topic))
+
+
+@pytest.mark.parametrize("topic", ["shop", "Shop-2-a", "t" * 128])
+def test_a_changefeed_is_named_after_its_topic(topic: str):
+    assert of_topic(topic).changefeed.id == topic
+
+
 @pytest.mark.parametrize(
-    ("topic", "changefeed_id"),
-    [("shop", "shop"), ("shop_v1.x", "shop-v1-x"), ("_a__b_", "a-b"), ("t" * 200, "t" * 128)],
+    ("topic", "says"),
+    [
+        ("shop_v1", "--changefeed-id shop-v1"),
+        ("a.b__c", "--changefeed-id a-b-c"),
+        ("-shop", "--changefeed-id shop"),
+        ("t" * 200, "--changefeed-id tttt"),
+        ("___", "--changefeed-id"),
+    ],
 )
-def test_a_changefeed_is_named_after_its_topic(topic: str, changefeed_id: str):
-    assert changefeed_id_of(topic) == changefeed_id
+def test_a_topic_that_cannot_be_an_id_is_never_bent_into_one(topic: str, says: str):
+    with pytest.raises(SettingError) as raised:
+        of_topic(topic)
+    assert f"topic {topic!r} cannot be one" in str(raised.value)
+    assert says in str(raised.value)
+    given = load(source_uri=SOURCE.replace("shop", topic), changefeed_id="shop")
+    assert (given.changefeed.id, given.changefeed.source.topic) == ("shop", topic)
 
 
 def test_readers_need_the_sink_alone():
