@@ -158,7 +158,10 @@ class Operator:
 def operator(etcd: EtcdSettings, tls: TransportSettings) -> Iterator[Operator]:
     """Connected; raises with one line where etcd does not answer."""
     if etcd.embedded:
-        raise ConfigError("etcd is missing: --etcd http://host:2379, where the captures meet")
+        raise ConfigError(
+            "etcd is missing: --etcd http://host:2379, where the captures meet (a server that has "
+            "one of its own logs where)"
+        )
     client = connect(etcd)
     try:
         yield Operator(client, etcd.cluster_id, tls)
