@@ -63,6 +63,12 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option(help="A changefeed file (TOML) with TiCDC's names.", envvar=CONFIG_VARIABLE),
 ]
+NoCheck = Annotated[
+    bool,
+    typer.Option(
+        "--no-check", help="Do not ask broker and warehouse: only the captures can reach them."
+    ),
+]
 NoConfirm = Annotated[
     bool, typer.Option("--no-confirm", help="As in TiCDC; nothing is asked here anyway.")
 ]
