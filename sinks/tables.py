@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.schema import TableSchema
-from sinks.storage_errors import one_line
+from sinks.storage_errors import is_storage_error, one_line, one_sentence, storage_error
 
 CHANGEFEED = "tidelake.changefeed"
 INCARNATION = "tidelake.incarnation"
@@ -122,11 +122,10 @@ def ownership(
 def open_table(uri: str, storage_options: Mapping[str, str]) -> DeltaTable | None:
     """A fresh handle at the newest version, or None where there is no Delta table."""
     try:
-        return DeltaTable(uri, storage_options=dict(storage_options) or None)
+        with one_sentence("read the Delta log of", uri):
+            return DeltaTable(uri, storage_options=dict(storage_options) or None)
     except TableNotFoundError:
         return None
-    except DeltaError as error:
-        raise TidelakeError(f"cannot read the Delta log of {uri}: {one_line(error)}") from error
 
 
 def state_of(handle: DeltaTable) -> TableState:
@@ -181,11 +180,12 @@ def seal(
     )
     shown = {SHOWN: str(max(reached, found.shown_ts))} if reached > start_ts else {}
     try:
-        handle.alter.set_table_properties(
-            {**(properties or {}), WRITER: new_app_id, **shown},
-            raise_if_not_exists=False,
-            commit_properties=commit,
-        )
+        with one_sentence("seal", uri):
+            handle.alter.set_table_properties(
+                {**(properties or {}), WRITER: new_app_id, **shown},
+                raise_if_not_exists=False,
+                commit_properties=commit,
+            )
     except CommitFailedError as error:
         raise refused(uri, error) from error
     return state_of(handle)
@@ -198,6 +198,8 @@ def refused(uri: str, error: CommitFailedError) -> TidelakeError:
         return TidelakeError(
             f"delta-rs cannot write {uri}: {message}; set apply-engine = 'spark' for this sink"
         )
+    if is_storage_error(error):
+        return storage_error("write to", uri, error)
     return TryAgain(f"another commit came first on {uri}: {message}")
 
 
