@@ -7,6 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -109,10 +110,7 @@ class SmallDisk:
         self._filling = folder / "filling"
 
     def fill(self) -> None:
-        with (
-            self._filling.open("wb", buffering=0) as file,
-            pytest.raises(OSError, match="No space left"),
-        ):
+        with self._filling.open("wb", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(b"x" * 4096)
 
