@@ -166,7 +166,7 @@ class Desk:
         self._save(row)
         self._spans = workshop.spans(row)
         self._resume(self._spans, row)
-        self._graveyard = workshop.graveyard()
+        self._graveyard = workshop.graveyard(row, term=row.term)
         self._reader, self._stream = self._reading(self._spans, self._graveyard)
         if row.state != "finished":
             self._start_stream()
