@@ -25,6 +25,7 @@ from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableWrite
 from sinks.engine_choice import DELTA_RS_FEATURES
+from sinks.storage_errors import one_sentence
 from sinks.tables import TableState, open_table, refused
 
 # zstd level 1: the time of snappy and 60 % of its bytes (1 M rows); level 3 took twice the time.
@@ -54,9 +55,10 @@ class DeltaRsEngine:
         write.before_commit()
         looked_at = handle.version()
         try:
-            _merge(handle, write)
-            if handle.version() == looked_at:  # no row changed: delta-rs has made no commit
-                _commit_identity(handle, write)
+            with one_sentence("write to", target.uri):
+                _merge(handle, write)
+                if handle.version() == looked_at:  # no row changed: delta-rs has made no commit
+                    _commit_identity(handle, write)
         except CommitFailedError as error:
             raise refused(target.uri, error) from error
         return Applied(handle.version())

@@ -29,6 +29,7 @@ from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite
 from sinks.delta_rs_engine import DeltaRsEngine
 from sinks.engine_choice import engine_choice
 from sinks.spark_engine import SparkEngine
+from sinks.storage_errors import StorageAway
 from streaming.cells import CastRules
 from streaming.due import CHANGE_COLUMNS, ERROR_CLASS, TableTask
 from streaming.graveyard import Graveyard
@@ -236,6 +237,8 @@ class Applier:
             self._permit.check()
             try:
                 return engine.apply(write)
+            except StorageAway:
+                raise  # the stream waits, and longer
             except TryAgain:
                 if attempt == MAX_TRIES - 1:
                     raise

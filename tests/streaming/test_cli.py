@@ -156,9 +156,11 @@ def test_nothing_heavy_is_imported_before_it_is_needed():
     assert ended.stdout.strip() == "set()"
 
 
-def test_version():
-    ended = tidelake("--version")
+@pytest.mark.parametrize("asked", ["--version", "version"])
+def test_version(program: Program, asked: str):
+    ended = program(asked)
     assert (ended.returncode, ended.stdout.split()[0]) == (0, "tidelake")
+    assert len(ended.stdout.split()) == 2
 
 
 @pytest.mark.parametrize(
@@ -167,6 +169,12 @@ def test_version():
         (["run"], "source-uri is missing"),
         (["run", "--source-uri", SOURCE], "sink-uri is missing"),
         (["run", "--source-uri", SOURCE, "--sink-uri", "/lake"], "sink-uri: a bare path"),
+        (["run", "--source-uri", SOURCE, "--sink-uri", SOURCE], "that is --source-uri here"),
+        (["progress", "--sink-uri", SOURCE], "that is --source-uri here"),
+        (
+            ["run", "--source-uri", "delta:///a", "--sink-uri", "delta:///a"],
+            "source-uri: that is --sink-uri here",
+        ),
         (["run", "--source-uri", "s3://b/x", "--sink-uri", "delta:///a"], "not built yet"),
         (
             ["run", "--source-uri", SOURCE, "--sink-uri", "delta:///a", "--etcd", "h"],
