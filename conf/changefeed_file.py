@@ -53,8 +53,8 @@ def check(document: Document, table: Table, path: str = "") -> None:
 
 def _check_entry(path: str, value: Any, entry: Entry) -> None:
     match entry:
-        case Read(kind, choices):
-            check_kind(path, value, kind, choices)
+        case Read():
+            check_kind(path, value, entry)
         case NotBuilt(reason, harmless):
             require(value in harmless, f"{path} is not built yet ({reason}): leave it out")
         case Table(_, many):
@@ -71,20 +71,22 @@ def _check_entry(path: str, value: Any, entry: Entry) -> None:
             pass
 
 
-def check_kind(path: str, value: Any, kind: str, choices: tuple[str, ...] = ()) -> None:
+def check_kind(path: str, value: Any, entry: Read) -> None:
     """Raise unless the value is of the kind, and each text of it among the choices."""
-    require(_is_kind(value, kind), f"{path} must be {KINDS[kind]}, not {value!r}")
+    require(_is_kind(value, entry.kind), f"{path} must be {KINDS[entry.kind]}, not {value!r}")
     problems = Problems()
     for text in value if isinstance(value, list) else [value]:
         with problems.noted():
-            if choices:
-                _check_choice(path, text, choices)
+            if entry.choices:
+                _check_choice(path, text, entry)
             if path.endswith("ignore-sql"):
                 _check_pattern(path, text)
     problems.refuse()
 
 
-def _check_choice(path: str, text: str, choices: tuple[str, ...]) -> None:
+def _check_choice(path: str, text: str, entry: Read) -> None:
+    choices = entry.choices
+    require(text not in entry.replaced, f"{path} {text!r}: {entry.replaced.get(text)}")
     listed = f": one of {', '.join(choices)}" if len(choices) <= 8 else ""
     require(text in choices, f"{path}: {unknown('value', text, choices)}{listed}")
 

@@ -64,8 +64,6 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "session-safety-margin-s": ("session", "safety_margin_s"),
     "max-batch-messages": ("batch", "max_messages"),
     "apply-threads": ("batch", "apply_threads"),
-    "delta-rs-max-rows": ("batch", "delta_rs_max_rows"),
-    "delta-rs-max-table-bytes": ("batch", "delta_rs_max_table_bytes"),
     "carry-warn-rows": ("batch", "carry_warn_rows"),
     "quiet-s": ("batch", "quiet_s"),
     "log-format": ("settings", "log_format"),
@@ -174,7 +172,7 @@ def _parse(variable: str, text: str, entry: Read) -> Any:
             value = parsers[entry.kind](text)
     if entry.kind == "boolean" and text in TRUE | FALSE:
         value = text in TRUE
-    check_kind(variable, value, entry.kind, entry.choices)
+    check_kind(variable, value, entry)
     return value
 
 
@@ -323,7 +321,7 @@ def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
 
 def _string_items(path: str, table: Document) -> tuple[tuple[str, str], ...]:
     for name, value in table.items():
-        check_kind(f"{path}.{name}", value, "text")
+        check_kind(f"{path}.{name}", value, Read("text"))
     return tuple(sorted(table.items()))
 
 

@@ -99,7 +99,7 @@ class DeltaSink:
     """``delta:///path/to/warehouse`` or ``delta+s3://bucket/path``: where the tables are."""
 
     warehouse: str  # a local path or an object store URI, without a trailing slash
-    apply_engine: Literal["auto", "spark", "delta-rs"] = "auto"
+    apply_engine: Literal["auto", "merge-on-write", "spark"] = "auto"
     allow_unsafe_commits: bool = False
     storage_options: tuple[tuple[str, str], ...] = ()
 
@@ -143,10 +143,6 @@ class BatchSettings:
 
     max_messages: int = 1_000_000  # of one micro-batch: large batches share the cost of a commit
     apply_threads: int = 2  # tables applied side by side
-    # `auto`: above either limit the Spark engine commits. A whole batch fits, and what was left of
-    # the one before.
-    delta_rs_max_rows: int = 1_500_000
-    delta_rs_max_table_bytes: int = 256 * 1024 * 1024
     carry_warn_rows: int = 5_000_000  # rows read but not resolved: warned about, never bounded
     # W = target-ts everywhere and nothing came for so long: the feed has ended.
     quiet_s: float = 10.0

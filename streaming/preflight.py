@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from conf.settings import BatchSettings, Changefeed, DeltaSink
+from conf.settings import Changefeed, DeltaSink
 from coordination.errors import ConfigError
 from sinks.changefeeds import Changefeeds
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
@@ -33,7 +33,6 @@ def check_warehouse(sink: DeltaSink, changefeed_id: str) -> None:
     engine_choice(
         sink.apply_engine,
         sink.warehouse,
-        BatchSettings(),
         allow_unsafe_commits=sink.allow_unsafe_commits,
     )
     if scheme_of(sink.warehouse) in LOCAL:

@@ -52,8 +52,6 @@ class Span:
     target: Target | None = None
     generation: int = FIRST_GENERATION
     version: int | None = None  # Delta version that holds everything up to the checkpoint
-    size_bytes: int = 0
-    features: frozenset[str] = frozenset()
     engine: str = ""
     created_ts: Ts = NO_DDL  # commit-ts of the DDL that made the target
     shown_ts: Ts = NOTHING_SHOWN  # what a rewind has left in the table may be of up to here
@@ -281,8 +279,6 @@ class Spans:
             checkpoint=checkpoint,
             target=target,
             version=state.version,
-            size_bytes=state.read_size()[0],
-            features=state.features,
             created_ts=state.ddl.commit_ts if state.ddl else NO_DDL,
             shown_ts=state.shown_ts,
         )

@@ -35,6 +35,7 @@ from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.statistics import widened
 from sinks.merge_on_write.storage import open_storage
 from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.storage_errors import one_sentence
 
 MAX_RACES = 8  # lost in a row by one write; then the caller looks at its permit again
 INDEX_MEMORY_BYTES = 1 << 30
@@ -68,7 +69,8 @@ class MergeOnWriteEngine:
         table = self.table(write.target.uri)
         with table.lock:
             try:
-                return _Upsert(table, write).run()
+                with one_sentence("write to", write.target.uri):
+                    return _Upsert(table, write).run()
             except TableGone as gone:
                 table.forget()
                 name = write.target.name
@@ -81,7 +83,8 @@ class MergeOnWriteEngine:
         table = self.table(uri)
         with table.lock:
             try:
-                table.refresh()
+                with one_sentence("read the Delta log of", uri):
+                    table.refresh()
                 _ = table.shape
             except NotForThisEngine as reason:
                 return str(reason)

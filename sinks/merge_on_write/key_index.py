@@ -60,7 +60,8 @@ def sort_keys(keys: Keys) -> SortedKeys:
 def rows_with(index: SortedKeys, wanted: SortedKeys) -> Ordinals:
     """The ordinals of all indexed rows whose key is among ``wanted``, in no order, each once.
 
-    ``wanted`` has no key twice. Both sides are sorted, so the searches walk through memory in one direction.
+    ``wanted`` has no key twice. Both sides are sorted, so the searches walk through memory in one
+    direction.
     """
     if not len(index) or not len(wanted):
         return np.empty(0, np.int64)

@@ -298,7 +298,7 @@ def test_no_cut_is_published_while_a_table_shows_what_it_had_beyond_a_rewind(
 @pytest.mark.parametrize(
     ("engine", "most_jobs_per_table"),
     # make test counts the Spark engine's own jobs in its contract
-    [("delta-rs", 0), pytest.param("spark", 13, marks=pytest.mark.soak)],
+    [("merge-on-write", 0), pytest.param("spark", 13, marks=pytest.mark.soak)],
 )
 def test_jobs_and_commits_of_one_batch_are_counted(
     make_lives: MakeLives, spark: SparkSession, engine: str, most_jobs_per_table: int

@@ -100,7 +100,7 @@ class EngineLab:
         table = pa.table({**columns, OP_COLUMN: pa.array([op for op, _ in rows], pa.string())})
         return (
             table
-            if self.engine.name == "delta-rs"
+            if self.engine.name == "merge-on-write"
             else self.spark.createDataFrame(table, spark_schema)
         )
 

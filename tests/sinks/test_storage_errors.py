@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from coordination.errors import TidelakeError, TryAgain
 from sinks.apply import Applied, Engine
-from sinks.delta_rs_engine import DeltaRsEngine
+from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark_engine import SESSION_CONF, SparkEngine
 from sinks.storage_errors import StorageAway, StorageRefuses, is_storage_error, storage_error
 from sinks.tables import open_table, refused
@@ -138,7 +138,7 @@ def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("engine", [SparkEngine({}), DeltaRsEngine({})], ids=lambda e: e.name)
+@pytest.mark.parametrize("engine", [SparkEngine({}), MergeOnWriteEngine({})], ids=lambda e: e.name)
 def test_a_full_disk_and_a_read_only_one(
     spark: SparkSession, small_disk: SmallDisk, engine: Engine
 ):

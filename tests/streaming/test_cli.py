@@ -121,7 +121,7 @@ def _span(row: ChangefeedRow, table: str, version: int) -> ProgressRow:
         checkpoint_ts=TS,
         resolved_ts=TS + 1,
         delta_version=version,
-        engine="delta-rs",
+        engine="merge-on-write",
         dead_letters=0,
         capture_id=row.capture_id,
         epoch=row.epoch,
@@ -221,7 +221,7 @@ def test_progress_shows_each_table_and_what_holds_it_back(program: Program, ware
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.splitlines()
     assert any(line.startswith("shop.customers") and " 12 " in line for line in lines)
-    assert any(line.startswith("shop.orders") and "delta-rs" in line for line in lines)
+    assert any(line.startswith("shop.orders") and "merge-on-write" in line for line in lines)
     assert "no watermark yet from shop/2" in ended.stdout
     assert "01-31T12:00:00" in ended.stdout
 

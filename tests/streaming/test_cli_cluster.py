@@ -97,7 +97,7 @@ def test_a_changefeed_from_its_making_to_its_end(cluster: Cluster, tmp_path: Pat
 def test_the_file_and_the_environment_go_into_the_config(
     cluster: Cluster, etcd: EmbeddedEtcd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TIDELAKE_APPLY_ENGINE", "delta-rs")
+    monkeypatch.setenv("TIDELAKE_APPLY_ENGINE", "merge-on-write")
     file = tmp_path / "changefeed.toml"
     file.write_text(
         'enable-sync-point = true\nsync-point-interval = "30s"\n[filter]\nrules = ["a.*"]'
@@ -108,7 +108,7 @@ def test_the_file_and_the_environment_go_into_the_config(
     assert stored.info.config is not None
     assert stored.info.config["enable-sync-point"] is True
     settings = changefeed_settings(stored.info)
-    assert (settings.sink.apply_engine, settings.filter.rules) == ("delta-rs", ("a.*",))
+    assert (settings.sink.apply_engine, settings.filter.rules) == ("merge-on-write", ("a.*",))
 
 
 def test_uris_may_come_from_the_environment_and_etcd_from_the_file(
