@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conf.keys import CHANGEFEED_FILE, KINDS, Entry, Ignored, NotBuilt, Read, Table
-from conf.settings import SettingError, require
+from conf.settings import Problems, SettingError, require
 from conf.unknown import unknown
 
 Document = Mapping[str, Any]
@@ -17,31 +17,44 @@ Document = Mapping[str, Any]
 
 def read_changefeed_file(path: Path) -> Document:
     """Parse and check the file; raises SettingError whose message starts with the file's path."""
+    return read_checked(path, CHANGEFEED_FILE)
+
+
+def read_checked(path: Path, table: Table) -> Document:
+    """The same of any kind of file."""
+    document = parse(path)
+    problems = Problems()
+    with problems.noted():
+        check(document, table)
+    problems.refuse(f"{path}: ")
+    return document
+
+
+def parse(path: Path) -> Document:
+    """TOML that nobody has checked; raises SettingError where it is none."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingError(f"{path}: cannot be read ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingError(f"{path}: not TOML: {error}") from error
-    try:
-        check(document, CHANGEFEED_FILE)
-    except SettingError as error:
-        raise SettingError(f"{path}: {error}") from error
-    return document
 
 
 def check(document: Document, table: Table, path: str = "") -> None:
-    """Hold a table against what may stand in it."""
+    """Hold a table against what may stand in it; raises one SettingError for all that may not."""
+    problems = Problems()
     for name, value in document.items():
         full = f"{path}{name}"
-        require(name in table.keys, unknown("key", full, table.keys))
-        _check_entry(full, value, table.keys[name])
+        with problems.noted():
+            require(name in table.keys, unknown("key", full, table.keys))
+            _check_entry(full, value, table.keys[name])
+    problems.refuse()
 
 
 def _check_entry(path: str, value: Any, entry: Entry) -> None:
     match entry:
-        case Read(kind, choices):
-            check_kind(path, value, kind, choices)
+        case Read():
+            check_kind(path, value, entry)
         case NotBuilt(reason, harmless):
             require(value in harmless, f"{path} is not built yet ({reason}): leave it out")
         case Table(_, many):
@@ -49,23 +62,33 @@ def _check_entry(path: str, value: Any, entry: Entry) -> None:
             form = f"[[{path}]]" if many else f"[{path}]"
             is_table = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
             require(is_table, f"{path} must be a table: {form}")
+            problems = Problems()
             for row in rows:
-                check(row, entry, f"{path}.")
+                with problems.noted():
+                    check(row, entry, f"{path}.")
+            problems.refuse()
         case Ignored():
             pass
 
 
-def check_kind(path: str, value: Any, kind: str, choices: tuple[str, ...] = ()) -> None:
+def check_kind(path: str, value: Any, entry: Read) -> None:
     """Raise unless the value is of the kind, and each text of it among the choices."""
-    require(_is_kind(value, kind), f"{path} must be {KINDS[kind]}, not {value!r}")
-    if choices:
-        for text in value if isinstance(value, list) else [value]:
-            if text not in choices:
-                listed = f": one of {', '.join(choices)}" if len(choices) <= 8 else ""
-                raise SettingError(f"{path}: {unknown('value', text, choices)}{listed}")
-    if path.endswith("ignore-sql"):
-        for pattern in value:
-            _check_pattern(path, pattern)
+    require(_is_kind(value, entry.kind), f"{path} must be {KINDS[entry.kind]}, not {value!r}")
+    problems = Problems()
+    for text in value if isinstance(value, list) else [value]:
+        with problems.noted():
+            if entry.choices:
+                _check_choice(path, text, entry)
+            if path.endswith("ignore-sql"):
+                _check_pattern(path, text)
+    problems.refuse()
+
+
+def _check_choice(path: str, text: str, entry: Read) -> None:
+    choices = entry.choices
+    require(text not in entry.replaced, f"{path} {text!r}: {entry.replaced.get(text)}")
+    listed = f": one of {', '.join(choices)}" if len(choices) <= 8 else ""
+    require(text in choices, f"{path}: {unknown('value', text, choices)}{listed}")
 
 
 def _is_kind(value: Any, kind: str) -> bool:

@@ -8,7 +8,7 @@ these tables is unknown, and an error. Names and meanings are TiCDC's where TiCD
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class Read:
 
     kind: str
     choices: tuple[str, ...] = ()
+    replaced: Mapping[str, str] = field(default_factory=dict)  # former choices: what to do instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,10 @@ KINDS: Mapping[str, str] = {
     "map": "a table of strings",
 }
 
+_REPLACED_ENGINES = {
+    "delta-rs": "its merge was replaced by merge-on-write, which auto (the default) takes: "
+    "leave the key out"
+}
 _OTHER_SINK = "it is about another kind of TiCDC sink"
 _TICDC_ITSELF = "it is about TiCDC's own work"
 _SENT_WHOLE = "canal-json with it carries all that is needed here"
@@ -87,7 +92,7 @@ OWN_KEYS: Mapping[str, Read] = {
     "case-sensitive": Read("boolean"),
     "zero-date": Read("text", ("null", "fail")),
     "on-error": Read("text", ("dead-letter", "fail")),
-    "apply-engine": Read("text", ("auto", "spark", "delta-rs")),
+    "apply-engine": Read("text", ("auto", "merge-on-write", "spark"), _REPLACED_ENGINES),
     "allow-unsafe-commits": Read("boolean"),
     "etcd": Read("text"),
     "etcd-ca": Read("text"),
@@ -100,8 +105,6 @@ OWN_KEYS: Mapping[str, Read] = {
     "session-safety-margin-s": Read("number"),
     "max-batch-messages": Read("integer"),
     "apply-threads": Read("integer"),
-    "delta-rs-max-rows": Read("integer"),
-    "delta-rs-max-table-bytes": Read("integer"),
     "carry-warn-rows": Read("integer"),
     "quiet-s": Read("number"),
     "log-format": Read("text", ("text", "json")),

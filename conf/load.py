@@ -11,8 +11,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from conf.changefeed_file import Document, check_kind, read_changefeed_file
-from conf.keys import KAFKA_CONFIG_IGNORED, KAFKA_CONFIG_TABLES, OWN_KEYS, SERVER_KEYS, Read
+from conf.changefeed_file import Document, check, check_kind, parse, read_changefeed_file
+from conf.keys import (
+    CHANGEFEED_FILE,
+    KAFKA_CONFIG_IGNORED,
+    KAFKA_CONFIG_TABLES,
+    OWN_KEYS,
+    SERVER_KEYS,
+    Read,
+)
 from conf.settings import (
     ID_MAX_LENGTH,
     BatchSettings,
@@ -22,13 +29,15 @@ from conf.settings import (
     EventFilter,
     FilterSettings,
     KafkaSource,
+    Problems,
     SessionSettings,
     SettingError,
     Settings,
+    is_id,
     require,
 )
 from conf.sink_uri import parse_sink_uri
-from conf.source_uri import FALSE, TRUE, parse_source_uri
+from conf.source_uri import FALSE, TRUE, check_names, parse_source_uri, uri_parameters
 from conf.unknown import unknown
 
 PREFIX = "TIDELAKE_"
@@ -55,8 +64,6 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "session-safety-margin-s": ("session", "safety_margin_s"),
     "max-batch-messages": ("batch", "max_messages"),
     "apply-threads": ("batch", "apply_threads"),
-    "delta-rs-max-rows": ("batch", "delta_rs_max_rows"),
-    "delta-rs-max-table-bytes": ("batch", "delta_rs_max_table_bytes"),
     "carry-warn-rows": ("batch", "carry_warn_rows"),
     "quiet-s": ("batch", "quiet_s"),
     "log-format": ("settings", "log_format"),
@@ -70,15 +77,37 @@ def load_settings(
     *, config: Path | None, environment: Mapping[str, str], arguments: Mapping[str, object]
 ) -> Settings:
     """The settings of a run. ``arguments`` has kebab-case keys; a None is an argument not given."""
-    document = read_changefeed_file(config) if config is not None else {}
-    values = {name: document[name] for name in OWN_KEYS if name in document}
-    values |= from_environment(environment)
-    values |= {name: value for name, value in arguments.items() if value is not None}
+    document, values = _read(config, environment, arguments)
     try:
         return _settings(document, values)
     except SettingError as error:
-        came_from = f" (with {config})" if config is not None else ""
-        raise SettingError(f"{error}{came_from}") from error
+        if config is None:
+            raise
+        raise SettingError(f"{error} (with {config})") from error
+
+
+def _read(
+    config: Path | None, environment: Mapping[str, str], arguments: Mapping[str, object]
+) -> tuple[Document, dict[str, Any]]:
+    """The file, and the own keys of all three. All names that are refused are said at once."""
+    document = parse(config) if config is not None else {}
+    of_file, elsewhere, given = Problems(), Problems(), dict[str, Any]()
+    with of_file.noted():
+        check(document, CHANGEFEED_FILE)
+    with of_file.noted("sink.kafka-config: "):
+        check_names(_kafka_config(document))
+    with elsewhere.noted():
+        given |= from_environment(environment)
+    given |= {name: value for name, value in arguments.items() if value is not None}
+    values = {name: document[name] for name in OWN_KEYS if name in document} | given
+    if of_file.found or elsewhere.found:
+        with elsewhere.noted("source-uri: "):
+            check_names(uri_parameters(str(values.get("source-uri", ""))))
+    if not elsewhere.found:
+        of_file.refuse(f"{config}: ")
+    elsewhere.found[:0] = [f"{config}: {each}" for each in of_file.found]
+    elsewhere.refuse()
+    return document, values
 
 
 def load_sink(
@@ -96,11 +125,14 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     known = {**OWN_KEYS, **SERVER_KEYS}
     names = {PREFIX + key.upper().replace("-", "_"): key for key in known}
     values: dict[str, Any] = {}
+    problems = Problems()
     for variable, text in environment.items():
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or text == "":
             continue
-        require(variable in names, unknown("environment variable", variable, names))
-        values[names[variable]] = _parse(variable, text, known[names[variable]])
+        with problems.noted():
+            require(variable in names, unknown("environment variable", variable, names))
+            values[names[variable]] = _parse(variable, text, known[names[variable]])
+    problems.refuse()
     return values
 
 
@@ -118,9 +150,18 @@ def _is_described(key: str) -> bool:
     return part in ("changefeed", "sink")
 
 
-def changefeed_id_of(topic: str) -> str:
-    """The ID of a changefeed that was not named: its topic in the letters that an ID may have."""
-    return re.sub(r"[^a-zA-Z0-9]+", "-", topic).strip("-")[:ID_MAX_LENGTH].rstrip("-")
+def _changefeed_id(given: str | None, topic: str) -> str:
+    """A topic that cannot be an ID is never bent into one: two topics could become the same, and
+    whoever looks for its name in the control tables would find nothing."""
+    if given:
+        return given
+    suggestion = re.sub(r"[^a-zA-Z0-9]+", "-", topic)[:ID_MAX_LENGTH].strip("-")
+    require(
+        is_id(topic),
+        f"changefeed-id is missing, and topic {topic!r} cannot be one (letters and digits, joined "
+        f"by single hyphens, at most {ID_MAX_LENGTH}): give --changefeed-id {suggestion}".rstrip(),
+    )
+    return topic
 
 
 def _parse(variable: str, text: str, entry: Read) -> Any:
@@ -131,41 +172,43 @@ def _parse(variable: str, text: str, entry: Read) -> Any:
             value = parsers[entry.kind](text)
     if entry.kind == "boolean" and text in TRUE | FALSE:
         value = text in TRUE
-    check_kind(variable, value, entry.kind, entry.choices)
+    check_kind(variable, value, entry)
     return value
 
 
 def _settings(document: Document, values: Mapping[str, Any]) -> Settings:
-    parts = _parts(values)
-    return Settings(
-        changefeed=load_changefeed(document, values),
-        etcd=etcd_settings(values.get("etcd", "embedded"), parts["etcd"]),
-        session=SessionSettings(**parts["session"]),
-        batch=BatchSettings(**parts["batch"]),
-        **parts["settings"],
-    )
+    parts, problems, made = _parts(values), Problems(), dict[str, Any]()
+    with problems.noted():
+        made["changefeed"] = load_changefeed(document, values)
+    with problems.noted():
+        made["etcd"] = etcd_settings(values.get("etcd", "embedded"), parts["etcd"])
+    with problems.noted():
+        made["session"] = SessionSettings(**parts["session"])
+    with problems.noted():
+        made["batch"] = BatchSettings(**parts["batch"])
+    problems.refuse()
+    return Settings(**made, **parts["settings"])
 
 
 def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed:
     """The part that is about the changefeed itself. ``values`` are own keys: they win over the
     document's.
     """
-    parts = _parts(values)
-    source = _source(document, values)
-    options = document.get("storage-options", {})
-    changefeed = Changefeed(
-        id=values.get("changefeed-id") or changefeed_id_of(source.topic),
-        source=source,
-        sink=DeltaSink(
-            warehouse=warehouse_of(values.get("sink-uri")),
-            storage_options=_string_items("storage-options", options),
-            **parts["sink"],
-        ),
-        filter=_filter(document.get("filter", {}), values),
-        **parts["changefeed"],
-    )
-    _check_ts(values)
-    return changefeed
+    parts, problems, made, sink = _parts(values), Problems(), dict[str, Any](), dict[str, Any]()
+    with problems.noted():
+        made["source"] = _source(document, values)
+        made["id"] = _changefeed_id(values.get("changefeed-id"), made["source"].topic)
+    with problems.noted():
+        sink["warehouse"] = warehouse_of(values.get("sink-uri"))
+    with problems.noted():
+        options = document.get("storage-options", {})
+        sink["storage_options"] = _string_items("storage-options", options)
+    with problems.noted():
+        made["filter"] = _filter(document.get("filter", {}), values)
+    with problems.noted():
+        _check_ts(values)
+    problems.refuse()
+    return Changefeed(sink=DeltaSink(**sink, **parts["sink"]), **made, **parts["changefeed"])
 
 
 def _parts(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -183,7 +226,7 @@ def warehouse_of(uri: str | None) -> str:
     require(bool(uri), "sink-uri is missing: --sink-uri delta:///path/to/warehouse")
     try:
         return parse_sink_uri(cast(str, uri))
-    except ValueError as error:  # SettingError, and what urlsplit cannot read
+    except SettingError as error:
         raise SettingError(f"sink-uri: {error}") from error
 
 
@@ -191,25 +234,32 @@ def _source(document: Document, values: Mapping[str, Any]) -> KafkaSource:
     uri = values.get("source-uri")
     require(bool(uri), "source-uri is missing: give the sink URI that TiCDC was given")
     sink = document.get("sink", {})
-    defaults = _kafka_config(sink.get("kafka-config", {}))
+    defaults = _kafka_parameters(sink.get("kafka-config", {}))
     if "protocol" in sink:
         defaults["protocol"] = sink["protocol"]
-    try:
+    problems = Problems()
+    with problems.noted("source-uri: "):
         source = parse_source_uri(cast(str, uri), defaults=defaults, topics=_static_topics(sink))
-        _check_dispatchers(sink, source)
-    except ValueError as error:
-        raise SettingError(f"source-uri: {error}") from error
+    problems.refuse()
+    _check_dispatchers(sink, source)
     return source
 
 
-def _kafka_config(table: Document) -> dict[str, str]:
+def _kafka_config(document: Document) -> dict[str, str]:
+    """Of a document that nobody has checked."""
+    sink = document.get("sink")
+    table = sink.get("kafka-config") if isinstance(sink, dict) else None
+    return _kafka_parameters(table) if isinstance(table, dict) else {}
+
+
+def _kafka_parameters(table: Document) -> dict[str, str]:
     """``[sink.kafka-config]`` and its tables as parameters of the URI, which win over it."""
     flat: dict[str, str] = {}
     for name, value in table.items():
         if name in KAFKA_CONFIG_IGNORED:
             continue
         if name in KAFKA_CONFIG_TABLES and isinstance(value, dict):
-            flat |= _kafka_config(value)
+            flat |= _kafka_parameters(value)
         elif isinstance(value, bool):
             flat[name] = str(value).lower()
         else:
@@ -271,7 +321,7 @@ def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
 
 def _string_items(path: str, table: Document) -> tuple[tuple[str, str], ...]:
     for name, value in table.items():
-        check_kind(f"{path}.{name}", value, "text")
+        check_kind(f"{path}.{name}", value, Read("text"))
     return tuple(sorted(table.items()))
 
 

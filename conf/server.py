@@ -3,20 +3,19 @@ arguments; the last one wins. What it replicates is not in it: that is in etcd."
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from conf.changefeed_file import Document, check, read_changefeed_file
-from conf.keys import OWN_KEYS, SERVER_KEYS, Entry, Ignored, Table
+from conf.changefeed_file import read_checked
+from conf.keys import CHANGEFEED_FILE, OWN_KEYS, SERVER_KEYS, Entry, Ignored, Table
 from conf.load import FIELDS, etcd_settings, from_environment
 from conf.settings import (
     BatchSettings,
     EtcdSettings,
+    Problems,
     SessionSettings,
-    SettingError,
     TransportSettings,
 )
 
@@ -71,45 +70,44 @@ def load_server(
     *, config: Path | None, environment: Mapping[str, str], arguments: Mapping[str, object]
 ) -> ServerSettings:
     """``arguments`` has kebab-case keys; a None is an argument not given."""
-    return _settings(_read(config) if config is not None else {}, environment, arguments)
+    return _settings(config, SERVER_FILE, environment, arguments)
 
 
 def load_cluster(
     *, config: Path | None, environment: Mapping[str, str], arguments: Mapping[str, object]
 ) -> ServerSettings:
     """The same for an operator: how the cluster is reached. ``config`` is a changefeed file."""
-    document = read_changefeed_file(config) if config is not None else {}
-    return _settings(document, environment, arguments)
+    return _settings(config, CHANGEFEED_FILE, environment, arguments)
 
 
 def _settings(
-    document: Document, environment: Mapping[str, str], arguments: Mapping[str, object]
+    config: Path | None,
+    table: Table,
+    environment: Mapping[str, str],
+    arguments: Mapping[str, object],
 ) -> ServerSettings:
-    values: dict[str, Any] = {**document, **document.get("security", {})}
-    values |= from_environment(environment)
+    values: dict[str, Any] = {}
+    problems = Problems()
+    with problems.noted():
+        document = read_checked(config, table) if config is not None else {}
+        values = {**document, **document.get("security", {})}
+    with problems.noted():
+        values |= from_environment(environment)
+    problems.refuse()
     values |= {name: value for name, value in arguments.items() if value is not None}
     parts: dict[str, dict[str, Any]] = {part: {} for part in _OF_A_CAPTURE}
     for name, (part, field_name) in FIELDS.items():
         if name in values and part in parts:
             parts[part][field_name] = values[name]
     transport = {name.replace("-", "_"): values[name] for name in SERVER_KEYS if name in values}
-    return ServerSettings(
-        etcd=etcd_settings(values.get("etcd", "embedded"), parts["etcd"]),
-        session=SessionSettings(**parts["session"]),
-        batch=BatchSettings(**parts["batch"]),
-        transport=TransportSettings(**transport),
-        **parts["settings"],
-    )
-
-
-def _read(path: Path) -> Document:
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-        check(document, SERVER_FILE)
-    except OSError as error:
-        raise SettingError(f"{path}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingError(f"{path}: not TOML: {error}") from error
-    except SettingError as error:
-        raise SettingError(f"{path}: {error}") from error
-    return document
+    made: dict[str, Any] = {}
+    with problems.noted():
+        made["etcd"] = etcd_settings(values.get("etcd", "embedded"), parts["etcd"])
+    with problems.noted():
+        made["session"] = SessionSettings(**parts["session"])
+    with problems.noted():
+        made["batch"] = BatchSettings(**parts["batch"])
+    with problems.noted():
+        made["transport"] = TransportSettings(**transport)
+    problems.refuse()
+    return ServerSettings(**made, **parts["settings"])

@@ -7,6 +7,8 @@ a file or on the command line. ``conf/load.py`` fills the tree from TOML, enviro
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,13 +18,51 @@ ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):[0-9]{1,5}$")
 
 
 class SettingError(ValueError):
-    """A setting that cannot be right; the message says which, and what would be."""
+    """Settings that cannot be right; the message says which, and what would be. One line, however
+    many: several are numbered. ``place`` is where all of them stand, with what parts it from them.
+    """
+
+    def __init__(self, *problems: str, place: str = "") -> None:
+        self.problems = problems
+        super().__init__(f"{place}{_one_line(problems)}")
+
+
+def _one_line(problems: Sequence[str]) -> str:
+    if len(problems) == 1:
+        return problems[0]
+    numbered = " ".join(f"({number}) {each}" for number, each in enumerate(problems, 1))
+    return f"{len(problems)} settings are refused: {numbered}"
+
+
+class Problems:
+    """Collects what is refused, so that a user reads all of it at once."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    @contextmanager
+    def noted(self, prefix: str = "") -> Iterator[None]:
+        """Go on behind a refusal, which is kept."""
+        try:
+            yield
+        except SettingError as error:
+            self.found += [f"{prefix}{each}" for each in error.problems]
+
+    def refuse(self, place: str = "") -> None:
+        """Raise one SettingError for all, if there are any."""
+        if self.found:
+            raise SettingError(*dict.fromkeys(self.found), place=place)
 
 
 def require(condition: bool, message: str) -> None:
     """Raise ``SettingError(message)`` unless the condition holds."""
     if not condition:
         raise SettingError(message)
+
+
+def is_id(text: str) -> bool:
+    """TiCDC's rule for the IDs of changefeeds and clusters."""
+    return len(text) <= ID_MAX_LENGTH and ID_PATTERN.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +99,7 @@ class DeltaSink:
     """``delta:///path/to/warehouse`` or ``delta+s3://bucket/path``: where the tables are."""
 
     warehouse: str  # a local path or an object store URI, without a trailing slash
-    apply_engine: Literal["auto", "spark", "delta-rs"] = "auto"
+    apply_engine: Literal["auto", "merge-on-write", "spark"] = "auto"
     allow_unsafe_commits: bool = False
     storage_options: tuple[tuple[str, str], ...] = ()
 
@@ -103,10 +143,6 @@ class BatchSettings:
 
     max_messages: int = 1_000_000  # of one micro-batch: large batches share the cost of a commit
     apply_threads: int = 2  # tables applied side by side
-    # `auto`: above either limit the Spark engine commits. A whole batch fits, and what was left of
-    # the one before.
-    delta_rs_max_rows: int = 1_500_000
-    delta_rs_max_table_bytes: int = 256 * 1024 * 1024
     carry_warn_rows: int = 5_000_000  # rows read but not resolved: warned about, never bounded
     # W = target-ts everywhere and nothing came for so long: the feed has ended.
     quiet_s: float = 10.0
@@ -132,7 +168,7 @@ class Changefeed:
 
     def __post_init__(self) -> None:
         require(
-            len(self.id) <= ID_MAX_LENGTH and ID_PATTERN.match(self.id) is not None,
+            is_id(self.id),
             f"changefeed-id {self.id!r}: letters and digits, joined by single hyphens, at most 128",
         )
         if self.target_ts is not None:

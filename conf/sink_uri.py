@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from conf.settings import SettingError, require
 
 STORES = {"s3": "s3", "s3a": "s3", "abfss": "abfss", "abfs": "abfss", "gs": "gs"}
+TICDC_SINKS = ("kafka", "kafka+ssl", "pulsar", "pulsar+ssl")  # of TiCDC's, what can be no warehouse
 FORM = "it must look like delta:///path/to/warehouse or delta+s3://bucket/path"
 
 
 def parse_sink_uri(uri: str) -> str:
     """The warehouse: an absolute local path or an object store URI, without a trailing slash."""
-    parts = urlsplit(uri)
+    parts = _split(uri)
+    require(
+        parts.scheme not in TICDC_SINKS,
+        "that is --source-uri here: what TiCDC writes is what Tidelake reads. --sink-uri says "
+        "where the tables go: delta:///path/to/warehouse",
+    )
     require(
         parts.query == "" and parts.fragment == "", "it takes no parameters: put them in the file"
     )
@@ -34,6 +40,13 @@ def parse_sink_uri(uri: str) -> str:
     )
     require(parts.netloc != "", f"delta+{store}:// needs a bucket or container; {FORM}")
     return f"{STORES[store]}://{parts.netloc}{parts.path}".rstrip("/")
+
+
+def _split(uri: str) -> SplitResult:
+    try:
+        return urlsplit(uri)
+    except ValueError as error:
+        raise SettingError(str(error)) from error
 
 
 def _local(host: str, path: str) -> str:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from zoneinfo import ZoneInfo
 
-from conf.settings import KafkaSecurity, KafkaSource, SettingError, require
+from conf.settings import KafkaSecurity, KafkaSource, Problems, SettingError, require
 from conf.unknown import unknown
 
 PROTOCOLS_NOT_BUILT = (
@@ -72,27 +73,38 @@ def parse_source_uri(
 
     Raises SettingError. No message repeats the URI: it may hold a password.
     """
-    parts = urlsplit(uri)
+    parts = split_uri(uri)
     _check_scheme(parts.scheme)
     parameters = {**defaults, **_parameters(parts.query)}
-    _check_parameters(parameters)
-    _check_protocol(parameters)
-    topic = _topic(unquote(parts.path.strip("/")))
-    named = (*topics, *filter(None, parameters.get("topics", "").split(",")))
-    return KafkaSource(
-        brokers=_brokers(parts),
-        topic=topic,
-        topics=tuple(dict.fromkeys((topic, *map(_topic, named)))),
-        protocol=parameters["protocol"],
-        partition_num=_partition_num(parameters.get("partition-num")),
-        time_zone=_time_zone(parameters.get("time-zone", "UTC")),
-        security=_security(parameters),
-    )
+    problems, made = Problems(), dict[str, Any]()
+    with problems.noted():
+        _check_parameters(parameters)
+    with problems.noted():
+        _check_protocol(parameters)
+    with problems.noted():
+        made["brokers"] = _brokers(parts)
+    with problems.noted():
+        named = (*topics, *filter(None, parameters.get("topics", "").split(",")))
+        topic = made["topic"] = _topic(unquote(parts.path.strip("/")))
+        made["topics"] = tuple(dict.fromkeys((topic, *map(_topic, named))))
+    with problems.noted():
+        made["partition_num"] = _partition_num(parameters.get("partition-num"))
+    with problems.noted():
+        made["time_zone"] = _time_zone(parameters.get("time-zone", "UTC"))
+    with problems.noted():
+        made["security"] = _security(parameters)
+    problems.refuse()
+    return KafkaSource(protocol=parameters["protocol"], **made)
 
 
 def _check_scheme(scheme: str) -> None:
     require(
         scheme != "", "no scheme; it must look like kafka://host:9092/topic?protocol=canal-json"
+    )
+    require(
+        scheme.partition("+")[0] != "delta",
+        "that is --sink-uri here: --source-uri is the sink URI that TiCDC was given, "
+        "kafka://host:9092/topic?protocol=canal-json",
     )
     require(scheme not in SCHEMES_NOT_BUILT, f"{scheme}:// is not built yet: use kafka://")
     require(scheme in SCHEMES, f"scheme {scheme!r} is not a source: use kafka://")
@@ -106,13 +118,34 @@ def _parameters(query: str) -> dict[str, str]:
     return parameters
 
 
-def _check_parameters(parameters: Mapping[str, str]) -> None:
+def check_names(parameters: Mapping[str, str]) -> None:
+    """Raise one SettingError for all parameters that nobody knows or that are not built."""
+    problems = Problems()
     for name, value in parameters.items():
-        require(name in KNOWN, unknown("parameter", name, KNOWN))
-        if name in SASL_NOT_BUILT and value:
-            raise SettingError(
-                f"{name} is not built yet: of SASL, use {', '.join(SASL_MECHANISMS)}"
+        with problems.noted():
+            require(name in KNOWN, unknown("parameter", name, KNOWN))
+            require(
+                name not in SASL_NOT_BUILT or not value,
+                f"{name} is not built yet: of SASL, use {', '.join(SASL_MECHANISMS)}",
             )
+    problems.refuse()
+
+
+def split_uri(uri: str) -> SplitResult:
+    """Raises SettingError for what is no URI at all."""
+    try:
+        return urlsplit(uri)
+    except ValueError as error:
+        raise SettingError(str(error)) from error
+
+
+def uri_parameters(uri: str) -> dict[str, str]:
+    """Those of the URI, whatever else it is."""
+    return _parameters(split_uri(uri).query)
+
+
+def _check_parameters(parameters: Mapping[str, str]) -> None:
+    check_names(parameters)
     compression = parameters.get("large-message-handle-compression", "").lower()
     require(
         compression in ("", "none"),

@@ -2,8 +2,8 @@
 
 A write brings one table from its checkpoint to a limit in one Delta commit that carries the
 transaction identity ``(app_id, limit)`` (design 3, rule 4). Two engines keep the promise:
-``spark_engine`` (replaceOn) and ``delta_rs_engine`` (a merge in the driver). The contract suite in
-``tests/contracts`` holds both to it."""
+``merge_on_write`` (our own commits of Arrow) and ``spark_engine`` (replaceOn). The contract suite
+in ``tests/contracts`` holds both to it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class TableWrite:
 
     ``changes`` has the target's columns (``TableSchema.delivered``, in Delta's types) and ``_op``;
     it is unique per key, and of a DELETE only the key columns count. Spark gets a DataFrame,
-    delta-rs Arrow. ``before_commit`` is the fence: called as late as the engine can, it raises when
-    trust has lapsed."""
+    merge-on-write Arrow. ``before_commit`` is the fence: called as late as the engine can, it raises
+    when trust has lapsed."""
 
     target: Target
     checkpoint: Ts
@@ -77,6 +77,6 @@ class Engine(Protocol):
     retry).
     """
 
-    name: str  # "spark" or "delta-rs": the progress table shows it
+    name: str  # "merge-on-write" or "spark": the progress table shows it
 
     def apply(self, write: TableWrite) -> Applied | Skipped: ...

@@ -23,6 +23,7 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from coordination.clock import Clock, SystemClock
 from coordination.errors import TidelakeError, TryAgain
+from sinks.control_schema import fitted, lacking, names_in, with_columns
 from sinks.storage_errors import STORAGE_ERRORS, storage_error
 from sinks.upkeep import NO_HOOKS, ONCE, Upkeep, keep_up
 
@@ -60,11 +61,13 @@ class TableView:
 
     def scan(self, columns: Sequence[str], where: Any = None) -> pa.Table:
         """Some columns of the rows that match a pyarrow expression."""
+        stored = [name for name in columns if name in names_in(self.handle)]
         try:
             dataset = self.handle.to_pyarrow_dataset(filesystem=_own_files(self.handle))
-            return dataset.to_table(columns=list(columns), filter=where)
+            found = dataset.to_table(columns=stored, filter=where)
         except STORAGE_ERRORS as error:
             raise Unreadable(self.version) from error
+        return with_columns(found, columns, self._schema)
 
     def transaction(self, app_id: str) -> int | None:
         """What this version holds for a transaction identity."""
@@ -140,6 +143,8 @@ class ControlTable:
                 view = self._refresh() or self._create()
                 looked_at = self._clock.monotonic()
                 try:
+                    if self._has_grown(view):
+                        continue
                     change = plan(view)
                     if change is None:
                         return None
@@ -209,6 +214,16 @@ class ControlTable:
             raise TidelakeError(f"cannot open {self.uri}: it vanished right after it was created")
         return view
 
+    def _has_grown(self, view: TableView) -> bool:
+        """Give a table of an earlier release the columns that it lacks, in a commit of its own."""
+        fields = lacking(view.handle, self.schema)
+        if fields:
+            view.handle.alter.add_columns(
+                fields, commit_properties=ONCE, post_commithook_properties=NO_HOOKS
+            )
+            self._view = None
+        return bool(fields)
+
     def _commit_after(self, view: TableView, change: Change) -> None:
         """One commit on top of ``view``; Delta refuses it if that is not the newest version."""
         properties = CommitProperties(
@@ -226,7 +241,7 @@ class ControlTable:
             return
         write_deltalake(
             view.handle,
-            change.rows,
+            fitted(change.rows, view.handle),
             mode=change.mode,
             commit_properties=properties,
             post_commithook_properties=NO_HOOKS,

@@ -19,6 +19,7 @@ from sinks.apply import Target
 from sinks.casts import delta_type
 from sinks.jvm_errors import line
 from sinks.schema import TableSchema
+from sinks.storage_errors import is_storage_error, storage_error
 from sinks.tables import CHANGEFEED, DDL, INCARNATION, KEY, SCHEMA, DdlIdentity, TableState, inspect
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def create(
         except Exception as error:
             present = inspect(target.uri, options)
             if present is None:  # not another process that was faster: a real failure
-                raise TidelakeError(_cannot_create(target, error)) from error
+                raise _cannot_create(target, error) from error
     if present is not None:
         _check_ours(target, properties, present)
 
@@ -169,8 +170,10 @@ def _check_ours(target: Target, wanted: Mapping[str, str], present: TableState) 
         )
 
 
-def _cannot_create(target: Target, error: Exception) -> str:
-    return (
+def _cannot_create(target: Target, error: Exception) -> TidelakeError:
+    if is_storage_error(error):
+        return storage_error(f"create table {target.name} at", target.uri, error)
+    return TidelakeError(
         f"cannot create table {target.name} at {target.uri}: {line(error)}"
         " (the folder must be empty and writable)"
     )

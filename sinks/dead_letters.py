@@ -1,14 +1,17 @@
 """``_tidelake/dead_letters``: messages that could not be decoded or applied, with their raw bytes.
 
-Merged on (changefeed, topic, partition, offset): a replay adds nothing. So it needs no term: what a
-zombie adds is what its successor would add. Rows stay until a user deletes them; upkeep only joins
-small files.
+Merged on (changefeed, topic, partition, offset): a replay adds nothing. Rows stay until a user
+deletes them; upkeep only joins small files.
+
+Every owner claims the table, as it does ``progress``: a writer of an older term or incarnation is
+refused, since it may bury what is no dead letter any more, or what a user has deleted.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -18,6 +21,7 @@ from deltalake import DeltaTable
 from coordination.clock import Clock
 from coordination.model import TableName
 from sinks.control_table import Change, ControlTable, TableView, column
+from sinks.txn import check_term, claim, incarnation_app_id, incarnation_refused
 from sinks.upkeep import NO_HOOKS, ONCE, Upkeep
 
 KEY = ("changefeed_id", "topic", "partition", "offset")
@@ -36,6 +40,29 @@ SCHEMA = pa.schema(
         column("created_at", pa.timestamp("us", tz="UTC"), "when it was first put here"),
     ]
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undertaker:
+    """Who buries: its letters count while it is trusted and what it works for is not over.
+
+    ``term`` is an owner's. A capture of a cluster keeps its spans when another becomes the owner,
+    so it has none: what it buries in one incarnation, whoever has the span then buries too.
+    """
+
+    changefeed_id: str
+    incarnation: int
+    term: int | None
+    check: Callable[[], object]  # called right before each commit; raises when trust has lapsed
+
+    def check_all(self, table: ControlTable, view: TableView) -> None:
+        """Raises TermRefused or Fenced unless the version to commit on is still ours."""
+        self.check()
+        stored = view.transaction(incarnation_app_id(self.changefeed_id))
+        if stored is not None and stored > self.incarnation:
+            raise incarnation_refused(self.changefeed_id, self.incarnation, stored, table.uri)
+        if self.term is not None:
+            check_term(table, view, self.changefeed_id, self.term)
 
 
 class DeadLetters:
@@ -61,16 +88,23 @@ class DeadLetters:
             clock=clock,
         )
 
-    def merge(self, rows: pa.Table) -> int:
+    def claim(self, changefeed_id: str, term: int, incarnation: int) -> None:
+        """From here on only these bury; TermRefused if newer ones were claimed. Makes the table."""
+        claim(self._table, changefeed_id, term, incarnation)
+
+    def merge(self, rows: pa.Table, by: Undertaker | None = None) -> int:
         """Add what is not there yet, in one commit; how many rows that was.
 
         ``rows`` has the columns of ``SCHEMA`` in any order; without ``created_at``, it is now.
+        Raises what ``by`` is refused with; None is nobody's process, and is not asked.
         """
         incoming = _unique(_conform(rows))
         added = 0
 
         def plan(view: TableView) -> Change | None:
             nonlocal added
+            if by is not None:
+                by.check_all(self._table, view)
             known = view.scan(KEY, _near(incoming))
             fresh = incoming.join(known.cast(_key_schema()), keys=list(KEY), join_type="left anti")
             added = len(fresh)

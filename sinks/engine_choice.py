@@ -1,4 +1,4 @@
-"""Which engine commits a table's changes: a decision without I/O (design 5)."""
+"""Which engine commits a table's changes: a decision without I/O."""
 
 from __future__ import annotations
 
@@ -7,31 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from conf.settings import BatchSettings
 from coordination.errors import ConfigError, TidelakeError
 
-EngineName = Literal["spark", "delta-rs"]
-EngineSetting = Literal["auto", "spark", "delta-rs"]
+EngineName = Literal["merge-on-write", "spark"]
+EngineSetting = Literal["auto", "merge-on-write", "spark"]
 
 LOCAL = frozenset({"", "file"})
 CONDITIONAL_PUT_ONLY = frozenset({"s3", "s3a"})  # no put-if-absent in Spark's default log store
 BOTH = LOCAL | {"abfs", "abfss", "az", "gs"}
-
-# Seen to work with deltalake 1.6.6; refused by it: typeWidening, rowTracking, domainMetadata,
-# inCommitTimestamp, and merges into variant columns. Its own set_table_properties, which seals a
-# table, adds variantType to any table; we make no such columns.
-DELTA_RS_FEATURES = frozenset(
-    {
-        "appendOnly",
-        "changeDataFeed",
-        "columnMapping",
-        "deletionVectors",
-        "invariants",
-        "timestampNtz",
-        "v2Checkpoint",
-        "variantType",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,37 +23,34 @@ class EngineChoice:
 
     setting: EngineSetting
     only: EngineName | None  # the scheme leaves no choice
-    max_rows: int
-    max_table_bytes: int
 
-    def choose(
-        self, table: str, *, features: frozenset[str], rows: Callable[[], int], table_bytes: int
-    ) -> EngineName:
-        """The engine of one write of ``rows`` changes, asked for only where they decide (counting
-        them may be a Spark job); raises where none may write the table."""
+    def choose(self, table: str, refusal: Callable[[], str | None]) -> EngineName:
+        """The engine of one write. ``refusal`` says why merge-on-write cannot write the table, or
+        None; TidelakeError where no engine may."""
         wanted = self.only or (None if self.setting == "auto" else self.setting)
-        foreign = features - DELTA_RS_FEATURES
-        if wanted == "delta-rs" and foreign:
-            raise TidelakeError(
-                f"table {table}: apply engine delta-rs cannot write the table features"
-                f" {', '.join(sorted(foreign))}; drop them, or use apply-engine = 'spark'"
-            )
-        if wanted is not None:
+        if wanted == "spark":
             return wanted
-        is_small = not foreign and table_bytes <= self.max_table_bytes and rows() <= self.max_rows
-        return "delta-rs" if is_small else "spark"
+        reason = refusal()
+        if reason is None:
+            return "merge-on-write"
+        if wanted is None:
+            return "spark"
+        way_out = (
+            "undo that, or drop the table and let it be made anew"
+            if self.only
+            else "undo that, or use apply-engine = 'auto'"
+        )
+        raise TidelakeError(
+            f"table {table}: apply engine merge-on-write cannot write it: {reason}; {way_out}"
+        )
 
 
 def engine_choice(
-    setting: EngineSetting, warehouse: str, limits: BatchSettings, *, allow_unsafe_commits: bool
+    setting: EngineSetting, warehouse: str, *, allow_unsafe_commits: bool
 ) -> EngineChoice:
     """The rule for this sink, or a ConfigError: two commit protocols on one log are never safe."""
-    return EngineChoice(
-        setting=setting,
-        only=_only_engine(setting, scheme_of(warehouse), allow_unsafe_commits),
-        max_rows=limits.delta_rs_max_rows,
-        max_table_bytes=limits.delta_rs_max_table_bytes,
-    )
+    only = _only_engine(setting, scheme_of(warehouse), allow_unsafe_commits)
+    return EngineChoice(setting=setting, only=only)
 
 
 def scheme_of(warehouse: str) -> str:
@@ -82,14 +62,14 @@ def _only_engine(setting: EngineSetting, scheme: str, unsafe: bool) -> EngineNam
     if scheme in BOTH:
         return None
     if scheme not in CONDITIONAL_PUT_ONLY:
-        if setting == "delta-rs":
+        if setting == "merge-on-write":
             raise ConfigError(
-                f"apply-engine 'delta-rs' cannot commit to {scheme}://; use 'auto' or 'spark'"
+                f"apply-engine 'merge-on-write' cannot commit to {scheme}://; use 'auto' or 'spark'"
             )
         return "spark"
     if setting == "spark" and not unsafe:
         raise ConfigError(
             f"apply-engine 'spark' can lose commits on {scheme}://, which has no put-if-absent for"
-            " Spark; use 'auto' or 'delta-rs', or set allow-unsafe-commits = true"
+            " Spark; use 'auto' or 'merge-on-write', or set allow-unsafe-commits = true"
         )
-    return "spark" if setting == "spark" else "delta-rs"
+    return "spark" if setting == "spark" else "merge-on-write"

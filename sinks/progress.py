@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
         column("resolved_ts", pa.int64(), "TSO: what the source has promised so far"),
         column("checkpoint_time", pa.timestamp("us", tz="UTC"), "checkpoint_ts as a time"),
         column("delta_version", pa.int64(), "of the target table at the checkpoint"),
-        column("engine", pa.string(), "that made the last commit: spark or delta-rs"),
+        column("engine", pa.string(), "that made the last commit: merge-on-write or spark"),
         column("dead_letters", pa.int64(), "messages of the table that could not be applied"),
         column(
             "source_offsets",

@@ -25,7 +25,9 @@ from delta.exceptions import (
     ProtocolChangedException,
 )
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JError
 from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody gives it
 from pyspark.sql.types import DataType
@@ -34,6 +36,7 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT, Applied, Skipped, TableWrite
 from sinks.key_literals import literal, quoted, written
+from sinks.storage_errors import is_storage_error, storage_error
 from sinks.tables import TableState, inspect
 
 # In Java all of them are the first one's subclasses, in Python none is.
@@ -122,6 +125,10 @@ class SparkEngine:
             self._commit(write, changes)
         except CONFLICTS as error:
             raise TryAgain(f"another commit came first on {write.target.uri}") from error
+        except (PySparkException, Py4JError) as error:
+            if is_storage_error(error):
+                raise storage_error("write to", write.target.uri, error) from error
+            raise
         finally:
             if persisted:
                 changes.unpersist()

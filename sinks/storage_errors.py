@@ -1,27 +1,169 @@
-"""What deltalake raises when storage fails, and the one line that an operator reads instead."""
+"""What storage says when it fails, through deltalake or through Spark, and the one sentence that an
+operator reads instead: what could not be done, why, and what to do."""
 
 from __future__ import annotations
 
+import errno
+import os
+import pwd
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from coordination.errors import TidelakeError
+from coordination.errors import TidelakeError, TryAgain
 
 ERROR_LENGTH = 300
+_FOLDER_BYTES = 4096  # of a new one
 STORAGE_ERRORS = (DeltaError, OSError, pa.ArrowException)
 _NOISE = re.compile(r"(\x1b\[[0-9;]*m|↳|\s)+")
 
+# The words of Rust's object stores, of Linux, and of Hadoop's file systems. The first match counts:
+# who has no credentials is also told 403.
+_CREDENTIALS = re.compile(
+    r"loading credentials|imds|token request|metadata/identity|metadata\.google"
+    r"|Account must be specified|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"
+    r"|InvalidToken|Unauthenticated|401 Unauthorized|NoAuthWithAWSException|NoAwsCredentials"
+    r"|Unable to load (AWS )?credentials|Could not load.*credentials|decode service account"
+    r"|AuthenticationFailed|invalid_grant",
+    re.IGNORECASE,
+)
+_FULL = re.compile(
+    r"No space left|os error 28\b|os error 122\b|Disk quota exceeded|QuotaExceeded", re.IGNORECASE
+)
+_READ_ONLY = re.compile(r"Read-only file system|os error 30\b", re.IGNORECASE)
+_PERMISSION = re.compile(
+    r"Permission denied|PermissionDenied|os error 13\b|AccessControlException|AccessDenied"
+    r"|Access Denied|403 Forbidden|AuthorizationPermissionMismatch|AuthorizationFailure"
+    r"|Operation not permitted",
+    re.IGNORECASE,
+)
+_JAVA_MKDIR = re.compile(r"Mkdirs failed to create")  # it does not say why
+_NO_BUCKET = re.compile(
+    r"NoSuchBucket|ContainerNotFound|FilesystemNotFound|bucket does not exist", re.IGNORECASE
+)
+_NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme|ClassNotFoundException.*FileSystem")
+_SILENT = re.compile(
+    r"Connection refused|timed out|dns error|error sending request|tcp connect error"
+    r"|UnknownHostException|Connection reset",
+    re.IGNORECASE,
+)
+
+# What each store reads from the environment (or, but for Spark, from [storage-options]).
+_VARIABLES = {
+    "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION",
+    "abfss": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS (a file)",
+}
+
+
+class StorageAway(TryAgain):
+    """Full, or without an answer: it may heal by itself, so it is waited for a while."""
+
+
+class StorageRefuses(TidelakeError):
+    """Somebody must give what is missing: a right, credentials, a bucket."""
+
 
 def storage_error(doing: str, uri: str, error: BaseException) -> TidelakeError:
-    """One line for the operator: what could not be done, where, and what storage said."""
-    return TidelakeError(
-        f"cannot {doing} {uri}: {one_line(error)} "
-        "(is the storage reachable and writable, and is there space left?)"
-    )
+    """One line for the operator: what could not be done, where, why, and what to do."""
+    text = _told(error)
+    if _JAVA_MKDIR.search(text):
+        text = f"{text} <- {_why_no_folder(uri)}"
+    reason = _refusal(text, uri)
+    if reason is not None:
+        return StorageRefuses(f"cannot {doing} {uri}: {reason}")
+    return StorageAway(f"cannot {doing} {uri}: {_absence(text, error)}")
+
+
+def is_storage_error(error: BaseException) -> bool:
+    """Whether Spark or the JVM says that storage failed: their classes do not tell."""
+    text = _told(error)
+    found = (_FULL.search(text), _JAVA_MKDIR.search(text))
+    return _refusal(text, "") is not None or any(found)
+
+
+@contextmanager
+def one_sentence(doing: str, uri: str) -> Iterator[None]:
+    """Around calls of deltalake: what it says of storage becomes ``storage_error``. A lost commit
+    is none, nor is a table that is not there."""
+    try:
+        yield
+    except (CommitFailedError, TableNotFoundError):
+        raise
+    except STORAGE_ERRORS as error:
+        raise storage_error(doing, uri, error) from error
 
 
 def one_line(error: BaseException) -> str:
     """The message of an error without colours and line breaks, and not too long."""
     return _NOISE.sub(" ", str(error)).strip()[:ERROR_LENGTH] or type(error).__name__
+
+
+def _told(error: BaseException) -> str:
+    """All that it and its causes say, in one line."""
+    cause = error.__cause__
+    return _NOISE.sub(" ", str(error)) + (f" <- {_told(cause)}" if cause is not None else "")
+
+
+def _refusal(text: str, uri: str) -> str | None:
+    """The reason and the advice where waiting does not help."""
+    store = urlsplit(uri).scheme
+    if _CREDENTIALS.search(text) and store not in ("", "file"):
+        variables = _VARIABLES.get(store, "the store's variables")
+        return (
+            f"the storage has no valid credentials of ours. Set {variables} in the environment of "
+            "this process, or the same names under [storage-options] in the changefeed file"
+        )
+    if _NO_FILE_SYSTEM.search(text):
+        return (
+            f"Spark has no file system for {store}://. Give it the store's Hadoop package by "
+            "spark.jars.packages (README, Storage)"
+        )
+    if _NO_BUCKET.search(text):
+        return "there is no such bucket or container. Make it, or mend the sink URI"
+    if _READ_ONLY.search(text):
+        return "the file system is mounted read-only. Mount it writable, or mend the sink URI"
+    if _PERMISSION.search(text):
+        return f"permission denied. {_permit(store)}"
+    return None
+
+
+def _why_no_folder(uri: str) -> str:
+    """Of a local one, as the file system has it right now."""
+    folder = Path(urlsplit(uri).path)
+    while not folder.exists():
+        folder = folder.parent
+    disk = os.statvfs(folder)
+    if disk.f_flag & os.ST_RDONLY:
+        return os.strerror(errno.EROFS)
+    is_full = disk.f_bavail * disk.f_frsize < _FOLDER_BYTES or (disk.f_files and not disk.f_favail)
+    return os.strerror(errno.ENOSPC if is_full else errno.EACCES)
+
+
+def _permit(store: str) -> str:
+    if store in ("", "file"):
+        return f"Let the user {_user()} of this process read and write that folder"
+    return "Let these credentials read, write, list and delete there"
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # an ID without a name, as containers have
+        return str(os.geteuid())
+
+
+def _absence(text: str, error: BaseException) -> str:
+    if _FULL.search(text):
+        return "the disk is full, or the quota is used up. Free some space: it goes on by itself"
+    if _SILENT.search(text):
+        return (
+            "the storage does not answer. Is it reachable from here, and is its endpoint right "
+            "(AWS_ENDPOINT_URL for a store that only speaks S3)?"
+        )
+    return f"{one_line(error)} (is the storage reachable and writable, and is there space left?)"

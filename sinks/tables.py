@@ -7,16 +7,16 @@ rule 5): whose table it is, in which incarnation and generation, by which DDL, i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.schema import TableSchema
-from sinks.storage_errors import one_line
+from sinks.storage_errors import is_storage_error, one_line, one_sentence, storage_error
 
 CHANGEFEED = "tidelake.changefeed"
 INCARNATION = "tidelake.incarnation"
@@ -25,6 +25,7 @@ KEY = "tidelake.key"
 SCHEMA = "tidelake.schema"
 DDL = "tidelake.ddl"
 WRITER = "tidelake.writer"  # the app ID that may write since the last seal
+SHOWN = "tidelake.shown"  # what the table held when it was rewound below it: a TSO
 
 ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"
 
@@ -86,6 +87,11 @@ class TableState:
         text = self.properties.get(DDL)
         return None if text is None else DdlIdentity.from_json(text)
 
+    @property
+    def shown_ts(self) -> Ts:
+        """The table may show changes up to here, whatever its identity says: it was rewound."""
+        return Ts(_number(self.properties.get(SHOWN)) or 0)
+
     def read_size(self) -> tuple[int, int]:
         """(bytes, rows) of the live files, from the log; rows deleted but still there count."""
         actions = self.handle.get_add_actions(flatten=True)
@@ -116,11 +122,10 @@ def ownership(
 def open_table(uri: str, storage_options: Mapping[str, str]) -> DeltaTable | None:
     """A fresh handle at the newest version, or None where there is no Delta table."""
     try:
-        return DeltaTable(uri, storage_options=dict(storage_options) or None)
+        with one_sentence("read the Delta log of", uri):
+            return DeltaTable(uri, storage_options=dict(storage_options) or None)
     except TableNotFoundError:
         return None
-    except DeltaError as error:
-        raise TidelakeError(f"cannot read the Delta log of {uri}: {one_line(error)}") from error
 
 
 def state_of(handle: DeltaTable) -> TableState:
@@ -143,39 +148,47 @@ def inspect(uri: str, storage_options: Mapping[str, str]) -> TableState | None:
 
 def seal(
     uri: str,
-    old_app_id: str,
+    old_app_ids: Sequence[str],
     new_app_id: str,
-    start_ts: Ts,
+    begin: Callable[[Ts], Ts],
     storage_options: Mapping[str, str],
     *,
     properties: Mapping[str, str] | None = None,
-) -> int:
-    """End the old app ID's right to write and begin the new one's at ``start_ts``, in one commit.
+) -> TableState:
+    """End the old app IDs' right to write and begin the new one's, in one commit.
 
-    The commit changes the table's metadata, so that a Spark write that is under way conflicts with
-    it, and carries ``properties`` (a new incarnation or generation). Returns the sealed version.
+    ``begin`` gives the new one's start-ts for what the old ones have reached (0: nothing), as the
+    very version says that the commit follows: TryAgain when another commit came between. The commit
+    changes the table's metadata, so that a Spark write that is under way conflicts with it, and
+    carries ``properties`` (a new incarnation or generation). Returns the sealed table.
     """
     handle = open_table(uri, storage_options)
     if handle is None:
         raise TidelakeError(f"cannot seal {uri}: there is no Delta table any more; restore it")
-    sealed = handle.transaction_version(old_app_id) == SEALED_TS
-    if sealed and handle.transaction_version(new_app_id) is not None:
-        return handle.version()
-    identities = [Transaction(old_app_id, SEALED_TS), Transaction(new_app_id, start_ts)]
+    found = state_of(handle)
+    open_ids = [app for app in old_app_ids if found.identity(app) != SEALED_TS]
+    begun = found.identity(new_app_id)
+    if not open_ids and begun is not None:
+        return found
+    reached = Ts(max((found.identity(app) or 0 for app in open_ids), default=0))
+    start_ts = Ts(max(begin(reached), begun or 0))
+    identities = [Transaction(app, SEALED_TS) for app in open_ids]
     commit = CommitProperties(
-        app_transactions=identities,
+        app_transactions=[*identities, Transaction(new_app_id, start_ts)],
         max_commit_retries=0,
-        custom_metadata={"userMetadata": json.dumps({"sealed": old_app_id, "writer": new_app_id})},
+        custom_metadata={"userMetadata": json.dumps({"sealed": open_ids, "writer": new_app_id})},
     )
+    shown = {SHOWN: str(max(reached, found.shown_ts))} if reached > start_ts else {}
     try:
-        handle.alter.set_table_properties(
-            {**(properties or {}), WRITER: new_app_id},
-            raise_if_not_exists=False,
-            commit_properties=commit,
-        )
+        with one_sentence("seal", uri):
+            handle.alter.set_table_properties(
+                {**(properties or {}), WRITER: new_app_id, **shown},
+                raise_if_not_exists=False,
+                commit_properties=commit,
+            )
     except CommitFailedError as error:
         raise refused(uri, error) from error
-    return handle.version()
+    return state_of(handle)
 
 
 def refused(uri: str, error: CommitFailedError) -> TidelakeError:
@@ -185,6 +198,8 @@ def refused(uri: str, error: CommitFailedError) -> TidelakeError:
         return TidelakeError(
             f"delta-rs cannot write {uri}: {message}; set apply-engine = 'spark' for this sink"
         )
+    if is_storage_error(error):
+        return storage_error("write to", uri, error)
     return TryAgain(f"another commit came first on {uri}: {message}")
 
 

@@ -2,10 +2,12 @@
 
 ``tidelake/<changefeed>/term`` outlives overwrites, checkpoints and log clean-up. A claim is a
 commit, so each handle that was opened before it loses its next compare-and-set, looks again, and is
-refused.
+refused. ``tidelake/<changefeed>/incarnation`` does the same for whoever has no term.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from coordination.errors import TermRefused
 from sinks.control_table import Change, ControlTable, TableView
@@ -16,16 +18,35 @@ def term_app_id(changefeed_id: str) -> str:
     return f"tidelake/{changefeed_id}/term"
 
 
+def incarnation_app_id(changefeed_id: str) -> str:
+    """The identity's name in ``dead_letters``; its version is the incarnation."""
+    return f"tidelake/{changefeed_id}/incarnation"
+
+
 def claim_term(table: ControlTable, changefeed_id: str, term: int) -> None:
     """Commit the term to the table; TermRefused if a newer one is there."""
+    _claim(table, changefeed_id, term, {term_app_id(changefeed_id): term})
 
+
+def claim(table: ControlTable, changefeed_id: str, term: int, incarnation: int) -> None:
+    """The term and the incarnation in one commit; TermRefused if a newer term is there."""
+    identities = {
+        term_app_id(changefeed_id): term,
+        incarnation_app_id(changefeed_id): incarnation,
+    }
+    _claim(table, changefeed_id, term, identities)
+
+
+def _claim(
+    table: ControlTable, changefeed_id: str, term: int, identities: Mapping[str, int]
+) -> None:
     def plan(view: TableView) -> Change | None:
         stored = view.transaction(term_app_id(changefeed_id)) or 0
         if stored > term:
             raise term_refused(changefeed_id, term, stored, table.uri)
-        if stored == term:
+        if all(view.transaction(app) == version for app, version in identities.items()):
             return None
-        return Change(transactions={term_app_id(changefeed_id): term})
+        return Change(transactions=identities)
 
     table.commit(plan, "claim the term in")
 
@@ -35,6 +56,15 @@ def check_term(table: ControlTable, view: TableView, changefeed_id: str, term: i
     stored = view.transaction(term_app_id(changefeed_id))
     if stored != term:
         raise term_refused(changefeed_id, term, stored, table.uri)
+
+
+def incarnation_refused(changefeed_id: str, incarnation: int, stored: int, uri: str) -> TermRefused:
+    """The sentence that an operator reads when a process still works for what was rewound."""
+    return TermRefused(
+        f"changefeed {changefeed_id}: incarnation {incarnation} is over, {uri} belongs to "
+        f"incarnation {stored}: it was rewound, or its configuration changed. Nothing to repair; "
+        "this capture starts again."
+    )
 
 
 def term_refused(changefeed_id: str, term: int, stored: int | None, uri: str) -> TermRefused:

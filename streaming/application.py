@@ -27,7 +27,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.fence import Fence
 from coordination.model import Ownership, TableName, Ts
 from sinks.changefeeds import ChangefeedRow
-from sinks.dead_letters import DeadLetters
+from sinks.dead_letters import DeadLetters, Undertaker
 from sinks.progress import ProgressRow
 from streaming.applier import Applier
 from streaming.batch import Batch, Position
@@ -213,9 +213,10 @@ class Application:
         if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
             self._source.check_offsets(offsets)
         spans = Spans(self._spark, self._settings.changefeed.sink, row)
-        graveyard = self._graveyard()
+        graveyard = self._graveyard(row)
         record = Record(tables=self._tables, row=row, spans=spans, dead=graveyard)
         record.save(row)  # before the first commit to any target
+        self._dead_letters.claim(row.changefeed_id, row.term, row.incarnation)
         spans.resume(self._progress_of_ours(row.changefeed_id))
         record.advance_spans(offsets)
         if row.state == "finished":
@@ -233,14 +234,18 @@ class Application:
         rows = self._tables.progress.read(changefeed_id)
         return {name: row for name, row in rows.items() if wanted.selects(name)}
 
-    def _graveyard(self) -> Graveyard:
-        changefeed = self._settings.changefeed
+    def _graveyard(self, row: ChangefeedRow) -> Graveyard:
         return Graveyard(
-            changefeed_id=changefeed.id,
+            undertaker=Undertaker(
+                changefeed_id=row.changefeed_id,
+                incarnation=row.incarnation,
+                term=row.term,
+                check=self._fence.check,
+            ),
             spark=self._spark,
             source=self._source,
             dead_letters=self._dead_letters,
-            fail=changefeed.on_error == "fail",
+            fail=self._settings.changefeed.on_error == "fail",
         )
 
     def _start_query(

@@ -1,8 +1,8 @@
 """Due rows into target tables: engine by engine, table by table, several side by side (design 5).
 
-Small tables share one Spark job, which brings their rows to the driver as Arrow (the one bounded
-``toArrow``), and are merged by delta-rs; a large one is written by Spark. Dead letters are written
-before any target."""
+Small tables share one Spark job, which brings their rows to the driver as Arrow, where
+merge-on-write commits them; what it refuses is written by Spark. Dead letters are written before
+any target."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from coordination.errors import TermRefused, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite
-from sinks.delta_rs_engine import DeltaRsEngine
-from sinks.engine_choice import engine_choice
+from sinks.engine_choice import EngineName, engine_choice
+from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark_engine import SparkEngine
+from sinks.storage_errors import StorageAway
 from streaming.cells import CastRules
 from streaming.due import CHANGE_COLUMNS, ERROR_CLASS, TableTask
 from streaming.graveyard import Graveyard
 from streaming.permit import Permit, Withdrawn
-from streaming.resolve import Resolver, rows_due
+from streaming.resolve import Resolver
 from streaming.segments import Segment
 from streaming.session import expect_rows
 from streaming.small_tables import SmallTables
@@ -80,15 +81,11 @@ class Applier:
         self._choice = engine_choice(
             sink.apply_engine,
             sink.warehouse,
-            settings.batch,
             allow_unsafe_commits=sink.allow_unsafe_commits,
         )
         options = dict(sink.storage_options)
-        engines: tuple[Engine, ...] = (
-            SparkEngine(options, persist=False),
-            DeltaRsEngine(options),
-        )
-        self._engines = {engine.name: engine for engine in engines}
+        self._merge_on_write = MergeOnWriteEngine(options)
+        self._spark_engine = SparkEngine(options, persist=False)
         rules = CastRules(
             time_zone=settings.changefeed.source.time_zone,
             zero_date=settings.changefeed.zero_date,
@@ -101,6 +98,7 @@ class Applier:
     def close(self) -> None:
         """No new work; what runs is cancelled by its job tag or ends by itself."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._merge_on_write.close()
 
     def bury_undecodable(self, segment: Segment) -> None:
         """Messages that mean nothing go to the dead letters at once: they have no commit-ts to wait
@@ -128,17 +126,13 @@ class Applier:
                 each.release()
 
     def _prepare(self, tasks: Sequence[TableTask], limit: Ts) -> list[_Prepared]:
-        by_engine: dict[str, list[TableTask]] = {"spark": [], "delta-rs": []}
+        by_engine: dict[EngineName, list[TableTask]] = {"merge-on-write": [], "spark": []}
         for task in tasks:
-            span = self._spans[task.name]
-            engine = self._choice.choose(
-                str(task.name),
-                features=span.features,
-                rows=partial(rows_due, task, limit, self._choice.max_rows),
-                table_bytes=span.size_bytes,
-            )
-            by_engine[engine].append(task)
-        jobs = list(self._arrow_jobs(by_engine["delta-rs"], limit))
+            target = self._spans[task.name].target
+            assert target is not None, "a task has a key, so its table has a target"
+            refusal = partial(self._merge_on_write.refusal, target.uri)
+            by_engine[self._choice.choose(str(task.name), refusal)].append(task)
+        jobs = list(self._arrow_jobs(by_engine["merge-on-write"], limit))
         jobs += [self._frame_of(task, limit) for task in by_engine["spark"]]
         return [each for prepared in self._side_by_side(jobs) for each in prepared]
 
@@ -163,7 +157,7 @@ class Applier:
     def _arrow_of_one(self, task: TableTask, limit: Ts) -> Callable[[], list[_Prepared]]:
         def job() -> list[_Prepared]:
             changes = self._resolver.resolve(task, limit).toArrow()
-            return [_from_arrow(task, self._engines["delta-rs"], changes)]
+            return [_from_arrow(task, self._merge_on_write, changes)]
 
         return job
 
@@ -172,7 +166,7 @@ class Applier:
     ) -> Callable[[], list[_Prepared]]:
         def job() -> list[_Prepared]:
             tables = self._small_tables.resolve(tasks, limit).read()
-            engine = self._engines["delta-rs"]
+            engine = self._merge_on_write
             return [
                 _from_arrow(task, engine, table) for task, table in zip(tasks, tables, strict=True)
             ]
@@ -192,7 +186,7 @@ class Applier:
             return [
                 _Prepared(
                     task=task,
-                    engine=self._engines["spark"],
+                    engine=self._spark_engine,
                     changes=rows.select(*[_quoted(c) for c in columns], OP_COLUMN),
                     rows=good,
                     errors=[_with_name(task.name, table) for table in errors],
@@ -236,6 +230,8 @@ class Applier:
             self._permit.check()
             try:
                 return engine.apply(write)
+            except StorageAway:
+                raise  # the stream waits, and longer
             except TryAgain:
                 if attempt == MAX_TRIES - 1:
                     raise

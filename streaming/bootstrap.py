@@ -24,11 +24,11 @@ from coordination.fence import Fence
 from coordination.model import CaptureID, ProcessorEpoch
 from sinks.changefeeds import Changefeeds
 from sinks.dead_letters import DeadLetters
-from sinks.engine_choice import engine_choice
 from sinks.progress import Progress
 from sinks.snapshots import Snapshots
 from streaming import logs
 from streaming.application import Application
+from streaming.preflight import check_changefeed
 from streaming.protocols.canal_json import CanalJson
 from streaming.record import ControlTables
 from streaming.session import SparkOnDemand
@@ -57,14 +57,8 @@ def run(settings: Settings) -> int:
         stack.enter_context(handling(stop_before_start))
         source = Source(settings.changefeed.source)
         stack.callback(source.close)
-        source.shape()
+        check_changefeed(settings.changefeed)
         sink = settings.changefeed.sink
-        engine_choice(
-            sink.apply_engine,
-            sink.warehouse,
-            settings.batch,
-            allow_unsafe_commits=sink.allow_unsafe_commits,
-        )
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
         spark = SparkOnDemand()
         stack.callback(spark.stop)

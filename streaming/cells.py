@@ -44,16 +44,23 @@ class CellExpressions:
 def cell_expressions(schema: TableSchema, rules: CastRules) -> CellExpressions:
     """Build the expressions of one table."""
     struct = F.col(TYPED)
-    cells = [
-        cast_column(_text(index), column, rules.time_zone).alias(column.name)
-        for index, column in enumerate(schema.delivered)
-    ]
+    cells = []
+    for index, column in enumerate(schema.delivered):
+        cell = cast_column(_text(index), column, rules.time_zone)
+        if column.name in schema.key:
+            cell = key_cell(cell, delta_type(column.type))
+        cells.append(cell.alias(column.name))
     return CellExpressions(
         text=_in_table_order(schema),
         typed=F.struct(*cells),
         failed=_first_failure(schema, struct, rules),
         sentence=_sentence(schema),
     )
+
+
+def key_cell(cell: Column, spark_type: str) -> Column:
+    """-0.0 as 0.0: one key in MySQL, two to a merge that compares bits."""
+    return cell + F.lit(0.0).cast(spark_type) if spark_type in ("float", "double") else cell
 
 
 def _text(index: int) -> Column:

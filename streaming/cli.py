@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Annotated
 
 import typer
 
 from conf.load import load_settings, load_sink
 from conf.settings import Settings
+from coordination.version import tidelake_version
 from streaming import cli_cluster
 from streaming.cli_options import (
     ChangefeedId,
@@ -49,11 +49,7 @@ Watch = Annotated[bool, typer.Option("--watch", help="Again every second, until 
 
 def _version(asked: bool) -> None:
     if asked:
-        try:
-            version = metadata.version("tidelake")
-        except metadata.PackageNotFoundError:  # run from the repository, never installed
-            version = "from source"
-        typer.echo(f"tidelake {version}")
+        version()
         raise typer.Exit
 
 
@@ -65,6 +61,12 @@ def tidelake(
     ] = False,
 ) -> None:
     """TiDB and MySQL change streams in, exactly-once Delta tables out."""
+
+
+@app.command()
+def version() -> None:
+    """Show the version."""
+    typer.echo(f"tidelake {tidelake_version()}")
 
 
 @app.command(

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conf.load import changefeed_document, load_settings
 from conf.server import ServerSettings, load_cluster, load_server
 from conf.settings import SettingError
+from streaming.cli_described import changed_by, checking, described_by
 from streaming.cli_options import (
     ChangefeedId,
     ConfigFile,
     LogFormat,
     LogLevel,
+    NoCheck,
+    NoConfirm,
     OutputFormat,
     SinkUri,
     SourceUri,
@@ -24,7 +26,6 @@ from streaming.cli_options import (
 )
 
 if TYPE_CHECKING:
-    from coordination.metadata.model import ChangefeedInfo
     from streaming.cluster_operator import Operator
     from streaming.found import Found
 
@@ -44,7 +45,7 @@ ClusterId = Annotated[
 ]
 Format = Annotated[OutputFormat, typer.Option("--format")]
 Id = Annotated[str, typer.Option("--changefeed-id", "-c", help="The changefeed's ID.")]
-CaptureId = Annotated[str, typer.Option(help="As `capture list` shows it.")]
+CaptureId = Annotated[str, typer.Option("--capture-id", "-p", help="As `capture list` shows it.")]
 ServerFile = Annotated[Path | None, typer.Option(help="A server file (TOML) with TiCDC's names.")]
 
 
@@ -96,6 +97,8 @@ def create(
     config: ConfigFile = None,
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
+    no_check: NoCheck = False,
+    no_confirm: NoConfirm = False,  # noqa: ARG001 - for TiCDC's scripts
     output_format: Format = OutputFormat.TABLE,
 ) -> None:
     """Make a changefeed; the captures of the cluster share its tables."""
@@ -107,8 +110,9 @@ def create(
             "start-ts": start_ts,
             "target-ts": target_ts,
         }
-        info = _described(arguments, config)
-        _show(etcd, cluster_id, output_format, lambda op: op.create(info), config)
+        info = described_by(arguments, config)
+        check = checking(no_check=no_check)
+        _show(etcd, cluster_id, output_format, lambda op: op.create(info, check), config)
 
 
 @changefeed.command()
@@ -117,33 +121,30 @@ def update(
     changefeed_id: Id,
     source_uri: SourceUri = None,
     sink_uri: SinkUri = None,
-    target_ts: Annotated[int | None, typer.Option(help="Finish at this TSO.")] = None,
+    target_ts: Annotated[int | None, typer.Option(help="Finish at this TSO; 0: never.")] = None,
     config: ConfigFile = None,
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
+    no_check: NoCheck = False,
+    no_confirm: NoConfirm = False,  # noqa: ARG001 - for TiCDC's scripts
     output_format: Format = OutputFormat.TABLE,
 ) -> None:
-    """Change a paused changefeed: everything but its ID and start is as given now."""
+    """Change a paused changefeed: what is not given stays, and so do its ID and start."""
     with reported():
         arguments = {
-            "changefeed-id": changefeed_id,
             "source-uri": source_uri,
             "sink-uri": sink_uri,
             "target-ts": target_ts,
         }
-        info = _described(arguments, config)
-        _show(etcd, cluster_id, output_format, lambda op: op.update(info), config)
-
-
-def _described(arguments: Mapping[str, object], config: Path | None) -> ChangefeedInfo:
-    """What the options and the file say, checked as `run` does."""
-    from streaming.cluster.changefeed_settings import described
-
-    settings = load_settings(
-        config=config, environment=os.environ, arguments={**arguments, "etcd": "embedded"}
-    )
-    document = changefeed_document(config, os.environ)
-    return described(settings.changefeed, arguments, document)
+        check = checking(no_check=no_check)
+        change = changed_by(arguments, config)
+        _show(
+            etcd,
+            cluster_id,
+            output_format,
+            lambda op: op.update(changefeed_id, change, check),
+            config,
+        )
 
 
 @changefeed.command("list")
@@ -190,6 +191,7 @@ def resume(
     ] = None,
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
+    no_confirm: NoConfirm = False,  # noqa: ARG001 - for TiCDC's scripts
     output_format: Format = OutputFormat.TABLE,
 ) -> None:
     """Go on with a paused, failed or finished one."""

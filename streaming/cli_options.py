@@ -53,12 +53,24 @@ SinkUri = Annotated[
 ChangefeedId = Annotated[
     str | None,
     typer.Option(
-        "--changefeed-id", "-c", help="The changefeed's ID; to begin with, the topic if not given."
+        "--changefeed-id",
+        "-c",
+        help="The changefeed's ID: letters, digits and single hyphens. Not given, a new one has "
+        "its topic's name, where that can be one.",
     ),
 ]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(help="A changefeed file (TOML) with TiCDC's names.", envvar=CONFIG_VARIABLE),
+]
+NoCheck = Annotated[
+    bool,
+    typer.Option(
+        "--no-check", help="Do not ask broker and warehouse: only the captures can reach them."
+    ),
+]
+NoConfirm = Annotated[
+    bool, typer.Option("--no-confirm", help="As in TiCDC; nothing is asked here anyway.")
 ]
 
 

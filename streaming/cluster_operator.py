@@ -7,9 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 from conf.settings import EtcdSettings, TransportSettings
@@ -20,15 +19,19 @@ from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.committer import ClientCommitter
 from coordination.metadata.elector import read_captures, read_controller
-from coordination.metadata.errors import ChangefeedExists, OwnerNotFound
+from coordination.metadata.errors import ChangefeedExists, ChangefeedNotFound, OwnerNotFound
+from coordination.metadata.etcd_observation import check_updatable
 from coordination.metadata.etcd_roles import EtcdControllerObservation, EtcdOwnerObservation
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.metadata.querier import EtcdQuerier, Stored
 from coordination.model import CaptureID, ChangefeedID, Ts, tso_time
 from coordination.scheduler.grpc_transport import call_owner
+from streaming.cluster.changefeed_settings import uris
 from streaming.found import Found
 
 CALL_S = 10.0
+Check = Callable[[ChangefeedInfo], None]
+Change = Callable[[ChangefeedInfo], ChangefeedInfo]
 
 
 class Operator:
@@ -44,9 +47,11 @@ class Operator:
 
     # Changefeeds: state in etcd.
 
-    def create(self, info: ChangefeedInfo) -> Found:
-        """Refused for a name that is taken."""
+    def create(self, info: ChangefeedInfo, check: Check) -> Found:
+        """Refused for a name that is taken, and for what ``check`` refuses."""
         try:
+            self._check_free(info.name)
+            check(info)
             self._controller.create_changefeed(info)
         except ChangefeedExists as error:
             raise ConfigError(
@@ -63,7 +68,7 @@ class Operator:
         stored = self._stored(changefeed_id)
         error = stored.info.error or stored.info.warning
         more = {
-            "sink_uri": stored.info.sink_uri,
+            **uris(stored.info),
             "start_ts": stored.info.start_ts,
             "target_ts": stored.info.target_ts,
             "epoch": stored.info.epoch,
@@ -80,17 +85,19 @@ class Operator:
         self._owner(changefeed_id).resume_changefeed(ts)
         return self.query(changefeed_id)
 
-    def update(self, info: ChangefeedInfo) -> Found:
-        """Only a paused one; what says what it is (its ID, when it was made) stays."""
-        stored = self._stored(info.id).info
-        changed = replace(
-            stored,
-            sink_uri=info.sink_uri,
-            target_ts=info.target_ts,
-            config=info.config,
-        )
-        self._owner(info.id).update_changefeed(changed)
-        return self.query(info.id)
+    def update(self, changefeed_id: str, change: Change, check: Check) -> Found:
+        """Only a paused one, to what ``change`` makes of it and ``check`` does not refuse; what
+        says what it is (its ID, when it was made) stays."""
+        stored = self._stored(changefeed_id).info
+        check_updatable(stored)
+        changed = change(stored)
+        if changed == stored:
+            raise ConfigError(
+                f"nothing is changed: all that is given is so already in changefeed {changefeed_id}"
+            )
+        check(changed)
+        self._owner(changefeed_id).update_changefeed(changed)
+        return self.query(changefeed_id)
 
     def remove(self, changefeed_id: str) -> Found:
         """Its owner stops it first; where nobody serves the cluster it is cleaned up here."""
@@ -146,6 +153,11 @@ class Operator:
     def _stored(self, changefeed_id: str) -> Stored:
         return self._querier.find_name(ChangefeedName(ChangefeedID(changefeed_id)))
 
+    def _check_free(self, name: ChangefeedName) -> None:
+        with suppress(ChangefeedNotFound):
+            self._querier.find_name(name)
+            raise ChangefeedExists(f"there is a changefeed {name}")
+
     def _owner(self, changefeed_id: str) -> EtcdOwnerObservation:
         name = ChangefeedName(ChangefeedID(changefeed_id))
         return EtcdOwnerObservation.for_operator(
@@ -157,7 +169,10 @@ class Operator:
 def operator(etcd: EtcdSettings, tls: TransportSettings) -> Iterator[Operator]:
     """Connected; raises with one line where etcd does not answer."""
     if etcd.embedded:
-        raise ConfigError("etcd is missing: --etcd http://host:2379, where the captures meet")
+        raise ConfigError(
+            "etcd is missing: --etcd http://host:2379, where the captures meet (a server that has "
+            "one of its own logs where)"
+        )
     client = connect(etcd)
     try:
         yield Operator(client, etcd.cluster_id, tls)

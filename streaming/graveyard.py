@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.dead_letters import DeadLetters
+from sinks.dead_letters import DeadLetters, Undertaker
 from streaming.due import ERROR_CLASS, ERROR_MESSAGE, TableTask
 from streaming.events import BAD, ROW, TopicPartition
 from streaming.segments import Segment, union
@@ -39,12 +39,14 @@ class Graveyard:
     def __init__(
         self,
         *,
-        changefeed_id: str,
+        undertaker: Undertaker,
         spark: Callable[[], SparkSession],
         source: Source,
         dead_letters: DeadLetters,
         fail: bool,
     ) -> None:
+        changefeed_id = undertaker.changefeed_id
+        self._undertaker = undertaker
         self._changefeed_id = changefeed_id
         self._spark = spark
         self._source = source
@@ -111,7 +113,7 @@ class Graveyard:
             letters = letters.append_column(
                 name, pa.array([value.as_py()] * len(letters), value.type)
             )
-        self._dead_letters.merge(letters)
+        self._dead_letters.merge(letters, self._undertaker)
         self.refreshed()
 
 

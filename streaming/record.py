@@ -77,6 +77,7 @@ class Record:
                 state=self._state(position.checkpoint, finished),
                 checkpoint_ts=position.checkpoint,
                 resolved_ts=max(resolved, position.checkpoint),
+                max_published_ts=self._floor_ts,
                 source_offsets=offsets,
                 watermarks={str(p): mark for p, mark in position.watermarks.to_record().items()},
                 error=None,
@@ -88,7 +89,7 @@ class Record:
 
     def publish(self, limit: Ts) -> None:
         """One consistent cut, when every table is exactly at ``limit`` (rule 7)."""
-        if limit <= self.row.max_published_ts or self.row.state == "rewinding":
+        if limit <= self._floor_ts or self.row.state == "rewinding":
             return
         spans = [span for span in self._spans if span.target is not None]
         if not spans or any(span.checkpoint != limit for span in spans):
@@ -133,8 +134,13 @@ class Record:
     def _state(self, checkpoint: Ts, finished: bool) -> ChangefeedState:
         if finished:
             return "finished"
-        rewinding = self.row.state == "rewinding" and checkpoint <= self.row.max_published_ts
+        rewinding = self.row.state == "rewinding" and checkpoint <= self._floor_ts
         return "rewinding" if rewinding else "running"
+
+    @property
+    def _floor_ts(self) -> int:
+        """At or below it no cut is published: it was, or a table shows what it had beyond it."""
+        return max(self.row.max_published_ts, self._spans.shown_ts)
 
     def _progress_row(self, span: Span, resolved: int, offsets: Mapping[str, int]) -> ProgressRow:
         return ProgressRow(

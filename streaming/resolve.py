@@ -3,17 +3,17 @@
 ``rows of segments -> cells in table order -> cast -> error, if any -> last change per key``
 
 Order is ``(commit_ts, delete before insert, offset)``: TiCDC's streams are at least once and may
-swap keys within one commit-ts. An UPDATE whose key changed is first made a DELETE of the old key
-and an INSERT of the new one. Casts come before the choice of the last change, so that a key whose
-last change cannot be cast keeps its last good one (rule 8); rows with an error all pass, each by
-itself, on their way to the dead letters. ``small_tables`` does the same for many tables in one
-frame."""
+swap keys within one commit-ts. Casts come before the choice of the last change, which is by typed
+key, so that a key whose last change cannot be cast keeps its last good one (rule 8); rows with an
+error all pass, each by itself, on their way to the dead letters. An UPDATE whose key changed is
+made a DELETE of the old key and an INSERT of the new one, but only when its new row is good: else
+the old row stays. ``small_tables`` does the same for many tables in one frame."""
 
 from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from coordination.model import Ts
@@ -46,12 +46,14 @@ class Resolver:
         Columns: the table's delivered ones in Delta's types, then ``CHANGE_COLUMNS``.
         """
         rows = _due_rows(task, limit)
-        if task.has_key_updates:
-            rows = _split_key_updates(rows, task.schema.key)
         cells = self._known.get(task.schema)
         if cells is None:
             cells = self._known[task.schema] = cell_expressions(task.schema, self._rules)
-        return _last_per_key(_typed(rows, cells), task, cells)
+        typed = _typed(rows, cells)
+        if task.has_key_updates:
+            left = _left_keys(typed, task.schema.key).select(rows.columns)
+            typed = typed.unionAll(_typed(left, cells))
+        return _last_per_key(typed, task, cells)
 
 
 def rows_due(task: TableTask, limit: Ts, few: int) -> int:
@@ -75,8 +77,8 @@ def _due_rows(task: TableTask, limit: Ts) -> DataFrame:
     return union(segment.frame for segment in task.segments).where(due)
 
 
-def _split_key_updates(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """With a DELETE of the old key beside each UPDATE that changed the key.
+def _left_keys(typed: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """A DELETE of the old key for each good UPDATE that changed the key.
 
     ``old`` may hold changed columns only (content-compatible): what it lacks is as in ``data``.
     """
@@ -87,7 +89,8 @@ def _split_key_updates(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
         F.array(*[F.coalesce(old[column], new[column]) for column in key]),
     )
     changed = old.isNotNull() & reduce(lambda left, right: left | right, differs)
-    return rows.unionAll(rows.where(changed).withColumns({"data": old_key, "op": F.lit("DELETE")}))
+    moved = typed.where(changed & ~_is_failed())
+    return moved.withColumns({"data": old_key, "op": F.lit("DELETE")})
 
 
 def _typed(rows: DataFrame, cells: CellExpressions) -> DataFrame:
@@ -109,9 +112,13 @@ def _typed(rows: DataFrame, cells: CellExpressions) -> DataFrame:
     )
 
 
+def _is_failed() -> Column:
+    return F.col("error_class").isNotNull() | F.col(FAILED_INDEX).isNotNull()
+
+
 def _last_per_key(typed: DataFrame, task: TableTask, cells: CellExpressions) -> DataFrame:
     cast_failed = F.col(FAILED_INDEX).isNotNull()
-    failed = F.col("error_class").isNotNull() | cast_failed
+    failed = _is_failed()
     by_itself = F.when(failed, F.xxhash64("topic", "partition", "offset")).otherwise(F.lit(0))
     keys = [F.col(TYPED)[column] for column in task.schema.key]
     newest_first = Window.partitionBy(*keys, by_itself).orderBy(

@@ -26,6 +26,7 @@ from coordination.owner.jobs import (
     QueryProcessors,
     Rebalance,
 )
+from coordination.scheduler.address import check_free
 from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.scheduler.owner_calls import CallRefused
 from coordination.server import CaptureServer
@@ -44,7 +45,14 @@ def serve(settings: ServerSettings) -> int:
     """Be a capture of the cluster until asked to stop; the exit code."""
     with ExitStack() as stack:
         stack.enter_context(handling(stop_before_start))
+        check_free(settings.transport.addr)  # now, not after Spark's start
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
+        if settings.etcd.embedded:
+            logger.warning(
+                "no --etcd was given, so this server has one of its own: reach it by --etcd %s "
+                "from this machine alone; its changefeeds are forgotten when the server ends",
+                etcd.endpoints[0],
+            )
         spark = SparkOnDemand()
         stack.callback(spark.stop)
         clock = SystemClock()

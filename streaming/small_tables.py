@@ -114,12 +114,10 @@ class SmallTables:
         """Changes in ``(checkpoint, limit]``, at most one good one per key of each table."""
         kinds, known = self._known(tasks)
         rows = _due_rows(tasks, kinds, limit)
+        typed = _typed(rows, known)
         if any(task.has_key_updates for task in tasks):
-            rows = _split_key_updates(rows)
-        typed = rows.withColumn("_cells", known.cells).withColumn(TYPED, known.typed)
-        op = F.when(F.col("op") == "DELETE", DELETE).otherwise(UPSERT)
-        with_failure = typed.withColumns({OP_COLUMN: op, "_failed": known.failed})
-        ranked = with_failure.withColumn("_rank", F.row_number().over(_newest_first()))
+            typed = typed.unionAll(_typed(_left_keys(typed).select(rows.columns), known))
+        ranked = typed.withColumn("_rank", F.row_number().over(_newest_first()))
         chosen = ranked.where(F.col("_rank") == 1).select(*known.chosen)
         return SmallChanges(chosen, tasks, kinds)
 
@@ -208,8 +206,14 @@ def _meta(tasks: Sequence[TableTask], kinds: Kinds) -> str:
     return json.dumps(about, ensure_ascii=False)
 
 
-def _split_key_updates(rows: DataFrame) -> DataFrame:
-    """With a DELETE of the old key beside each UPDATE that changed the key (rule 4)."""
+def _typed(rows: DataFrame, known: _Expressions) -> DataFrame:
+    typed = rows.withColumn("_cells", known.cells).withColumn(TYPED, known.typed)
+    op = F.when(F.col("op") == "DELETE", DELETE).otherwise(UPSERT)
+    return typed.withColumns({OP_COLUMN: op, "_failed": known.failed})
+
+
+def _left_keys(typed: DataFrame) -> DataFrame:
+    """A DELETE of the old key for each good UPDATE that changed the key (rule 4)."""
     old, new, keys = F.col("old"), F.col("data"), F.col("m.keys")
 
     def differs(key: Column) -> Column:
@@ -218,10 +222,9 @@ def _split_key_updates(rows: DataFrame) -> DataFrame:
     def old_value(key: Column) -> Column:
         return F.coalesce(F.try_element_at(old, key), F.try_element_at(new, key))
 
-    deletes = rows.where(old.isNotNull() & F.exists(keys, differs)).withColumns(
+    return typed.where(old.isNotNull() & F.exists(keys, differs) & ~_is_failed()).withColumns(
         {"data": F.map_from_arrays(keys, F.transform(keys, old_value)), "op": F.lit("DELETE")}
     )
-    return rows.unionAll(deletes)
 
 
 def _is_failed() -> Column:
@@ -231,7 +234,7 @@ def _is_failed() -> Column:
 def _newest_first() -> WindowSpec:
     """Per key, and each row that cannot be applied by itself."""
     by_itself = F.when(_is_failed(), F.xxhash64("topic", "partition", "offset"))
-    key = F.transform(F.col("m.key"), lambda index: F.get("_cells", index))
+    key = F.transform(F.col("m.key"), lambda index: F.get(TYPED, index))
     return Window.partitionBy("m.number", key, by_itself.otherwise(F.lit(0))).orderBy(
         F.desc("commit_ts"), F.desc(OP_COLUMN), F.desc("offset")
     )
@@ -275,5 +278,8 @@ def _columns(rows: pa.Table, task: TableTask, kinds: Kinds) -> pa.Table:
     columns = {}
     for index, column in enumerate(task.schema.delivered):
         field = pc.struct_field(cells, kinds.field(column.type))
-        columns[column.name] = field.take(pa.array(np.arange(index, len(rows) * width, width)))
+        values = field.take(pa.array(np.arange(index, len(rows) * width, width)))
+        if column.name in task.schema.key and pa.types.is_floating(values.type):
+            values = pc.add(values, pa.scalar(0.0, values.type))  # see cells.key_cell
+        columns[column.name] = values
     return pa.table(columns | {name: rows[name] for name in CHANGE_COLUMNS})

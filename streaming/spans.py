@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from conf.settings import DeltaSink
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
-from coordination.model import SEALED_TS, TableName, Ts
+from coordination.model import TableName, Ts
 from sinks.apply import Target, app_id
 from sinks.changefeeds import ChangefeedRow
 from sinks.creation import create
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 REPLICATING = "replicating"
 WARNING = "warning"
 FIRST_GENERATION = 1
-NO_DDL = Ts(0)
+NO_DDL = NOTHING_SHOWN = Ts(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,9 @@ class Span:
     target: Target | None = None
     generation: int = FIRST_GENERATION
     version: int | None = None  # Delta version that holds everything up to the checkpoint
-    size_bytes: int = 0
-    features: frozenset[str] = frozenset()
     engine: str = ""
     created_ts: Ts = NO_DDL  # commit-ts of the DDL that made the target
+    shown_ts: Ts = NOTHING_SHOWN  # what a rewind has left in the table may be of up to here
 
     @property
     def state(self) -> str:
@@ -73,6 +72,7 @@ class Spans:
         self._options = dict(sink.storage_options)
         self._row = row
         self._spans: dict[TableName, Span] = {}
+        self.shown_ts = NOTHING_SHOWN  # of all tables: no cut at or below is one
 
     def __getitem__(self, name: TableName) -> Span:
         return self._spans[name]
@@ -93,6 +93,7 @@ class Spans:
             f"checkpoint of {span.name} fell"
         )
         self._spans[span.name] = span
+        self.shown_ts = Ts(max(self.shown_ts, span.shown_ts))
 
     def drop(self, name: TableName) -> None:
         """Forget a span: another capture has it, or nobody."""
@@ -138,7 +139,7 @@ class Spans:
         self._refuse_unless_ours(name, row, state)
         assert state is not None
         if row.incarnation < self._row.incarnation:
-            state = self._seal(name, row.incarnation, row.generation, Ts(row.checkpoint_ts), state)
+            state = self._seal(name, row.incarnation, row.generation, Ts(row.checkpoint_ts))
         assert state.schema is not None
         target = self._target(name, state.schema, row.generation)
         identity = state.identity(target.app_id)
@@ -149,34 +150,32 @@ class Spans:
         sealed.
         """
         if row.incarnation < self._row.incarnation:
-            rewound = self._row.state == "rewinding"
             recorded = row.checkpoint_ts
-            if rewound:
+            if self._is_rewinding:
                 recorded = min(recorded, self._row.checkpoint_ts)
             return Ts(identity if identity is not None else recorded)
         return Ts(max(row.checkpoint_ts, identity or 0))
 
-    def _seal(
-        self, name: TableName, oldest: int, generation: int, checkpoint: Ts, state: TableState
-    ) -> TableState:
+    def _seal(self, name: TableName, oldest: int, generation: int, checkpoint: Ts) -> TableState:
         """End the app IDs of older incarnations: an old zombie's write is skipped whatever its L
-        (rule 4).
+        (rule 4). A rewind begins at its own ts, whatever the table shows already.
         """
         apps = [self._app_id(name, i, generation) for i in range(oldest, self._row.incarnation)]
         newest = self._app_id(name, self._row.incarnation, generation)
-        start = state.identity(newest)
-        if start is None:
-            reached = [i for i in map(state.identity, apps) if i is not None and i < SEALED_TS]
-            start = max([checkpoint, *reached])
-            if self._row.state == "rewinding":
-                start = Ts(min(start, self._row.checkpoint_ts))
+
+        def begin(reached: Ts) -> Ts:
+            start = max(checkpoint, reached)
+            return Ts(min(start, self._row.checkpoint_ts) if self._is_rewinding else start)
+
         incarnation = {INCARNATION: str(self._row.incarnation)}
-        for app in apps:
-            seal(self.uri(name), app, newest, start, self._options, properties=incarnation)
-        sealed = inspect(self.uri(name), self._options)
-        assert sealed is not None
-        logger.info("sealed the table for a new incarnation table=%s start_ts=%d", name, start)
+        sealed = seal(self.uri(name), apps, newest, begin, self._options, properties=incarnation)
+        start_ts = sealed.identity(newest)
+        logger.info("sealed the table for a new incarnation table=%s start_ts=%d", name, start_ts)
         return sealed
+
+    @property
+    def _is_rewinding(self) -> bool:
+        return self._row.state == "rewinding"
 
     def _refuse_unless_ours(
         self, name: TableName, row: ProgressRow, state: TableState | None
@@ -235,7 +234,7 @@ class Spans:
         assert state is not None
         made_by = state.incarnation or 0
         if made_by < self._row.incarnation:  # made, but never filled, before the rewind
-            state = self._seal(name, made_by, FIRST_GENERATION, start, state)
+            state = self._seal(name, made_by, FIRST_GENERATION, start)
         self.put(self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0))))
 
     def find(self, names: Sequence[TableName], segments: Sequence[Segment], start: Ts) -> None:
@@ -280,9 +279,8 @@ class Spans:
             checkpoint=checkpoint,
             target=target,
             version=state.version,
-            size_bytes=state.read_size()[0],
-            features=state.features,
             created_ts=state.ddl.commit_ts if state.ddl else NO_DDL,
+            shown_ts=state.shown_ts,
         )
 
     def _target(self, name: TableName, schema: TableSchema, generation: int) -> Target:

@@ -25,7 +25,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from conf.settings import ID_MAX_LENGTH, ID_PATTERN
+from conf.settings import is_id
 from coordination.errors import ConfigError
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 
@@ -50,7 +50,7 @@ class ChangefeedName:
 
 def check_cluster_id(cluster_id: str) -> None:
     """Raise ``ConfigError`` for a cluster ID that TiCDC refuses, or reads as a part of a key."""
-    if not _is_id(cluster_id):
+    if not is_id(cluster_id):
         raise ConfigError(
             f"cluster-id {cluster_id!r}: letters and digits, joined by single hyphens, at most 128"
         )
@@ -302,12 +302,8 @@ def _parse_own(parts: list[str]) -> Parsed | None:
             return None
 
 
-def _is_id(text: str) -> bool:
-    return len(text) <= ID_MAX_LENGTH and ID_PATTERN.fullmatch(text) is not None
-
-
 def _are_ids(*texts: str) -> bool:
-    return all(_is_id(each) for each in texts)
+    return all(is_id(each) for each in texts)
 
 
 def _is_hex(text: str) -> bool:

@@ -225,10 +225,7 @@ class ChangefeedWrites:
 
         def change(info: ChangefeedInfo | None) -> ChangefeedInfo:
             old = self._found(info)
-            if old.state not in (FeedState.STOPPED, FeedState.FAILED):
-                raise ChangefeedUpdateRefused(
-                    f"changefeed {self.name} is in state {known_state(old)}: pause it first"
-                )
+            check_updatable(old)
             return replace(
                 old,
                 upstream_id=wanted.upstream_id,
@@ -316,6 +313,14 @@ class ChangefeedWrites:
     def _check_removed(self, info: ChangefeedInfo | None) -> None:
         if self._found(info).state is not FeedState.REMOVED:
             raise ChangefeedUpdateRefused(f"changefeed {self.name} is not removed: do that first")
+
+
+def check_updatable(info: ChangefeedInfo) -> None:
+    """Raise ``ChangefeedUpdateRefused`` unless nothing runs by what it says."""
+    if info.state not in (FeedState.STOPPED, FeedState.FAILED):
+        raise ChangefeedUpdateRefused(
+            f"changefeed {info.name} is in state {known_state(info)}: pause it first"
+        )
 
 
 def _after(

@@ -29,6 +29,7 @@ from conf.settings import TransportSettings
 from coordination.clock import Clock, SystemClock
 from coordination.errors import ConfigError, TryAgain
 from coordination.model import CaptureID
+from coordination.scheduler.address import check_free
 from coordination.scheduler.envelope import dump_answer, load_answer, unpack
 from coordination.scheduler.messages import MalformedMessage, Message
 from coordination.scheduler.outbox import DEFAULT_LIMITS, MIB, TransportLimits
@@ -85,6 +86,7 @@ def open_channel(
 
 def listen(server: grpc.Server, settings: TransportSettings) -> str:
     """Bind the server; returns where others find it. Raises ConfigError."""
+    check_free(settings.addr)
     try:
         if settings.ca_path is None:
             port = server.add_insecure_port(settings.addr)

@@ -23,17 +23,19 @@ from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableWrite
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import Json, Transaction
-from sinks.merge_on_write.commit import LostRace, commit
+from sinks.merge_on_write.commit import LostRace, TooLate
 from sinks.merge_on_write.deletion_vector import vector_files
 from sinks.merge_on_write.file_rows import DeletedRows, IndexMemory
 from sinks.merge_on_write.fold import learn
 from sinks.merge_on_write.key_hash import keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, first_double, sort_keys
+from sinks.merge_on_write.log_reader import LogMoved
 from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.statistics import widened
 from sinks.merge_on_write.storage import open_storage
 from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.storage_errors import one_sentence
 
 MAX_RACES = 8  # lost in a row by one write; then the caller looks at its permit again
 INDEX_MEMORY_BYTES = 1 << 30
@@ -67,7 +69,8 @@ class MergeOnWriteEngine:
         table = self.table(write.target.uri)
         with table.lock:
             try:
-                return _Upsert(table, write).run()
+                with one_sentence("write to", write.target.uri):
+                    return _Upsert(table, write).run()
             except TableGone as gone:
                 table.forget()
                 name = write.target.name
@@ -80,7 +83,8 @@ class MergeOnWriteEngine:
         table = self.table(uri)
         with table.lock:
             try:
-                table.refresh()
+                with one_sentence("read the Delta log of", uri):
+                    table.refresh()
                 _ = table.shape
             except NotForThisEngine as reason:
                 return str(reason)
@@ -114,7 +118,7 @@ class _Upsert:
                 return Skipped(self._table.state.version, Ts(identity.version))
             try:
                 return Applied(self._commit())
-            except LostRace:
+            except (LostRace, LogMoved, TooLate):
                 continue
         raise TryAgain(f"other commits came first on {self._write.target.uri}")
 
@@ -131,13 +135,8 @@ class _Upsert:
         actions, vectors = self._take_out(hits, now_ms)
         actions += [each.file.add(data_change=True) for each in written]
         write.before_commit()
-        version = commit(
-            table.storage,
-            table.state,
-            [identity.to_json(), *actions],
-            operation="MERGE",
-            user_metadata=write.user_metadata,
-            now_ms=now_ms,
+        version = table.commit(
+            [identity.to_json(), *actions], operation="MERGE", user_metadata=write.user_metadata
         )
         for path, deleted in vectors.items():
             table.files[path].deleted = deleted

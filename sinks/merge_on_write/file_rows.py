@@ -106,7 +106,7 @@ class IndexMemory:
         """Forget a file, or all files of a table."""
         with self._lock:
             for each in [(uri, path)] if path else [at for at in self._indexes if at[0] == uri]:
-                self._drop(each)  # type: ignore[arg-type]
+                self._drop(each)
 
     def _drop(self, at: tuple[str, str]) -> None:
         index = self._indexes.pop(at, None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sinks.merge_on_write.commit import LostRace, commit
+from coordination.errors import TryAgain
 from sinks.merge_on_write.file_rows import FileRows
 from sinks.merge_on_write.folding import FoldCandidate, choose
 from sinks.merge_on_write.open_table import OpenTable
@@ -51,15 +51,10 @@ def fold(table: OpenTable, key: Sequence[str]) -> Folded | None:
     actions = [each.file.remove(now_ms, data_change=False) for each in files]
     actions += [each.file.add(data_change=False) for each in written]
     try:
-        version = commit(
-            table.storage,
-            table.state,
-            actions,
-            operation="OPTIMIZE",
-            user_metadata=json.dumps({"folded": len(files)}),
-            now_ms=now_ms,
+        version = table.commit(
+            actions, operation="OPTIMIZE", user_metadata=json.dumps({"folded": len(files)})
         )
-    except LostRace:
+    except TryAgain:
         table.storage.delete(each.file.path for each in written)
         return None
     learn(table, written)
@@ -73,7 +68,6 @@ def fold(table: OpenTable, key: Sequence[str]) -> Folded | None:
 
 def learn(table: OpenTable, written: Sequence[NewFile]) -> None:
     """After a commit: what is known of its new files need not be read."""
-    table.settle()
     for each in written:
         table.learn(each.file, each.rows, each.bounds, each.index)
 

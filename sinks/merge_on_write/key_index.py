@@ -58,9 +58,10 @@ def sort_keys(keys: Keys) -> SortedKeys:
 
 
 def rows_with(index: SortedKeys, wanted: SortedKeys) -> Ordinals:
-    """The ordinals of all indexed rows whose key is among ``wanted``, in no order.
+    """The ordinals of all indexed rows whose key is among ``wanted``, in no order, each once.
 
-    Both sides are sorted, so the searches walk through memory in one direction.
+    ``wanted`` has no key twice. Both sides are sorted, so the searches walk through memory in one
+    direction.
     """
     if not len(index) or not len(wanted):
         return np.empty(0, np.int64)
@@ -78,8 +79,7 @@ def rows_with(index: SortedKeys, wanted: SortedKeys) -> Ordinals:
         at, asked = starts + np.arange(int(counts.sum())), np.repeat(hit, counts)
     if index.second is not None and wanted.second is not None:
         at = at[index.second[at] == wanted.second[asked]]
-    found = index.ordinals(at)
-    return found if len(found) < 2 else np.unique(found)
+    return index.ordinals(at)
 
 
 def first_double(keys: SortedKeys) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -17,7 +18,8 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from sinks.merge_on_write import data_files
-from sinks.merge_on_write.actions import DataFile
+from sinks.merge_on_write.actions import DataFile, Json
+from sinks.merge_on_write.commit import commit
 from sinks.merge_on_write.deletion_vector import file_of, read_vector
 from sinks.merge_on_write.file_rows import (
     Bounds,
@@ -31,7 +33,7 @@ from sinks.merge_on_write.file_rows import (
 )
 from sinks.merge_on_write.key_hash import is_numeric, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, rows_with, sort_keys
-from sinks.merge_on_write.log_reader import LogReplaced, follow, read_log
+from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
@@ -56,6 +58,7 @@ class OpenTable:
         self._shaped_by: tuple[Any, Any] = (None, None)
         self._files: dict[str, FileRows] = {}
         self._key: tuple[str, ...] = ()
+        self._followed_at = 0.0
 
     @property
     def state(self) -> LogState:
@@ -79,10 +82,11 @@ class OpenTable:
 
     def refresh(self) -> None:
         """Follow the log to its end; read it anew where it is no longer the one we followed."""
+        self._followed_at = time.monotonic()
         if self._state is not None:
             try:
                 follow(self.storage, self._state)
-            except LogReplaced:
+            except LogMoved:
                 self.forget()
         if self._state is None:
             self._state = read_log(self.storage)
@@ -95,6 +99,24 @@ class OpenTable:
         self._state = self._shape = None
         self._files.clear()
         self._memory.drop(self.uri)
+
+    def commit(self, actions: Sequence[Json], *, operation: str, user_metadata: str) -> int:
+        """The next version, on exactly the one that was followed. Raises LostRace, LogMoved."""
+        try:
+            version = commit(
+                self.storage,
+                self.state,
+                actions,
+                operation=operation,
+                user_metadata=user_metadata,
+                now_ms=int(time.time() * 1000),
+                followed_at=self._followed_at,
+            )
+        except LogMoved:
+            self.forget()
+            raise
+        self.settle()
+        return version
 
     def settle(self) -> None:
         """Bring what is known of files in line with the files that are live."""
@@ -234,7 +256,7 @@ class OpenTable:
 
 
 def _is_text(column: ShapeColumn) -> bool:
-    return pa.types.is_string(column.arrow) or pa.types.is_binary(column.arrow)
+    return bool(pa.types.is_string(column.arrow) or pa.types.is_binary(column.arrow))
 
 
 def _within(wanted: SortedKeys, each: FileRows, key_columns: Sequence[ShapeColumn]) -> SortedKeys:

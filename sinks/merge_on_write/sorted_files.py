@@ -62,7 +62,7 @@ def write_sorted(
 def _key_order(keys: Keys, columns: Sequence[pa.Array]) -> Ordinals:
     """How to take the rows so that their keys rise."""
     if is_numeric([column.type for column in columns]):
-        return np.argsort(keys.first, kind="stable")
+        return np.argsort(keys.first)
     names = [f"k{number}" for number in range(len(columns))]
     order = pc.sort_indices(
         pa.table(columns, names=names), sort_keys=[(name, "ascending") for name in names]

@@ -8,6 +8,7 @@ TiCDC's keys, and Tidelake's own at its top. What the info says by itself is not
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -45,6 +46,12 @@ def changefeed_settings(info: ChangefeedInfo) -> Changefeed:
         raise ConfigError(f"changefeed {info.id}: {error}") from error
 
 
+def uris(info: ChangefeedInfo) -> dict[str, str | None]:
+    """``source_uri`` and ``sink_uri`` as a user of Tidelake gave them."""
+    sink = (info.config or {}).get("sink") or {}
+    return {"source_uri": info.sink_uri, "sink_uri": sink.get(DELTA_URI)}
+
+
 def changefeed_config(document: Mapping[str, Any], *, delta_uri: str) -> dict[str, Any]:
     """The info's config for a (checked) changefeed file and the URI of the warehouse."""
     config = {key: value for key, value in document.items() if key not in OF_THE_INFO}
@@ -66,6 +73,34 @@ def described(
         config=changefeed_config(document, delta_uri=str(given["sink-uri"])),
         creator_version=tidelake_version(),
     )
+
+
+def updated(
+    info: ChangefeedInfo, arguments: Mapping[str, Any], document: Mapping[str, Any]
+) -> ChangefeedInfo:
+    """The info with what is given now; all else is kept, and so is what it is: its ID, its start.
+
+    A table is changed key by key, a list as a whole; a target-ts of 0 is none any more."""
+    given = {**document, **{key: each for key, each in arguments.items() if each is not None}}
+    file = {key: each for key, each in document.items() if key not in OF_THE_INFO}
+    sink = {"sink": {DELTA_URI: given["sink-uri"]}} if "sink-uri" in given else {}
+    return replace(
+        info,
+        sink_uri=str(given.get("source-uri", info.sink_uri)),
+        target_ts=Ts(given.get("target-ts", info.target_ts)),
+        config=_merged(_merged(info.config or {}, file), sink),
+    )
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(old)
+    for key, value in new.items():
+        before = merged.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            merged[key] = _merged(before, value)
+        else:
+            merged[key] = value
+    return merged
 
 
 def _without_nulls(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from streaming.cluster.claiming import claimed_row
 from streaming.cluster.desk_rows import (
     cut,
     first_progress,
-    later,
+    low_water,
     merged,
     resumed_progress,
     span_of,
@@ -166,7 +166,7 @@ class Desk:
         self._save(row)
         self._spans = workshop.spans(row)
         self._resume(self._spans, row)
-        self._graveyard = workshop.graveyard()
+        self._graveyard = workshop.graveyard(row, term=row.term)
         self._reader, self._stream = self._reading(self._spans, self._graveyard)
         if row.state != "finished":
             self._start_stream()
@@ -190,7 +190,7 @@ class Desk:
 
     def _claim_of(self, row: ChangefeedRow) -> Claim:
         latest = self._workshop.tables.snapshots.latest(row.changefeed_id)
-        published = max(row.max_published_ts, latest.primary_ts if latest is not None else 0)
+        published = max(self._floor_ts, latest.primary_ts if latest is not None else 0)
         return Claim(
             term=TermNumber(row.term),
             checkpoint_ts=Ts(row.checkpoint_ts),
@@ -318,18 +318,24 @@ class Desk:
     def _row_after(self, advance: Advance) -> ChangefeedRow:
         row = self._row
         checkpoint_ts = max(row.checkpoint_ts, advance.checkpoint_ts)
-        rewinding = row.state == "rewinding" and checkpoint_ts <= row.max_published_ts
-        lows = [advance.source_offsets, _texts(self._reader.low_water)]
+        rewinding = row.state == "rewinding" and checkpoint_ts <= self._floor_ts
+        reading = _texts(self._reader.low_water)
         marks = self._stream.watermarks.to_record()
         return replace(
             row,
             state="finished" if advance.finished else "rewinding" if rewinding else "running",
             checkpoint_ts=checkpoint_ts,
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
-            source_offsets=later(row.source_offsets, lows if advance.source_offsets else [{}]),
+            max_published_ts=self._floor_ts,
+            source_offsets=low_water(row, advance, reading, self._progress.values()),
             watermarks={**row.watermarks, **{str(p): mark for p, mark in marks.items()}},
             error=None,
         )
+
+    @property
+    def _floor_ts(self) -> int:
+        """At or below it no cut is published: it was, or a table shows what it had beyond it."""
+        return max(self._row.max_published_ts, self._spans.shown_ts)
 
     def _publish(self, at_ts: Ts) -> None:
         dead_letters = sum(self._graveyard.refreshed().values())
@@ -337,7 +343,7 @@ class Desk:
         if snapshot is None:
             logger.warning("not every table is exactly at the sync point ts=%d", at_ts)
             return
-        if snapshot.tables and at_ts > self._row.max_published_ts:
+        if snapshot.tables and at_ts > self._floor_ts:
             self._workshop.tables.snapshots.publish(snapshot, self._row.term)
         with self._lock:
             self._published_ts = at_ts

@@ -92,7 +92,10 @@ def told_progress(
 
 
 def merged(before: Advance | None, newer: Advance) -> Advance:
-    """Both in one: nothing that the first one said of a span is lost."""
+    """Both in one: nothing that the first one said of a span is lost.
+
+    But for its offsets: those are of the spans that were known then, and it may be followed by one
+    that was not."""
     if before is None:
         return newer
     spans = {each.span.table_id: each for each in (*before.spans, *newer.spans)}
@@ -100,10 +103,25 @@ def merged(before: Advance | None, newer: Advance) -> Advance:
     return replace(
         newer,
         spans=tuple(spans.values()),
-        source_offsets=newer.source_offsets or before.source_offsets,
         finished=before.finished or newer.finished,
         sync_point_ts=Ts(max(points)) if points else None,
     )
+
+
+def low_water(
+    row: ChangefeedRow,
+    advance: Advance,
+    reading: Mapping[str, int],
+    progress: Iterable[ProgressRow],
+) -> Mapping[str, int]:
+    """Of the whole changefeed; it stays where it is while not every span has said its own.
+
+    The note may be older than a table that is registered by now, and ``reading`` (the owner's own)
+    past it: no table's row is left behind."""
+    if not advance.source_offsets:
+        return row.source_offsets
+    tables = [each.source_offsets for each in progress]
+    return later(row.source_offsets, [advance.source_offsets, reading, *tables])
 
 
 def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) -> dict[str, int]:

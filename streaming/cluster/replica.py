@@ -215,7 +215,7 @@ class ReplicaOf:
 
     def _build(self) -> None:
         workshop, row = self._workshop, self._workshop.row()
-        spans, graveyard = workshop.spans(row), workshop.graveyard()
+        spans, graveyard = workshop.spans(row), workshop.graveyard(row)
         permit = SpanPermit(
             changefeed_id=workshop.changefeed.id,
             identity=workshop.identity,

@@ -15,7 +15,7 @@ from coordination.fence import Fence
 from coordination.model import TableName
 from coordination.ports import CaptureIdentity, Wake
 from sinks.changefeeds import ChangefeedRow, Changefeeds
-from sinks.dead_letters import DeadLetters
+from sinks.dead_letters import DeadLetters, Undertaker
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import Snapshots
 from streaming.applier import Applier
@@ -104,13 +104,22 @@ class Workshop:
     def spans(self, row: ChangefeedRow) -> Spans:
         return Spans(lambda: self.spark, self.changefeed.sink, row)
 
-    def graveyard(self) -> Graveyard:
+    def graveyard(self, row: ChangefeedRow, *, term: int | None = None) -> Graveyard:
+        """With a term it is an owner's, and nobody of an older one buries any more."""
         sink = self.changefeed.sink
+        dead_letters = DeadLetters(sink.warehouse, dict(sink.storage_options))
+        if term is not None:
+            dead_letters.claim(row.changefeed_id, term, row.incarnation)
         return Graveyard(
-            changefeed_id=self.changefeed.id,
+            undertaker=Undertaker(
+                changefeed_id=row.changefeed_id,
+                incarnation=row.incarnation,
+                term=term,
+                check=self.trust.check,
+            ),
             spark=lambda: self.spark,
             source=self.source,
-            dead_letters=DeadLetters(sink.warehouse, dict(sink.storage_options)),
+            dead_letters=dead_letters,
             fail=self.changefeed.on_error == "fail",
         )
 

@@ -268,13 +268,37 @@ def test_a_start_behind_create_table_takes_the_types_of_the_rows(
     assert list(lives.rows("payments")[0]) == [column.name for column in PAYMENTS.columns]
 
 
+def test_no_cut_is_published_while_a_table_shows_what_it_had_beyond_a_rewind(
+    make_lives: MakeLives,
+) -> None:
+    """A table may have been far ahead of what the changefeed's row says."""
+    lives = make_lives()
+    lives.produce([*made(10, A), (1, None, row(20, 1, "x")), *marks(30)])
+    lives.finish(target_ts=25)
+    later = [(1, None, row(ts, 1, f"at {ts}", op="UPDATE")) for ts in (40, 60)]
+    lives.produce([*later, *marks(70)])
+    assert lives.live("after-apply=raise", target_ts=65) is not None
+    assert values(lives, "a") == {1: "at 60"}
+
+    lives.finish(target_ts=45, overwrite_checkpoint_ts=15)
+
+    assert [cut["primary_ts"] for cut in lives.ledger()] == [25]
+    rewinding = lives.changefeed()
+    assert rewinding is not None
+    assert rewinding.max_published_ts == 65
+    lives.produce(marks(90))
+    lives.finish(target_ts=80)
+    assert [cut["primary_ts"] for cut in lives.ledger()] == [25, 80]
+    assert values(lives, "a") == {1: "at 60"}
+
+
 # What a batch costs.
 
 
 @pytest.mark.parametrize(
     ("engine", "most_jobs_per_table"),
     # make test counts the Spark engine's own jobs in its contract
-    [("delta-rs", 0), pytest.param("spark", 13, marks=pytest.mark.soak)],
+    [("merge-on-write", 0), pytest.param("spark", 13, marks=pytest.mark.soak)],
 )
 def test_jobs_and_commits_of_one_batch_are_counted(
     make_lives: MakeLives, spark: SparkSession, engine: str, most_jobs_per_table: int

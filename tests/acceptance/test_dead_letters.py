@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from conf.settings import EventFilter, FilterSettings
-from coordination.errors import TidelakeError
+from coordination.errors import TermRefused, TidelakeError
+from sinks.dead_letters import DeadLetters
 from sinks.snapshots import Snapshots
 from tests.acceptance.one_process import CHANGEFEED
 from tests.acceptance.small_tables import (
@@ -103,3 +107,29 @@ def test_on_error_fail_stops_instead_and_names_the_message(make_lives: MakeLives
     assert not lives.dead_letters()
     lives.finish(target_ts=40)
     assert len(lives.dead_letters()) == 1
+
+
+def test_a_zombies_dead_letters_do_not_come_back(
+    make_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were looked through and deleted while it slept, right before it added them."""
+    lives = make_lives()
+    bad_cast = row(30, 1, "bad", n=77).replace(b'"n":"77"', b'"n":"seven"')
+    lives.produce([*made(10, A), (1, None, bad_cast), (2, None, b"garbage"), *marks(50)])
+    asleep, wake, merge = threading.Event(), threading.Event(), DeadLetters.merge
+
+    def sleep_and_merge(self: DeadLetters, *args: Any) -> int:
+        if not asleep.is_set():
+            asleep.set()
+            assert wake.wait(120)
+        return merge(self, *args)
+
+    monkeypatch.setattr(DeadLetters, "merge", sleep_and_merge)
+    zombie = lives.begin(target_ts=40)
+    assert asleep.wait(120)
+    lives.finish_beside(target_ts=40)
+    assert len(lives.dead_letters()) == 2
+    DeltaTable(str(lives.warehouse / "_tidelake" / "dead_letters")).delete()
+    wake.set()
+    assert isinstance(zombie.join(), TermRefused)
+    assert lives.dead_letters() == []

@@ -21,9 +21,9 @@ from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-ENGINES = ("delta-rs", "spark")
-ENGINES_IN_TIME = ("delta-rs", pytest.param("spark", marks=pytest.mark.soak))
-OTHER = {"delta-rs": "spark", "spark": "delta-rs"}
+ENGINES = ("merge-on-write", "spark")
+ENGINES_IN_TIME = ("merge-on-write", pytest.param("spark", marks=pytest.mark.soak))
+OTHER = {"merge-on-write": "spark", "spark": "merge-on-write"}
 # Passed once per table of a batch; and one that finds a stream that has done something already.
 TWICE = {Failpoint.AFTER_FENCE_CHECK, Failpoint.AFTER_APPLY_ONE, Failpoint.AFTER_PROGRESS}
 

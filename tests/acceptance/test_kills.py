@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.soak]
 
 BATCH_MESSAGES = 600
 SEEDS = range(1, 6)
-ENGINES = ("delta-rs", "spark")
+ENGINES = ("merge-on-write", "spark")
 ONCE = frozenset({Failpoint.BEFORE_CLAIM, Failpoint.AFTER_CLAIM, Failpoint.BEFORE_STREAM})
 
 

@@ -76,7 +76,7 @@ def test_an_owner_that_sleeps_or_dies_or_stops_is_followed_by_its_standby(
     ):
         one = stage.start("one", apply_engine="spark", failpoints=FREEZES_ITSELF)
         stage.await_checkpoint(1, one)
-        other = stage.start("other", apply_engine="delta-rs", failpoints=FREEZES_ITSELF)
+        other = stage.start("other", apply_engine="merge-on-write", failpoints=FREEZES_ITSELF)
         other.await_line("capture campaigns")
         assert not other.lines(WON), "the standby ran beside the owner"
         sleep_through_a_takeover(stage, one, other, wins=1)

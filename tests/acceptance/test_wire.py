@@ -59,7 +59,7 @@ def test_recorded_bytes_lead_to_the_recorded_tables(
     run_to("after_updates", broker, topic, tmp_path, engine=engine)
     assert wire.differences(tmp_path / "warehouse", "after_updates") == []
     engines = {name.table: row.engine for name, row in read_progress(tmp_path).items()}
-    assert engines["orders"] == {"auto": "delta-rs"}.get(engine, engine)
+    assert engines["orders"] == {"auto": "merge-on-write"}.get(engine, engine)
 
 
 def test_interleaved_bytes_lead_there_in_one_run(broker: KafkaBroker, tmp_path: Path) -> None:

@@ -36,9 +36,11 @@ def test_a_zombie_changes_nothing_and_comes_back_as_a_new_capture(
         Stage(broker, etcd.endpoint, tmp_path) as stage,
         LiveFeed(broker, stage.topic, seed=3) as feed,
     ):
-        one = stage.start("one", apply_engine="delta-rs", failpoints="after-fence-check=stop:10")
+        one = stage.start(
+            "one", apply_engine="merge-on-write", failpoints="after-fence-check=stop:10"
+        )
         stage.await_checkpoint(1, one)
-        other = stage.start("other", apply_engine="spark", failpoints="after-fence-check=stop:10")
+        other = stage.start("other", apply_engine="spark", failpoints=freezes)
 
         sleep_through_a_takeover(stage, one, other, wins=1)
         sleep_through_a_takeover(stage, other, one, wins=2)

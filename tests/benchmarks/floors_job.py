@@ -16,11 +16,11 @@ from confluent_kafka import TopicPartition as Assignment
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from sinks.delta_rs_engine import DeltaRsEngine
 
 from conf.source_uri import parse_source_uri
 from coordination.model import TableName, Ts
 from sinks.apply import OP_COLUMN, Engine, TableWrite, Target
-from sinks.delta_rs_engine import DeltaRsEngine
 from sinks.schema import TableSchema
 from sinks.spark_engine import SparkEngine
 from sinks.tables import inspect

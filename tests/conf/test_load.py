@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from conf.keys import OWN_KEYS
-from conf.load import FIELDS, changefeed_id_of, load_settings, load_sink
+from conf.load import FIELDS, load_settings, load_sink
+from conf.server import load_server
 from conf.settings import (
     BatchSettings,
     Changefeed,
@@ -20,7 +21,7 @@ from conf.settings import (
     Settings,
 )
 
-SOURCE = "kafka://h:9092/shop_v1?protocol=canal-json&enable-tidb-extension=true"
+SOURCE = "kafka://h:9092/shop?protocol=canal-json&enable-tidb-extension=true"
 URIS = {"source-uri": SOURCE, "sink-uri": "delta:///lake"}
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,7 +44,7 @@ def load(
 
 def test_arguments_alone_are_enough():
     settings = load()
-    assert settings.changefeed.id == "shop-v1"
+    assert settings.changefeed.id == "shop"
     assert settings.changefeed.sink == DeltaSink(warehouse="/lake")
     assert settings.etcd == EtcdSettings()
     assert settings.changefeed.filter.rules == ("*.*",)
@@ -61,7 +62,7 @@ WHOLE_FILE = """
 changefeed-id = "eu-shop"
 case-sensitive = true
 memory-quota = 1073741824
-apply-engine = "delta-rs"
+apply-engine = "merge-on-write"
 allow-unsafe-commits = true
 zero-date = "fail"
 on-error = "fail"
@@ -204,6 +205,80 @@ def test_a_wrong_variable_is_one_line(environment: dict[str, str], says: str):
     assert says in str(raised.value)
 
 
+REFUSED_FILE = """
+target-tz = 5
+force-replicate = true
+start-ts = "5"
+[filter]
+rules = ["a.*"]
+ignore-txn-start-ts = [1]
+[[filter.event-filters]]
+matcher = ["*.*"]
+ignore-event = ["inserts", "all", "deltes"]
+ignore-sql = ["(", "["]
+[[filter.event-filters]]
+matchr = []
+[consistent]
+level = "eventual"
+[sink.kafka-config]
+partition-nums = 3
+"""
+
+
+def test_all_that_is_refused_is_said_at_once_in_one_line(tmp_path: Path):
+    with pytest.raises(SettingError) as raised:
+        load(
+            REFUSED_FILE,
+            tmp_path=tmp_path,
+            environment={"TIDELAKE_TARGET_TZ": "5", "TIDELAKE_APPLY_ENGINE": "flink"},
+            source_uri=f"{SOURCE}&sasl-oauth-scopes=x&partion-num=3",
+        )
+    line = str(raised.value)
+    assert "\n" not in line
+    assert line.startswith("15 settings are refused: (1) ")
+    wanted = [
+        *("target-tz", "force-replicate", "start-ts must be", "ignore-txn-start-ts"),
+        *("'inserts'", "'deltes'", "'('", "'['", "event-filters.matchr", "consistent.level"),
+        *("TIDELAKE_TARGET_TZ", "'flink'"),
+        *("'partition-nums'", "sasl-oauth-scopes", "'partion-num'"),
+    ]
+    assert [each for each in wanted if each not in line] == []
+    assert line.count("changefeed.toml: ") == 11
+
+
+def test_what_is_refused_outside_of_the_file_is_said_at_once_too():
+    with pytest.raises(SettingError) as raised:
+        load(
+            source_uri="kafka://h/t?protocol=avro",
+            sink_uri="/lake",
+            target_ts=-1,
+            etcd="h",
+            capture_session_ttl=1,
+        )
+    said = ("avro", "broker 'h'", "sink-uri: ", "target-ts=-1", "etcd: ", "capture-session-ttl")
+    assert [each for each in said if each not in str(raised.value)] == []
+    assert str(raised.value).startswith("6 settings are refused: ")
+
+
+def test_so_it_is_for_a_server(tmp_path: Path):
+    file = tmp_path / "server.toml"
+    file.write_text('adr = "x"\nmtls = true\n[security]\nca-pth = "y"\n')
+    with pytest.raises(SettingError) as raised:
+        load_server(config=file, environment={"TIDELAKE_ADR": "x"}, arguments={})
+    line = str(raised.value)
+    assert line.startswith("4 settings are refused: (1) ")
+    assert [each for each in ("'adr'", "'mtls'", "ca-pth", "_ADR") if each not in line] == []
+    with pytest.raises(SettingError, match=r"^2 settings are refused: .*'h'.*'x': expected host"):
+        load_server(config=None, environment={}, arguments={"etcd": "h", "addr": "x"})
+
+
+def test_one_problem_is_not_numbered(tmp_path: Path):
+    with pytest.raises(SettingError) as raised:
+        load("target-tz = 5", tmp_path=tmp_path)
+    says = "unknown key 'target-tz'; did you mean target-ts?"
+    assert str(raised.value) == f"{tmp_path}/changefeed.toml: {says}"
+
+
 def test_variables_of_other_things_are_let_be():
     elsewhere = ("TIDELAKE_FAILPOINTS", "TIDELAKE_JARS", "TIDELAKE_CONFIG")
     load(environment={"TIDELAKE_ETCD": "", **dict.fromkeys(elsewhere, "x")})
@@ -216,12 +291,32 @@ def test_missing_uris_are_named():
         load_settings(config=None, environment={}, arguments={"source-uri": SOURCE})
 
 
+def of_topic(topic: str) -> Settings:
+    return load(source_uri=SOURCE.replace("shop", topic))
+
+
+@pytest.mark.parametrize("topic", ["shop", "Shop-2-a", "t" * 128])
+def test_a_changefeed_is_named_after_its_topic(topic: str):
+    assert of_topic(topic).changefeed.id == topic
+
+
 @pytest.mark.parametrize(
-    ("topic", "changefeed_id"),
-    [("shop", "shop"), ("shop_v1.x", "shop-v1-x"), ("_a__b_", "a-b"), ("t" * 200, "t" * 128)],
+    ("topic", "says"),
+    [
+        ("shop_v1", "--changefeed-id shop-v1"),
+        ("a.b__c", "--changefeed-id a-b-c"),
+        ("-shop", "--changefeed-id shop"),
+        ("t" * 200, "--changefeed-id tttt"),
+        ("___", "--changefeed-id"),
+    ],
 )
-def test_a_changefeed_is_named_after_its_topic(topic: str, changefeed_id: str):
-    assert changefeed_id_of(topic) == changefeed_id
+def test_a_topic_that_cannot_be_an_id_is_never_bent_into_one(topic: str, says: str):
+    with pytest.raises(SettingError) as raised:
+        of_topic(topic)
+    assert f"topic {topic!r} cannot be one" in str(raised.value)
+    assert says in str(raised.value)
+    given = load(source_uri=SOURCE.replace("shop", topic), changefeed_id="shop")
+    assert (given.changefeed.id, given.changefeed.source.topic) == ("shop", topic)
 
 
 def test_readers_need_the_sink_alone():

@@ -38,6 +38,7 @@ def test_warehouses(uri: str, warehouse: str | None):
         ("delta+catalog://main", "not built yet"),
         ("delta+hdfs://nn/a", "not built yet"),
         ("delta+ftp://h/a", "not known"),
+        ("kafka://h:9092/shop?protocol=canal-json", "that is --source-uri here"),
         ("mysql://h/a", "mysql is not a Delta sink"),
     ],
 )

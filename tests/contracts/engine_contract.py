@@ -100,7 +100,7 @@ class EngineLab:
         table = pa.table({**columns, OP_COLUMN: pa.array([op for op, _ in rows], pa.string())})
         return (
             table
-            if self.engine.name == "delta-rs"
+            if self.engine.name == "merge-on-write"
             else self.spark.createDataFrame(table, spark_schema)
         )
 
@@ -324,7 +324,7 @@ class EngineContract:
         lab.apply(table, 10, upsert(id=1, name="a"))
         new_id = table.app_id.replace("/1/", "/2/")
         for _ in range(2):
-            assert seal(table.uri, table.app_id, new_id, Ts(3), {}) == 2
+            assert seal(table.uri, [table.app_id], new_id, lambda _: Ts(3), {}).version == 2
         for limit in (11, SEALED_TS - 1):
             assert lab.apply(table, limit, delete(id=1)) == Skipped(2, Ts(SEALED_TS))
         successor = Target(name=table.name, uri=table.uri, schema=table.schema, app_id=new_id)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from conf.settings import BatchSettings
 from coordination.errors import ConfigError, TidelakeError
 from sinks.apply import Applied, TableWrite
-from sinks.delta_rs_engine import DeltaRsEngine
-from sinks.engine_choice import DELTA_RS_FEATURES, EngineSetting, engine_choice
+from sinks.engine_choice import EngineSetting, engine_choice
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.spark_engine import SESSION_CONF, SparkEngine
 from tests.contracts.engine_contract import (
     NAMED,
@@ -24,8 +24,6 @@ from tests.contracts.engine_contract import (
     state,
     upsert,
 )
-
-LIMITS = BatchSettings()
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +41,8 @@ def spark_lab(session: SparkSession, tmp_path: Path) -> EngineLab:
 
 
 @pytest.fixture
-def delta_rs_lab(session: SparkSession, tmp_path: Path) -> EngineLab:
-    return EngineLab(spark=session, warehouse=tmp_path, engine=DeltaRsEngine({}))
+def merge_on_write_lab(session: SparkSession, tmp_path: Path) -> EngineLab:
+    return EngineLab(spark=session, warehouse=tmp_path, engine=MergeOnWriteEngine({}))
 
 
 @pytest.mark.spark
@@ -54,8 +52,8 @@ class TestSparkEngine(EngineContract):
         return spark_lab
 
     @pytest.fixture
-    def other(self, delta_rs_lab: EngineLab) -> EngineLab:
-        return delta_rs_lab
+    def other(self, merge_on_write_lab: EngineLab) -> EngineLab:
+        return merge_on_write_lab
 
     def test_a_frame_is_left_as_it_was_given(self, lab: EngineLab) -> None:
         table = lab.table(NAMED)
@@ -96,10 +94,10 @@ class TestSparkEngine(EngineContract):
 
 
 @pytest.mark.spark
-class TestDeltaRsEngine(EngineContract):
+class TestMergeOnWriteEngine(EngineContract):
     @pytest.fixture
-    def lab(self, delta_rs_lab: EngineLab) -> EngineLab:
-        return delta_rs_lab
+    def lab(self, merge_on_write_lab: EngineLab) -> EngineLab:
+        return merge_on_write_lab
 
     @pytest.fixture
     def other(self, spark_lab: EngineLab) -> EngineLab:
@@ -109,15 +107,14 @@ class TestDeltaRsEngine(EngineContract):
         table = lab.table(NAMED)
         assert count_jobs(lab, lab.write(table, 10, [upsert(id=1, name="a")])) == 0
 
-    @pytest.mark.parametrize("feature", ["delta.enableTypeWidening", "delta.enableRowTracking"])
+    @pytest.mark.parametrize("feature", ["delta.enableChangeDataFeed", "delta.enableRowTracking"])
     def test_knows_the_tables_that_it_cannot_write(self, lab: EngineLab, feature: str) -> None:
         table = lab.table(NAMED)
-        assert DeltaRsEngine({}).supports(state(table))
+        assert MergeOnWriteEngine({}).refusal(table.uri) is None
         lab.spark.sql(f"ALTER TABLE delta.`{table.uri}` SET TBLPROPERTIES ('{feature}' = 'true')")
-        assert not DeltaRsEngine({}).supports(state(table))
-        with pytest.raises(TidelakeError, match="apply-engine = 'spark'") as refused:
+        assert MergeOnWriteEngine({}).refusal(table.uri) == f"its property {feature} is true"
+        with pytest.raises(NotForThisEngine, match=feature):
             lab.apply(table, 10, upsert(id=1, name="a"))
-        assert type(refused.value) is TidelakeError
 
 
 EVERY_TYPE: dict[str, tuple[str, list[Any]]] = {
@@ -150,11 +147,11 @@ EVERY_TYPE: dict[str, tuple[str, list[Any]]] = {
 
 @pytest.mark.spark
 def test_both_engines_write_equal_cells_of_every_type(
-    spark_lab: EngineLab, delta_rs_lab: EngineLab
+    spark_lab: EngineLab, merge_on_write_lab: EngineLab
 ) -> None:
     rows = [{n: values[i] for n, (_, values) in EVERY_TYPE.items()} for i in range(2)]
     rows.append({**dict.fromkeys(EVERY_TYPE), "id": 3})
-    for lab in (spark_lab, delta_rs_lab):
+    for lab in (spark_lab, merge_on_write_lab):
         table = lab.table({name: mysql_type for name, (mysql_type, _) in EVERY_TYPE.items()})
         lab.apply(table, 10, *(upsert(**row) for row in rows[::-1]))
         lab.apply(table, 20, *(upsert(**row) for row in rows[:2]))
@@ -162,64 +159,43 @@ def test_both_engines_write_equal_cells_of_every_type(
 
 
 @pytest.mark.parametrize(
-    ("setting", "warehouse", "rows", "table_bytes", "engine"),
+    ("setting", "warehouse", "refused", "engine"),
     [
-        ("auto", "/data/lake", 10, 0, "delta-rs"),
-        ("auto", "file:///data/lake", LIMITS.delta_rs_max_rows, 0, "delta-rs"),
-        ("auto", "/data/lake", LIMITS.delta_rs_max_rows + 1, 0, "spark"),
-        ("auto", "/data/lake", 10, LIMITS.delta_rs_max_table_bytes + 1, "spark"),
-        ("auto", "abfss://c@a/lake", 10, 0, "delta-rs"),
-        ("auto", "hdfs://name/lake", 10, 0, "spark"),
-        ("auto", "s3://bucket/lake", 10**9, 2**40, "delta-rs"),
-        ("delta-rs", "/data/lake", 10**9, 2**40, "delta-rs"),
-        ("spark", "/data/lake", 1, 0, "spark"),
+        ("auto", "/data/lake", None, "merge-on-write"),
+        ("auto", "/data/lake", "it is partitioned", "spark"),
+        ("auto", "file:///data/lake", None, "merge-on-write"),
+        ("auto", "abfss://c@a/lake", None, "merge-on-write"),
+        ("auto", "hdfs://name/lake", None, "spark"),
+        ("auto", "s3://bucket/lake", None, "merge-on-write"),
+        ("merge-on-write", "/data/lake", None, "merge-on-write"),
+        ("spark", "/data/lake", None, "spark"),
     ],
 )
-def test_the_engine_follows_setting_place_and_size(
-    setting: EngineSetting, warehouse: str, rows: int, table_bytes: int, engine: str
+def test_the_engine_follows_setting_place_and_table(
+    setting: EngineSetting, warehouse: str, refused: str | None, engine: str
 ) -> None:
-    choice = engine_choice(setting, warehouse, LIMITS, allow_unsafe_commits=False)
-    features = frozenset({"columnMapping", "deletionVectors"})
-    found = choice.choose("s.t", features=features, rows=lambda: rows, table_bytes=table_bytes)
-    assert found == engine
+    choice = engine_choice(setting, warehouse, allow_unsafe_commits=False)
+    assert choice.choose("s.t", lambda: refused) == engine
 
 
 @pytest.mark.parametrize(
-    ("setting", "table_bytes", "features"),
-    [
-        ("spark", 0, frozenset()),
-        ("delta-rs", 0, frozenset()),
-        ("auto", LIMITS.delta_rs_max_table_bytes + 1, frozenset()),
-        ("auto", 0, frozenset({"typeWidening"})),
-    ],
+    ("setting", "warehouse"), [("auto", "s3://b/lake"), ("merge-on-write", "/lake")]
 )
-def test_changes_are_counted_only_where_that_decides(
-    setting: EngineSetting, table_bytes: int, features: frozenset[str]
+def test_a_table_that_no_engine_may_write_is_refused_with_the_reason(
+    setting: EngineSetting, warehouse: str
 ) -> None:
-    def rows() -> int:
-        raise AssertionError("a Spark job for nothing")
-
-    choice = engine_choice(setting, "/lake", LIMITS, allow_unsafe_commits=False)
-    choice.choose("s.t", features=features, rows=rows, table_bytes=table_bytes)
-
-
-def test_a_feature_that_delta_rs_lacks_means_spark_where_spark_may_commit() -> None:
-    features = DELTA_RS_FEATURES | {"typeWidening"}
-    local = engine_choice("auto", "/lake", LIMITS, allow_unsafe_commits=False)
-    assert local.choose("s.t", features=features, rows=lambda: 1, table_bytes=0) == "spark"
-    for setting, warehouse in (("auto", "s3://b/lake"), ("delta-rs", "/lake")):
-        choice = engine_choice(setting, warehouse, LIMITS, allow_unsafe_commits=False)
-        with pytest.raises(TidelakeError, match="typeWidening"):
-            choice.choose("s.t", features=features, rows=lambda: 1, table_bytes=0)
+    choice = engine_choice(setting, warehouse, allow_unsafe_commits=False)
+    with pytest.raises(TidelakeError, match=r"table s\.t: .* it is partitioned"):
+        choice.choose("s.t", lambda: "it is partitioned")
 
 
 def test_two_commit_protocols_on_one_log_are_refused() -> None:
     with pytest.raises(ConfigError, match="allow-unsafe-commits"):
-        engine_choice("spark", "s3a://bucket/lake", LIMITS, allow_unsafe_commits=False)
-    unsafe = engine_choice("spark", "s3a://bucket/lake", LIMITS, allow_unsafe_commits=True)
-    assert unsafe.choose("s.t", features=frozenset(), rows=lambda: 1, table_bytes=0) == "spark"
+        engine_choice("spark", "s3a://bucket/lake", allow_unsafe_commits=False)
+    unsafe = engine_choice("spark", "s3a://bucket/lake", allow_unsafe_commits=True)
+    assert unsafe.choose("s.t", lambda: None) == "spark"
     with pytest.raises(ConfigError, match="hdfs"):
-        engine_choice("delta-rs", "hdfs://name/lake", LIMITS, allow_unsafe_commits=False)
+        engine_choice("merge-on-write", "hdfs://name/lake", allow_unsafe_commits=False)
 
 
 MOST_JOBS = 20

@@ -28,7 +28,7 @@ def row(table: str = "orders", ts: int = 1 << 18, *, term: int = 1, **changes) -
         checkpoint_ts=ts,
         resolved_ts=ts + 5,
         delta_version=3,
-        engine="delta-rs",
+        engine="merge-on-write",
         dead_letters=2,
         source_offsets={"shop/0": 17},
         capture_id="c1",

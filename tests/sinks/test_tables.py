@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
-from coordination.errors import TidelakeError
+from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import Target, app_id
 from sinks.creation import (
@@ -138,10 +139,9 @@ def test_a_seal_is_one_commit_with_both_identities_and_new_properties(
     table = target(tmp_path, "t", PLAIN)
     create(spark, table, properties=origin())
     for _ in range(2):
-        version = seal(
-            table.uri, table.app_id, "new", Ts(7), {}, properties={"tidelake.incarnation": "2"}
-        )
-        assert version == 1
+        newer = {"tidelake.incarnation": "2"}
+        sealed = seal(table.uri, [table.app_id], "new", at(7), {}, properties=newer)
+        assert sealed.version == 1
     found = state(table)
     assert (found.identity(table.app_id), found.identity("new")) == (SEALED_TS, 7)
     assert (found.incarnation, found.schema) == (2, PLAIN)
@@ -150,7 +150,30 @@ def test_a_seal_is_one_commit_with_both_identities_and_new_properties(
 def test_sealing_what_is_gone_is_refused(tmp_path: Path) -> None:
     assert inspect(str(tmp_path / "t"), {}) is None
     with pytest.raises(TidelakeError, match="restore it"):
-        seal(str(tmp_path / "t"), "old", "new", Ts(1), {})
+        seal(str(tmp_path / "t"), ["old"], "new", at(1), {})
+
+
+def at(start: int) -> Callable[[Ts], Ts]:
+    return lambda _reached: Ts(start)
+
+
+def test_a_commit_between_the_look_and_the_seal_breaks_it_off(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = target(tmp_path, "t", PLAIN)
+    create(spark, table, properties=origin())
+    rows = pa.table({"id": pa.array([1], pa.int64()), "v": ["x"]})
+
+    def commit_and_begin(reached: Ts) -> Ts:
+        identity = CommitProperties(app_transactions=[Transaction(table.app_id, 50)])
+        write_deltalake(table.uri, rows, mode="append", commit_properties=identity)
+        return reached
+
+    with pytest.raises(TryAgain):
+        seal(table.uri, [table.app_id], "new", commit_and_begin, {})
+    assert state(table).identity("new") is None
+    sealed = seal(table.uri, [table.app_id], "new", lambda reached: Ts(reached + 1), {})
+    assert sealed.identity("new") == 51
 
 
 def test_key_columns_have_statistics_wherever_they_stand() -> None:

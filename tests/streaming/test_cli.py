@@ -121,7 +121,7 @@ def _span(row: ChangefeedRow, table: str, version: int) -> ProgressRow:
         checkpoint_ts=TS,
         resolved_ts=TS + 1,
         delta_version=version,
-        engine="delta-rs",
+        engine="merge-on-write",
         dead_letters=0,
         capture_id=row.capture_id,
         epoch=row.epoch,
@@ -156,9 +156,11 @@ def test_nothing_heavy_is_imported_before_it_is_needed():
     assert ended.stdout.strip() == "set()"
 
 
-def test_version():
-    ended = tidelake("--version")
+@pytest.mark.parametrize("asked", ["--version", "version"])
+def test_version(program: Program, asked: str):
+    ended = program(asked)
     assert (ended.returncode, ended.stdout.split()[0]) == (0, "tidelake")
+    assert len(ended.stdout.split()) == 2
 
 
 @pytest.mark.parametrize(
@@ -167,6 +169,12 @@ def test_version():
         (["run"], "source-uri is missing"),
         (["run", "--source-uri", SOURCE], "sink-uri is missing"),
         (["run", "--source-uri", SOURCE, "--sink-uri", "/lake"], "sink-uri: a bare path"),
+        (["run", "--source-uri", SOURCE, "--sink-uri", SOURCE], "that is --source-uri here"),
+        (["progress", "--sink-uri", SOURCE], "that is --source-uri here"),
+        (
+            ["run", "--source-uri", "delta:///a", "--sink-uri", "delta:///a"],
+            "source-uri: that is --sink-uri here",
+        ),
         (["run", "--source-uri", "s3://b/x", "--sink-uri", "delta:///a"], "not built yet"),
         (
             ["run", "--source-uri", SOURCE, "--sink-uri", "delta:///a", "--etcd", "h"],
@@ -213,7 +221,7 @@ def test_progress_shows_each_table_and_what_holds_it_back(program: Program, ware
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.splitlines()
     assert any(line.startswith("shop.customers") and " 12 " in line for line in lines)
-    assert any(line.startswith("shop.orders") and "delta-rs" in line for line in lines)
+    assert any(line.startswith("shop.orders") and "merge-on-write" in line for line in lines)
     assert "no watermark yet from shop/2" in ended.stdout
     assert "01-31T12:00:00" in ended.stdout
 

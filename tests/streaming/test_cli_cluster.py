@@ -11,12 +11,13 @@ from uuid import uuid4
 
 import pytest
 
-from conf.settings import EtcdSettings
+from conf.settings import Changefeed, EtcdSettings
+from coordination.errors import TidelakeError
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.metadata.etcd_observation import ChangefeedWrites
 from coordination.metadata.querier import EtcdQuerier, Stored
-from streaming import cli_cluster, cluster_operator
+from streaming import cli_cluster, cluster_operator, preflight
 from streaming.cli import main
 from streaming.cluster.changefeed_settings import changefeed_settings
 
@@ -28,7 +29,8 @@ Cluster = Callable[..., list[dict[str, Any]]]
 def command(
     etcd: EmbeddedEtcd, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, str, str]]:
-    """The program, in this process, on a cluster of the test's own."""
+    """The program, in this process, on a cluster of the test's own; no broker is asked."""
+    monkeypatch.setattr(preflight, "check_changefeed", lambda _changefeed: None)
     monkeypatch.setenv("TIDELAKE_ETCD", etcd.endpoint)
     monkeypatch.setenv("TIDELAKE_CLUSTER_ID", f"c-{uuid4().hex[:8]}")
 
@@ -66,19 +68,23 @@ def create(cluster: Cluster, tmp_path: Path, name: str = "shop", *more: str) -> 
 
 
 def test_a_changefeed_from_its_making_to_its_end(cluster: Cluster, tmp_path: Path) -> None:
-    made = create(cluster, tmp_path, "shop", "--start-ts", "5", "--target-ts", "900")
+    made = create(
+        cluster, tmp_path, "shop", "--start-ts", "5", "--target-ts", "900", "--no-confirm"
+    )
     assert (made["state"], made["start_ts"], made["target_ts"]) == ("normal", 5, 900)
-    assert made["sink_uri"] == SOURCE
+    assert (made["source_uri"], made["sink_uri"]) == (SOURCE, f"delta://{tmp_path}/warehouse")
     assert [row["changefeed"] for row in cluster("changefeed", "list")] == ["shop"]
 
     assert cluster("changefeed", "pause", "-c", "shop")[0]["state"] == "stopped"
     sink = f"delta://{tmp_path}/other"
     (changed,) = cluster(
         "changefeed", "update", "-c", "shop",
-        "--source-uri", SOURCE, "--sink-uri", sink, "--target-ts", "1000",
+        "--source-uri", SOURCE, "--sink-uri", sink, "--target-ts", "1000", "--no-confirm",
     )  # fmt: skip
     assert (changed["target_ts"], changed["start_ts"]) == (1000, 5)
-    (resumed,) = cluster("changefeed", "resume", "-c", "shop", "--overwrite-checkpoint-ts", "7")
+    (resumed,) = cluster(
+        "changefeed", "resume", "-c", "shop", "--overwrite-checkpoint-ts", "7", "--no-confirm"
+    )
     assert (resumed["state"], resumed["checkpoint_ts"]) == ("normal", 7)
     assert resumed["epoch"] > made["epoch"]
 
@@ -91,7 +97,7 @@ def test_a_changefeed_from_its_making_to_its_end(cluster: Cluster, tmp_path: Pat
 def test_the_file_and_the_environment_go_into_the_config(
     cluster: Cluster, etcd: EmbeddedEtcd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TIDELAKE_APPLY_ENGINE", "delta-rs")
+    monkeypatch.setenv("TIDELAKE_APPLY_ENGINE", "merge-on-write")
     file = tmp_path / "changefeed.toml"
     file.write_text(
         'enable-sync-point = true\nsync-point-interval = "30s"\n[filter]\nrules = ["a.*"]'
@@ -102,7 +108,7 @@ def test_the_file_and_the_environment_go_into_the_config(
     assert stored.info.config is not None
     assert stored.info.config["enable-sync-point"] is True
     settings = changefeed_settings(stored.info)
-    assert (settings.sink.apply_engine, settings.filter.rules) == ("delta-rs", ("a.*",))
+    assert (settings.sink.apply_engine, settings.filter.rules) == ("merge-on-write", ("a.*",))
 
 
 def test_uris_may_come_from_the_environment_and_etcd_from_the_file(
@@ -114,7 +120,7 @@ def test_uris_may_come_from_the_environment_and_etcd_from_the_file(
     monkeypatch.setenv("TIDELAKE_SOURCE_URI", SOURCE)
     monkeypatch.setenv("TIDELAKE_SINK_URI", f"delta://{tmp_path}/warehouse")
     (made,) = cluster("changefeed", "create", "-c", "shop", "--config", str(file))
-    assert made["sink_uri"] == SOURCE
+    assert made["source_uri"] == SOURCE
     (stored,) = read_stored(etcd)
     assert stored.info.config == {
         "case-sensitive": True,
@@ -180,6 +186,97 @@ def test_only_a_paused_changefeed_is_updated(
     )
     assert code == 1
     assert "pause" in err
+
+
+def test_an_update_keeps_what_is_not_given(
+    cluster: Cluster, etcd: EmbeddedEtcd, tmp_path: Path
+) -> None:
+    file = tmp_path / "changefeed.toml"
+    file.write_text(
+        "start-ts = 3\n"
+        'zero-date = "fail"\n[filter]\nrules = ["a.*", "b.*"]\n'
+        '[storage-options]\nAWS_REGION = "eu-west-1"'
+    )
+    create(cluster, tmp_path, "shop", "--config", str(file), "--target-ts", "900")
+    (before,) = read_stored(etcd)
+    cluster("changefeed", "pause", "-c", "shop")
+
+    (changed,) = cluster("changefeed", "update", "-c", "shop", "--target-ts", "1000")
+    (after,) = read_stored(etcd)
+    assert changed["target_ts"] == 1000
+    assert (after.info.sink_uri, after.info.config) == (before.info.sink_uri, before.info.config)
+
+    other = tmp_path / "other.toml"
+    other.write_text('start-ts = 99\n[filter]\nrules = ["c.*"]\n[storage-options]\nx = "y"')
+    sink = f"delta://{tmp_path}/other"
+    cluster("changefeed", "update", "-c", "shop", "--config", str(other), "--sink-uri", sink)
+    (last,) = read_stored(etcd)
+    settings = changefeed_settings(last.info)
+    assert (settings.start_ts, settings.target_ts, settings.zero_date) == (3, 1000, "fail")
+    assert settings.filter.rules == ("c.*",)
+    assert settings.sink.warehouse == f"{tmp_path}/other"
+    assert dict(settings.sink.storage_options) == {"AWS_REGION": "eu-west-1", "x": "y"}
+    assert last.info.sink_uri == SOURCE
+
+    (endless,) = cluster("changefeed", "update", "-c", "shop", "--target-ts", "0")
+    assert endless["target_ts"] == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((), "nothing is changed"),
+        (("--target-ts", "900"), "nothing is changed"),
+        (("--target-ts", "4"), "target-ts 4 must be above start-ts 5"),
+        (("--source-uri", SOURCE.replace("canal-json", "avro")), "protocol=avro is not built yet"),
+        (("--sink-uri", SOURCE), "that is --source-uri here"),
+    ],
+)
+def test_what_an_update_cannot_be_is_one_line_and_changes_nothing(
+    cluster: Cluster,
+    command: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    *,
+    given: tuple[str, ...],
+    says: str,
+) -> None:
+    create(cluster, tmp_path, "shop", "--start-ts", "5", "--target-ts", "900")
+    cluster("changefeed", "pause", "-c", "shop")
+    before = cluster("changefeed", "query", "-c", "shop")
+    code, _, err = command("changefeed", "update", "-c", "shop", *given)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert says in err
+    assert cluster("changefeed", "query", "-c", "shop") == before
+
+
+def test_what_run_would_refuse_is_not_made_nor_changed(
+    cluster: Cluster,
+    command: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Unless that cannot be found out from here, as the operator says."""
+    create(cluster, tmp_path, "shop")
+    cluster("changefeed", "pause", "-c", "shop")
+
+    def refuse(changefeed: Changefeed) -> None:
+        raise TidelakeError(f"no such topic {changefeed.source.topic}")
+
+    monkeypatch.setattr(preflight, "check_changefeed", refuse)
+    uris = ("--source-uri", SOURCE, "--sink-uri", f"delta://{tmp_path}/lake")
+    create_other = ("changefeed", "create", "-c", "other", *uris)
+    update = ("changefeed", "update", "-c", "shop", "--target-ts", "9")
+    for asked in (create_other, update):
+        code, _, err = command(*asked)
+        assert (code, len(err.splitlines())) == (1, 1)
+        assert "no such topic shop" in err
+        assert "--no-check" in err
+    rows = cluster("changefeed", "list")
+    assert [row["changefeed"] for row in rows] == ["shop"]
+    assert cluster("changefeed", "query", "-c", "shop")[0]["target_ts"] == 0
+
+    assert command(*create_other, "--no-check")[0] == 0
+    assert command(*update, "--no-check")[0] == 0
 
 
 def test_there_must_be_an_etcd(

@@ -182,6 +182,48 @@ def test_an_update_that_changed_the_key_moves_the_row(spark: SparkSession, is_fu
     assert len(found) == len(rows) == 3
 
 
+@pytest.mark.parametrize(
+    ("key", "spellings"),
+    [
+        ("double", ("0", "-0")),
+        ("datetime(6)", ("2020-01-02 03:04:05", "2020-01-02 03:04:05.000000")),
+        ("decimal(10,2)", ("1.5", "1.50")),
+    ],
+)
+def test_two_spellings_are_one_key(
+    spark: SparkSession, key: str, spellings: tuple[str, str]
+) -> None:
+    of = schema(id=key, v="varchar(20)")
+    one, other = spellings
+    messages = [
+        (0, 0, change("INSERT", 10, {"id": one, "v": "a"})),
+        (0, 1, change("UPDATE", 20, {"id": other, "v": "b"}, {"id": one, "v": "a"})),
+        (0, 2, change("UPDATE", 30, {"id": one, "v": "c"}, {"id": other, "v": "b"})),
+    ]
+    for order in (messages, messages[::-1]):
+        rows = resolved([task([segment(spark, order, {A: of})], of=of)])
+        assert list(by_key(rows).values()) == ["c"]
+        assert str(rows[0]["id"]) in ("0.0", "2020-01-02 03:04:05", "1.50")
+
+
+@pytest.mark.parametrize("old_v", ["7", None], ids=["full old", "content-compatible old"])
+def test_an_update_that_cannot_be_applied_leaves_the_row_under_its_old_key(
+    spark: SparkSession, old_v: str | None
+) -> None:
+    of = schema(id="bigint", v="int")
+    old: Text = {"id": "1"} if old_v is None else {"id": "1", "v": old_v}
+    messages = [
+        (0, 0, change("INSERT", 10, {"id": "1", "v": "7"})),
+        (0, 1, change("UPDATE", 20, {"id": "2", "v": "seven"}, old)),
+        (0, 2, change("INSERT", 30, {"id": "3", "v": "8"})),
+        (0, 3, change("UPDATE", 40, {"id": None, "v": "9"}, {"id": "3", "v": "8"})),
+        (0, 4, change("UPDATE", 50, {"id": "6"}, {"id": "5"}, onlyHandleKey=True)),
+    ]
+    rows = resolved([task([segment(spark, messages, {A: of})], of=of)])
+    assert by_key(row for row in rows if row["_error_class "] is None) == {1: 7, 3: 8}
+    assert sorted(row["_offset "] for row in rows if row["_error_class "]) == [1, 3, 4]
+
+
 def test_updates_that_pass_a_key_on_within_one_commit_ts(spark: SparkSession) -> None:
     """1 -> 2 and 2 -> 3 unsplit: the delete of 2 does not take away the row that moved there."""
     messages = [

@@ -41,7 +41,7 @@ FULL = TableStatus(
     (7 << 32) | 3,
     41,
     2,
-    "delta-rs",
+    "merge-on-write",
     {"shop/0": 17, "shop/1": 0},
 )
 BARE = TableStatus(5, TableState.ABSENT)

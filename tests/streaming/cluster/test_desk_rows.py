@@ -15,6 +15,7 @@ from streaming.cluster.desk_rows import (
     cut,
     first_progress,
     later,
+    low_water,
     merged,
     resumed_progress,
     told_progress,
@@ -98,8 +99,29 @@ def test_notes_in_one_lose_no_span():
         8: 5,
     }
     assert both.checkpoint_ts == 9
-    assert both.source_offsets == {"t/0": 3}
     assert merged(advance(5, sync_point_ts=Ts(5)), advance(5)).sync_point_ts == 5
+
+
+def test_a_table_that_was_registered_between_two_notes_keeps_its_low_water():
+    """The older note's offsets are of the tables that it knew."""
+    begun = replace(BEFORE, table_name="new", checkpoint_ts=60, source_offsets={"t/0": 100})
+    new = replace(told(60), span=Span(8, "shop", "new"), status=None)
+    for status in (None, TableStatus(8, TableState.PREPARING, Ts(60), Ts(60))):
+        newer = advance(60, replace(new, status=status))
+        note = merged(advance(60, told(60), source_offsets={"t/0": 150}), newer)
+        assert told_progress(begun, note.spans[1], note.source_offsets).source_offsets == {
+            "t/0": 100
+        }
+
+
+def test_a_changefeeds_low_water_is_at_or_below_that_of_every_table():
+    """A note may be older than a table that the desk has registered."""
+    note, progress = advance(60, told(60), source_offsets={"t/0": 150}), [BEFORE]
+    assert low_water(ROW, note, {"t/0": 200}, progress) == {"t/0": 40}
+    settled = [replace(BEFORE, source_offsets={"t/0": 160})]
+    assert low_water(ROW, note, {"t/0": 200}, settled) == {"t/0": 150}
+    assert low_water(ROW, note, {"t/0": 120}, settled) == {"t/0": 120}
+    assert low_water(ROW, advance(60), {"t/0": 200}, settled) == ROW.source_offsets
 
 
 def test_low_water_is_the_least_and_never_falls():

@@ -1,0 +1,42 @@
+"""Columns over releases: a control table that another release made is read and written on.
+
+What an earlier release did not know is NULL in its rows, and a column of the table from our first
+commit on. What only a later release knows is NULL in the rows that we write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from deltalake import DeltaTable, Field, Schema
+
+
+def names_in(handle: DeltaTable) -> list[str]:
+    """The columns of this version of the table, in its order."""
+    return [field.name for field in handle.schema().fields]
+
+
+def lacking(handle: DeltaTable, schema: pa.Schema) -> list[Field]:
+    """The columns of ``schema`` that the table does not have yet."""
+    known = set(names_in(handle))
+    wanted = pa.schema([field for field in schema if field.name not in known])
+    return list(Schema.from_arrow(wanted).fields)
+
+
+def with_columns(rows: pa.Table, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """These columns in this order; NULL where the table has none."""
+    for name in columns:
+        if name not in rows.column_names:
+            field = schema.field(name)
+            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
+    return rows.select(list(columns))
+
+
+def fitted(rows: pa.Table, handle: DeltaTable) -> pa.Table:
+    """``rows`` with all columns of the table."""
+    unknown = [name for name in names_in(handle) if name not in rows.column_names]
+    if not unknown:
+        return rows
+    columns = [*rows.column_names, *unknown]
+    return with_columns(rows, columns, pa.schema(handle.schema().to_arrow()))

@@ -1,0 +1,57 @@
+"""What is wrong with a changefeed is found before anything starts, by a real broker and folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from conf.load import load_settings
+from conf.settings import Changefeed
+from coordination.errors import ConfigError
+from streaming.preflight import check_changefeed
+from tests.services.kafka_broker import KafkaBroker
+
+PARTITIONS = 2
+
+
+def changefeed(
+    sink_uri: str, at: str = "127.0.0.1:9", topic: str = "shop", more: str = "", **keys: object
+) -> Changefeed:
+    source = f"kafka://{at}/{topic}?protocol=canal-json&enable-tidb-extension=true{more}"
+    arguments = {"source-uri": source, "sink-uri": sink_uri, **keys}
+    return load_settings(config=None, environment={}, arguments=arguments).changefeed
+
+
+@pytest.mark.kafka
+def test_topic_and_partitions_are_asked_of_the_broker(broker: KafkaBroker, tmp_path: Path):
+    topic = f"preflight-{uuid4().hex[:8]}"
+    broker.create_topic(topic, PARTITIONS)
+    sink, at = f"delta://{tmp_path}/not/there/yet", broker.bootstrap
+    check_changefeed(changefeed(sink, at, topic))
+    check_changefeed(changefeed(sink, at, topic, f"&partition-num={PARTITIONS}"))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConfigError, match="topic nothing-here does not exist"):
+        check_changefeed(changefeed(sink, at, "nothing-here"))
+    with pytest.raises(ConfigError, match=f"has {PARTITIONS} partitions, .* partition-num=3"):
+        check_changefeed(changefeed(sink, at, topic, "&partition-num=3"))
+
+
+def test_a_warehouse_where_no_folder_can_be_is_refused(tmp_path: Path):
+    (tmp_path / "file").touch()
+    for below in ("file", "file/lake"):
+        with pytest.raises(ConfigError, match=f"{tmp_path}/file is no folder"):
+            check_changefeed(changefeed(f"delta://{tmp_path}/{below}"))
+
+
+def test_a_warehouse_without_permission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != tmp_path)  # root may all
+    with pytest.raises(ConfigError, match=f"no permission to write to {tmp_path}: "):
+        check_changefeed(changefeed(f"delta://{tmp_path}/lake"))
+
+
+def test_commits_that_could_be_lost_are_refused_before_storage_is_asked():
+    with pytest.raises(ConfigError, match="can lose commits on s3://"):
+        check_changefeed(changefeed("delta+s3://bucket/x", **{"apply-engine": "spark"}))

@@ -1,0 +1,67 @@
+"""What `tidelake server` says before Spark starts, which here never does."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from coordination.errors import TidelakeError
+from streaming import serve
+from streaming.cli import main
+
+SPARK_STARTS = "here Spark would start"
+
+
+@pytest.fixture
+def server(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str]]:
+    """The command, in this process, up to Spark's start; its exit code, and what it said."""
+
+    def start(_self: object) -> None:
+        raise TidelakeError(SPARK_STARTS)
+
+    monkeypatch.setattr(serve.SparkOnDemand, "__call__", start)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        code = 0
+        try:
+            main(("server", *arguments))
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return code, capfd.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("addr", "says"),
+    [
+        (None, "in use, perhaps by another `tidelake server`: give --addr another port"),
+        ("203.0.113.1:8300", "no address of this machine"),
+        ("no-such-host.invalid:8300", "not known"),
+    ],
+)
+def test_where_it_cannot_listen_it_says_so_in_one_line_before_anything_starts(
+    server: Callable[..., tuple[int, str]], addr: str | None, says: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = addr or f"127.0.0.1:{taken.getsockname()[1]}"
+        code, said = server("--addr", where)
+    assert code == 2
+    (line,) = said.splitlines()
+    assert line.startswith(f"tidelake: cannot listen at addr {where!r}: ")
+    assert says in line
+
+
+def test_a_server_without_an_etcd_says_how_its_own_is_reached(
+    server: Callable[..., tuple[int, str]],
+) -> None:
+    code, said = server("--addr", "127.0.0.1:0")
+    assert (code, said.splitlines()[-1]) == (1, f"tidelake: {SPARK_STARTS}")
+    (told,) = [line for line in said.splitlines() if "--etcd http" in line]
+    assert re.search(r"--etcd http://127\.0\.0\.1:\d+ .*this machine", told)
+    assert "forgotten" in told
