@@ -51,8 +51,9 @@ def commit(
     """Write the next version, advance the state to it and return it.
 
     ``followed_at``: ``monotonic()`` (``SystemClock``'s, not ``time``'s) of *before* the last
-    ``follow`` or ``read_log``; ``deadline``: up to when a put may begin. LostRace, LogMoved, TooLate: nothing of ours counts, and the state
-    is as it was. An OSError leaves the outcome open: follow, and ask the table's identities.
+    ``follow`` or ``read_log``; ``deadline``: up to when a put may begin. LostRace, LogMoved,
+    TooLate: nothing of ours counts, and the state is as it was. An OSError leaves the outcome open:
+    follow, and ask the table's identities.
     """
     if state.head_fingerprint is None:
         raise TidelakeError(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
@@ -31,6 +32,7 @@ LIST_CHUNK = 1000
 DELETE_CHUNK = 1000
 READ_AHEAD = 64 * 1024  # bytes: a Parquet footer in one request
 RETRY_TIMEOUT = timedelta(seconds=30)
+_XML = re.compile(r"<\?xml.*?(?:<Message>(.*?)</Message>.*)?$", re.DOTALL)
 T = TypeVar("T")
 _PREFIXES = ("aws_", "azure_", "google_")
 _CLIENT_OPTIONS = frozenset(
@@ -153,7 +155,7 @@ class ObjectStorage:
         for start in range(0, len(wanted), DELETE_CHUNK):
             self._delete(wanted[start : start + DELETE_CHUNK])
 
-    def _delete(self, keys: list[str]) -> None:
+    def _delete(self, keys: Sequence[str]) -> None:
         try:
             obstore.delete(self._store, keys)
         except FileNotFoundError:  # and where that ends a chunk, the others are still there
@@ -224,5 +226,7 @@ def as_os_error(error: BaseException, at: str) -> OSError:
 
 
 def _first_line(error: BaseException) -> str:
-    """Without the debug output that follows in ``obstore``'s messages."""
-    return str(error).partition("\n\nDebug source:")[0].replace("\n", " ").strip()
+    """Without the debug output that follows in ``obstore``'s messages, and S3's XML."""
+    text = str(error).partition("\n\nDebug source:")[0]
+    text = _XML.sub(lambda found: found[1] or "", text)
+    return " ".join(text.split())
