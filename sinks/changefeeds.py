@@ -64,6 +64,7 @@ SCHEMA = pa.schema(
         column("fingerprint", pa.string(), "of the configuration that decides what rows look like"),
         column("error", pa.string(), "why the changefeed failed or warns"),
         column("updated_at", pa.timestamp("us", tz="UTC"), "last refresh; rises with every write"),
+        column("start_id", pa.string(), "of the creation or resume that gave start_ts; null: run"),
     ]
 )
 
@@ -99,6 +100,7 @@ class ChangefeedRow:
     fingerprint: str = ""
     error: str | None = None
     updated_at: datetime = NEVER
+    start_id: str | None = None
 
 
 class Changefeeds:
