@@ -27,6 +27,7 @@ from coordination.metadata.querier import EtcdQuerier, Stored
 from coordination.model import CaptureID, ChangefeedID, Ts, tso_time
 from coordination.scheduler.grpc_transport import call_owner
 from streaming.cluster.changefeed_settings import uris
+from streaming.cluster.neighbours import refuse_a_runs
 from streaming.found import Found
 
 CALL_S = 10.0
@@ -48,9 +49,11 @@ class Operator:
     # Changefeeds: state in etcd.
 
     def create(self, info: ChangefeedInfo, check: Check) -> Found:
-        """Refused for a name that is taken, and for what ``check`` refuses."""
+        """Refused for a name that is taken, for what a `tidelake run` replicates, and for what
+        ``check`` refuses."""
         try:
             self._check_free(info.name)
+            refuse_a_runs(self._client, self._cluster_id, info)
             check(info)
             self._controller.create_changefeed(info)
         except ChangefeedExists as error:

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 import pytest
 
 from conf.settings import SessionSettings
-from coordination.errors import Fenced, TermRefused, TidelakeError
+from coordination.errors import ConfigError, Fenced, TermRefused, TidelakeError
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient, KeyValue, delete
+from coordination.etcd.identity import etcd_identity
 from coordination.model import ChangefeedID, LeaseID, Ownership
 from coordination.reset_limit import ResetLimit
 from tests.coordination.running_capture import CALM, SHORT, RunningCapture
@@ -20,7 +21,7 @@ from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
 OWNERS = keys.owner_prefix("test", ChangefeedID("shop"))
-CAPTURES = keys.capture_prefix("test")
+CAPTURES = keys.run_capture_prefix("test", ChangefeedID("shop"))
 
 
 @pytest.fixture
@@ -70,7 +71,24 @@ class TestLeading:
             assert one.fence.check() == owner
             assert owner.etcd_cluster_id.startswith(etcd.cluster_id() + "/")
 
-    def test_it_registers_as_ticdc_does(self, etcd: FakeEtcd) -> None:
+    def test_no_cluster_counts_it(self, etcd: FakeEtcd) -> None:
+        """An owner schedules nothing while a capture that is registered has not answered."""
+        with RunningCapture(etcd) as one:
+            owner = one.replication.await_owner()
+            assert etcd.range(keys.base_prefix("test"), prefix=True).kvs == ()
+            assert owner.etcd_cluster_id == f"{etcd_identity(etcd, 'test')}/run-shop"
+
+    def test_who_is_not_admitted_does_not_stand_for_election(self, etcd: FakeEtcd) -> None:
+        def refuse() -> None:
+            raise ConfigError("not here")
+
+        with RunningCapture(etcd, admitted=refuse) as one:
+            one.join()
+            assert isinstance(one.error, ConfigError)
+            assert one.replication.owners == []
+            assert candidates(etcd) == etcd.range(CAPTURES, prefix=True).kvs == ()
+
+    def test_it_registers_with_ticdcs_fields(self, etcd: FakeEtcd) -> None:
         with RunningCapture(etcd) as one:
             owner = one.replication.await_owner()
             (kv,) = etcd.range(CAPTURES, prefix=True).kvs
