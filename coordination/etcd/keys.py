@@ -332,8 +332,10 @@ def _is_decimal(text: str) -> bool:
 # ---- the JSON of a capture
 
 
-def dump_capture_info(info: CaptureInfo, **more: str) -> bytes:
+def dump_capture_info(info: CaptureInfo, **more: str | bool) -> bytes:
     """``more``: fields that TiCDC does not have."""
+    if info.is_draining:
+        more["draining"] = True
     fields = {
         "id": info.id,
         "address": info.address,
@@ -354,4 +356,5 @@ def load_capture_info(value: bytes) -> CaptureInfo:
         address=fields["address"],
         version=fields["version"],
         start_timestamp=fields.get("start-timestamp", 0),
+        is_draining=bool(fields.get("draining", False)),
     )
