@@ -64,6 +64,7 @@ SCHEMA = pa.schema(
         column("fingerprint", pa.string(), "of the configuration that decides what rows look like"),
         column("error", pa.string(), "why the changefeed failed or warns"),
         column("updated_at", pa.timestamp("us", tz="UTC"), "last refresh; rises with every write"),
+        column("start_id", pa.string(), "of the creation or resume that gave start_ts; null: run"),
     ]
 )
 
@@ -99,6 +100,7 @@ class ChangefeedRow:
     fingerprint: str = ""
     error: str | None = None
     updated_at: datetime = NEVER
+    start_id: str | None = None
 
 
 class Changefeeds:
@@ -256,16 +258,41 @@ def next_term(
 
 
 def _must_wait(stored: ChangefeedRow, ownership: Ownership) -> bool:
-    """Revisions of two etcds do not compare: only standing still shows that an owner is gone."""
+    """Revisions of two etcds do not compare, nor do elections of a cluster and of a `run`: only
+    standing still shows that an owner is gone."""
     return stored.etcd_cluster_id != ownership.etcd_cluster_id and stored.state not in ENDED
 
 
 def _two_etcds(row: ChangefeedRow, ownership: Ownership, uri: str) -> TidelakeError:
+    (etcd, scope), (our_etcd, our_scope) = map(
+        _etcd_and_scope, (row.etcd_cluster_id, ownership.etcd_cluster_id)
+    )
+    if (etcd, bool(scope)) == (our_etcd, not our_scope):
+        other, way = (
+            ("a `tidelake run`", "stop it")
+            if scope
+            else (
+                "a cluster (`tidelake server`)",
+                "remove it there with `tidelake changefeed remove`",
+            )
+        )
+        return TidelakeError(
+            f"changefeed {row.changefeed_id}: {other} replicates it, capture {row.capture_id} "
+            f"(term {row.term}) keeps {uri} fresh. Two cannot write it: {way}, and start this again"
+        )
     return TidelakeError(
         f"changefeed {row.changefeed_id}: two etcds on one warehouse. {uri} is kept fresh by "
         f"capture {row.capture_id} (term {row.term}) of etcd cluster {row.etcd_cluster_id}, and "
-        f"ours is {ownership.etcd_cluster_id}. Stop that capture, or give both the same --etcd."
+        f"ours is {ownership.etcd_cluster_id}. Stop that capture, or give both the same --etcd "
+        "and --cluster-id."
     )
+
+
+def _etcd_and_scope(etcd_cluster_id: str) -> tuple[str, str]:
+    """`<etcd>/<UUID>` of a cluster's owner, `<etcd>/<UUID>/run-<changefeed>` of a `run`."""
+    etcd, _, rest = etcd_cluster_id.partition("/")
+    uuid, _, scope = rest.partition("/")
+    return f"{etcd}/{uuid}", scope
 
 
 def _later_than(before: datetime) -> datetime:

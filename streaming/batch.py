@@ -18,7 +18,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.fence import Fence
 from coordination.model import TableName, Ts
 from streaming.applier import Applier
-from streaming.due import due_tasks, settled_keys
+from streaming.due import due_tasks
 from streaming.events import KAFKA_COLUMNS, Decoder, TopicPartition
 from streaming.filter import TableFilter
 from streaming.plan import Creation, definition, plan, refusal
@@ -119,7 +119,7 @@ class Batch:
         )
 
     def _read(self, messages: DataFrame) -> Segment:
-        settled = settled_keys({name: None for name in self._unwanted} | self._spans.schemas())
+        settled = dict.fromkeys(self._unwanted, ()) | self._spans.settled_keys()
         return read_segment(self._decoder(messages.select(*KAFKA_COLUMNS), settled))
 
     def _take(self, segment: Segment) -> None:
@@ -196,19 +196,12 @@ class Batch:
     def _find(self, limit: Ts) -> None:
         """Tables with rows that are due and no definition: from the types in their messages."""
         here = self.position
-        unknown = {name for name in here.carry.names(limit) if name not in self._spans}
-        self._unwanted |= {name for name in unknown if not self._filter.selects(name)}
-        names = sorted(
-            name
-            for name in unknown - self._unwanted
-            if here.carry.due(name, here.checkpoint, limit)
-        )
-        if names:
+        open_names = self._spans.open_names(here.carry.names(limit))
+        self._unwanted |= {name for name in open_names if not self._filter.selects(name)}
+        due = here.carry.due_of(open_names - self._unwanted, here.checkpoint, limit)
+        if due.names:
             self._fence.check()
-            segments = {
-                id(s): s for name in names for s in here.carry.due(name, here.checkpoint, limit)
-            }
-            self._spans.find(names, list(segments.values()), here.checkpoint)
+            self._spans.find(due.names, due.segments, here.checkpoint, limit)
 
     def tick(self, refresh_after_s: float) -> None:
         """While no batch runs: keep the changefeed's row fresh, and finish a feed that ended at its

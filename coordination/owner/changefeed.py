@@ -18,6 +18,7 @@ import logging
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from coordination.errors import CaptureSuicide, Fenced, TryAgain
 from coordination.etcd.keys import ChangefeedName
@@ -45,6 +46,8 @@ from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
 from coordination.scheduler.messages import Message
 
 logger = logging.getLogger(__name__)
+
+MAX_NAMES: Final = 10  # of tables, in a log line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,11 +246,29 @@ class ChangefeedOwner:
             return ()
         if ticked is None:
             return ()
+        self._log_moves(term)
         if ticked.is_known:
             observation.advance_changefeed(
                 ticked.checkpoint_ts, ticked.min_table_barrier_ts, epoch=term.epoch
             )
         return ticked.outbox
+
+    def _log_moves(self, term: Term) -> None:
+        """One line for all tables that go from one capture to another in this tick."""
+        if term.coordinator is None:
+            return
+        tables = term.coordinator.replication.tables
+        by_way: dict[tuple[str, str, str], list[str]] = {}
+        for move in term.coordinator.take_moves():
+            span = tables.get(move.table_id)
+            names = by_way.setdefault((move.why, move.origin, move.dest), [])
+            names.append(str(span.name) if span is not None else str(move.table_id))
+        for (why, origin, dest), names in by_way.items():
+            shown = ",".join(names[:MAX_NAMES]) + (",…" if len(names) > MAX_NAMES else "")
+            logger.info(
+                "tables move changefeed_id=%s why=%s from=%s to=%s count=%d tables=%s",
+                *(self.name.id, why, origin, dest, len(names), shown),
+            )
 
     def _fail(self, error: Exception) -> None:
         """Reported in each tick until it is written: nothing runs any more in this epoch."""

@@ -54,6 +54,7 @@ class Workshop:
         fence: Fence,
         wake: Wake,
         role: str,
+        start_epoch: int,
         jvm_ended: Callable[[], None],
     ) -> None:
         """``jvm_ended`` is called when Spark's JVM is found to be gone, by which nothing here can
@@ -62,6 +63,7 @@ class Workshop:
         sink, options = changefeed.sink, dict(changefeed.sink.storage_options)
         self.settings = settings
         self.changefeed = changefeed
+        self.start_epoch = start_epoch
         self.spark = _session(spark)
         self.message_format = message_format
         self.identity = identity

@@ -23,6 +23,7 @@ from tests.acceptance.small_tables import (
     A,
     B,
     MakeLives,
+    key_only,
     made,
     marks,
     new_topics,
@@ -290,6 +291,33 @@ def test_no_cut_is_published_while_a_table_shows_what_it_had_beyond_a_rewind(
     lives.finish(target_ts=80)
     assert [cut["primary_ts"] for cut in lives.ledger()] == [25, 80]
     assert values(lives, "a") == {1: "at 60"}
+
+
+def test_a_table_without_a_ddl_is_made_with_its_first_whole_row(make_lives: MakeLives) -> None:
+    """What is cut to its key does not tell the columns: of A only DELETEs come, of B large rows."""
+    lives = make_lives()
+    cut = key_only(row(20, 1, "large", table=B), onlyHandleKey=True)
+    gone = key_only(row(25, 1, "large", table=B, op="DELETE"))
+    lives.produce([(1, None, key_only(row(20, 1, "x", op="DELETE"))), (1, None, cut)])
+    lives.produce([(1, None, gone), *marks(50)])
+    lives.finish(target_ts=40)
+    assert lives.versions() == {}
+    states = {name: (p.state, p.dead_letters) for name, p in lives.progress().items()}
+    assert states == {"shop.a": ("replicating", 0), "shop.b": ("warning", 2)}
+    assert [letter["error_class"] for letter in lives.dead_letters()] == [
+        "handle-key-only",
+        "no-table",
+    ]
+
+    lives.produce([(1, None, row(60, n, "y", table=table)) for table in (A, B) for n in (1, 2)])
+    large = key_only(row(65, 2, "y", op="DELETE"), onlyHandleKey=True)
+    lives.produce([(1, None, large), *marks(80)])
+    lives.finish(target_ts=70)
+
+    assert lives.rows("a") == [{"id": 1, "n": 0, "v": "y"}]
+    assert values(lives, "b") == {1: "y", 2: "y"}
+    states = {name: (p.state, p.dead_letters) for name, p in lives.progress().items()}
+    assert states == {"shop.a": ("replicating", 0), "shop.b": ("replicating", 2)}
 
 
 # What a batch costs.

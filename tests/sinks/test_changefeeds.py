@@ -161,6 +161,25 @@ def test_two_etcds_on_one_warehouse_end_with_a_line(tmp_path: Path) -> None:
     assert not isinstance(caught.value, TermRefused)  # trying again would not help
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "sentence"),
+    [
+        ("etcd/uuid", "etcd/uuid/run-shop", "a cluster .* replicates it, capture alive .*remove"),
+        ("etcd/uuid/run-shop", "etcd/uuid", "a `tidelake run` replicates it, capture .*: stop it"),
+    ],
+)
+def test_a_cluster_and_a_run_do_not_take_terms_from_each_other(
+    tmp_path: Path, first: str, second: str, sentence: str
+) -> None:
+    """Though the later election of one etcd is the newer one: they would do so for ever."""
+    other = Changefeeds(str(tmp_path))
+    term = claim(other, owner("alive", etcd=first, revision=5)).term
+    clock = ManualClock(lambda: other.touch("shop", term))
+    with pytest.raises(TidelakeError, match=sentence):
+        claim(Changefeeds(str(tmp_path), clock=clock), owner(etcd=second, revision=9))
+    assert Changefeeds(str(tmp_path)).read("shop").term == term  # type: ignore[union-attr]
+
+
 def test_another_owner_of_the_other_etcd_is_waited_for_anew(tmp_path: Path) -> None:
     other = Changefeeds(str(tmp_path))
     claim(other, owner())
