@@ -126,6 +126,7 @@ class _Upsert:
         """One try on the version that was followed. Raises LostRace."""
         table, write = self._table, self._write
         changes = cast("pa.Table", write.changes)
+        looked_at = table.state.version
         hits = self._find(changes)
         written = self._write_rows(changes)
         now_ms = int(time.time() * 1000)
@@ -136,7 +137,10 @@ class _Upsert:
         actions += [each.file.add(data_change=True) for each in written]
         write.before_commit()
         version = table.commit(
-            [identity.to_json(), *actions], operation="MERGE", user_metadata=write.user_metadata
+            looked_at,
+            [identity.to_json(), *actions],
+            operation="MERGE",
+            user_metadata=write.user_metadata,
         )
         for path, deleted in vectors.items():
             table.files[path].deleted = deleted

@@ -37,6 +37,7 @@ class Folded:
 def fold(table: OpenTable, key: Sequence[str]) -> Folded | None:
     """The next fold of a table whose lock is held and which was followed just now; None where
     nothing needs one, or another commit came first."""
+    looked_at = table.state.version
     chosen = choose(
         (_candidate(table, each) for each in table.files.values()),
         target_bytes=TARGET_BYTES,
@@ -52,7 +53,10 @@ def fold(table: OpenTable, key: Sequence[str]) -> Folded | None:
     actions += [each.file.add(data_change=False) for each in written]
     try:
         version = table.commit(
-            actions, operation="OPTIMIZE", user_metadata=json.dumps({"folded": len(files)})
+            looked_at,
+            actions,
+            operation="OPTIMIZE",
+            user_metadata=json.dumps({"folded": len(files)}),
         )
     except TryAgain:
         table.storage.delete(each.file.path for each in written)
