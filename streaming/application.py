@@ -212,7 +212,7 @@ class Application:
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
         if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
             self._source.check_offsets(offsets)
-        spans = Spans(self._spark, self._settings.changefeed.sink, row)
+        spans = Spans(self._settings.changefeed.sink, row)
         graveyard = self._graveyard(row)
         record = Record(tables=self._tables, row=row, spans=spans, dead=graveyard)
         record.save(row)  # before the first commit to any target

@@ -8,10 +8,9 @@ is the greater of the identity in its Delta log and its progress row; the log is
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from conf.settings import DeltaSink
@@ -76,10 +75,7 @@ class Span:
 class Spans:
     """All known spans. Changed by the batch thread only; a change is one assignment."""
 
-    def __init__(
-        self, spark: Callable[[], SparkSession], sink: DeltaSink, row: ChangefeedRow
-    ) -> None:
-        self._spark = spark
+    def __init__(self, sink: DeltaSink, row: ChangefeedRow) -> None:
         self._sink = sink
         self._options = dict(sink.storage_options)
         self._row = row
@@ -252,7 +248,7 @@ class Spans:
             generation=FIRST_GENERATION,
             ddl=DdlIdentity(commit_ts=ddl.commit_ts, order=0, query=ddl.query),
         )
-        create(self._spark(), target, properties=properties, storage_options=self._options)
+        create(target, properties=properties, storage_options=self._options)
         failpoint(Failpoint.AFTER_CREATE_TABLE)
         state = inspect(target.uri, self._options)
         assert state is not None

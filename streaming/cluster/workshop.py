@@ -104,7 +104,7 @@ class Workshop:
         return {name: row for name, row in rows.items() if self.filter.selects(name)}
 
     def spans(self, row: ChangefeedRow) -> Spans:
-        return Spans(lambda: self.spark, self.changefeed.sink, row)
+        return Spans(self.changefeed.sink, row)
 
     def graveyard(self, row: ChangefeedRow, *, term: int | None = None) -> Graveyard:
         """With a term it is an owner's, and nobody of an older one buries any more."""
