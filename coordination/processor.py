@@ -28,7 +28,7 @@ from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
 from coordination.orchestrator.changefeed_state import ChangefeedReactorState
 from coordination.orchestrator.global_state import GlobalReactorState
 from coordination.ports import CaptureIdentity, DataPlane, Replica
-from coordination.running_errors import PROCESSOR_UNKNOWN, running_error
+from coordination.running_errors import PROCESSOR_UNKNOWN, log_failure, running_error
 from coordination.scheduler.agent import Agent, OwnerInfo
 from coordination.scheduler.messages import (
     AddTable,
@@ -182,8 +182,8 @@ class ProcessorReactor:
             replica = role.data_plane.open_replica(info, role.identity, role.fence, role.wake)
         except (Fenced, TryAgain):
             return
-        except Exception as error:  # the changefeed must hear of it, and the others go on
-            logger.exception("could not open a replica changefeed_id=%s", info.id)
+        except Exception as error:  # noqa: BLE001 - the changefeed must hear of it, and the others go on
+            log_failure(logger, f"could not open a replica changefeed_id={info.id}", error)
             refusal = _Refusal(epoch=info.epoch, report=self._report(error))
             self._refused[info.name] = refusal
             self._write_refusal(refusal, changefeed)
@@ -215,8 +215,8 @@ class ProcessorReactor:
         inbox: Sequence[Message] = self._inboxes.get(changefeed.name.id, ())
         try:
             ticked = run.agent.tick(inbox)
-        except Exception as error:  # one changefeed must not end the others
-            logger.exception("an agent failed changefeed_id=%s", changefeed.name.id)
+        except Exception as error:  # noqa: BLE001 - one changefeed must not end the others
+            log_failure(logger, f"an agent failed changefeed_id={changefeed.name.id}", error)
             run.errors.append(self._report(error))
         else:
             run.replica.set_barrier(ticked.barrier)

@@ -34,6 +34,7 @@ LOOKS_PER_TTL = 10
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+_OFFSETS = pa.map_(pa.string(), pa.int64())
 _WATERMARK = pa.struct([("ts", pa.int64()), ("offset", pa.int64())])
 SCHEMA = pa.schema(
     [
@@ -50,11 +51,7 @@ SCHEMA = pa.schema(
         column("epoch", pa.string(), "that capture's session"),
         column("etcd_cluster_id", pa.string(), "where it was elected"),
         column("owner_revision", pa.int64(), "create-revision of its election key"),
-        column(
-            "source_offsets",
-            pa.map_(pa.string(), pa.int64()),
-            "topic/partition -> low-water offset",
-        ),
+        column("source_offsets", _OFFSETS, "topic/partition -> low-water offset"),
         column(
             "watermarks",
             pa.map_(pa.string(), _WATERMARK),
@@ -65,8 +62,14 @@ SCHEMA = pa.schema(
         column("error", pa.string(), "why the changefeed failed or warns"),
         column("updated_at", pa.timestamp("us", tz="UTC"), "last refresh; rises with every write"),
         column("start_id", pa.string(), "of the creation or resume that gave start_ts; null: run"),
+        column("read_offsets", _OFFSETS, "topic/partition -> everything before has been read"),
+        column("end_offsets", _OFFSETS, "topic/partition -> Kafka's end when it was last asked"),
+        column("messages_behind", pa.int64(), "end_offsets minus read_offsets; null: not known"),
+        column("messages_per_s", pa.float64(), "read over the last minute; null: not known"),
+        column("time_left_s", pa.float64(), "till nothing is behind; null: not known, or never"),
     ]
 )
+_BY_PARTITION = ("source_offsets", "read_offsets", "end_offsets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +104,11 @@ class ChangefeedRow:
     error: str | None = None
     updated_at: datetime = NEVER
     start_id: str | None = None
+    read_offsets: Mapping[str, int] = field(default_factory=dict)
+    end_offsets: Mapping[str, int] = field(default_factory=dict)
+    messages_behind: int | None = None
+    messages_per_s: float | None = None
+    time_left_s: float | None = None
 
 
 class Changefeeds:
@@ -315,7 +323,8 @@ def _upsert(view: TableView, row: ChangefeedRow) -> Change:
 
 def _record(row: ChangefeedRow) -> dict[str, Any]:
     record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names}
-    record["source_offsets"] = sorted(row.source_offsets.items())
+    for name in _BY_PARTITION:
+        record[name] = sorted(getattr(row, name).items())
     record["topic_ids"] = sorted(row.topic_ids.items())
     record["watermarks"] = [
         (key, {"ts": mark.ts, "offset": mark.offset})
@@ -327,7 +336,8 @@ def _record(row: ChangefeedRow) -> dict[str, Any]:
 def _row(record: dict[str, Any]) -> ChangefeedRow:
     values = dict(record)
     values["state"] = cast(ChangefeedState, record["state"])
-    values["source_offsets"] = dict(record["source_offsets"])
+    for name in _BY_PARTITION:  # a release before this one knew the first only
+        values[name] = dict(record[name] or ())
     values["topic_ids"] = dict(record["topic_ids"])
     values["watermarks"] = {key: Watermark(**mark) for key, mark in record["watermarks"]}
     return ChangefeedRow(**values)

@@ -18,6 +18,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.fence import Fence
 from coordination.model import TableName, Ts
 from streaming.applier import Applier
+from streaming.backlog_watch import BacklogWatch
 from streaming.due import due_tasks
 from streaming.events import KAFKA_COLUMNS, Decoder, TopicPartition
 from streaming.filter import TableFilter
@@ -58,6 +59,7 @@ class Batch:
         applier: Applier,
         record: Record,
         position: Position,
+        backlog: BacklogWatch,
     ) -> None:
         self._settings = settings
         self._changefeed = settings.changefeed
@@ -68,6 +70,7 @@ class Batch:
         self._spans = spans
         self._applier = applier
         self._record = record
+        self._backlog = backlog
         self._filter = TableFilter(settings.changefeed.filter)
         self._unwanted: set[TableName] = set()
         self.position = position
@@ -100,6 +103,7 @@ class Batch:
         self._fence.check()
         failpoint(Failpoint.BATCH_START)
         started = time.monotonic()
+        self._backlog.batch_begins(batch_id)
         segment = self._read(messages)
         failpoint(Failpoint.AFTER_DECODE)
         self._source.check_unchanged(self._shape)
@@ -108,6 +112,7 @@ class Batch:
         self._take(segment)
         self.advance(self.limit())
         failpoint(Failpoint.BATCH_END)
+        self._backlog.batch_ends(self.position.offsets)
         self.last_read = time.monotonic()
         logger.info(
             "applied a batch batch_id=%d messages=%d checkpoint_ts=%d carry_rows=%d seconds=%.2f",
@@ -116,6 +121,7 @@ class Batch:
             self.position.checkpoint,
             self.position.carry.rows_above(self.position.checkpoint),
             time.monotonic() - started,
+            extra=self._backlog.look().facts(),
         )
 
     def _read(self, messages: DataFrame) -> Segment:
@@ -180,6 +186,7 @@ class Batch:
         self._spans.idle_to(limit)
         here.checkpoint = limit
         here.carry = here.carry.trimmed(limit)
+        self._backlog.batch_ends(here.offsets)
         is_target = limit == self._changefeed.target_ts
         self._record.batch(here, self.limit() if not is_target else limit, finished=is_target)
         if is_target:

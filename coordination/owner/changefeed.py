@@ -22,7 +22,13 @@ from typing import Final
 
 from coordination.errors import CaptureSuicide, Fenced, TryAgain
 from coordination.etcd.keys import ChangefeedName
-from coordination.metadata.feed_state import AdminJob, FeedStateManager
+from coordination.metadata.feed_state import (
+    AdminJob,
+    Decision,
+    FeedEvent,
+    FeedStateManager,
+    known_state,
+)
 from coordination.metadata.model import (
     NO_PROGRESS,
     ChangefeedInfo,
@@ -41,7 +47,7 @@ from coordination.orchestrator.changefeed_state import ChangefeedReactorState
 from coordination.owner.term import Term, TermContext
 from coordination.ports import OwnerDesk
 from coordination.processor import CaptureRole
-from coordination.running_errors import OWNER_UNKNOWN, running_error
+from coordination.running_errors import OWNER_UNKNOWN, log_failure, running_error
 from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
 from coordination.scheduler.messages import Message
 
@@ -86,6 +92,7 @@ class ChangefeedOwner:
         self._closing: list[OwnerDesk] = []
         self._ran_epoch: int | None = None
         self._errors: list[RunningError] = []  # of the run of that epoch
+        self._told: tuple[str, str] | None = None  # the error that was logged last
 
     @property
     def coordinator(self) -> Coordinator | None:
@@ -189,11 +196,23 @@ class ChangefeedOwner:
         warnings = changefeed.take_processor_warnings()
         decision = self._feed_state.tick(info, changefeed.status, errors, warnings, now_s)
         if decision is not None:
-            why = decision.error.message if decision.error is not None else "-"
-            logger.info(
-                "changefeed changes changefeed_id=%s event=%s why=%s", info.id, decision.event, why
-            )
+            self._tell(info, decision)
             observation.carry_out(decision)
+
+    def _tell(self, info: ChangefeedInfo, decision: Decision) -> None:
+        """An error is one ERROR line, however often it is met again while it is tried again."""
+        error = decision.error
+        before = None if known_state(info) is FeedState.NORMAL else self._told
+        if error is None:
+            logger.info("changefeed changes changefeed_id=%s event=%s", info.id, decision.event)
+            return
+        self._told = (error.code, error.message)
+        is_news = self._told != before and decision.event is not FeedEvent.WARNING
+        logger.log(
+            logging.ERROR if is_news else logging.INFO,
+            "changefeed changes changefeed_id=%s event=%s why=%s: %s",
+            *(info.id, decision.event, error.code, error.message),
+        )
 
     def _open(self, info: ChangefeedInfo, changefeed: ChangefeedReactorState) -> None:
         status, role = changefeed.status or NO_PROGRESS, self._role
@@ -272,9 +291,8 @@ class ChangefeedOwner:
 
     def _fail(self, error: Exception) -> None:
         """Reported in each tick until it is written: nothing runs any more in this epoch."""
-        name = self.name.id
-        logger.error("a changefeed failed in its owner changefeed_id=%s", name, exc_info=error)
         role = self._role
+        log_failure(logger, f"a changefeed failed in its owner changefeed_id={self.name.id}", error)
         report = running_error(
             error, code=OWNER_UNKNOWN, address=role.info.address, at=role.utc_now()
         )

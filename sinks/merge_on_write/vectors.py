@@ -23,7 +23,7 @@ class Marked:
 def mark(
     storage: TableStorage, files: Mapping[str, DataFile], deleted: Mapping[str, DeletedRows]
 ) -> Iterator[Marked]:
-    """Write the vectors of these files. Both mappings are by path; the order is the second one's."""
+    """Write the vectors of these files; both mappings are by path, in the order of the second."""
     paths = iter(deleted)
     for name, content, descriptors in vector_files([each.vector for each in deleted.values()]):
         storage.write(name, content)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from conf.settings import EventFilter, FilterSettings
 from coordination.errors import TidelakeError
 from streaming.plan import DdlNotSupported
+from streaming.report import without_watermark
 from streaming.source import Source, SourceAway
 from tests.acceptance.one_process import Feed, shop_feed
 from tests.acceptance.small_tables import (
@@ -82,12 +83,19 @@ def partitions_apart(sent: Sequence[Message], dice: random.Random) -> list[Messa
 
 
 def test_duplicates_of_any_kind_leave_tables_and_versions_as_they_are(
-    make_lives: MakeLives, feed: Feed
+    make_lives: MakeLives, feed: Feed, caplog: pytest.LogCaptureFixture
 ) -> None:
     lives = make_lives()
     dice = random.Random(1)
     lives.produce(feed.messages)
-    lives.finish(target_ts=feed.last_ts)
+    with caplog.at_level(logging.INFO):
+        lives.finish(target_ts=feed.last_ts, first_messages=40)
+    small, rest = (r for r in caplog.records if r.getMessage().startswith("applied a batch"))
+    assert small.messages_behind == pytest.approx(len(feed.messages) - 40, abs=PARTITIONS)
+    assert rest.messages_behind == 0
+    found = lives.changefeed()
+    assert found is not None
+    assert (found.messages_behind, found.time_left_s) == (0, 0)
     lives.assert_is(feed.events)
     versions, target = lives.versions(), feed.last_ts + 1_000_000
     for again in (one_row, a_tail, the_whole_topic, partitions_apart):
@@ -112,6 +120,8 @@ def test_a_partition_without_a_watermark_holds_everything_back(make_lives: MakeL
         assert batch.metrics()["carry_rows"] == 1
     assert lives.versions() == {}
     assert lives.progress() == {}
+    life.wait_until(lambda _: without_watermark(lives.changefeed()))
+    assert without_watermark(lives.changefeed()) == [f"{lives.topics[0]}/2"]
 
     lives.produce([(2, None, encode_watermark(41, 0))])
 

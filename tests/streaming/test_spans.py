@@ -70,10 +70,6 @@ class Lake:
         return found
 
 
-def spark_is_not_needed() -> None:
-    raise AssertionError("no Spark")
-
-
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     return Lake(tmp_path)
