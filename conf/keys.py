@@ -105,6 +105,7 @@ OWN_KEYS: Mapping[str, Read] = {
     "session-safety-margin-s": Read("number"),
     "max-batch-messages": Read("integer"),
     "apply-threads": Read("integer"),
+    "min-commit-interval-s": Read("number"),
     "carry-warn-rows": Read("integer"),
     "quiet-s": Read("number"),
     "log-format": Read("text", ("text", "json")),

@@ -64,6 +64,7 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "session-safety-margin-s": ("session", "safety_margin_s"),
     "max-batch-messages": ("batch", "max_messages"),
     "apply-threads": ("batch", "apply_threads"),
+    "min-commit-interval-s": ("batch", "min_commit_interval_s"),
     "carry-warn-rows": ("batch", "carry_warn_rows"),
     "quiet-s": ("batch", "quiet_s"),
     "log-format": ("settings", "log_format"),

@@ -145,6 +145,8 @@ class BatchSettings:
     # Of the first one of a large backlog: the first commit comes soon, and the rate is known.
     first_messages: int = 50_000
     apply_threads: int = 2  # tables applied side by side
+    # Of one table; 0: as often as there is something. Fewer commits are fewer versions and files.
+    min_commit_interval_s: float = 0.0
     carry_warn_rows: int = 5_000_000  # rows read but not resolved: warned about, never bounded
     # W = target-ts everywhere and nothing came for so long: the feed has ended.
     quiet_s: float = 10.0
@@ -152,6 +154,7 @@ class BatchSettings:
     def __post_init__(self) -> None:
         require(self.max_messages > 0, "max-batch-messages must be positive")
         require(self.apply_threads > 0, "apply-threads must be positive")
+        require(self.min_commit_interval_s >= 0, "min-commit-interval-s must not be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

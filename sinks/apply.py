@@ -72,9 +72,13 @@ class Skipped:
     identity: Ts
 
 
+class TableHeld(Exception):
+    """The table takes no commit now: an operator has paused it. Its rows wait, others go on."""
+
+
 class Engine(Protocol):
-    """Commits one write. Raises TryAgain when another commit came between (re-read, re-check,
-    retry).
+    """Commits one write. Raises TableHeld for a table that is paused, and TryAgain when another
+    commit came between (re-read, re-check, retry).
     """
 
     name: str  # "merge-on-write" or "spark": the progress table shows it

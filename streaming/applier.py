@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
@@ -25,7 +26,7 @@ from conf.settings import Settings
 from coordination.errors import TermRefused, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite
+from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableHeld, TableWrite
 from sinks.engine_choice import EngineName, engine_choice
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark_engine import SparkEngine
@@ -38,7 +39,7 @@ from streaming.resolve import Resolver
 from streaming.segments import Segment
 from streaming.session import expect_rows
 from streaming.small_tables import SmallTables
-from streaming.spans import Spans
+from streaming.spans import PAUSED, REPLICATING, Spans
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -93,6 +94,9 @@ class Applier:
         self._resolver = Resolver(rules)
         self._small_tables = SmallTables(rules)
         self._job_tag = job_tag
+        self._min_commit_interval_s = settings.batch.min_commit_interval_s
+        self._committed_at: dict[TableName, float] = {}
+        self._held: set[TableName] = set()
         self._pool = ThreadPoolExecutor(settings.batch.apply_threads, thread_name_prefix="apply")
 
     def close(self) -> None:
@@ -107,8 +111,37 @@ class Applier:
         if segment.bad:
             self._graveyard.bury_messages(segment)
 
-    def apply(self, tasks: Sequence[TableTask], limit: Ts) -> None:
-        """Bring every task's table to ``limit``; spans are moved on as their commits are made."""
+    def apply(self, tasks: Sequence[TableTask], limit: Ts) -> frozenset[TableName]:
+        """Bring every task's table to ``limit``; spans are moved on as their commits are made.
+
+        Returns the tables that take no commit now: an operator has paused them, or their last one
+        is younger than ``min-commit-interval-s``. Their rows wait in the carry.
+        """
+        self._held = {task.name for task in tasks if self._is_held(task)}
+        self._apply([task for task in tasks if task.name not in self._held], limit)
+        return frozenset(self._held)
+
+    def _is_held(self, task: TableTask) -> bool:
+        target = self._spans[task.name].target
+        if target is None:
+            return False
+        since_s = time.monotonic() - self._committed_at.get(task.name, -math.inf)
+        if since_s < self._min_commit_interval_s:
+            return True
+        is_paused = self._merge_on_write.is_paused(target.uri)
+        self._show_paused(task.name, is_paused)
+        return is_paused
+
+    def _show_paused(self, name: TableName, is_paused: bool) -> None:
+        span = self._spans[name]
+        if is_paused and span.state != PAUSED:
+            logger.warning("paused by an operator: its rows wait table=%s", name)
+            self._spans.put(replace(span, state=PAUSED))
+        elif not is_paused and span.state == PAUSED:
+            logger.info("no longer paused table=%s", name)
+            self._spans.put(replace(span, state=REPLICATING))
+
+    def _apply(self, tasks: Sequence[TableTask], limit: Ts) -> None:
         if tasks:
             session = tasks[0].segments[0].frame.sparkSession  # the query's own
             expect_rows(session, sum(task.max_rows for task in tasks))
@@ -213,6 +246,9 @@ class Applier:
             try:
                 result = self._tried(prepared.engine, write)
                 self._moved(task.name, prepared.engine, result, limit)
+            except TableHeld as held:
+                logger.info("not written: %s table=%s limit=%d", held, task.name, limit)
+                self._held.add(task.name)
             except Withdrawn as withdrawal:
                 logger.info("not written: %s table=%s limit=%d", withdrawal, task.name, limit)
             finally:
@@ -240,6 +276,7 @@ class Applier:
         raise AssertionError("unreachable")
 
     def _moved(self, name: TableName, engine: Engine, result: Applied | Skipped, limit: Ts) -> None:
+        self._committed_at[name] = time.monotonic()
         span = self._spans[name]
         reached = limit
         if isinstance(result, Skipped):

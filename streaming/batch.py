@@ -181,9 +181,12 @@ class Batch:
             if name in self._spans and self._filter.selects(name)
         ]
         tasks = due_tasks(here.carry, self._spans, names, limit, self._filter)
-        self._applier.apply(tasks, limit)
+        held = self._applier.apply(tasks, limit)
         failpoint(Failpoint.AFTER_APPLY)
-        self._spans.idle_to(limit)
+        self._spans.idle_to(limit, [span.name for span in self._spans if span.name not in held])
+        if held:  # there is one position for all tables here: it waits for those
+            self._record.batch(here, self.limit(), finished=False)
+            return
         here.checkpoint = limit
         here.carry = here.carry.trimmed(limit)
         self._backlog.batch_ends(here.offsets)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conf.server import ServerSettings, load_cluster, load_server
-from conf.settings import SettingError
 from streaming.cli_described import changed_by, checking, described_by
 from streaming.cli_options import (
     ChangefeedId,
@@ -22,8 +21,10 @@ from streaming.cli_options import (
     OutputFormat,
     SinkUri,
     SourceUri,
+    TableOption,
     reported,
 )
+from streaming.cli_table import table, table_name_of
 
 if TYPE_CHECKING:
     from streaming.cluster_operator import Operator
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 changefeed = typer.Typer(help="Changefeeds of a cluster: state in etcd.", no_args_is_help=True)
 capture = typer.Typer(help="Captures of a cluster.", no_args_is_help=True)
 processor = typer.Typer(help="What captures replicate.", no_args_is_help=True)
-table = typer.Typer(help="Where a table is replicated.", no_args_is_help=True)
 
 Etcd = Annotated[
     str | None,
@@ -263,7 +263,7 @@ def list_processors(
 def move(
     *,
     changefeed_id: Id,
-    table_name: Annotated[str, typer.Option("--table", help="schema.table")],
+    table_name: TableOption,
     capture_id: CaptureId,
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
@@ -271,8 +271,7 @@ def move(
 ) -> None:
     """Have another capture replicate it, from the next batch on."""
     with reported():
-        if "." not in table_name:
-            raise SettingError(f"--table {table_name!r}: expected schema.table")
+        table_name_of(table_name)
         _show(
             etcd,
             cluster_id,

@@ -50,6 +50,7 @@ SinkUri = Annotated[
         metavar="URI",
     ),
 ]
+TableOption = Annotated[str, typer.Option("--table", help="schema.table", metavar="TABLE")]
 ChangefeedId = Annotated[
     str | None,
     typer.Option(

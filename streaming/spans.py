@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 REPLICATING = "replicating"
 WARNING = "warning"
+PAUSED = "paused"  # by an operator, for work of his own on the table
 FIRST_GENERATION = 1
 NO_DDL = NOTHING_SHOWN = Ts(0)
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
-from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableWrite
+from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableHeld, TableWrite
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import Json, Transaction
 from sinks.merge_on_write.commit import LostRace, TooLate
@@ -29,6 +29,7 @@ from sinks.merge_on_write.key_hash import keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, first_double, sort_keys
 from sinks.merge_on_write.log_reader import LogMoved
 from sinks.merge_on_write.open_table import OpenTable, TableGone
+from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.storage import open_storage
 from sinks.merge_on_write.table_shape import NotForThisEngine
@@ -82,6 +83,18 @@ class MergeOnWriteEngine:
             self.upkeep.committed(table, write.target.schema.key)
         return result
 
+    def is_paused(self, uri: str) -> bool:
+        """Whether an operator holds the table, as its log says now."""
+        table = self.table(uri)
+        with table.lock:
+            try:
+                with one_sentence("read the Delta log of", uri):
+                    table.refresh()
+                return is_paused(table.state.metadata)
+            except TableGone:
+                table.forget()
+        return False
+
     def refusal(self, uri: str) -> str | None:
         """Why this engine cannot write the table, or None where it can."""
         table = self.table(uri)
@@ -120,6 +133,8 @@ class _Upsert:
             identity = self._table.state.transactions.get(self._write.target.app_id)
             if identity is not None and identity.version >= self._write.limit:
                 return Skipped(self._table.state.version, Ts(identity.version))
+            if is_paused(self._table.state.metadata):
+                raise TableHeld(f"table {self._write.target.name} is paused")
             try:
                 return Applied(self._commit())
             except (LostRace, LogMoved, TooLate):

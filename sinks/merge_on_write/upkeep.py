@@ -18,6 +18,7 @@ from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log_reader import LogMoved
 from sinks.merge_on_write.open_table import OpenTable, TableGone
+from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.retention import clean_files, clean_log
 from sinks.storage_errors import STORAGE_ERRORS, one_line
 
@@ -99,6 +100,10 @@ class TableUpkeep:
 
     def _look_after(self, table: OpenTable, care: _Care) -> None:
         for _ in range(MOST_FOLDS):
+            with table.lock:
+                table.refresh()
+                if is_paused(table.state.metadata):
+                    return
             folded = fold(table, care.key)
             if folded is None or self._closed:
                 break

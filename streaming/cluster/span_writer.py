@@ -249,8 +249,8 @@ class SpanWriter:
         self._find(names, limit)
         self._permit.grant({name: self._joined[name].assignment for name in names})
         tasks = due_tasks(self._carry, self._spans, names, limit, self._filter)
-        self._applier.apply(tasks, limit)
-        self._spans.idle_to(limit, [n for n in names if n not in self._permit.withdrawn])
+        held = self._applier.apply(tasks, limit) | self._permit.withdrawn
+        self._spans.idle_to(limit, [name for name in names if name not in held])
 
     def _find(self, names: Sequence[TableName], limit: Ts) -> None:
         """Tables that the owner could not make yet: from the first whole row."""

@@ -196,7 +196,10 @@ def test_the_same_is_true_of_a_missing_file(tmp_path: Path):
         ({"TIDELAKE_TARGET_TZ": "5"}, "did you mean TIDELAKE_TARGET_TS?"),
         ({"TIDELAKE_TARGET_TS": "x"}, "TIDELAKE_TARGET_TS must be an integer"),
         ({"TIDELAKE_CASE_SENSITIVE": "yes"}, "TIDELAKE_CASE_SENSITIVE must be true or false"),
-        ({"TIDELAKE_APPLY_ENGINE": "flink"}, "unknown value 'flink': one of auto, spark"),
+        (
+            {"TIDELAKE_APPLY_ENGINE": "flink"},
+            "unknown value 'flink': one of auto, merge-on-write, spark",
+        ),
     ],
 )
 def test_a_wrong_variable_is_one_line(environment: dict[str, str], says: str):

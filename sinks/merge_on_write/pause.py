@@ -1,0 +1,58 @@
+"""A table that takes no commit for a while: an operator's own DELETE or OPTIMIZE has it to itself.
+
+Such a command of Spark reads for seconds and then conflicts with every commit that has touched its
+files meanwhile, so it may never come through while changes arrive. The pause stands in the table's
+own log, as a property: every capture sees it before it commits, whoever writes the table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from coordination.errors import TidelakeError, TryAgain
+from sinks.merge_on_write.actions import Json, Metadata
+from sinks.merge_on_write.commit import LostRace, commit
+from sinks.merge_on_write.log_reader import read_log
+from sinks.merge_on_write.storage import open_storage
+
+PAUSED = "tidelake.paused"
+MAX_TRIES = 20
+
+
+def is_paused(metadata: Metadata | None) -> bool:
+    """Whether the table's properties say so."""
+    return metadata is not None and metadata.configuration.get(PAUSED, "false") == "true"
+
+
+def set_paused(uri: str, storage_options: Mapping[str, str], *, paused: bool) -> bool:
+    """Pause the table at ``uri`` or let it go on; False where it was so already."""
+    storage = open_storage(uri, storage_options)
+    for _ in range(MAX_TRIES):
+        followed_at = time.monotonic()
+        state = read_log(storage)
+        if state is None or state.metadata is None:
+            raise TidelakeError(f"there is no Delta table at {uri}: is the name right?")
+        if is_paused(state.metadata) == paused:
+            return False
+        try:
+            commit(
+                storage,
+                state,
+                [_with(state.metadata, paused=paused)],
+                operation="SET TBLPROPERTIES",
+                now_ms=int(time.time() * 1000),
+                followed_at=followed_at,
+            )
+        except LostRace:
+            continue
+        return True
+    raise TryAgain(f"other commits came first on {uri}, {MAX_TRIES} times: try again")
+
+
+def _with(metadata: Metadata, *, paused: bool) -> Json:
+    """All that the metadata says, and this."""
+    settings = {**metadata.configuration, PAUSED: "true"}
+    if not paused:
+        del settings[PAUSED]
+    return {"metaData": {**metadata.fields, "configuration": settings}}
