@@ -104,6 +104,7 @@ OWN_KEYS: Mapping[str, Read] = {
     "capture-session-ttl": Read("integer"),
     "session-safety-margin-s": Read("number"),
     "max-batch-messages": Read("integer"),
+    "first-batch-messages": Read("integer"),
     "apply-threads": Read("integer"),
     "min-commit-interval-s": Read("number"),
     "carry-warn-rows": Read("integer"),

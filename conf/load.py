@@ -63,6 +63,7 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "capture-session-ttl": ("session", "ttl_s"),
     "session-safety-margin-s": ("session", "safety_margin_s"),
     "max-batch-messages": ("batch", "max_messages"),
+    "first-batch-messages": ("batch", "first_messages"),
     "apply-threads": ("batch", "apply_threads"),
     "min-commit-interval-s": ("batch", "min_commit_interval_s"),
     "carry-warn-rows": ("batch", "carry_warn_rows"),

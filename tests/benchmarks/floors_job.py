@@ -16,11 +16,11 @@ from confluent_kafka import TopicPartition as Assignment
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from sinks.delta_rs_engine import DeltaRsEngine
 
 from conf.source_uri import parse_source_uri
 from coordination.model import TableName, Ts
 from sinks.apply import OP_COLUMN, Engine, TableWrite, Target
+from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.schema import TableSchema
 from sinks.spark_engine import SparkEngine
 from sinks.tables import inspect
@@ -83,7 +83,7 @@ class Floors:
         changes = self._resolve(segment)
         self._apply(SparkEngine({}), lambda: changes)
         arrow = changes.toArrow()
-        self._apply(DeltaRsEngine({}), lambda: arrow)
+        self._apply(MergeOnWriteEngine({}), lambda: arrow)
         self._commit_spark(spark)
         spark.stop()
         self._source.close()
