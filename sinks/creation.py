@@ -83,7 +83,7 @@ def _metadata(target: Target, properties: Mapping[str, str]) -> Metadata:
     fields = [
         {
             "name": column.name,
-            "type": _log_type(delta_type(column.type)),
+            "type": log_type(delta_type(column.type)),
             "nullable": True,
             "metadata": {
                 "delta.columnMapping.id": number,
@@ -105,10 +105,10 @@ def _metadata(target: Target, properties: Mapping[str, str]) -> Metadata:
     )
 
 
-def _log_type(spark_type: str) -> Any:
+def log_type(spark_type: str) -> Any:
     """The log's form of a Spark SQL type as ``casts.delta_type`` writes it."""
     if array := re.fullmatch(r"array<(\w+)>", spark_type):
-        return {"type": "array", "elementType": _log_type(array[1]), "containsNull": True}
+        return {"type": "array", "elementType": log_type(array[1]), "containsNull": True}
     return LOG_NAMES.get(spark_type, spark_type)
 
 

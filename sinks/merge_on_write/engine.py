@@ -52,12 +52,15 @@ class MergeOnWriteEngine:
         storage_options: Mapping[str, str],
         *,
         index_memory_bytes: int = INDEX_MEMORY_BYTES,
+        keeps_up: bool = True,
     ) -> None:
+        """``keeps_up``: whether its thread folds files, writes checkpoints and cleans up."""
         self._storage_options = dict(storage_options)
         self._memory = IndexMemory(index_memory_bytes)
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="key-index")
         self._tables: dict[str, OpenTable] = {}
         self.upkeep = TableUpkeep()
+        self._keeps_up = keeps_up
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -79,7 +82,7 @@ class MergeOnWriteEngine:
                 raise TidelakeError(
                     f"table {name} is gone from {write.target.uri}; restore it"
                 ) from gone
-        if isinstance(result, Applied):
+        if isinstance(result, Applied) and self._keeps_up:
             self.upkeep.committed(table, write.target.schema.key)
         return result
 

@@ -151,7 +151,7 @@ def _column(field: Mapping[str, Any], mapping: str, with_statistics: frozenset[s
     if "delta.typeChanges" in notes:
         raise NotForThisEngine(f"column {name} has changed its type")
     is_mapped = mapping == "name"
-    arrow = _arrow_type(name, field["type"])
+    arrow = arrow_type(name, field["type"])
     return ShapeColumn(
         name=name,
         physical=notes["delta.columnMapping.physicalName"] if is_mapped else name,
@@ -161,14 +161,15 @@ def _column(field: Mapping[str, Any], mapping: str, with_statistics: frozenset[s
     )
 
 
-def _arrow_type(name: str, kind: Any) -> pa.DataType:
+def arrow_type(name: str, kind: Any) -> pa.DataType:
+    """What a file holds of a column whose type the log writes so. Raises NotForThisEngine."""
     if isinstance(kind, str):
         if (decimal := _DECIMAL.fullmatch(kind)) is not None:
             return pa.decimal128(int(decimal[1]), int(decimal[2]))
         if kind in _PRIMITIVES:
             return _PRIMITIVES[kind]
     elif kind.get("type") == "array" and isinstance(kind["elementType"], str):
-        return pa.list_(pa.field("element", _arrow_type(name, kind["elementType"])))
+        return pa.list_(pa.field("element", arrow_type(name, kind["elementType"])))
     raise NotForThisEngine(f"column {name} has the type {kind}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -42,7 +43,9 @@ def spark_lab(session: SparkSession, tmp_path: Path) -> EngineLab:
 
 @pytest.fixture
 def merge_on_write_lab(session: SparkSession, tmp_path: Path) -> EngineLab:
-    return EngineLab(spark=session, warehouse=tmp_path, engine=MergeOnWriteEngine({}))
+    return EngineLab(
+        spark=session, warehouse=tmp_path, engine=MergeOnWriteEngine({}, keeps_up=False)
+    )
 
 
 @pytest.mark.spark
@@ -50,6 +53,10 @@ class TestSparkEngine(EngineContract):
     @pytest.fixture
     def lab(self, spark_lab: EngineLab) -> EngineLab:
         return spark_lab
+
+    @pytest.fixture
+    def twin(self, spark_lab: EngineLab) -> EngineLab:
+        return replace(spark_lab, engine=SparkEngine({}))
 
     @pytest.fixture
     def other(self, merge_on_write_lab: EngineLab) -> EngineLab:
@@ -98,6 +105,10 @@ class TestMergeOnWriteEngine(EngineContract):
     @pytest.fixture
     def lab(self, merge_on_write_lab: EngineLab) -> EngineLab:
         return merge_on_write_lab
+
+    @pytest.fixture
+    def twin(self, merge_on_write_lab: EngineLab) -> EngineLab:
+        return replace(merge_on_write_lab, engine=MergeOnWriteEngine({}, keeps_up=False))
 
     @pytest.fixture
     def other(self, spark_lab: EngineLab) -> EngineLab:

@@ -1,0 +1,30 @@
+"""A property over random histories: every reader sees the model's rows, after every commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sinks.merge_on_write.histories import History
+
+STEPS = 14
+GROUP = 10  # histories a test
+
+
+def live(seed: int, folder: Path) -> History:
+    history = History(seed=seed, folder=folder)
+    try:
+        for _ in range(STEPS):
+            history.step()
+            history.check()
+        history.check_filters()
+    finally:
+        history.close()
+    return history
+
+
+@pytest.mark.parametrize("group", range(20))
+def test_delta_rs_reads_the_model(group: int, tmp_path: Path) -> None:
+    for seed in range(group * GROUP, (group + 1) * GROUP):
+        live(seed, tmp_path)
