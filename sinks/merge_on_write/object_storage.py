@@ -139,7 +139,7 @@ class ObjectStorage:
             raise as_os_error(error, f"{self.uri}/{prefix}") from error
 
     def write(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
-        self._ask(lambda at: obstore.put(self._store, at, memoryview(data)), path)
+        self._ask(lambda at: obstore.put(self._store, at, memoryview(data).cast("B")), path)
 
     replace = write
 
