@@ -114,7 +114,8 @@ class LogState:
             elif fields := action.get("protocol"):
                 self.protocol = Protocol.from_json(fields)
             elif fields := action.get("metaData"):
-                self.metadata = Metadata(fields=fields)
+                known = {name: value for name, value in fields.items() if value is not None}
+                self.metadata = Metadata(fields=known)  # a null is no field, as in a checkpoint
 
     def _take_domain(self, fields: Json) -> None:
         if fields.get("removed"):

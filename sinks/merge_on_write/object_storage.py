@@ -143,9 +143,10 @@ class ObjectStorage:
 
     replace = write
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes | memoryview | pa.Buffer) -> bool:
+        content = memoryview(data).cast("B")
         try:
-            self._ask(lambda at: obstore.put(self._store, at, data, mode="create"), path)
+            self._ask(lambda at: obstore.put(self._store, at, content, mode="create"), path)
         except FileExistsError:
             return False
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -84,7 +84,9 @@ def add_files(storage: TableStorage, state: LogState, *paths: str) -> int:
 
 def data_file(path: str, vector: int | None = None, **fields: Any) -> DataFile:
     found = DataFile(path=path, size=1000, modification_time_ms=1_700_000_000_000, stats=STATS)
-    return replace(found, deletion_vector=None if vector is None else descriptor(vector), **fields)
+    if vector is not None:
+        found = replace(found, deletion_vector=descriptor(vector))
+    return replace(found, **fields)
 
 
 def descriptor(number: int, offset: int = 1) -> DeletionVectorDescriptor:
@@ -152,7 +154,3 @@ def assert_same(state: LogState | None, other: LogState | None) -> None:
 
 def assert_as_read(storage: TableStorage, state: LogState) -> None:
     assert_same(state, read_log(storage))
-
-
-def properties(found: Mapping[str, str]) -> Metadata:
-    return metadata(**found)
