@@ -142,6 +142,8 @@ class BatchSettings:
     """How much is read and applied at a time."""
 
     max_messages: int = 1_000_000  # of one micro-batch: large batches share the cost of a commit
+    # Of the first one of a large backlog: the first commit comes soon, and the rate is known.
+    first_messages: int = 50_000
     apply_threads: int = 2  # tables applied side by side
     carry_warn_rows: int = 5_000_000  # rows read but not resolved: warned about, never bounded
     # W = target-ts everywhere and nothing came for so long: the feed has ended.

@@ -10,6 +10,8 @@ Whoever calls `run` is the coordination thread: it owns all of this, and takes o
 other from one inbox. Session, watch and replication threads post into it and do nothing else, but
 for one thing: a lost session shuts the fence from its own thread, at once.
 The replication is stopped *before* the lease is revoked: a successor finds nothing of it running.
+In etcd it has a scope of its own (`run-<changefeed>`): a cluster's owner waits for every capture
+that is registered with it, and this one has nothing to answer.
 An etcd outage shorter than the trust in the session changes nothing; a longer one ends a life, and
 the next one begins when etcd answers again.
 """
@@ -121,20 +123,26 @@ class Capture:
         fence: Fence,
         clock: Clock,
         address: str,
+        warehouse: str = "",
         reset_limit: ResetLimit | None = None,
+        admitted: Callable[[], None] = lambda: None,
         on_reset: Callable[[CaptureID, ProcessorEpoch], None] = lambda _id, _epoch: None,
         on_standby: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_reset` is told who this capture now is, for log lines; `on_standby` is called, and
-        returns at once, when another one is the owner."""
+        """`warehouse` is registered with it. `admitted` raises what forbids this capture to run,
+        and is asked once registered, in each life; `on_reset` is told who this capture now is, for
+        log lines; `on_standby` is called, and returns at once, when another one is the owner."""
         self._client = client
         self._cluster_id = etcd.cluster_id
         self._settings = session
         self._changefeed_id = ChangefeedID(changefeed_id)
+        self._scope = keys.run_scope(self._changefeed_id)
         self._replication = replication
         self._fence = fence
         self._clock = clock
         self._address = address
+        self._warehouse = warehouse
+        self._admitted = admitted
         self._reset_limit = reset_limit or ResetLimit()
         self._on_reset = on_reset
         self._on_standby = on_standby
@@ -213,8 +221,10 @@ class Capture:
         while self._unrevoked:  # else this life stands in line behind its own last one
             self._client.revoke(self._unrevoked[-1])
             self._unrevoked.pop()
-        key = keys.capture_key(self._cluster_id, life.info.id)
-        self._client.put(key, keys.dump_capture_info(life.info), life.session.lease)
+        key = keys.run_capture_key(self._cluster_id, self._changefeed_id, life.info.id)
+        info = keys.dump_capture_info(life.info, warehouse=self._warehouse)
+        self._client.put(key, info, life.session.lease)
+        self._admitted()
 
     def _campaign(self, life: Life) -> Ownership:
         """Block until this capture is the owner."""
@@ -226,7 +236,7 @@ class Capture:
             return Ownership(
                 capture_id=life.info.id,
                 epoch=life.epoch,
-                etcd_cluster_id=etcd_identity(self._client, self._cluster_id),
+                etcd_cluster_id=f"{etcd_identity(self._client, self._cluster_id)}/{self._scope}",
                 owner_revision=revision,
             )
 

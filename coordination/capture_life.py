@@ -8,13 +8,14 @@ Registering that etcd does not answer is tried again (cluster.md 20).
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Mapping
 from typing import Final
 
 from coordination.errors import CaptureSuicide, LeaseGone, TryAgain
 from coordination.etcd import keys
-from coordination.etcd.client import Compare, get
+from coordination.etcd.client import Compare, Put, get
 from coordination.etcd.election import Candidate
 from coordination.etcd.identity import etcd_identity
 from coordination.etcd.session import Session
@@ -45,6 +46,7 @@ class Life:
         self.session = session
         self._context = context
         self._role = role
+        self._info = role.info  # as registered
         self._key = keys.capture_key(context.cluster_id, role.id)
         self._registered = Revision(0)  # create-revision of the capture's key
         candidate = Candidate(
@@ -149,6 +151,7 @@ class Life:
         waits.append(turn_worker(self._worker))
         if self._processor.is_stopping or self._office.is_stopping:  # drained, by either way
             self.stop()
+        self._announce()
         waits.append(self._office.turn())
         self._send()
         return min(waits)
@@ -156,6 +159,14 @@ class Life:
     def stop(self) -> None:
         """Hand over what there is: resign, and let the others have the spans."""
         self._office.is_stopping = self._processor.is_stopping = True
+
+    def serve_again(self) -> bool:
+        """Take a drain back: stand for election, and take spans once more. False: nothing was to
+        be taken back."""
+        was_stopping = self._office.is_stopping or self._processor.is_stopping
+        self._office.is_stopping = False
+        self._processor.serve_again()
+        return was_stopping
 
     @property
     def is_drained(self) -> bool:
@@ -206,6 +217,27 @@ class Life:
             raise LeaseGone("the capture's key went as soon as it was put")
         self._registered = found.create_revision
         return True
+
+    def _announce(self) -> None:
+        """Have the others see in etcd whether this capture hands over what it has."""
+        is_draining = self._office.is_stopping or self._processor.is_stopping
+        if is_draining == self._info.is_draining:
+            return
+        info = dataclasses.replace(self._info, is_draining=is_draining)
+        put = Put(self._key, keys.dump_capture_info(info), self.session.lease)
+        try:
+            self._context.client.txn(self._capture_guards(), (put,))
+        except TryAgain as error:
+            logger.warning("could not say so, trying again capture_id=%s: %s", self.id, error)
+            return
+        self._info = info
+        if is_draining:
+            logger.info(
+                "this capture hands over: it leads no more and takes no tables capture_id=%s",
+                self.id,
+            )
+        else:
+            logger.info("this capture serves again capture_id=%s", self.id)
 
     def _deliver(self, messages: list[Message]) -> None:
         for_owner = [each for each in messages if isinstance(each.body, _OF_AGENTS)]

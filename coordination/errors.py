@@ -8,7 +8,15 @@ class TidelakeError(Exception):
 
 
 class ConfigError(TidelakeError):
-    """The call or its configuration is wrong: exit code 2."""
+    """The call or its configuration is wrong: exit code 2. ``code``: TiCDC's, of a changefeed."""
+
+    code = "CDC:ErrInvalidReplicaConfig"
+
+
+class TopicMissing(ConfigError):
+    """Where it is read from is not there, or not as it was described: it may come yet."""
+
+    code = "CDC:ErrKafkaTopicNotExists"
 
 
 class Fenced(TidelakeError):

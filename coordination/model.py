@@ -62,6 +62,7 @@ class CaptureInfo:
     address: str
     version: str
     start_timestamp: int  # unix seconds
+    is_draining: bool = False  # it hands over what it has, and takes nothing (not TiCDC's)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

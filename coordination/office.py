@@ -175,6 +175,7 @@ class OwnerOffice:
             self.end(drop=True, resigns=True)
         else:
             if owner.reactor.wants_to_resign:
+                logger.info("the owner is drained, it resigns capture_id=%s", self._role.id)
                 self.is_stopping = True
             return wait_s
         return 0.0

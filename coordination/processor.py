@@ -28,13 +28,23 @@ from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
 from coordination.orchestrator.changefeed_state import ChangefeedReactorState
 from coordination.orchestrator.global_state import GlobalReactorState
 from coordination.ports import CaptureIdentity, DataPlane, Replica
-from coordination.running_errors import PROCESSOR_UNKNOWN, running_error
+from coordination.running_errors import PROCESSOR_UNKNOWN, log_failure, running_error
 from coordination.scheduler.agent import Agent, OwnerInfo
-from coordination.scheduler.messages import Liveness, Message
+from coordination.scheduler.messages import (
+    AddTable,
+    DispatchTableResponse,
+    Liveness,
+    Message,
+    TableState,
+)
 
 logger = logging.getLogger(__name__)
 
 MAX_INBOX: Final = 10_000  # of one changefeed, while etcd does not let the agent tick
+_SAYS: Final = {
+    TableState.REPLICATING: "table taken",
+    TableState.STOPPED: "table given up",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +87,8 @@ class _Run:
     replica: Replica
     errors: list[RunningError] = field(default_factory=list)  # not seen in etcd yet
     warnings: list[RunningError] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)  # of tables, for log lines
+    shown: dict[int, TableState] = field(default_factory=dict)  # by table, as last logged
 
 
 class ProcessorReactor:
@@ -115,6 +127,12 @@ class ProcessorReactor:
             inbox = self._inboxes.setdefault(message.changefeed_id, [])
             if len(inbox) < MAX_INBOX:
                 inbox.append(message)
+
+    def serve_again(self) -> None:
+        """A drain was taken back."""
+        self.is_stopping = False
+        for run in self._runs.values():
+            run.agent.serve_again()
 
     def take_outbox(self) -> list[Message]:
         taken, self._outbox = self._outbox, []
@@ -164,8 +182,8 @@ class ProcessorReactor:
             replica = role.data_plane.open_replica(info, role.identity, role.fence, role.wake)
         except (Fenced, TryAgain):
             return
-        except Exception as error:  # the changefeed must hear of it, and the others go on
-            logger.exception("could not open a replica changefeed_id=%s", info.id)
+        except Exception as error:  # noqa: BLE001 - the changefeed must hear of it, and the others go on
+            log_failure(logger, f"could not open a replica changefeed_id={info.id}", error)
             refusal = _Refusal(epoch=info.epoch, report=self._report(error))
             self._refused[info.name] = refusal
             self._write_refusal(refusal, changefeed)
@@ -197,11 +215,12 @@ class ProcessorReactor:
         inbox: Sequence[Message] = self._inboxes.get(changefeed.name.id, ())
         try:
             ticked = run.agent.tick(inbox)
-        except Exception as error:  # one changefeed must not end the others
-            logger.exception("an agent failed changefeed_id=%s", changefeed.name.id)
+        except Exception as error:  # noqa: BLE001 - one changefeed must not end the others
+            log_failure(logger, f"an agent failed changefeed_id={changefeed.name.id}", error)
             run.errors.append(self._report(error))
         else:
             run.replica.set_barrier(ticked.barrier)
+            self._log_spans(run, inbox, ticked.outbox)
             self._outbox += ticked.outbox
             self.is_stopping |= ticked.liveness is Liveness.STOPPING
             run.errors += [
@@ -213,6 +232,23 @@ class ProcessorReactor:
         run.errors += trouble.errors
         run.warnings += trouble.warnings
         self._write_reports(run, changefeed)
+
+    def _log_spans(self, run: _Run, inbox: Sequence[Message], outbox: Sequence[Message]) -> None:
+        """A line for each table that this capture now has, or has no more."""
+        for message in inbox:
+            if isinstance(message.body, AddTable):
+                run.names[message.body.span.table_id] = str(message.body.span.name)
+        for message in outbox:
+            if not isinstance(message.body, DispatchTableResponse):
+                continue
+            table_id, state = message.body.status.table_id, message.body.status.state
+            if state in _SAYS and run.shown.get(table_id, TableState.STOPPED) is not state:
+                run.shown[table_id] = state
+                logger.info(
+                    "%s changefeed_id=%s table=%s checkpoint_ts=%d",
+                    *(_SAYS[state], message.changefeed_id, run.names.get(table_id, table_id)),
+                    message.body.status.checkpoint_ts,
+                )
 
     def _write_refusal(self, refusal: _Refusal, changefeed: ChangefeedReactorState) -> None:
         last = changefeed.last_reports.get(self._role.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from typing import Final
 
@@ -22,3 +23,12 @@ def running_error(error: Exception, *, code: str, address: str, at: datetime) ->
         code=own_code if isinstance(own_code, str) else code,
         message=text,
     )
+
+
+def log_failure(logger: logging.Logger, what: str, error: Exception) -> None:
+    """What a capture met and reports: the owner, which decides what comes of it, says so as an
+    error. One line for what is known, which says it all; a traceback for what nobody foresaw."""
+    if isinstance(error, TidelakeError):
+        logger.info("%s: %s", what, error)
+    else:
+        logger.error("%s", what, exc_info=error)

@@ -15,7 +15,9 @@ A call that etcd does not answer is made again; what ends is at most this life, 
 from __future__ import annotations
 
 import logging
+import queue
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -25,7 +27,8 @@ from coordination.clock import Clock
 from coordination.errors import TidelakeError
 from coordination.fence import Fence
 from coordination.life_context import LifeContext
-from coordination.model import LeaseID
+from coordination.metadata.errors import MetadataError
+from coordination.model import CaptureID, LeaseID
 from coordination.owner.jobs import OwnerJobs
 from coordination.reset_limit import ResetLimit
 
@@ -75,12 +78,20 @@ class CaptureServer:
         self._on_reset = on_reset
         self._begin_at: float | None = None  # None: the reset limit has not been asked yet
         self._stop = _Stop()
+        self._recalls: queue.SimpleQueue[tuple[CaptureID, Future[bool]]] = queue.SimpleQueue()
         self._unrevoked: list[LeaseID] = []  # of lives that ended while etcd was away
 
     def request_stop(self) -> None:
         """End soon: resign, hand over, close. Any thread, signal handlers too."""
         self._stop.is_asked = True
         self._woken.set()
+
+    def serve_again(self, capture_id: CaptureID) -> Future[bool]:
+        """Take a drain back. The result: whether there was one. Any thread."""
+        future: Future[bool] = Future()
+        self._recalls.put((capture_id, future))
+        self._woken.set()
+        return future
 
     def wake(self) -> None:
         """Have the next turn now. Any thread."""
@@ -102,6 +113,7 @@ class CaptureServer:
 
     def turn(self) -> float | None:
         """One pass. The seconds until the next is of use if nothing wakes us; None: stopped."""
+        self._answer_recalls()
         match self.phase:
             case Phase.WAITING:
                 return self._begin()
@@ -111,6 +123,21 @@ class CaptureServer:
                 return self._end()
             case Phase.STOPPED:
                 return None
+
+    def _answer_recalls(self) -> None:
+        while not self._recalls.empty():
+            capture_id, future = self._recalls.get()
+            if not future.set_running_or_notify_cancel():
+                continue
+            life = self.life if self.phase is Phase.SERVING else None
+            if self._stop.is_asked:
+                refusal = "it was asked to stop, and ends: start another one"
+            elif life is None or life.id != capture_id:
+                refusal = f"it is another one by now ({life.id if life else 'without a session'})"
+            else:
+                future.set_result(life.serve_again())
+                continue
+            future.set_exception(MetadataError(f"capture {capture_id} cannot serve: {refusal}"))
 
     def _begin(self) -> float | None:
         self.jobs.carry_out(None)

@@ -44,8 +44,8 @@ class TableWrite:
 
     ``changes`` has the target's columns (``TableSchema.delivered``, in Delta's types) and ``_op``;
     it is unique per key, and of a DELETE only the key columns count. Spark gets a DataFrame,
-    merge-on-write Arrow. ``before_commit`` is the fence: called as late as the engine can, it raises
-    when trust has lapsed."""
+    merge-on-write Arrow. ``before_commit`` is the fence: called as late as the engine can, it
+    raises when trust has lapsed."""
 
     target: Target
     checkpoint: Ts

@@ -34,6 +34,7 @@ LOOKS_PER_TTL = 10
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+_OFFSETS = pa.map_(pa.string(), pa.int64())
 _WATERMARK = pa.struct([("ts", pa.int64()), ("offset", pa.int64())])
 SCHEMA = pa.schema(
     [
@@ -50,11 +51,7 @@ SCHEMA = pa.schema(
         column("epoch", pa.string(), "that capture's session"),
         column("etcd_cluster_id", pa.string(), "where it was elected"),
         column("owner_revision", pa.int64(), "create-revision of its election key"),
-        column(
-            "source_offsets",
-            pa.map_(pa.string(), pa.int64()),
-            "topic/partition -> low-water offset",
-        ),
+        column("source_offsets", _OFFSETS, "topic/partition -> low-water offset"),
         column(
             "watermarks",
             pa.map_(pa.string(), _WATERMARK),
@@ -64,8 +61,15 @@ SCHEMA = pa.schema(
         column("fingerprint", pa.string(), "of the configuration that decides what rows look like"),
         column("error", pa.string(), "why the changefeed failed or warns"),
         column("updated_at", pa.timestamp("us", tz="UTC"), "last refresh; rises with every write"),
+        column("start_id", pa.string(), "of the creation or resume that gave start_ts; null: run"),
+        column("read_offsets", _OFFSETS, "topic/partition -> everything before has been read"),
+        column("end_offsets", _OFFSETS, "topic/partition -> Kafka's end when it was last asked"),
+        column("messages_behind", pa.int64(), "end_offsets minus read_offsets; null: not known"),
+        column("messages_per_s", pa.float64(), "read over the last minute; null: not known"),
+        column("time_left_s", pa.float64(), "till nothing is behind; null: not known, or never"),
     ]
 )
+_BY_PARTITION = ("source_offsets", "read_offsets", "end_offsets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,12 @@ class ChangefeedRow:
     fingerprint: str = ""
     error: str | None = None
     updated_at: datetime = NEVER
+    start_id: str | None = None
+    read_offsets: Mapping[str, int] = field(default_factory=dict)
+    end_offsets: Mapping[str, int] = field(default_factory=dict)
+    messages_behind: int | None = None
+    messages_per_s: float | None = None
+    time_left_s: float | None = None
 
 
 class Changefeeds:
@@ -256,16 +266,41 @@ def next_term(
 
 
 def _must_wait(stored: ChangefeedRow, ownership: Ownership) -> bool:
-    """Revisions of two etcds do not compare: only standing still shows that an owner is gone."""
+    """Revisions of two etcds do not compare, nor do elections of a cluster and of a `run`: only
+    standing still shows that an owner is gone."""
     return stored.etcd_cluster_id != ownership.etcd_cluster_id and stored.state not in ENDED
 
 
 def _two_etcds(row: ChangefeedRow, ownership: Ownership, uri: str) -> TidelakeError:
+    (etcd, scope), (our_etcd, our_scope) = map(
+        _etcd_and_scope, (row.etcd_cluster_id, ownership.etcd_cluster_id)
+    )
+    if (etcd, bool(scope)) == (our_etcd, not our_scope):
+        other, way = (
+            ("a `tidelake run`", "stop it")
+            if scope
+            else (
+                "a cluster (`tidelake server`)",
+                "remove it there with `tidelake changefeed remove`",
+            )
+        )
+        return TidelakeError(
+            f"changefeed {row.changefeed_id}: {other} replicates it, capture {row.capture_id} "
+            f"(term {row.term}) keeps {uri} fresh. Two cannot write it: {way}, and start this again"
+        )
     return TidelakeError(
         f"changefeed {row.changefeed_id}: two etcds on one warehouse. {uri} is kept fresh by "
         f"capture {row.capture_id} (term {row.term}) of etcd cluster {row.etcd_cluster_id}, and "
-        f"ours is {ownership.etcd_cluster_id}. Stop that capture, or give both the same --etcd."
+        f"ours is {ownership.etcd_cluster_id}. Stop that capture, or give both the same --etcd "
+        "and --cluster-id."
     )
+
+
+def _etcd_and_scope(etcd_cluster_id: str) -> tuple[str, str]:
+    """`<etcd>/<UUID>` of a cluster's owner, `<etcd>/<UUID>/run-<changefeed>` of a `run`."""
+    etcd, _, rest = etcd_cluster_id.partition("/")
+    uuid, _, scope = rest.partition("/")
+    return f"{etcd}/{uuid}", scope
 
 
 def _later_than(before: datetime) -> datetime:
@@ -288,7 +323,8 @@ def _upsert(view: TableView, row: ChangefeedRow) -> Change:
 
 def _record(row: ChangefeedRow) -> dict[str, Any]:
     record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names}
-    record["source_offsets"] = sorted(row.source_offsets.items())
+    for name in _BY_PARTITION:
+        record[name] = sorted(getattr(row, name).items())
     record["topic_ids"] = sorted(row.topic_ids.items())
     record["watermarks"] = [
         (key, {"ts": mark.ts, "offset": mark.offset})
@@ -300,7 +336,8 @@ def _record(row: ChangefeedRow) -> dict[str, Any]:
 def _row(record: dict[str, Any]) -> ChangefeedRow:
     values = dict(record)
     values["state"] = cast(ChangefeedState, record["state"])
-    values["source_offsets"] = dict(record["source_offsets"])
+    for name in _BY_PARTITION:  # a release before this one knew the first only
+        values[name] = dict(record[name] or ())
     values["topic_ids"] = dict(record["topic_ids"])
     values["watermarks"] = {key: Watermark(**mark) for key, mark in record["watermarks"]}
     return ChangefeedRow(**values)

@@ -1,45 +1,45 @@
-"""New target tables: one commit that has schema, features and properties (design 3, rule 5).
+"""New target tables: one commit that has schema, features and properties.
 
-Delta Kernel makes it, without a Spark job: a tenth of the time of Spark's CREATE TABLE, which is
-what counts when a changefeed begins with hundreds of tables. It comes with delta-spark and uses the
-same log stores; where a platform has a Delta of its own and no Kernel (Databricks), Spark does it.
+It is our own put-if-absent, on every storage that the engine commits to, and needs neither Spark
+nor a JVM: what counts when a changefeed begins with hundreds of tables. What a later owner can no
+longer read from the stream stands in the table's properties.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import time
+import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from py4j.java_gateway import JavaClass
-
-from coordination.errors import TidelakeError
+from coordination.errors import TidelakeError, TryAgain
 from sinks.apply import Target
 from sinks.casts import delta_type
-from sinks.jvm_errors import line
+from sinks.merge_on_write.actions import Metadata, Protocol
+from sinks.merge_on_write.commit import create_table
+from sinks.merge_on_write.storage import open_storage
 from sinks.schema import TableSchema
-from sinks.storage_errors import is_storage_error, storage_error
+from sinks.storage_errors import one_sentence
 from sinks.tables import CHANGEFEED, DDL, INCARNATION, KEY, SCHEMA, DdlIdentity, TableState, inspect
 
-if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject
-    from pyspark.sql import SparkSession
-
 TABLE_FEATURES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
+RETENTION = "interval 24 hours"  # as the ledger: a snapshot that it names can be read
+UPKEEP = {
+    "delta.deletedFileRetentionDuration": RETENTION,
+    "delta.logRetentionDuration": RETENTION,
+    "delta.checkpointInterval": "100",
+}
 INDEXED_COLUMNS = 32  # as many as Delta gives statistics by default
 # Delta refuses binary and array in dataSkippingStatsColumns. delta-rs rounds the statistics of
 # decimals to doubles (bigint unsigned is one), and a reader that trusts them loses rows: none then.
 NO_STATISTICS = ("binary", "array", "decimal")
-
-ENGINE_INFO = "tidelake"
-LOG_FOLDER = "_delta_log"
-# Kernel's names of types are those of Delta's log, not of SQL.
-KERNEL_NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+# Delta's log has its own names for some of SQL's types.
+LOG_NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 
 
 def create(
-    spark: SparkSession,
     target: Target,
     *,
     properties: Mapping[str, str],
@@ -52,60 +52,75 @@ def create(
     options = storage_options or {}
     present = inspect(target.uri, options)
     if present is None:
-        make = through_kernel if has_kernel(spark) else through_spark
+        metadata = _metadata(target, table_properties(target.schema, properties))
         try:
-            make(spark, target, table_properties(target.schema, properties))
-        except Exception as error:
+            with one_sentence(f"create table {target.name} at", target.uri):
+                storage = open_storage(target.uri, options)
+                create_table(storage, _protocol(target), metadata, now_ms=_now_ms())
+        except TryAgain:
             present = inspect(target.uri, options)
             if present is None:  # not another process that was faster: a real failure
-                raise _cannot_create(target, error) from error
+                raise
     if present is not None:
         _check_ours(target, properties, present)
 
 
-def has_kernel(spark: SparkSession) -> bool:
-    """Whether the JVM has Delta Kernel with its default engine."""
-    kernel = _jvm(spark).io.delta.kernel
-    classes = (kernel.TableManager, kernel.defaults.engine.DefaultEngine)
-    return all(isinstance(each, JavaClass) for each in classes)
+def _protocol(target: Target) -> Protocol:
+    types = {delta_type(column.type) for column in target.schema.delivered}
+    features = {"columnMapping", "deletionVectors"}
+    if "timestamp_ntz" in types:
+        features.add("timestampNtz")
+    return Protocol(
+        min_reader_version=3,
+        min_writer_version=7,
+        reader_features=frozenset(features),
+        writer_features=frozenset(features),
+    )
 
 
-def through_kernel(spark: SparkSession, target: Target, properties: Mapping[str, str]) -> None:
-    """By Delta Kernel, with the Hadoop settings of the session."""
-    jvm = _jvm(spark)
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
-    path = jvm.org.apache.hadoop.fs.Path(target.uri)
-    files = path.getFileSystem(conf)
-    if files.exists(path):
-        names = {each.getPath().getName() for each in files.listStatus(path)}
-        if names - {LOG_FOLDER}:
-            raise TidelakeError(f"the folder holds {min(names - {LOG_FOLDER})}, which is no table")
-    kernel = jvm.io.delta.kernel
-    columns = kernel.types.StructType()
-    for column in target.schema.delivered:
-        columns = columns.add(column.name, _kernel_type(kernel.types, delta_type(column.type)))
-    builder = kernel.TableManager.buildCreateTableTransaction(target.uri, columns, ENGINE_INFO)
-    builder = builder.withTableProperties(dict(properties)).withMaxRetries(0)
-    engine = kernel.defaults.engine.DefaultEngine.create(conf)
-    builder.build(engine).commit(engine, kernel.utils.CloseableIterable.emptyIterable())
+def _metadata(target: Target, properties: Mapping[str, str]) -> Metadata:
+    columns = target.schema.delivered
+    fields = [
+        {
+            "name": column.name,
+            "type": _log_type(delta_type(column.type)),
+            "nullable": True,
+            "metadata": {
+                "delta.columnMapping.id": number,
+                "delta.columnMapping.physicalName": f"col-{uuid.uuid4()}",
+            },
+        }
+        for number, column in enumerate(columns, start=1)
+    ]
+    schema = json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False)
+    return Metadata(
+        fields={
+            "id": str(uuid.uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema,
+            "partitionColumns": [],
+            "configuration": {**properties, "delta.columnMapping.maxColumnId": str(len(columns))},
+            "createdTime": _now_ms(),
+        }
+    )
 
 
-def through_spark(spark: SparkSession, target: Target, properties: Mapping[str, str]) -> None:
-    """By Spark's CREATE TABLE."""
-    from delta.tables import DeltaTable  # slow to import
+def _log_type(spark_type: str) -> Any:
+    """The log's form of a Spark SQL type as ``casts.delta_type`` writes it."""
+    if array := re.fullmatch(r"array<(\w+)>", spark_type):
+        return {"type": "array", "elementType": _log_type(array[1]), "containsNull": True}
+    return LOG_NAMES.get(spark_type, spark_type)
 
-    builder = DeltaTable.create(spark).location(target.uri)
-    for column in target.schema.delivered:
-        builder = builder.addColumn(column.name, delta_type(column.type))
-    for name, value in properties.items():
-        builder = builder.property(name, value)
-    builder.execute()
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def table_properties(schema: TableSchema, properties: Mapping[str, str]) -> dict[str, str]:
     """All properties of a new table: features, statistics for the key, ownership, schema."""
     found = {
         **TABLE_FEATURES,
+        **UPKEEP,
         **properties,
         KEY: json.dumps(list(schema.key), ensure_ascii=False),
         SCHEMA: schema.to_json(),
@@ -128,21 +143,6 @@ def _statistics_columns(schema: TableSchema) -> list[str]:
     names = dict.fromkeys([*schema.key, *types])
     able = [name for name in names if not types[name].startswith(NO_STATISTICS)]
     return ["`" + name.replace("`", "``") + "`" for name in able[:INDEXED_COLUMNS]]
-
-
-def _kernel_type(types: Any, spark_type: str) -> JavaObject:
-    """Kernel's type of a Spark SQL type as ``casts.delta_type`` writes it."""
-    if decimal := re.fullmatch(r"decimal\((\d+),(\d+)\)", spark_type):
-        return types.DecimalType(*map(int, decimal.groups()))
-    if array := re.fullmatch(r"array<(\w+)>", spark_type):
-        return types.ArrayType(_kernel_type(types, array[1]), True)
-    return types.BasePrimitiveType.createPrimitive(KERNEL_NAMES.get(spark_type, spark_type))
-
-
-def _jvm(spark: SparkSession) -> Any:
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    return jvm
 
 
 def _check_ours(target: Target, wanted: Mapping[str, str], present: TableState) -> None:
@@ -168,12 +168,3 @@ def _check_ours(target: Target, wanted: Mapping[str, str], present: TableState) 
             f"{where} was created by another DDL ({made}) than the one at"
             f" commit-ts {ddl.commit_ts}; move it away and replay from before that DDL"
         )
-
-
-def _cannot_create(target: Target, error: Exception) -> TidelakeError:
-    if is_storage_error(error):
-        return storage_error(f"create table {target.name} at", target.uri, error)
-    return TidelakeError(
-        f"cannot create table {target.name} at {target.uri}: {line(error)}"
-        " (the folder must be empty and writable)"
-    )

@@ -29,7 +29,9 @@ from coordination.model import Ownership, TableName, Ts
 from sinks.changefeeds import ChangefeedRow
 from sinks.dead_letters import DeadLetters, Undertaker
 from sinks.progress import ProgressRow
-from streaming.applier import Applier
+from streaming.applier import Applier, job_tag
+from streaming.backlog import first_read
+from streaming.backlog_watch import BacklogWatch
 from streaming.batch import Batch, Position
 from streaming.events import Decoder, TopicPartition
 from streaming.filter import TableFilter
@@ -38,7 +40,7 @@ from streaming.patience import PASSING, Patience
 from streaming.permit import OwnersPermit
 from streaming.query import RunningQuery
 from streaming.record import ControlTables, Record
-from streaming.session import SparkOnDemand
+from streaming.session import SparkOnDemand, expect_rows
 from streaming.source import Source, SourceChanged, SourceShape
 from streaming.spans import Spans
 from streaming.start_point import first_row, settle
@@ -47,6 +49,7 @@ from streaming.watermark import Watermarks
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.1
+FIRST_BATCH = -1  # Spark counts its own from 0
 STOP_PATIENCE_S = 20.0  # how long an orderly stop waits for the batch to end
 
 
@@ -89,6 +92,7 @@ class Application:
         self._thread: threading.Thread | None = None
         self._job_tag = f"tidelake-{settings.changefeed.id}"
         self._stream: _Stream | None = None
+        self._backlog = BacklogWatch(lambda: Source(settings.changefeed.source))
         fence.on_shut(self._cancel)
 
     def start(self, ownership: Ownership, ended: Callable[[BaseException | None], None]) -> None:
@@ -130,6 +134,8 @@ class Application:
         except BaseException as failure:  # noqa: BLE001  # handed on, whole
             error = failure
             self._record_failure(failure)
+        finally:
+            self._backlog.close()
         ended(error)
 
     def _record_failure(self, failure: BaseException) -> None:
@@ -212,9 +218,13 @@ class Application:
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
         if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
             self._source.check_offsets(offsets)
-        spans = Spans(self._spark, self._settings.changefeed.sink, row)
+            self._backlog.begin(offsets)
+            row = replace(row, **self._backlog.look().columns())
+        spans = Spans(self._settings.changefeed.sink, row)
         graveyard = self._graveyard(row)
-        record = Record(tables=self._tables, row=row, spans=spans, dead=graveyard)
+        record = Record(
+            tables=self._tables, row=row, spans=spans, dead=graveyard, backlog=self._backlog.look
+        )
         record.save(row)  # before the first commit to any target
         self._dead_letters.claim(row.changefeed_id, row.term, row.incarnation)
         spans.resume(self._progress_of_ours(row.changefeed_id))
@@ -274,8 +284,10 @@ class Application:
             applier=applier,
             record=record,
             position=position,
+            backlog=self._backlog,
         )
         self._fence.check()
+        self._read_first(batch)
         query = RunningQuery.start(
             self._spark(),
             self._source,
@@ -286,6 +298,19 @@ class Application:
         )
         logger.info("stream started offsets=%s", dict(sorted(record.row.source_offsets.items())))
         return _Stream(running=query, batch=batch, applier=applier)
+
+    def _read_first(self, batch: Batch) -> None:
+        """Of a large backlog first a little: what comes of it is seen soon, and how fast it is."""
+        backlog = self._backlog.look()
+        ends = first_read(backlog.read, backlog.ends, self._settings.batch.first_messages)
+        if not ends:
+            return
+        end = {TopicPartition.parse(text): at for text, at in ends.items()}
+        begin = {partition: batch.position.offsets[partition] for partition in end}
+        spark = self._spark()
+        expect_rows(spark, self._settings.batch.first_messages)
+        with job_tag(spark, self._job_tag):
+            batch(self._source.read(spark, begin, end), FIRST_BATCH)
 
     def _watch(self, stream: _Stream) -> None:
         self._stream = stream
@@ -322,6 +347,7 @@ class Application:
         logger.warning("the batch did not end within %.0f s: dropped", STOP_PATIENCE_S)
 
     def _close(self, stream: _Stream) -> None:
+        self._backlog.close()
         with suppress(Py4JError, OSError):
             self._spark().sparkContext.cancelJobsWithTag(self._job_tag)
         stream.running.stop()

@@ -18,7 +18,8 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.fence import Fence
 from coordination.model import TableName, Ts
 from streaming.applier import Applier
-from streaming.due import due_tasks, settled_keys
+from streaming.backlog_watch import BacklogWatch
+from streaming.due import due_tasks
 from streaming.events import KAFKA_COLUMNS, Decoder, TopicPartition
 from streaming.filter import TableFilter
 from streaming.plan import Creation, definition, plan, refusal
@@ -58,6 +59,7 @@ class Batch:
         applier: Applier,
         record: Record,
         position: Position,
+        backlog: BacklogWatch,
     ) -> None:
         self._settings = settings
         self._changefeed = settings.changefeed
@@ -68,6 +70,7 @@ class Batch:
         self._spans = spans
         self._applier = applier
         self._record = record
+        self._backlog = backlog
         self._filter = TableFilter(settings.changefeed.filter)
         self._unwanted: set[TableName] = set()
         self.position = position
@@ -100,6 +103,7 @@ class Batch:
         self._fence.check()
         failpoint(Failpoint.BATCH_START)
         started = time.monotonic()
+        self._backlog.batch_begins(batch_id)
         segment = self._read(messages)
         failpoint(Failpoint.AFTER_DECODE)
         self._source.check_unchanged(self._shape)
@@ -108,6 +112,7 @@ class Batch:
         self._take(segment)
         self.advance(self.limit())
         failpoint(Failpoint.BATCH_END)
+        self._backlog.batch_ends(self.position.offsets)
         self.last_read = time.monotonic()
         logger.info(
             "applied a batch batch_id=%d messages=%d checkpoint_ts=%d carry_rows=%d seconds=%.2f",
@@ -116,10 +121,11 @@ class Batch:
             self.position.checkpoint,
             self.position.carry.rows_above(self.position.checkpoint),
             time.monotonic() - started,
+            extra=self._backlog.look().facts(),
         )
 
     def _read(self, messages: DataFrame) -> Segment:
-        settled = settled_keys({name: None for name in self._unwanted} | self._spans.schemas())
+        settled = dict.fromkeys(self._unwanted, ()) | self._spans.settled_keys()
         return read_segment(self._decoder(messages.select(*KAFKA_COLUMNS), settled))
 
     def _take(self, segment: Segment) -> None:
@@ -180,6 +186,7 @@ class Batch:
         self._spans.idle_to(limit)
         here.checkpoint = limit
         here.carry = here.carry.trimmed(limit)
+        self._backlog.batch_ends(here.offsets)
         is_target = limit == self._changefeed.target_ts
         self._record.batch(here, self.limit() if not is_target else limit, finished=is_target)
         if is_target:
@@ -196,19 +203,12 @@ class Batch:
     def _find(self, limit: Ts) -> None:
         """Tables with rows that are due and no definition: from the types in their messages."""
         here = self.position
-        unknown = {name for name in here.carry.names(limit) if name not in self._spans}
-        self._unwanted |= {name for name in unknown if not self._filter.selects(name)}
-        names = sorted(
-            name
-            for name in unknown - self._unwanted
-            if here.carry.due(name, here.checkpoint, limit)
-        )
-        if names:
+        open_names = self._spans.open_names(here.carry.names(limit))
+        self._unwanted |= {name for name in open_names if not self._filter.selects(name)}
+        due = here.carry.due_of(open_names - self._unwanted, here.checkpoint, limit)
+        if due.names:
             self._fence.check()
-            segments = {
-                id(s): s for name in names for s in here.carry.due(name, here.checkpoint, limit)
-            }
-            self._spans.find(names, list(segments.values()), here.checkpoint)
+            self._spans.find(due.names, due.segments, here.checkpoint, limit)
 
     def tick(self, refresh_after_s: float) -> None:
         """While no batch runs: keep the changefeed's row fresh, and finish a feed that ended at its

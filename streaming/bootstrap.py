@@ -28,6 +28,7 @@ from sinks.progress import Progress
 from sinks.snapshots import Snapshots
 from streaming import logs
 from streaming.application import Application
+from streaming.cluster.neighbours import refuse_a_clusters
 from streaming.preflight import check_changefeed
 from streaming.protocols.canal_json import CanalJson
 from streaming.record import ControlTables
@@ -87,6 +88,10 @@ def run(settings: Settings) -> int:
             fence=fence,
             clock=clock,
             address=socket.gethostname(),
+            warehouse=sink.warehouse,
+            admitted=lambda: refuse_a_clusters(
+                client, etcd.cluster_id, settings.changefeed.id, sink.warehouse
+            ),
             on_reset=_identify,
             on_standby=WarmUp(spark, settings.changefeed.source, CanalJson()).begin,
         )

@@ -81,7 +81,7 @@ def _exercise(spark: SparkSession, scratch: Path) -> None:
     columns = [f"`{name}`" for name in _TYPES]
     changes = Resolver(_RULES).resolve(task, Ts(10)).select(*columns, OP_COLUMN)
     target = Target(name=_NAME, uri=str(scratch / "rows"), schema=_SCHEMA, app_id="archive")
-    create(spark, target, properties={}, storage_options={})
+    create(target, properties={}, storage_options={})
     write = TableWrite(
         target=target,
         checkpoint=Ts(0),

@@ -230,13 +230,20 @@ def list_captures(
 def drain(
     *,
     capture_id: CaptureId,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Take it back: it serves again, and takes tables.")
+    ] = False,
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
     output_format: Format = OutputFormat.TABLE,
 ) -> None:
     """Have the others take its tables; ask again until `remaining` is 0."""
+
+    def ask(op: Operator) -> Found:
+        return op.take_back_drain(capture_id) if undo else op.drain(capture_id)
+
     with reported():
-        _show(etcd, cluster_id, output_format, lambda op: op.drain(capture_id))
+        _show(etcd, cluster_id, output_format, ask)
 
 
 @processor.command("list")

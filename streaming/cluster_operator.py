@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,19 +20,27 @@ from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.committer import ClientCommitter
 from coordination.metadata.elector import read_captures, read_controller
-from coordination.metadata.errors import ChangefeedExists, ChangefeedNotFound, OwnerNotFound
+from coordination.metadata.errors import (
+    CaptureNotFound,
+    ChangefeedExists,
+    ChangefeedNotFound,
+    OwnerNotFound,
+)
 from coordination.metadata.etcd_observation import check_updatable
 from coordination.metadata.etcd_roles import EtcdControllerObservation, EtcdOwnerObservation
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.metadata.querier import EtcdQuerier, Stored
-from coordination.model import CaptureID, ChangefeedID, Ts, tso_time
+from coordination.model import CaptureID, CaptureInfo, ChangefeedID, Ts, tso_time
 from coordination.scheduler.grpc_transport import call_owner
 from streaming.cluster.changefeed_settings import uris
+from streaming.cluster.neighbours import refuse_a_runs
 from streaming.found import Found
 
 CALL_S = 10.0
 Check = Callable[[ChangefeedInfo], None]
 Change = Callable[[ChangefeedInfo], ChangefeedInfo]
+RECALLS = 5  # how often a drain is taken back, until it stays so
+RECALL_AGAIN_S = 0.5
 
 
 class Operator:
@@ -48,9 +57,11 @@ class Operator:
     # Changefeeds: state in etcd.
 
     def create(self, info: ChangefeedInfo, check: Check) -> Found:
-        """Refused for a name that is taken, and for what ``check`` refuses."""
+        """Refused for a name that is taken, for what a `tidelake run` replicates, and for what
+        ``check`` refuses."""
         try:
             self._check_free(info.name)
+            refuse_a_runs(self._client, self._cluster_id, info)
             check(info)
             self._controller.create_changefeed(info)
         except ChangefeedExists as error:
@@ -117,6 +128,7 @@ class Operator:
                     "capture": each.id,
                     "address": each.address,
                     "is_owner": each.id == owner,
+                    "state": "draining" if each.is_draining else "serving",
                     "version": each.version,
                 }
                 for each in read_captures(self._client, self._cluster_id)
@@ -127,6 +139,30 @@ class Operator:
         """How many spans it still has; ask again until it is 0."""
         found = self._ask("drain-capture", {"capture-id": capture_id})
         return Found(rows=({"capture": capture_id, "remaining": found["remaining"]},))
+
+    def take_back_drain(self, capture_id: str) -> Found:
+        """The owner drains it no more, and it serves again. An order of the owner that was under
+        way may come after this one: so it is asked until nothing was to be taken back."""
+        capture = self._capture(capture_id)
+        for _ in range(RECALLS):
+            with suppress(OwnerNotFound):  # all were drained: nobody leads until one serves again
+                self._ask("keep-capture", {"capture-id": capture_id})
+            answer = call_owner(
+                capture.address,
+                "serve-again",
+                {"capture-id": capture_id},
+                timeout_s=CALL_S,
+                tls=self._tls,
+            )
+            if not answer["was-draining"]:
+                break
+            time.sleep(RECALL_AGAIN_S)
+        return Found(rows=({"capture": capture_id, "state": "serving"},))
+
+    def _capture(self, capture_id: str) -> CaptureInfo:
+        for each in read_captures(self._client, self._cluster_id, CaptureID(capture_id)):
+            return each
+        raise CaptureNotFound(f"no capture {capture_id} is registered: see `tidelake capture list`")
 
     def move_table(self, changefeed_id: str, table: str, capture_id: str) -> Found:
         params = {"changefeed-id": changefeed_id, "table": table, "capture-id": capture_id}

@@ -28,6 +28,7 @@ class TableTask:
     checkpoint: Ts
     segments: tuple[Segment, ...]
     ignored_events: frozenset[str] = frozenset()  # of insert, update, delete: the event filter
+    is_keyless: bool = False  # without a key in its schema: for good, or not known yet
 
     @property
     def max_rows(self) -> int:
@@ -61,7 +62,9 @@ def due_tasks(
                     schema=spans.schema_or_empty(name),
                     checkpoint=span.checkpoint,
                     segments=segments,
-                    ignored_events=table_filter.ignored_row_events(name),
+                    ignored_events=table_filter.ignored_row_events(name)
+                    | (frozenset(("delete",)) if span.has_no_row else frozenset()),
+                    is_keyless=span.is_keyless,
                 )
             )
     return tasks

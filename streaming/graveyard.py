@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 NO_KEY = "no-key"
 NO_KEY_MESSAGE = "the table has no primary key and no NOT NULL unique key that is known"
+NO_TABLE = "no-table"
+NO_TABLE_MESSAGE = "the table is not made yet: no whole row has told its columns"
 SLICE_ROWS = 20_000  # bytes of so many failed rows are held at a time
 
 
@@ -68,7 +70,7 @@ class Graveyard:
     def bury_rows(
         self, failed: Sequence[pa.Table], keyless: Sequence[TableTask], limit: Ts
     ) -> None:
-        """Rows that failed in ``resolve``, and every due row of tables without a key."""
+        """Rows that failed in ``resolve``, and every due row of tables without a target."""
         found = [_reasons_of(errors) for errors in failed]
         found += [_keyless_rows(task, limit) for task in keyless]
         if not any(len(table) for table in found):
@@ -160,8 +162,9 @@ def _keyless_rows(task: TableTask, limit: Ts) -> pa.Table:
         & (F.col("commit_ts") <= limit)
         & ~F.col("op").isin(*[event.upper() for event in sorted(task.ignored_events)])
     )
-    error_class = F.coalesce("error_class", F.lit(NO_KEY))
-    message = F.coalesce("error_message", F.lit(NO_KEY_MESSAGE))
+    reason = (NO_KEY, NO_KEY_MESSAGE) if task.is_keyless else (NO_TABLE, NO_TABLE_MESSAGE)
+    error_class = F.coalesce("error_class", F.lit(reason[0]))
+    message = F.coalesce("error_message", F.lit(reason[1]))
     return due.select(*_reasons(error_class, message)).toArrow()
 
 

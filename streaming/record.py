@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +16,7 @@ from coordination.model import TableName, Ts, fence_number
 from sinks.changefeeds import ChangefeedRow, Changefeeds, ChangefeedState
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import SnapshotRow, Snapshots
+from streaming.backlog import Backlog
 from streaming.segments import Carry
 from streaming.spans import Span, Spans
 from streaming.watermark import Watermarks
@@ -56,11 +57,18 @@ class Record:
     """
 
     def __init__(
-        self, *, tables: ControlTables, row: ChangefeedRow, spans: Spans, dead: CountsDeadLetters
+        self,
+        *,
+        tables: ControlTables,
+        row: ChangefeedRow,
+        spans: Spans,
+        dead: CountsDeadLetters,
+        backlog: Callable[[], Backlog],
     ) -> None:
         self._tables = tables
         self._spans = spans
         self._dead = dead
+        self._backlog = backlog
         self.row = row
         self._saved_at = time.monotonic()
 
@@ -81,6 +89,7 @@ class Record:
                 source_offsets=offsets,
                 watermarks={str(p): mark for p, mark in position.watermarks.to_record().items()},
                 error=None,
+                **self._backlog().columns(),
             )
         )
         failpoint(Failpoint.AFTER_CHANGEFEED)
@@ -123,6 +132,7 @@ class Record:
                 self.row,
                 resolved_ts=max(self.row.resolved_ts, marks.global_ts - 1),
                 watermarks={str(p): mark for p, mark in marks.to_record().items()},
+                **self._backlog().columns(),
             )
         )
 

@@ -14,7 +14,9 @@ from sinks.changefeeds import ENDED, ChangefeedRow, Changefeeds
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import SnapshotRow, Snapshots
 from sinks.tables import table_uri
+from streaming.backlog import NEARLY_S
 
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)  # of TSOs: a start-ts of 0 or 1 is no time
 _TSO = re.compile(r"^\d{1,19}$")
 
 
@@ -26,17 +28,18 @@ class ProgressReport:
     spans: tuple[ProgressRow, ...]
     now: datetime
 
-    def lag_s(self, checkpoint_ts: int) -> float:
-        """Seconds between a checkpoint and now, on TiDB's clock and ours."""
-        return (self.now - tso_time(checkpoint_ts)).total_seconds()
+    def lag_s(self, checkpoint_ts: int) -> float | None:
+        """Seconds between a checkpoint and now, on TiDB's clock and ours; None before the first."""
+        at = checkpoint_time(checkpoint_ts)
+        return (self.now - at).total_seconds() if at is not None else None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "changefeeds": [
                 {
                     **asdict(row),
-                    "checkpoint_time": tso_time(row.checkpoint_ts),
-                    "resolved_time": tso_time(row.resolved_ts),
+                    "checkpoint_time": checkpoint_time(row.checkpoint_ts),
+                    "resolved_time": checkpoint_time(row.resolved_ts),
                     "lag_s": self.lag_s(row.checkpoint_ts),
                     "without_watermark": without_watermark(row),
                     "slowest_partition": slowest_partition(row),
@@ -46,7 +49,7 @@ class ProgressReport:
             "spans": [
                 {
                     **asdict(row),
-                    "checkpoint_time": row.checkpoint_time,
+                    "checkpoint_time": checkpoint_time(row.checkpoint_ts),
                     "lag_s": self.lag_s(row.checkpoint_ts),
                 }
                 for row in self.spans
@@ -149,20 +152,38 @@ def parse_as_of(text: str) -> int:
     return time_tso(at + timedelta(milliseconds=1)) - 1
 
 
+def checkpoint_time(ts: int) -> datetime | None:
+    """A TSO as a time; None for one that stands for the beginning, before all that was read."""
+    at = tso_time(ts)
+    return at if at >= BEGINNING + timedelta(days=1) else None
+
+
 def without_watermark(row: ChangefeedRow) -> list[str]:
-    """The partitions that have not said how far they are, and so hold every table back."""
+    """The partitions that are read to their end and have not said how far they are: they hold
+    every table back. While one is still read, its watermark may come yet.
+    """
     return sorted(
         partition
-        for partition in row.source_offsets
-        if partition not in row.watermarks or row.watermarks[partition].ts <= 0
+        for partition, offset in row.read_offsets.items()
+        if offset >= row.end_offsets.get(partition, offset + 1)
+        and (partition not in row.watermarks or row.watermarks[partition].ts <= 0)
     )
 
 
 def slowest_partition(row: ChangefeedRow) -> str | None:
-    """The partition whose watermark is the lowest: the global one stands there."""
-    if not row.watermarks:
+    """The partition whose watermark is the lowest: the global one stands there. None while some
+    have none yet.
+    """
+    if not row.watermarks or row.source_offsets.keys() - row.watermarks.keys():
         return None
     return min(sorted(row.watermarks), key=lambda partition: row.watermarks[partition].ts)
+
+
+def falls_behind(row: ChangefeedRow) -> bool:
+    """Whether a backlog of some size, and a rate, promise no end."""
+    behind, per_s = row.messages_behind, row.messages_per_s
+    is_measured = is_moving(row) and behind is not None and bool(per_s)
+    return is_measured and row.time_left_s is None and (behind or 0) > (per_s or 0.0) * NEARLY_S
 
 
 def is_moving(row: ChangefeedRow) -> bool:

@@ -147,6 +147,14 @@ def _ddls(frame: DataFrame) -> tuple[DdlEvent, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueTables:
+    """Tables with rows that may be due, and the segments that hold them."""
+
+    names: tuple[TableName, ...]
+    segments: tuple[Segment, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Carry:
     """The live segments, oldest first. Immutable; the frames in it are released by ``trimmed``."""
@@ -181,6 +189,13 @@ class Carry:
             and count.min_ts <= limit
             and count.max_ts > checkpoint
         )
+
+    def due_of(self, names: Iterable[TableName], checkpoint: int, limit: int) -> DueTables:
+        """Those of the tables that may have rows in ``(checkpoint, limit]``, and where."""
+        found = {name: self.due(name, checkpoint, limit) for name in sorted(names)}
+        segments = {id(segment): segment for each in found.values() for segment in each}
+        due = tuple(name for name, each in found.items() if each)
+        return DueTables(names=due, segments=tuple(segments.values()))
 
     def names(self, limit: int) -> set[TableName]:
         """The tables with rows at or below ``limit``."""

@@ -20,6 +20,7 @@ from coordination.life_context import LifeContext
 from coordination.model import CaptureID, ChangefeedID, TableName
 from coordination.owner.jobs import (
     DrainCapture,
+    KeepCapture,
     MoveTable,
     OwnerJob,
     ProcessorRow,
@@ -38,6 +39,7 @@ from streaming.session import SparkOnDemand
 
 logger = logging.getLogger(__name__)
 
+SERVE_AGAIN: Final = "serve-again"
 ANSWER_S: Final = 8.0  # below what a caller waits for
 
 
@@ -104,9 +106,12 @@ def _identify(life: Life) -> None:
 def _answer(server: CaptureServer, method: str, params: dict[str, Any]) -> dict[str, Any]:
     """A call from outside, done by the coordination thread."""
     try:
+        if method == SERVE_AGAIN:  # of any capture, not of the owner
+            answer = server.serve_again(CaptureID(_given(method, params, "capture-id")))
+            return {"was-draining": answer.result(ANSWER_S)}
         result = server.jobs.post(_job(method, params)).result(ANSWER_S)
     except NoAnswer:
-        raise TryAgain(f"the owner gave no answer to {method} in {ANSWER_S:g} s") from None
+        raise TryAgain(f"the capture gave no answer to {method} in {ANSWER_S:g} s") from None
     match method:
         case "list-processors":
             return {"rows": [_row(row) for row in result]}
@@ -124,6 +129,8 @@ def _job(method: str, params: dict[str, Any]) -> OwnerJob:
                 return QueryProcessors(changefeed=_name(wanted) if wanted else None)
             case "drain-capture":
                 return DrainCapture(capture_id=CaptureID(params["capture-id"]))
+            case "keep-capture":
+                return KeepCapture(capture_id=CaptureID(params["capture-id"]))
             case "rebalance":
                 return Rebalance(changefeed=_name(params["changefeed-id"]))
             case "move-table":
@@ -135,6 +142,12 @@ def _job(method: str, params: dict[str, Any]) -> OwnerJob:
     except (KeyError, TypeError, AttributeError) as error:
         raise CallRefused(f"{method}: a parameter is missing or wrong: {error}") from None
     raise CallRefused(f"unknown method {method!r}")
+
+
+def _given(method: str, params: dict[str, Any], name: str) -> str:
+    if not isinstance(value := params.get(name), str):
+        raise CallRefused(f"{method}: {name} is missing")
+    return value
 
 
 def _name(changefeed_id: str) -> ChangefeedName:

@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 from pyspark.sql import DataFrame, SparkSession
 
 from conf.settings import KafkaSource
-from coordination.errors import ConfigError, TidelakeError, TryAgain
+from coordination.errors import TidelakeError, TopicMissing, TryAgain
 from streaming.events import TopicPartition
 from streaming.kafka_security import java_options, python_options
 
@@ -66,14 +66,14 @@ class Source:
             self._admin = None
 
     def shape(self) -> SourceShape:
-        """As the broker has it now. Raises ConfigError for a topic that is missing or too small."""
+        """As the broker has it now. Raises TopicMissing for one that is not there or too small."""
         described = self._ask(lambda admin: admin.describe_topics(list(self._settings.topics)))
         partitions: set[TopicPartition] = set()
         topic_ids = {}
         for topic in described:
             name = topic["name"]
             if topic["error_code"] == _UNKNOWN_TOPIC:
-                raise ConfigError(
+                raise TopicMissing(
                     f"topic {name} does not exist on {self._where()}: "
                     "check the source URI, or create the changefeed in TiCDC first"
                 )
@@ -90,7 +90,7 @@ class Source:
         if wanted is None:
             wanted = count
         if count < wanted:
-            raise ConfigError(
+            raise TopicMissing(
                 f"topic {topic} has {count} partitions, the source URI says "
                 f"partition-num={wanted}: "
                 "use the sink URI that TiCDC was given"

@@ -8,10 +8,9 @@ is the greater of the identity in its Delta log and its progress row; the log is
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from conf.settings import DeltaSink
@@ -45,7 +44,11 @@ NO_DDL = NOTHING_SHOWN = Ts(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """One table and how far it is. ``target`` is None for a table without a usable key (rule 8)."""
+    """One table and how far it is.
+
+    ``target`` is None for a table without a usable key (``is_keyless``), and as long as no whole
+    row has told the columns of a table whose CREATE TABLE was not read. ``state`` is then
+    ``warning`` as soon as a row of it is a dead letter."""
 
     name: TableName
     checkpoint: Ts
@@ -55,19 +58,24 @@ class Span:
     engine: str = ""
     created_ts: Ts = NO_DDL  # commit-ts of the DDL that made the target
     shown_ts: Ts = NOTHING_SHOWN  # what a rewind has left in the table may be of up to here
+    is_keyless: bool = False
+    state: str = REPLICATING
 
     @property
-    def state(self) -> str:
-        return REPLICATING if self.target else WARNING
+    def is_settled(self) -> bool:
+        """Whether its rows need not tell its schema any more."""
+        return self.target is not None or self.is_keyless
+
+    @property
+    def has_no_row(self) -> bool:
+        """Nothing but DELETEs has come: they have nothing to delete."""
+        return not self.is_settled and self.state == REPLICATING
 
 
 class Spans:
     """All known spans. Changed by the batch thread only; a change is one assignment."""
 
-    def __init__(
-        self, spark: Callable[[], SparkSession], sink: DeltaSink, row: ChangefeedRow
-    ) -> None:
-        self._spark = spark
+    def __init__(self, sink: DeltaSink, row: ChangefeedRow) -> None:
         self._sink = sink
         self._options = dict(sink.storage_options)
         self._row = row
@@ -100,8 +108,17 @@ class Spans:
         self._spans.pop(name, None)
 
     def schemas(self) -> dict[TableName, TableSchema | None]:
-        """The schema of each span; None for one whose rows are dead letters."""
+        """The schema of each span; None for one without a target."""
         return {span.name: span.target.schema if span.target else None for span in self}
+
+    def settled_keys(self) -> dict[TableName, Sequence[str]]:
+        """What a decoder wants to know of the tables that need no schema from the stream any
+        more."""
+        return keys_of_settled(self)
+
+    def open_names(self, names: Iterable[TableName]) -> set[TableName]:
+        """Those of which nobody knows yet what table they are."""
+        return {name for name in names if name not in self or not self[name].is_settled}
 
     def uri(self, name: TableName) -> str:
         return table_uri(self._sink.warehouse, name)
@@ -133,9 +150,9 @@ class Spans:
             )
 
     def _resumed(self, name: TableName, row: ProgressRow) -> Span:
-        if row.delta_version is None:
-            return Span(name=name, checkpoint=self._start_point(row, None))
         state = inspect(self.uri(name), self._options)
+        if row.delta_version is None and not self._is_ours(state):
+            return Span(name=name, checkpoint=self._start_point(row, None), state=row.state)
         self._refuse_unless_ours(name, row, state)
         assert state is not None
         if row.incarnation < self._row.incarnation:
@@ -196,6 +213,9 @@ class Spans:
             )
         self._refuse_if_foreign(name, state)
 
+    def _is_ours(self, state: TableState | None) -> bool:
+        return state is not None and state.changefeed_id == self._row.changefeed_id
+
     def _refuse_if_foreign(self, name: TableName, state: TableState) -> None:
         ours = self._row.changefeed_id
         if state.changefeed_id != ours:
@@ -219,7 +239,7 @@ class Spans:
                 "dead_letters table=%s",
                 name,
             )
-            self.put(Span(name=name, checkpoint=start))
+            self.put(Span(name=name, checkpoint=start, is_keyless=True, state=WARNING))
             return
         target = self._target(name, schema, FIRST_GENERATION)
         properties = ownership(
@@ -228,19 +248,28 @@ class Spans:
             generation=FIRST_GENERATION,
             ddl=DdlIdentity(commit_ts=ddl.commit_ts, order=0, query=ddl.query),
         )
-        create(self._spark(), target, properties=properties, storage_options=self._options)
+        create(target, properties=properties, storage_options=self._options)
         failpoint(Failpoint.AFTER_CREATE_TABLE)
         state = inspect(target.uri, self._options)
         assert state is not None
+        self._take_up(name, state, start)
+
+    def _take_up(self, name: TableName, state: TableState, start: Ts) -> None:
+        """A table that is there, by whom of ours ever it was made."""
         made_by = state.incarnation or 0
         if made_by < self._row.incarnation:  # made, but never filled, before the rewind
             state = self._seal(name, made_by, FIRST_GENERATION, start)
+        assert state.schema is not None
+        target = self._target(name, state.schema, FIRST_GENERATION)
         self.put(self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0))))
 
-    def find(self, names: Sequence[TableName], segments: Sequence[Segment], start: Ts) -> None:
-        """Make targets for tables whose CREATE TABLE lies before the stream: one Spark job for
-        all.
-        """
+    def find(
+        self, names: Sequence[TableName], segments: Sequence[Segment], start: Ts, limit: Ts
+    ) -> None:
+        """Make targets for tables whose CREATE TABLE lies before the stream, from the newest whole
+        row at or below ``limit``: one Spark job for all.
+
+        A DELETE may name the key alone, and a row that was cut does: they tell no columns."""
         frame = union(segment.frame for segment in segments)
         wanted = [
             (F.col("schema_name") == name.schema) & (F.col("table_name") == name.table)
@@ -249,13 +278,20 @@ class Spans:
         any_wanted = wanted[0]
         for condition in wanted[1:]:
             any_wanted = any_wanted | condition
-        usable = (F.col("kind") == ROW) & F.col("error_class").isNull() & any_wanted
+        is_written = (F.col("kind") == ROW) & (F.col("op") != "DELETE") & any_wanted
+        is_whole = F.col("error_class").isNull()
         names_in_order = F.map_keys("data").alias("names")  # TiCDC shuffles mysqlType
         told = F.struct("mysql_types", "pk_names", names_in_order)
-        newest = F.max_by(told, "commit_ts").alias("newest")
-        found = frame.where(usable).groupBy("schema_name", "table_name").agg(newest).collect()
+        newest = F.max_by(told, F.when(is_whole, F.col("commit_ts"))).alias("newest")
+        is_any_whole = F.bool_or(is_whole).alias("is_any_whole")
+        written = frame.where(is_written & (F.col("commit_ts") <= limit))
+        found = written.groupBy("schema_name", "table_name").agg(newest, is_any_whole).collect()
+        cut = set()
         for row in found:
             name = TableName(row.schema_name, row.table_name)
+            if not row.is_any_whole:
+                cut.add(name)
+                continue
             types = row.newest.mysql_types or {}
             in_order = {column: types[column] for column in row.newest.names if column in types}
             try:
@@ -268,10 +304,29 @@ class Spans:
             for warning in warnings:
                 logger.warning("no CREATE TABLE was read: %s table=%s", warning, name)
             no_ddl = DdlEvent(commit_ts=NO_DDL, offset=0, name=name, ddl_type="", query="")
-            self.create(name, schema, no_ddl, start)
+            self.create(name, schema, no_ddl, self._known_start(name, start))
         for name in names:
-            if name not in self:  # every row of it was cut to its key
-                self.put(Span(name=name, checkpoint=start))
+            if name not in self or not self[name].is_settled:
+                self._put_without_rows(name, self._known_start(name, start), name in cut)
+
+    def _known_start(self, name: TableName, start: Ts) -> Ts:
+        return self[name].checkpoint if name in self else start
+
+    def _put_without_rows(self, name: TableName, start: Ts, is_cut: bool) -> None:
+        """No row has told what the table is; if it is there nevertheless, it says so itself."""
+        state = inspect(self.uri(name), self._options)
+        if state is not None:
+            self._refuse_if_foreign(name, state)
+            self._take_up(name, state, start)
+            return
+        known = self._spans.get(name, Span(name=name, checkpoint=start))
+        if is_cut and known.state != WARNING:
+            logger.warning(
+                "of a table whose CREATE TABLE was not read only the keys of rows have come: they "
+                "go to dead_letters, and the table is made with the first whole row table=%s",
+                name,
+            )
+        self.put(replace(known, state=WARNING if is_cut else known.state))
 
     def _span(self, target: Target, state: TableState, checkpoint: Ts) -> Span:
         return Span(
@@ -305,3 +360,12 @@ class Spans:
             span = self._spans[name]
             if span.checkpoint < limit:
                 self.put(replace(span, checkpoint=limit))
+
+
+def keys_of_settled(spans: Iterable[Span]) -> dict[TableName, Sequence[str]]:
+    """The key columns of those that are settled."""
+    return {
+        span.name: span.target.schema.key if span.target else ()
+        for span in spans
+        if span.is_settled
+    }

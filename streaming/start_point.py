@@ -33,7 +33,7 @@ def fingerprint(changefeed: Changefeed) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def first_row(changefeed: Changefeed) -> ChangefeedRow:
+def first_row(changefeed: Changefeed, start_id: str | None = None) -> ChangefeedRow:
     """The row of a changefeed that nobody has run yet."""
     start = changefeed.overwrite_checkpoint_ts or changefeed.start_ts
     return ChangefeedRow(
@@ -44,16 +44,23 @@ def first_row(changefeed: Changefeed) -> ChangefeedRow:
         resolved_ts=start,
         max_published_ts=changefeed.overwrite_checkpoint_ts or 0,
         fingerprint=fingerprint(changefeed),
+        start_id=start_id,
     )
 
 
 def settle(
-    stored: ChangefeedRow, changefeed: Changefeed, shape: SourceShape, beginnings: Beginnings
+    stored: ChangefeedRow,
+    changefeed: Changefeed,
+    shape: SourceShape,
+    beginnings: Beginnings,
+    start_id: str | None = None,
 ) -> ChangefeedRow:
     """The claimed row as this start uses it. Raises SourceLost when a topic is not the one of
     before.
-    """
-    row = _new_incarnation(stored, changefeed)
+
+    ``start_id``: of a cluster, in which a creation or a resume said where to start; each has
+    another one, and one that the row does not know yet begins anew."""
+    row = _new_incarnation(stored, changefeed, start_id)
     check_topic_ids(row.topic_ids, shape.topic_ids)
     return replace(
         row,
@@ -62,17 +69,16 @@ def settle(
         source_offsets=_offsets(row, shape, beginnings),
         topic_ids=dict(shape.topic_ids),
         error=None,
+        start_id=start_id or row.start_id,
     )
 
 
-def _new_incarnation(stored: ChangefeedRow, changefeed: Changefeed) -> ChangefeedRow:
+def _new_incarnation(
+    stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None
+) -> ChangefeedRow:
     wanted = fingerprint(changefeed)
-    rewind = changefeed.overwrite_checkpoint_ts
-    # The same arguments come again when a job is retried: what is published tells a rewind that
-    # was made from a first start at the same ts.
-    done = rewind is None or (stored.start_ts == rewind and stored.max_published_ts > 0)
-    if not done:
-        assert rewind is not None
+    rewind = _rewind_ts(stored, changefeed, start_id)
+    if rewind is not None:
         logger.info("rewinding from checkpoint_ts=%d to %d", stored.checkpoint_ts, rewind)
         return replace(
             stored,
@@ -87,16 +93,40 @@ def _new_incarnation(stored: ChangefeedRow, changefeed: Changefeed) -> Changefee
             watermarks={},
             topic_ids={},
         )
-    if changefeed.start_ts not in (0, stored.start_ts):
+    if stored.fingerprint != wanted:
+        logger.info("the configuration changed: a new incarnation goes on where the old one was")
+        return replace(stored, incarnation=stored.incarnation + 1, fingerprint=wanted)
+    return stored
+
+
+def _rewind_ts(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) -> int | None:
+    """To where the changefeed goes back, or None: it resumes, and says what it does not do."""
+    if start_id is not None:
+        if stored.start_id is None:  # a run's, or of an earlier release: taken up where it is
+            is_known = stored.start_ts == changefeed.start_ts
+        else:
+            is_known = stored.start_id == start_id
+        return None if is_known else changefeed.start_ts
+    rewind = changefeed.overwrite_checkpoint_ts
+    # The same arguments come again when a job is retried: what is published tells a rewind that
+    # was made from a first start at the same ts.
+    if rewind is not None and (stored.start_ts != rewind or not stored.max_published_ts):
+        return rewind
+    if rewind is not None:
+        logger.warning(
+            "the rewind to %d was made already: resuming at checkpoint_ts=%d. The same arguments "
+            "come again when a job is retried; to rewind once more give another ts, as %d",
+            rewind,
+            stored.checkpoint_ts,
+            max(rewind - 1, 1),
+        )
+    elif changefeed.start_ts not in (0, stored.start_ts):
         logger.info(
             "resuming at checkpoint_ts=%d: start-ts %d is of a first start only",
             stored.checkpoint_ts,
             changefeed.start_ts,
         )
-    if stored.fingerprint != wanted:
-        logger.info("the configuration changed: a new incarnation goes on where the old one was")
-        return replace(stored, incarnation=stored.incarnation + 1, fingerprint=wanted)
-    return stored
+    return None
 
 
 def _state(row: ChangefeedRow, changefeed: Changefeed) -> ChangefeedState:

@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from coordination.errors import TidelakeError
-from coordination.model import tso_time
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from streaming import report
@@ -31,7 +30,10 @@ TIME = "checkpoint time"
 SHORT_TIME = slice(len("2026-"), len("2026-01-31T12:00:00"))
 LEFT_OUT_WHEN_NARROW = ("checkpoint-ts", "resolved-ts", "capture")
 NUMBERS = frozenset(
-    {"checkpoint-ts", "resolved-ts", "lag", "term", "Delta\nversion", "dead\nletters"}
+    {
+        *("checkpoint-ts", "resolved-ts", "lag", "behind", "messages/s", "left", "term"),
+        *("Delta\nversion", "dead\nletters"),
+    }
 )
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 
@@ -140,14 +142,15 @@ def _console() -> Console:
 
 
 def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
-    lag = _lag(found.lag_s(row.checkpoint_ts)) if report.is_moving(row) else "-"
+    moving = report.is_moving(row)
     return {
         "changefeed": Text(row.changefeed_id),
         "state": _state(row.state),
-        "checkpoint-ts": Text(str(row.checkpoint_ts)),
-        TIME: Text(_clock(tso_time(row.checkpoint_ts))),
-        "lag": Text(lag),
-        "resolved-ts": Text(str(row.resolved_ts)),
+        **_checkpoint(found, row.checkpoint_ts, moving),
+        "behind": _count(row.messages_behind if moving else None),
+        "messages/s": _count(row.messages_per_s if moving else None),
+        "left": Text(_left(row) if moving else "-"),
+        "resolved-ts": Text(str(row.resolved_ts or "-")),
         "term": Text(str(row.term)),
         "capture": Text(row.capture_id),
     }
@@ -168,6 +171,14 @@ def _notes(row: ChangefeedRow) -> list[Text]:
         notes.append(
             Text(f"{row.changefeed_id}: the lowest watermark is that of {slowest}", style="dim")
         )
+    if report.falls_behind(row):
+        notes.append(
+            Text(
+                f"{row.changefeed_id}: it does not catch up: messages come in as fast as they are "
+                "read, or faster",
+                style="yellow",
+            )
+        )
     if row.error:
         notes.append(Text(f"{row.changefeed_id}: {row.error}", style="red"))
     return notes
@@ -179,13 +190,30 @@ def _span(found: ProgressReport, span: ProgressRow, moving: bool) -> Cells:
     return {
         "table": Text(f"{span.changefeed_id}: {span.name}" if several else str(span.name)),
         "state": _state(span.state),
-        "checkpoint-ts": Text(str(span.checkpoint_ts)),
-        TIME: Text(_clock(span.checkpoint_time)),
-        "lag": Text(_lag(found.lag_s(span.checkpoint_ts)) if moving else "-"),
+        **_checkpoint(found, span.checkpoint_ts, moving),
         "Delta\nversion": Text(version),
         "engine": Text(span.engine or "-"),
         "dead\nletters": Text(str(span.dead_letters), style="yellow" if span.dead_letters else ""),
     }
+
+
+def _checkpoint(found: ProgressReport, ts: int, moving: bool) -> Cells:
+    """``-`` until there is one: the beginning of all TSOs is no time, and no lag counts from it."""
+    at, lag_s = report.checkpoint_time(ts), found.lag_s(ts)
+    return {
+        "checkpoint-ts": Text(str(ts or "-")),
+        TIME: Text(_clock(at) if at is not None else "-"),
+        "lag": Text(_lag(lag_s) if moving and lag_s is not None else "-"),
+    }
+
+
+def _left(row: ChangefeedRow) -> str:
+    """Until nothing is behind, where something is."""
+    return _lag(row.time_left_s) if row.messages_behind and row.time_left_s is not None else "-"
+
+
+def _count(number: float | None) -> Text:
+    return Text("-" if number is None else f"{number:,.0f}")
 
 
 def _table(rows: Sequence[Cells], width: int) -> Table:
@@ -196,7 +224,8 @@ def _table(rows: Sequence[Cells], width: int) -> Table:
     for name in columns:
         table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
     for row in rows:
-        cells = row | {TIME: row[TIME][SHORT_TIME]} if width < NARROW and TIME in row else row
+        is_cut = width < NARROW and TIME in row and row[TIME].plain != "-"
+        cells = row | {TIME: row[TIME][SHORT_TIME]} if is_cut else row
         table.add_row(*(cells[name] for name in columns))
     return table
 

@@ -15,7 +15,8 @@ what it has none for lies under a root of our own (its tools refuse unknown keys
     /tidelake/<cluster>/etcd-incarnation                       which etcd this is
                        /changefeed-epoch                       the last epoch that was given out
                        /capture/progress/<capture>             what its changefeeds have reached
-                       /<ns>/owner/<changefeed>/<lease in hex> the election of a lone changefeed
+                       /<ns>/owner/<changefeed>/<lease in hex> the election of a `run`
+                       /run-<changefeed>/capture/<capture>     CaptureInfo of a `run`, and where to
                        /<ns>/changefeed/schedule/<changefeed>  who owns it
 """
 
@@ -120,8 +121,22 @@ def own_prefix(cluster_id: str) -> str:
     return f"{OWN_ROOT}/{cluster_id}/"
 
 
+def run_scope(changefeed_id: ChangefeedID) -> str:
+    """The name under which the `run`s of a changefeed meet, beside the cluster's captures."""
+    return f"run-{changefeed_id}"
+
+
+def run_capture_prefix(cluster_id: str, changefeed_id: ChangefeedID) -> str:
+    """Where `run`s register: none of them answers a cluster's owner, so it must not count them."""
+    return f"{own_prefix(cluster_id)}{run_scope(changefeed_id)}/capture/"
+
+
+def run_capture_key(cluster_id: str, changefeed_id: ChangefeedID, capture_id: CaptureID) -> str:
+    return run_capture_prefix(cluster_id, changefeed_id) + capture_id
+
+
 def owner_prefix(cluster_id: str, changefeed_id: ChangefeedID) -> str:
-    """The election of one changefeed; ends in a slash, so that `shop` is not `shop-2`."""
+    """The election of a changefeed's `run`s; ends in a slash, so that `shop` is not `shop-2`."""
     return f"{own_prefix(cluster_id)}{NAMESPACE}/owner/{changefeed_id}/"
 
 
@@ -317,7 +332,10 @@ def _is_decimal(text: str) -> bool:
 # ---- the JSON of a capture
 
 
-def dump_capture_info(info: CaptureInfo) -> bytes:
+def dump_capture_info(info: CaptureInfo, **more: str | bool) -> bytes:
+    """``more``: fields that TiCDC does not have."""
+    if info.is_draining:
+        more["draining"] = True
     fields = {
         "id": info.id,
         "address": info.address,
@@ -325,6 +343,7 @@ def dump_capture_info(info: CaptureInfo) -> bytes:
         "git-hash": "",
         "deploy-path": "",
         "start-timestamp": info.start_timestamp,
+        **more,
     }
     return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -337,4 +356,5 @@ def load_capture_info(value: bytes) -> CaptureInfo:
         address=fields["address"],
         version=fields["version"],
         start_timestamp=fields.get("start-timestamp", 0),
+        is_draining=bool(fields.get("draining", False)),
     )

@@ -92,7 +92,11 @@ def create_writes(
         record_read(row_key, ScheduleRow, refuse),
         *_upstream_patches(cluster_id, info, upstream),
         epoch.patch,
-        record_patch(info_key, ChangefeedInfo, lambda _old: replace(wanted, epoch=epoch.value)),
+        record_patch(
+            info_key,
+            ChangefeedInfo,
+            lambda _old: replace(wanted, epoch=epoch.value).started(epoch.value),
+        ),
         record_patch(status_key, ChangefeedStatus, lambda _old: begun),
         record_patch(
             row_key,
@@ -332,8 +336,9 @@ def _after(
         state=state,
         admin_job_type=ADMIN_JOB_WRITTEN[state],
         epoch=epoch or info.epoch,
-        start_ts=info.start_ts if overwrite is None else overwrite,
     )
+    if overwrite is not None:
+        after = replace(after, start_ts=overwrite).started(after.epoch)
     if state is FeedState.NORMAL:
         return replace(after, error=None, warning=None)
     if decision.error is None:

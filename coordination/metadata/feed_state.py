@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from coordination.errors import ConfigError
 from coordination.metadata.errors import InvalidTransition
 from coordination.metadata.model import (
     GC_ERRORS,
@@ -43,6 +44,7 @@ UNRETRYABLE: Final = "CDC:ErrChangefeedUnretryable"
 UNRETRYABLE_ERRORS: Final = frozenset(
     {
         UNRETRYABLE,
+        ConfigError.code,
         "CDC:ErrExpressionColumnNotFound",
         "CDC:ErrExpressionParseFailed",
         "CDC:ErrSchemaSnapshotNotFound",

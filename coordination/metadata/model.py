@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from operator import index
@@ -25,6 +25,9 @@ NO_TS: Final = Ts(0)
 GC_ERRORS: Final = frozenset(
     {"CDC:ErrGCTTLExceeded", "CDC:ErrSnapshotLostByGC", "CDC:ErrStartTsBeforeGC"}
 )
+
+
+START_EPOCH: Final = "start-epoch"
 
 
 class FeedState(StrEnum):
@@ -113,6 +116,16 @@ class ChangefeedInfo(Record):
     @property
     def name(self) -> ChangefeedName:
         return ChangefeedName(self.id, self.namespace)
+
+    @property
+    def start_epoch(self) -> int:
+        """In which it was last said where to start: by its creation, or a resume from another
+        checkpoint. 0 where an earlier release wrote it; TiCDC has no such field."""
+        return int(self.unknown.get(START_EPOCH, 0))
+
+    def started(self, epoch: int) -> ChangefeedInfo:
+        """In this epoch it was said that it starts at its start-ts."""
+        return replace(self, unknown={**self.unknown, START_EPOCH: epoch})
 
     @property
     def needs_block_gc(self) -> bool:

@@ -18,10 +18,17 @@ import logging
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from coordination.errors import CaptureSuicide, Fenced, TryAgain
 from coordination.etcd.keys import ChangefeedName
-from coordination.metadata.feed_state import AdminJob, FeedStateManager
+from coordination.metadata.feed_state import (
+    AdminJob,
+    Decision,
+    FeedEvent,
+    FeedStateManager,
+    known_state,
+)
 from coordination.metadata.model import (
     NO_PROGRESS,
     ChangefeedInfo,
@@ -40,11 +47,13 @@ from coordination.orchestrator.changefeed_state import ChangefeedReactorState
 from coordination.owner.term import Term, TermContext
 from coordination.ports import OwnerDesk
 from coordination.processor import CaptureRole
-from coordination.running_errors import OWNER_UNKNOWN, running_error
+from coordination.running_errors import OWNER_UNKNOWN, log_failure, running_error
 from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
 from coordination.scheduler.messages import Message
 
 logger = logging.getLogger(__name__)
+
+MAX_NAMES: Final = 10  # of tables, in a log line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +92,7 @@ class ChangefeedOwner:
         self._closing: list[OwnerDesk] = []
         self._ran_epoch: int | None = None
         self._errors: list[RunningError] = []  # of the run of that epoch
+        self._told: tuple[str, str] | None = None  # the error that was logged last
 
     @property
     def coordinator(self) -> Coordinator | None:
@@ -186,11 +196,23 @@ class ChangefeedOwner:
         warnings = changefeed.take_processor_warnings()
         decision = self._feed_state.tick(info, changefeed.status, errors, warnings, now_s)
         if decision is not None:
-            why = decision.error.message if decision.error is not None else "-"
-            logger.info(
-                "changefeed changes changefeed_id=%s event=%s why=%s", info.id, decision.event, why
-            )
+            self._tell(info, decision)
             observation.carry_out(decision)
+
+    def _tell(self, info: ChangefeedInfo, decision: Decision) -> None:
+        """An error is one ERROR line, however often it is met again while it is tried again."""
+        error = decision.error
+        before = None if known_state(info) is FeedState.NORMAL else self._told
+        if error is None:
+            logger.info("changefeed changes changefeed_id=%s event=%s", info.id, decision.event)
+            return
+        self._told = (error.code, error.message)
+        is_news = self._told != before and decision.event is not FeedEvent.WARNING
+        logger.log(
+            logging.ERROR if is_news else logging.INFO,
+            "changefeed changes changefeed_id=%s event=%s why=%s: %s",
+            *(info.id, decision.event, error.code, error.message),
+        )
 
     def _open(self, info: ChangefeedInfo, changefeed: ChangefeedReactorState) -> None:
         status, role = changefeed.status or NO_PROGRESS, self._role
@@ -243,17 +265,34 @@ class ChangefeedOwner:
             return ()
         if ticked is None:
             return ()
+        self._log_moves(term)
         if ticked.is_known:
             observation.advance_changefeed(
                 ticked.checkpoint_ts, ticked.min_table_barrier_ts, epoch=term.epoch
             )
         return ticked.outbox
 
+    def _log_moves(self, term: Term) -> None:
+        """One line for all tables that go from one capture to another in this tick."""
+        if term.coordinator is None:
+            return
+        tables = term.coordinator.replication.tables
+        by_way: dict[tuple[str, str, str], list[str]] = {}
+        for move in term.coordinator.take_moves():
+            span = tables.get(move.table_id)
+            names = by_way.setdefault((move.why, move.origin, move.dest), [])
+            names.append(str(span.name) if span is not None else str(move.table_id))
+        for (why, origin, dest), names in by_way.items():
+            shown = ",".join(names[:MAX_NAMES]) + (",…" if len(names) > MAX_NAMES else "")
+            logger.info(
+                "tables move changefeed_id=%s why=%s from=%s to=%s count=%d tables=%s",
+                *(self.name.id, why, origin, dest, len(names), shown),
+            )
+
     def _fail(self, error: Exception) -> None:
         """Reported in each tick until it is written: nothing runs any more in this epoch."""
-        name = self.name.id
-        logger.error("a changefeed failed in its owner changefeed_id=%s", name, exc_info=error)
         role = self._role
+        log_failure(logger, f"a changefeed failed in its owner changefeed_id={self.name.id}", error)
         report = running_error(
             error, code=OWNER_UNKNOWN, address=role.info.address, at=role.utc_now()
         )

@@ -8,6 +8,7 @@ Pausing and the like can also be written to etcd by anybody; these jobs have no 
 
 from __future__ import annotations
 
+import logging
 import queue
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -18,9 +19,11 @@ from coordination.errors import TidelakeError
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.errors import CaptureNotFound, ChangefeedNotFound, MetadataError
 from coordination.metadata.feed_state import AdminJob
-from coordination.model import CaptureID, TableName, Ts
+from coordination.model import CaptureID, CaptureInfo, TableName, Ts
 from coordination.owner.changefeed import ChangefeedOwner
 from coordination.scheduler.coordinator import Coordinator
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,15 @@ class MoveTable:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainCapture:
     """Begin to empty a capture, or go on. Result: how many spans it still has; at least 1 while
-    that is not known. Asked of the owner itself: it resigns first, so ask again."""
+    that is not known. Asked of the owner itself: it resigns first, so ask again. Refused where
+    nobody else serves."""
+
+    capture_id: CaptureID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepCapture:
+    """Take a drain back, as far as it is the owner's. Result: None."""
 
     capture_id: CaptureID
 
@@ -74,7 +85,7 @@ class ProcessorRow:
     checkpoint_ts: Ts
 
 
-OwnerJob = Rebalance | MoveTable | DrainCapture | Administer | QueryProcessors
+OwnerJob = Rebalance | MoveTable | DrainCapture | KeepCapture | Administer | QueryProcessors
 
 
 class NotOwner(TidelakeError):
@@ -87,7 +98,9 @@ class Ground:
 
     feeds: Mapping[ChangefeedName, ChangefeedOwner]
     self_id: CaptureID
-    captures: Mapping[CaptureID, object]
+    captures: Mapping[CaptureID, CaptureInfo]
+    is_gone: Callable[[CaptureID], bool]
+    draining: set[CaptureID]  # that this owner was told to drain
     resign: Callable[[], None]
 
 
@@ -126,12 +139,21 @@ def carry_out(job: OwnerJob, ground: Ground) -> object:
     match job:
         case Rebalance():
             _running(ground, job.changefeed).rebalance()
+            logger.info("rebalance asked for changefeed_id=%s", job.changefeed.id)
         case MoveTable():
             coordinator = _running(ground, job.changefeed)
             _check_capture(ground, job.dest)
             coordinator.move_table(_table_id(coordinator, job.table), job.dest)
+            logger.info(
+                "move asked for changefeed_id=%s table=%s to=%s",
+                job.changefeed.id,
+                job.table,
+                job.dest,
+            )
         case DrainCapture():
             return _drain(ground, job.capture_id)
+        case KeepCapture():
+            _keep(ground, job.capture_id)
         case Administer():
             _feed(ground, job.changefeed).push_admin_job(job.job)
         case QueryProcessors():
@@ -141,13 +163,36 @@ def carry_out(job: OwnerJob, ground: Ground) -> object:
 
 def _drain(ground: Ground, capture_id: CaptureID) -> int:
     _check_capture(ground, capture_id)
+    if not any(_serves(ground, each) for each in ground.captures if each != capture_id):
+        raise MetadataError(
+            f"no other capture serves the cluster: nobody could take the tables of {capture_id}, "
+            "or lead. Start another `tidelake server` first; to end this one, stop its process"
+        )
+    if capture_id not in ground.draining:
+        ground.draining.add(capture_id)
+        logger.info("drain asked for capture_id=%s", capture_id)
     if capture_id == ground.self_id:
         ground.resign()
         return 1
-    if len(ground.captures) < 2:
-        raise MetadataError("there is no other capture that could take its tables")
     coordinators = [feed.coordinator for feed in ground.feeds.values()]
-    return sum(1 if each is None else each.drain_capture(capture_id) for each in coordinators)
+    left = sum(1 if each is None else each.drain_capture(capture_id) for each in coordinators)
+    if left == 0:
+        logger.info("drained capture_id=%s", capture_id)
+    return left
+
+
+def _serves(ground: Ground, capture_id: CaptureID) -> bool:
+    is_leaving = ground.captures[capture_id].is_draining or capture_id in ground.draining
+    return not is_leaving and not ground.is_gone(capture_id)
+
+
+def _keep(ground: Ground, capture_id: CaptureID) -> None:
+    _check_capture(ground, capture_id)
+    ground.draining.discard(capture_id)
+    for feed in ground.feeds.values():
+        if feed.coordinator is not None:
+            feed.coordinator.keep_capture(capture_id)
+    logger.info("drain taken back capture_id=%s", capture_id)
 
 
 def _processors(ground: Ground, wanted: ChangefeedName | None) -> tuple[ProcessorRow, ...]:

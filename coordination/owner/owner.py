@@ -41,6 +41,7 @@ class OwnerReactor:
         self._outbox: list[Message] = []
         self._is_bootstrapped = False
         self._is_mixed = False
+        self._draining: set[CaptureID] = set()  # as it was told
         self._report_at = float("-inf")
 
     @property
@@ -73,6 +74,8 @@ class OwnerReactor:
                 feeds=self._feeds,
                 self_id=self._context.role.id,
                 captures=state.captures,
+                is_gone=state.is_gone,
+                draining=self._draining,
                 resign=self._resign,
             )
         )

@@ -122,6 +122,10 @@ class Agent:
         """The capture is to end (a signal, say): the owner is told with the next heartbeat."""
         self.liveness = Liveness.STOPPING
 
+    def serve_again(self) -> None:
+        """A drain was taken back."""
+        self.liveness = Liveness.ALIVE
+
     def tick(self, inbox: Sequence[Message]) -> AgentTick:
         """Take the messages in their order, go on with all tasks, answer."""
         dropped: list[tuple[Dropped, Message]] = []

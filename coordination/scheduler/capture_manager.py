@@ -2,7 +2,9 @@
 
     (in etcd) ─► Uninitialized ──first full list──► Initialized ──liveness──► Stopping
                       ▲                                  │                       │
-                      └── another processor epoch ───────┴───────────────────────┘
+                      └── another processor epoch ───────┴───────────────────────┤
+                                                         ▲                       │
+                                                         └── a drain taken back ─┘
     (gone from etcd) ─► removed
 
 A processor epoch that changes means that the capture's agent was made anew: it is shut down and
@@ -14,7 +16,7 @@ life of the other: that one must be over, as a capture has one agent at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -101,7 +103,7 @@ class CaptureManager:
     def tick(
         self,
         asked: Mapping[CaptureID, Sequence[int]],
-        draining: CaptureID | None,
+        draining: Collection[CaptureID],
         barrier: Barrier,
     ) -> list[tuple[CaptureID, Heartbeat]]:
         """The heartbeats to send now; ``asked`` are the spans whose status is wanted by all means.
@@ -118,7 +120,7 @@ class CaptureManager:
                     number=self._sent,
                     seen=capture.view.seen,
                     table_ids=tuple(asked.get(capture_id, ())),
-                    is_stopping=capture_id == draining,
+                    is_stopping=capture_id in draining,
                     collect_stats=self._ticks % self._collect_stats_tick == 0,
                     barrier=barrier,
                 ),
@@ -156,8 +158,6 @@ class CaptureManager:
             return None
         if response.scan is not None:
             capture.scan = response.scan
-        if response.liveness is Liveness.STOPPING:
-            capture.state = CaptureState.STOPPING
-        elif capture.state is CaptureState.UNINITIALIZED:
-            capture.state = CaptureState.INITIALIZED
+        is_ending = response.liveness is Liveness.STOPPING
+        capture.state = CaptureState.STOPPING if is_ending else CaptureState.INITIALIZED
         return Report(capture.id, news, is_restart)

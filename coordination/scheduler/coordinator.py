@@ -29,6 +29,7 @@ from coordination.scheduler.messages import (
 )
 from coordination.scheduler.replication_manager import ReplicationManager
 from coordination.scheduler.replication_set import ReplicationState
+from coordination.scheduler.schedule_task import BegunMove
 from coordination.scheduler.schedulers import Schedulers
 
 
@@ -103,6 +104,7 @@ class Coordinator:
             rng=rng,
         )
         self._checkpoint = Checkpoint(checkpoint_ts, checkpoint_ts)
+        self._begun: list[BegunMove] = []
         self._unknown: dict[tuple[str, str], UnknownTable] = {}
 
     @property
@@ -139,7 +141,7 @@ class Coordinator:
             self._schedule(now_s, is_first=not was_initialized)
         checkpoint = self._advance_checkpoint(barrier)
         bodies: list[tuple[CaptureID, Body]] = [*self.replication.take_outbox()]
-        bodies += self.captures.tick(self._asked(), self._schedulers.drain_capture.target, barrier)
+        bodies += self.captures.tick(self._asked(), self._draining(), barrier)
         return CoordinatorTick(
             outbox=tuple(
                 message for to, body in bodies if (message := self._message(to, body)) is not None
@@ -163,10 +165,18 @@ class Coordinator:
         if not self.captures.is_all_initialized or not self.replication.is_initialized:
             return 1
         remaining = len(self.replication.held.get(capture_id, ()))
-        is_possible = len(self.captures.captures) > 1 and capture_id != self.info.capture_id
-        if remaining and is_possible:
+        if len(self.captures.captures) > 1 and capture_id != self.info.capture_id:
             self._schedulers.drain_capture.set_target(capture_id)
         return remaining
+
+    def keep_capture(self, capture_id: CaptureID) -> None:
+        """Drain it no more."""
+        self._schedulers.drain_capture.keep(capture_id)
+
+    def take_moves(self) -> list[BegunMove]:
+        """Those that have begun since the last call."""
+        begun, self._begun = self._begun, []
+        return begun
 
     def take_progress(self) -> list[SpanProgress]:
         """The spans that changed since the last call."""
@@ -231,6 +241,11 @@ class Coordinator:
             reported = {c.id: c.view.statuses for c in captures.values()}
             replication.initialize(reported, self._checkpoint.checkpoint_ts)
         replication.handle_tasks(self._schedulers.schedule(captures, replication, now_s))
+        for task in replication.begun.values():
+            origin = replication.sets[task.table_id].primary or CaptureID("")
+            why = self._schedulers.acted or ""
+            self._begun.append(BegunMove(task.table_id, origin, task.dest, why))
+        replication.begun.clear()
 
     def _advance_checkpoint(self, barrier: Barrier) -> Checkpoint | None:
         new = self.replication.advance_checkpoint(barrier)
@@ -249,6 +264,10 @@ class Coordinator:
             for capture_id in made.holders:
                 asked.setdefault(capture_id, []).append(table_id)
         return asked
+
+    def _draining(self) -> set[CaptureID]:
+        drain = self._schedulers.drain_capture
+        return drain.told if drain.target is None else {*drain.told, drain.target}
 
     def _epoch(self, capture_id: CaptureID | None) -> ProcessorEpoch | None:
         capture = None if capture_id is None else self.captures.captures.get(capture_id)

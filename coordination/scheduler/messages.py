@@ -37,7 +37,7 @@ class TableState(IntEnum):
 
 
 class Liveness(IntEnum):
-    """Goes from ALIVE to STOPPING, never back."""
+    """Goes from ALIVE to STOPPING; back only where a drain is taken back."""
 
     ALIVE = 0
     STOPPING = 1

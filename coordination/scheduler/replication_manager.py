@@ -60,6 +60,7 @@ class ReplicationManager:
         self.dropped: dict[int, None] = {}  # sets to be removed: of no table of the changefeed
         self.running: dict[int, TableTask] = {}
         self.held: dict[CaptureID, set[int]] = {}  # table IDs, in whatever role
+        self.begun: dict[int, MoveTask] = {}  # moves, until somebody clears it
         self.is_initialized = False
         self._names: dict[str, dict[str, int]] = {}
         self._advanced: dict[int, None] = {}
@@ -207,6 +208,8 @@ class ReplicationManager:
         self._change(made, partial(_ask, made, task))
         if made.state is not before and made.state not in _RESTING and not made.has_removed:
             self.running[task.table_id] = task
+            if isinstance(task, MoveTask):
+                self.begun[task.table_id] = task
 
     # The checkpoint.
 

@@ -39,3 +39,13 @@ class BurstBalance:
 
 
 ScheduleTask = TableTask | BurstBalance
+
+
+@dataclass(frozen=True, slots=True)
+class BegunMove:
+    """A table that has begun to go from one capture to another, for log lines."""
+
+    table_id: int
+    origin: CaptureID
+    dest: CaptureID
+    why: str  # the scheduler that wanted it

@@ -9,7 +9,7 @@ as may. The schedulers look at indexes: none of them walks over all spans while 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain, islice
 from typing import Final, Protocol
 
@@ -29,6 +29,11 @@ Captures = Mapping[CaptureID, CaptureStatus]
 
 
 class Scheduler(Protocol):
+    @property
+    def name(self) -> str:
+        """For log lines: why a table goes elsewhere."""
+        ...
+
     def schedule(
         self, captures: Captures, replication: ReplicationManager, now_s: float
     ) -> list[ScheduleTask]: ...
@@ -37,6 +42,8 @@ class Scheduler(Protocol):
 class BasicScheduler:
     """Adds spans that nobody has, in turns to all captures that are not ending, and removes those
     of dropped tables."""
+
+    name: Final = "basic"
 
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
@@ -71,23 +78,40 @@ class BasicScheduler:
 class DrainCaptureScheduler:
     """Empties one capture at a time: the one that it was told, or one that says it is ending."""
 
+    name: Final = "drain"
+
     def __init__(self, max_task_concurrency: int) -> None:
         self.target: CaptureID | None = None
+        self.told: set[CaptureID] = set()  # to be drained, spans or not; they are to hear of it
+        self._kept: set[CaptureID] = set()  # taken back, and not heard of since
         self._max_task_concurrency = max_task_concurrency
 
     def set_target(self, capture_id: CaptureID) -> bool:
         """False while another one is being drained."""
+        self.told.add(capture_id)
+        self._kept.discard(capture_id)
         if self.target not in (None, capture_id):
             return False
         self.target = capture_id
         return True
 
+    def keep(self, capture_id: CaptureID) -> None:
+        """Drain it no more. It may go on saying that it ends until it has heard of this."""
+        self._kept.add(capture_id)
+        self.told.discard(capture_id)
+        if self.target == capture_id:
+            self.target = None
+
     def schedule(
         self, captures: Captures, replication: ReplicationManager, _now_s: float
     ) -> list[ScheduleTask]:
+        self._kept -= {c.id for c in captures.values() if c.state is CaptureState.INITIALIZED}
+        self.told &= {c.id for c in captures.values() if c.state is not CaptureState.STOPPING}
         if self.target is None or self.target not in captures:
-            self.target = _ending(captures, replication)
+            self.target = _ending(captures, replication, self._kept)
         able = [capture_id for capture_id in _able(captures) if capture_id != self.target]
+        if not able:
+            self.told.clear()
         if self.target is None or not able:
             self.target = None
             return []
@@ -101,6 +125,8 @@ class DrainCaptureScheduler:
 
 class MoveTableScheduler:
     """Moves that somebody asked for, each until it is under way or pointless."""
+
+    name: Final = "move"
 
     def __init__(self) -> None:
         self.placed: dict[int, CaptureID] = {}  # what was asked for last, done or not
@@ -132,6 +158,8 @@ class RebalanceScheduler:
     """Evens out all captures at once, when somebody asked for it and all is settled. It frees what
     was placed by hand."""
 
+    name: Final = "rebalance"
+
     def __init__(self, rng: random.Random, placed: dict[int, CaptureID]) -> None:
         self._rng = rng
         self._placed = placed
@@ -152,6 +180,8 @@ class BalanceScheduler:
     """Evens out the captures a few spans at a time. Looks every ``interval_s``; once it has begun,
     whenever its last moves have ended. What was ``placed`` by hand stays where it was placed (the
     original's may take it away a minute later)."""
+
+    name: Final = "balance"
 
     def __init__(
         self,
@@ -195,6 +225,7 @@ class Schedulers:
         check_balance_interval_s: float,
         rng: random.Random,
     ) -> None:
+        self.acted: str | None = None  # the name of the scheduler that won the last tick
         self.drain_capture = DrainCaptureScheduler(max_task_concurrency)
         self.move_table = MoveTableScheduler()
         placed = self.move_table.placed
@@ -210,11 +241,13 @@ class Schedulers:
     def schedule(
         self, captures: Captures, replication: ReplicationManager, now_s: float
     ) -> list[ScheduleTask]:
+        self.acted = self._basic.name
         tasks = self._basic.schedule(captures, replication, now_s)
         if tasks or replication.is_full:
             return tasks
         for scheduler in self._others:
             if tasks := scheduler.schedule(captures, replication, now_s):
+                self.acted = scheduler.name
                 return tasks
         return []
 
@@ -224,12 +257,17 @@ def _able(captures: Captures) -> list[CaptureID]:
     return sorted(c.id for c in captures.values() if c.state is CaptureState.INITIALIZED)
 
 
-def _ending(captures: Captures, replication: ReplicationManager) -> CaptureID | None:
+def _ending(
+    captures: Captures, replication: ReplicationManager, kept: Collection[CaptureID]
+) -> CaptureID | None:
     """A capture that ends and still has spans; not the owner, which resigns first."""
     ending = (
         c.id
         for c in captures.values()
-        if c.state is CaptureState.STOPPING and not c.is_owner and replication.held.get(c.id)
+        if c.state is CaptureState.STOPPING
+        and c.id not in kept
+        and not c.is_owner
+        and replication.held.get(c.id)
     )
     return min(ending, default=None)
 

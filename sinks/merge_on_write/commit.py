@@ -95,7 +95,7 @@ def create_table(
     for entry in storage.list(""):
         if (kind := classify(entry.path)) is not None and kind[0] in ("commit", "checkpoint"):
             raise LostRace(f"there is a Delta table at {storage.uri} already")
-        if not entry.path.endswith(TEMPORARY_SUFFIX):
+        if not (entry.path.startswith(LOG) or entry.path.endswith(TEMPORARY_SUFFIX)):
             raise TidelakeError(
                 f"cannot make a table at {storage.uri}: the folder holds {entry.path} and no Delta "
                 "table; empty it, or take another place"

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import cast
 
 import pyarrow as pa
@@ -24,7 +23,6 @@ from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableWrite
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import Json, Transaction
 from sinks.merge_on_write.commit import LostRace, TooLate
-from sinks.merge_on_write.deletion_vector import vector_files
 from sinks.merge_on_write.file_rows import DeletedRows, IndexMemory
 from sinks.merge_on_write.fold import learn
 from sinks.merge_on_write.key_hash import keys_of
@@ -32,9 +30,10 @@ from sinks.merge_on_write.key_index import Ordinals, SortedKeys, first_double, s
 from sinks.merge_on_write.log_reader import LogMoved
 from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
-from sinks.merge_on_write.statistics import widened
 from sinks.merge_on_write.storage import open_storage
 from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.merge_on_write.upkeep import TableUpkeep
+from sinks.merge_on_write.vectors import Marked, mark
 from sinks.storage_errors import one_sentence
 
 MAX_RACES = 8  # lost in a row by one write; then the caller looks at its permit again
@@ -57,10 +56,12 @@ class MergeOnWriteEngine:
         self._memory = IndexMemory(index_memory_bytes)
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="key-index")
         self._tables: dict[str, OpenTable] = {}
+        self.upkeep = TableUpkeep()
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """No further reads; what runs ends by itself."""
+        """What runs ends by itself; no upkeep any more."""
+        self.upkeep.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def apply(self, write: TableWrite) -> Applied | Skipped:
@@ -70,13 +71,16 @@ class MergeOnWriteEngine:
         with table.lock:
             try:
                 with one_sentence("write to", write.target.uri):
-                    return _Upsert(table, write).run()
+                    result = _Upsert(table, write).run()
             except TableGone as gone:
                 table.forget()
                 name = write.target.name
                 raise TidelakeError(
                     f"table {name} is gone from {write.target.uri}; restore it"
                 ) from gone
+        if isinstance(result, Applied):
+            self.upkeep.committed(table, write.target.schema.key)
+        return result
 
     def refusal(self, uri: str) -> str | None:
         """Why this engine cannot write the table, or None where it can."""
@@ -126,20 +130,24 @@ class _Upsert:
         """One try on the version that was followed. Raises LostRace."""
         table, write = self._table, self._write
         changes = cast("pa.Table", write.changes)
+        looked_at = table.state.version
         hits = self._find(changes)
         written = self._write_rows(changes)
         now_ms = int(time.time() * 1000)
         identity = Transaction(
             app_id=write.target.app_id, version=write.limit, last_updated_ms=now_ms
         )
-        actions, vectors = self._take_out(hits, now_ms)
+        actions, marked = self._take_out(hits, now_ms)
         actions += [each.file.add(data_change=True) for each in written]
         write.before_commit()
         version = table.commit(
-            [identity.to_json(), *actions], operation="MERGE", user_metadata=write.user_metadata
+            looked_at,
+            [identity.to_json(), *actions],
+            operation="MERGE",
+            user_metadata=write.user_metadata,
         )
-        for path, deleted in vectors.items():
-            table.files[path].deleted = deleted
+        for each in marked:
+            table.files[each.file.path].deleted = each.deleted
         learn(table, written)
         return version
 
@@ -175,9 +183,8 @@ class _Upsert:
 
     def _take_out(
         self, hits: Mapping[str, Ordinals], now_ms: int
-    ) -> tuple[list[Json], dict[str, DeletedRows]]:
-        """The actions that take the hit rows out, whose vectors are written; and for each file
-        that stays, what will be deleted of it."""
+    ) -> tuple[list[Json], list[Marked]]:
+        """The actions that take the hit rows out, and the files that stay, with their vectors."""
         table = self._table
         actions: list[Json] = []
         kept: dict[str, DeletedRows] = {}
@@ -187,17 +194,7 @@ class _Upsert:
             deleted = table.deleted_rows(known).with_more(ordinals)
             if len(deleted.vector) < table.count(known):
                 kept[path] = deleted
-        vectors: dict[str, DeletedRows] = {}
-        paths = iter(kept)
-        for name, content, descriptors in vector_files([each.vector for each in kept.values()]):
-            table.storage.write(name, content)
-            for descriptor, path in zip(descriptors, paths, strict=False):
-                known = table.files[path]
-                file = replace(
-                    known.file,
-                    deletion_vector=descriptor,
-                    stats=widened(known.file.stats, table.count(known)),
-                )
-                actions.append(file.add(data_change=True))
-                vectors[path] = replace(kept[path], vector_id=descriptor.unique_id)
-        return actions, vectors
+        files = {path: table.files[path].file for path in kept}
+        marked = list(mark(table.storage, files, kept))
+        actions += [each.file.add(data_change=True) for each in marked]
+        return actions, marked

@@ -60,6 +60,8 @@ def keys_of(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Keys:
         if array.null_count:
             here = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False))
             valid = here if valid is None else valid & here
+    if not len(arrays[0]):
+        return Keys(np.empty(0, np.int64), None, None)
     if is_numeric([array.type for array in arrays]):
         return Keys(_numbers(arrays[0]), None, valid)
     halves = [np.full(len(arrays[0]), seed, np.uint64) for seed in _SEEDS]

@@ -19,7 +19,7 @@ from pyroaring import BitMap64
 
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile, Json
-from sinks.merge_on_write.commit import commit
+from sinks.merge_on_write.commit import LostRace, commit
 from sinks.merge_on_write.deletion_vector import file_of, read_vector
 from sinks.merge_on_write.file_rows import (
     Bounds,
@@ -100,8 +100,13 @@ class OpenTable:
         self._files.clear()
         self._memory.drop(self.uri)
 
-    def commit(self, actions: Sequence[Json], *, operation: str, user_metadata: str) -> int:
-        """The next version, on exactly the one that was followed. Raises LostRace, LogMoved."""
+    def commit(
+        self, after: int, actions: Sequence[Json], *, operation: str, user_metadata: str
+    ) -> int:
+        """The version behind ``after``, which is what the actions were computed from. Raises
+        LostRace, LogMoved, TooLate."""
+        if self.state.version != after:
+            raise LostRace(f"{self.uri} has gone on to version {self.state.version}")
         try:
             version = commit(
                 self.storage,

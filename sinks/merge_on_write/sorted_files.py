@@ -29,9 +29,13 @@ class NewFile:
     """A data file that no commit names yet."""
 
     file: DataFile
-    rows: int
+    taken: Ordinals  # which of the given rows it holds, in its order
     bounds: Bounds | None  # of the first key column
     index: SortedKeys
+
+    @property
+    def rows(self) -> int:
+        return len(self.taken)
 
 
 def write_sorted(
@@ -51,7 +55,7 @@ def write_sorted(
         found.append(
             NewFile(
                 file=file,
-                rows=len(part),
+                taken=part,
                 bounds=bounds_of(columns[0].take(pa.array(part))),
                 index=sort_keys(Keys(keys.first[part], second, valid)),
             )

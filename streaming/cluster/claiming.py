@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
-from conf.settings import Changefeed
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership
 from sinks.changefeeds import ChangefeedRow
@@ -24,9 +22,9 @@ def claimed_row(
     tables = workshop.tables
     workshop.trust.check()
     failpoint(Failpoint.BEFORE_CLAIM)
-    changefeed = _rewound(workshop.changefeed, tables.changefeeds.read(workshop.changefeed.id))
+    changefeed, start_id = workshop.changefeed, _start_id(workshop, ownership)
     claimed = tables.changefeeds.claim(
-        first_row(changefeed),
+        first_row(changefeed, start_id),
         ownership,
         ttl_s=workshop.settings.session.ttl_s,
         stop=closing,
@@ -35,15 +33,15 @@ def claimed_row(
     tables.snapshots.claim(changefeed.id, claimed.term)
     failpoint(Failpoint.AFTER_CLAIM)
     shape = workshop.source.shape()
-    row = settle(claimed, changefeed, shape, workshop.source.beginnings)
+    row = settle(claimed, changefeed, shape, workshop.source.beginnings, start_id)
     if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
         workshop.source.check_offsets(offsets)
     return row
 
 
-def _rewound(changefeed: Changefeed, stored: ChangefeedRow | None) -> Changefeed:
-    """A changefeed that was resumed from another checkpoint has that for its start-ts."""
-    if stored is None or stored.start_ts == changefeed.start_ts:
-        return changefeed
-    return replace(changefeed, overwrite_checkpoint_ts=changefeed.start_ts)
+def _start_id(workshop: Workshop, ownership: Ownership) -> str:
+    """Another one for each time that an operator has said where to start. Epochs are counted by
+    each etcd anew; what an earlier release wrote has none."""
+    start_ts = workshop.changefeed.start_ts
+    return f"{ownership.etcd_cluster_id}/{workshop.start_epoch}/{start_ts}"

@@ -145,7 +145,7 @@ class Desk:
             logger.debug("the desk was stopped name=%s", self._workshop.name)
         except BaseException as error:  # noqa: BLE001  # raised by the next call
             if not isinstance(error, Fenced | CaptureSuicide):
-                logger.warning("the desk fails: %s name=%s", line(error), self._workshop.name)
+                logger.debug("the desk fails: %s name=%s", line(error), self._workshop.name)
             self._error = error
         finally:
             self._end()

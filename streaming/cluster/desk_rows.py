@@ -11,7 +11,7 @@ from dataclasses import replace
 from coordination.model import SEALED_TS, TableName, Ts, fence_number
 from coordination.ports import Advance
 from coordination.scheduler.coordinator import SpanProgress
-from coordination.scheduler.messages import Span, stored_table_id
+from coordination.scheduler.messages import Span, TableStatus, stored_table_id
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from sinks.snapshots import SnapshotRow
@@ -58,6 +58,7 @@ def resumed_progress(table: Table, before: ProgressRow, row: ChangefeedRow) -> P
         checkpoint_ts=at_ts,
         resolved_ts=max(before.resolved_ts, at_ts),
         delta_version=table.version,
+        state=table.state if before.delta_version is None else before.state,
         updated_at=None,
     )
 
@@ -69,12 +70,13 @@ def told_progress(
     status, checkpoint = told.status, told.checkpoint
     at_ts = max(before.checkpoint_ts, checkpoint.checkpoint_ts)
     versions = [v for v in (before.delta_version, told.delta_version) if v is not None]
+    version = max(versions, default=None)
     row = replace(
         before,
-        state=before.state if before.state == WARNING else told.state.name.lower(),
+        state=WARNING if _warns(before, status, version) else told.state.name.lower(),
         checkpoint_ts=at_ts,
         resolved_ts=max(before.resolved_ts, checkpoint.resolved_ts, at_ts),
-        delta_version=max(versions, default=None),
+        delta_version=version,
         capture_id=told.capture_id or before.capture_id,
         epoch=told.epoch or before.epoch,
         source_offsets=source_offsets or before.source_offsets,
@@ -89,6 +91,12 @@ def told_progress(
         fence=max(before.fence, status.fence),
         source_offsets=status.source_offsets or row.source_offsets,
     )
+
+
+def _warns(before: ProgressRow, status: TableStatus | None, version: int | None) -> bool:
+    """There is no table, and something should be in it."""
+    is_dead = status is not None and status.dead_letters > 0
+    return version is None and (before.state == WARNING or is_dead)
 
 
 def merged(before: Advance | None, newer: Advance) -> Advance:

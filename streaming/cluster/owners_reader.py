@@ -190,7 +190,7 @@ class OwnersReader:
         self._trust.check()
         segment = read_segment(self._decoder(read.messages(rows_of(names)), {}))
         try:
-            self._spans.find(names, [segment], self._checkpoint_ts())
+            self._spans.find(names, [segment], self._checkpoint_ts(), limit)
         finally:
             segment.frame.unpersist()
             read.release()

@@ -75,6 +75,7 @@ class SparkDataPlane:
             fence=fence,
             wake=wake,
             role=role,
+            start_epoch=info.start_epoch,
             jvm_ended=self._jvm_ended,
         )
 

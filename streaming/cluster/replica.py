@@ -25,7 +25,7 @@ from coordination.errors import CaptureSuicide, Fenced, Stop, TidelakeError, Try
 from coordination.metadata.model import RunningError
 from coordination.model import TableName
 from coordination.ports import Trouble
-from coordination.running_errors import PROCESSOR_UNKNOWN, running_error
+from coordination.running_errors import PROCESSOR_UNKNOWN, log_failure, running_error
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Scan, Span, TableStatus
 from sinks.changefeeds import ChangefeedRow
@@ -157,8 +157,8 @@ class ReplicaOf:
             except PASSING as error:
                 self._stop_stream()
                 self._wait_after(error)
-            except Exception as error:  # the changefeed hears of it
-                logger.exception("the replica fails name=%s", self._workshop.name)
+            except Exception as error:  # noqa: BLE001 - the changefeed hears of it
+                log_failure(logger, f"the replica fails name={self._workshop.name}", error)
                 self._say(error)
                 self._break_off()
         self._end()

@@ -21,20 +21,19 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import NO_TS, Scan
-from sinks.schema import TableSchema
 from streaming.applier import Applier
 from streaming.cluster.envelopes import Envelopes, rows_of
 from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.tables_in_sight import TablesInSight
 from streaming.cluster.topic_stream import Offsets, TopicStream
-from streaming.due import due_tasks, settled_keys
+from streaming.due import due_tasks
 from streaming.events import Decoder, TopicPartition
 from streaming.filter import TableFilter
 from streaming.permit import Permit
 from streaming.segments import Carry, Segment, read_segment
 from streaming.spans import Span as Table
-from streaming.spans import Spans
+from streaming.spans import Spans, keys_of_settled
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +191,7 @@ class SpanWriter:
         if read is None:
             return None
         try:
-            keys = settled_keys({new.assignment.name: _schema(new.table) for new in newcomers})
+            keys = keys_of_settled(new.table for new in newcomers)
             decoder = self._catch_up_decoder
             return self._decoded(read, names, decoder(read.messages(unapplied), keys))
         finally:
@@ -205,8 +204,7 @@ class SpanWriter:
 
     def take(self, read: Envelopes) -> None:
         names = self._joined.keys() & read.tables.keys()
-        keys = settled_keys(self._spans.schemas())
-        events = self._decoder(read.messages(rows_of(names)), keys)
+        events = self._decoder(read.messages(rows_of(names)), self._spans.settled_keys())
         segment = self._decoded(read, names, events)
         if segment is not None:
             self._carry = self._carry.add(segment)
@@ -248,10 +246,19 @@ class SpanWriter:
 
     def _apply(self, limit: Ts, names: Sequence[TableName]) -> None:
         self._permit.check()
+        self._find(names, limit)
         self._permit.grant({name: self._joined[name].assignment for name in names})
         tasks = due_tasks(self._carry, self._spans, names, limit, self._filter)
         self._applier.apply(tasks, limit)
         self._spans.idle_to(limit, [n for n in names if n not in self._permit.withdrawn])
+
+    def _find(self, names: Sequence[TableName], limit: Ts) -> None:
+        """Tables that the owner could not make yet: from the first whole row."""
+        open_names = self._spans.open_names(names)
+        lowest = min((self._spans[name].checkpoint for name in open_names), default=NO_TS)
+        due = self._carry.due_of(open_names, lowest, limit)
+        if due.names:
+            self._spans.find(due.names, due.segments, lowest, limit)
 
     def _is_live(self, segment: Segment) -> bool:
         return any(self._holds_back(name, segment) for name in segment.tables)
@@ -315,10 +322,6 @@ class SpanWriter:
     def _running(self) -> TopicStream:
         assert self.stream is not None
         return self.stream
-
-
-def _schema(table: Table) -> TableSchema | None:
-    return table.target.schema if table.target else None
 
 
 def _lowest(newcomers: Iterable[Newcomer]) -> dict[TopicPartition, int]:

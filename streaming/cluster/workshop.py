@@ -54,6 +54,7 @@ class Workshop:
         fence: Fence,
         wake: Wake,
         role: str,
+        start_epoch: int,
         jvm_ended: Callable[[], None],
     ) -> None:
         """``jvm_ended`` is called when Spark's JVM is found to be gone, by which nothing here can
@@ -62,6 +63,7 @@ class Workshop:
         sink, options = changefeed.sink, dict(changefeed.sink.storage_options)
         self.settings = settings
         self.changefeed = changefeed
+        self.start_epoch = start_epoch
         self.spark = _session(spark)
         self.message_format = message_format
         self.identity = identity
@@ -102,7 +104,7 @@ class Workshop:
         return {name: row for name, row in rows.items() if self.filter.selects(name)}
 
     def spans(self, row: ChangefeedRow) -> Spans:
-        return Spans(lambda: self.spark, self.changefeed.sink, row)
+        return Spans(self.changefeed.sink, row)
 
     def graveyard(self, row: ChangefeedRow, *, term: int | None = None) -> Graveyard:
         """With a term it is an owner's, and nobody of an older one buries any more."""

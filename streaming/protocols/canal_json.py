@@ -121,7 +121,8 @@ def _steps(settled: Mapping[TableName, Sequence[str]]) -> tuple[Sequence[Column 
 def _events(keys: Sequence[str]) -> Sequence[Column | str]:
     is_row, is_ddl = F.col("kind") == ROW, F.col("kind") == DDL
     named = is_row | is_ddl
-    error = F.coalesce("undecodable", F.when(is_row, _reduced_row()))
+    is_reduced = is_row & (F.col("type") != "DELETE")  # of a DELETE the key is all that counts
+    error = F.coalesce("undecodable", F.when(is_reduced, _reduced_row()))
     return (
         "topic",
         "partition",

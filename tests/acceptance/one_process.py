@@ -180,7 +180,12 @@ class Lives:
         self.broker.produce(topic or self.topics[0], outgoing)
 
     def begin(
-        self, *, engine: str | None = None, max_messages: int | None = None, **changes: Any
+        self,
+        *,
+        engine: str | None = None,
+        max_messages: int | None = None,
+        first_messages: int | None = None,
+        **changes: Any,
     ) -> Life:
         """A new owner in the background; ``changes`` are the changefeed's settings."""
         self._revision += 1
@@ -189,7 +194,11 @@ class Lives:
             sink = replace(changefeed.sink, apply_engine=engine)  # type: ignore[arg-type]
             changefeed = replace(changefeed, sink=sink)
         batch = self.settings.batch
-        batch = replace(batch, max_messages=max_messages or batch.max_messages)
+        batch = replace(
+            batch,
+            max_messages=max_messages or batch.max_messages,
+            first_messages=first_messages or batch.first_messages,
+        )
         settings = replace(self.settings, changefeed=changefeed, batch=batch)
         return Life(settings, self._spark, self._revision).start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,6 +65,17 @@ def row(ts: int, id: int, v: str, *, table: Table = A, op: Op = "INSERT", n: int
     data: Row = {"id": id, "n": n, "v": v}
     old = data if op == "UPDATE" else None
     return encode_change(Change(table=table, op=op, row=data, old=old), ts, 0)
+
+
+def key_only(message: bytes, **tidb: Any) -> bytes:
+    """A row as TiCDC sends it with its key alone: a DELETE where it is told so
+    (``delete-only-output-handle-key-columns``), and with ``onlyHandleKey`` any large row."""
+    fields = json.loads(message)
+    for part in ("mysqlType", "sqlType"):
+        fields[part] = {"id": fields[part]["id"]}
+    fields["data"] = [{"id": fields["data"][0]["id"]}]
+    fields["_tidb"] |= tidb
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def made(ts: int, *tables: Table) -> list[Message]:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from conf.settings import EventFilter, FilterSettings
 from coordination.errors import TidelakeError
 from streaming.plan import DdlNotSupported
+from streaming.report import without_watermark
 from streaming.source import Source, SourceAway
 from tests.acceptance.one_process import Feed, shop_feed
 from tests.acceptance.small_tables import (
@@ -23,6 +24,7 @@ from tests.acceptance.small_tables import (
     A,
     B,
     MakeLives,
+    key_only,
     made,
     marks,
     new_topics,
@@ -81,12 +83,19 @@ def partitions_apart(sent: Sequence[Message], dice: random.Random) -> list[Messa
 
 
 def test_duplicates_of_any_kind_leave_tables_and_versions_as_they_are(
-    make_lives: MakeLives, feed: Feed
+    make_lives: MakeLives, feed: Feed, caplog: pytest.LogCaptureFixture
 ) -> None:
     lives = make_lives()
     dice = random.Random(1)
     lives.produce(feed.messages)
-    lives.finish(target_ts=feed.last_ts)
+    with caplog.at_level(logging.INFO):
+        lives.finish(target_ts=feed.last_ts, first_messages=40)
+    small, rest = (r for r in caplog.records if r.getMessage().startswith("applied a batch"))
+    assert small.messages_behind == pytest.approx(len(feed.messages) - 40, abs=PARTITIONS)
+    assert rest.messages_behind == 0
+    found = lives.changefeed()
+    assert found is not None
+    assert (found.messages_behind, found.time_left_s) == (0, 0)
     lives.assert_is(feed.events)
     versions, target = lives.versions(), feed.last_ts + 1_000_000
     for again in (one_row, a_tail, the_whole_topic, partitions_apart):
@@ -111,6 +120,8 @@ def test_a_partition_without_a_watermark_holds_everything_back(make_lives: MakeL
         assert batch.metrics()["carry_rows"] == 1
     assert lives.versions() == {}
     assert lives.progress() == {}
+    life.wait_until(lambda _: without_watermark(lives.changefeed()))
+    assert without_watermark(lives.changefeed()) == [f"{lives.topics[0]}/2"]
 
     lives.produce([(2, None, encode_watermark(41, 0))])
 
@@ -290,6 +301,33 @@ def test_no_cut_is_published_while_a_table_shows_what_it_had_beyond_a_rewind(
     lives.finish(target_ts=80)
     assert [cut["primary_ts"] for cut in lives.ledger()] == [25, 80]
     assert values(lives, "a") == {1: "at 60"}
+
+
+def test_a_table_without_a_ddl_is_made_with_its_first_whole_row(make_lives: MakeLives) -> None:
+    """What is cut to its key does not tell the columns: of A only DELETEs come, of B large rows."""
+    lives = make_lives()
+    cut = key_only(row(20, 1, "large", table=B), onlyHandleKey=True)
+    gone = key_only(row(25, 1, "large", table=B, op="DELETE"))
+    lives.produce([(1, None, key_only(row(20, 1, "x", op="DELETE"))), (1, None, cut)])
+    lives.produce([(1, None, gone), *marks(50)])
+    lives.finish(target_ts=40)
+    assert lives.versions() == {}
+    states = {name: (p.state, p.dead_letters) for name, p in lives.progress().items()}
+    assert states == {"shop.a": ("replicating", 0), "shop.b": ("warning", 2)}
+    assert [letter["error_class"] for letter in lives.dead_letters()] == [
+        "handle-key-only",
+        "no-table",
+    ]
+
+    lives.produce([(1, None, row(60, n, "y", table=table)) for table in (A, B) for n in (1, 2)])
+    large = key_only(row(65, 2, "y", op="DELETE"), onlyHandleKey=True)
+    lives.produce([(1, None, large), *marks(80)])
+    lives.finish(target_ts=70)
+
+    assert lives.rows("a") == [{"id": 1, "n": 0, "v": "y"}]
+    assert values(lives, "b") == {1: "y", 2: "y"}
+    states = {name: (p.state, p.dead_letters) for name, p in lives.progress().items()}
+    assert states == {"shop.a": ("replicating", 0), "shop.b": ("replicating", 2)}
 
 
 # What a batch costs.

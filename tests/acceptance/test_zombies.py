@@ -36,9 +36,8 @@ def test_a_zombie_changes_nothing_and_comes_back_as_a_new_capture(
         Stage(broker, etcd.endpoint, tmp_path) as stage,
         LiveFeed(broker, stage.topic, seed=3) as feed,
     ):
-        one = stage.start(
-            "one", apply_engine="merge-on-write", failpoints="after-fence-check=stop:10"
-        )
+        freezes = "after-fence-check=stop:10"
+        one = stage.start("one", apply_engine="merge-on-write", failpoints=freezes)
         stage.await_checkpoint(1, one)
         other = stage.start("other", apply_engine="spark", failpoints=freezes)
 

@@ -84,7 +84,7 @@ class EngineLab:
             schema=schema,
             app_id=app_id("shop", 1, name, 1),
         )
-        create(self.spark, target, properties=origin())
+        create(target, properties=origin())
         return target
 
     def changes(self, target: Target, changes: Iterable[Change]) -> DataFrame | pa.Table:

@@ -207,7 +207,7 @@ class MetadataContract:
         assert cluster.querier.get_changefeed() == []
         again = operator.create_changefeed(SHOP)
         assert again.uuid != ident.uuid
-        assert self.info(cluster).epoch > first_epoch
+        assert self.info(cluster).start_epoch == self.info(cluster).epoch > first_epoch
         with pytest.raises(ChangefeedNotFound):
             operator.remove_changefeed(ident.uuid)
 

@@ -92,6 +92,21 @@ class OwnerContract:
         owner.advance_changefeed(Ts(520), Ts(520), epoch=epoch)  # of the run before: too late
         assert self.progress(cluster, ident).checkpoint_ts == 450
 
+    def test_each_word_about_the_start_has_an_epoch_of_its_own(
+        self, cluster: MetadataCluster, owner: OwnerObservation
+    ) -> None:
+        """To be told from the one before, also where the ts is the same."""
+        made = self.info(cluster)
+        assert made.start_epoch == made.epoch > 0
+        owner.pause_changefeed()
+        owner.resume_changefeed()
+        assert self.info(cluster).start_epoch == made.start_epoch
+        owner.pause_changefeed()
+        owner.resume_changefeed(overwrite_checkpoint_ts=made.start_ts)
+        resumed = self.info(cluster)
+        assert resumed.start_ts == made.start_ts
+        assert resumed.start_epoch == resumed.epoch > made.start_epoch
+
     def test_only_a_paused_changefeed_is_changed_and_stays_what_it_is(
         self, cluster: MetadataCluster, owner: OwnerObservation
     ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from conf.settings import EtcdSettings, SessionSettings
 from coordination.capture import Capture
@@ -26,7 +27,9 @@ class RunningCapture:
         *,
         cluster_id: str = "test",
         session: SessionSettings = SHORT,
+        warehouse: str = "",
         reset_limit: ResetLimit | None = None,
+        admitted: Callable[[], None] = lambda: None,
     ) -> None:
         clock = SystemClock()
         self.fence = Fence(clock)
@@ -42,7 +45,9 @@ class RunningCapture:
             fence=self.fence,
             clock=clock,
             address="127.0.0.1:8300",
+            warehouse=warehouse,
             reset_limit=reset_limit or ResetLimit(interval_s=0.0, burst=1),
+            admitted=admitted,
             on_standby=self.stands_by.set,
         )
         self._thread = threading.Thread(target=self._run, daemon=True)

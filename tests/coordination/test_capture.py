@@ -10,9 +10,10 @@ from contextlib import contextmanager
 import pytest
 
 from conf.settings import SessionSettings
-from coordination.errors import Fenced, TermRefused, TidelakeError
+from coordination.errors import ConfigError, Fenced, TermRefused, TidelakeError
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient, KeyValue, delete
+from coordination.etcd.identity import etcd_identity
 from coordination.model import ChangefeedID, LeaseID, Ownership
 from coordination.reset_limit import ResetLimit
 from tests.coordination.running_capture import CALM, SHORT, RunningCapture
@@ -20,7 +21,7 @@ from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
 OWNERS = keys.owner_prefix("test", ChangefeedID("shop"))
-CAPTURES = keys.capture_prefix("test")
+CAPTURES = keys.run_capture_prefix("test", ChangefeedID("shop"))
 
 
 @pytest.fixture
@@ -62,15 +63,22 @@ class TestLeading:
         with RunningCapture(etcd) as one:
             owner = one.replication.await_owner()
             (key,) = candidates(etcd)
-            assert (key.value.decode(), key.create_revision) == (
-                owner.capture_id,
-                owner.owner_revision,
-            )
+            assert key.value.decode() == owner.capture_id
+            assert key.create_revision == owner.owner_revision
             assert key.key == keys.owner_key("test", ChangefeedID("shop"), key.lease)
             assert one.fence.check() == owner
-            assert owner.etcd_cluster_id.startswith(etcd.cluster_id() + "/")
 
-    def test_it_registers_as_ticdc_does(self, etcd: FakeEtcd) -> None:
+    def test_who_is_not_admitted_does_not_stand_for_election(self, etcd: FakeEtcd) -> None:
+        def refuse() -> None:
+            raise ConfigError("not here")
+
+        with RunningCapture(etcd, admitted=refuse) as one:
+            one.join()
+            assert isinstance(one.error, ConfigError)
+            assert one.replication.owners == []
+
+    def test_it_registers_where_no_cluster_counts_it(self, etcd: FakeEtcd) -> None:
+        """An owner schedules nothing while a capture that is registered has not answered."""
         with RunningCapture(etcd) as one:
             owner = one.replication.await_owner()
             (kv,) = etcd.range(CAPTURES, prefix=True).kvs
@@ -78,6 +86,8 @@ class TestLeading:
             assert kv.key == CAPTURES + owner.capture_id
             assert kv.lease == lease_of(etcd, owner)
             assert (info.id, info.address) == (owner.capture_id, "127.0.0.1:8300")
+            assert etcd.range(keys.base_prefix("test"), prefix=True).kvs == ()
+            assert owner.etcd_cluster_id == f"{etcd_identity(etcd, 'test')}/run-shop"
             assert abs(info.start_timestamp - time.time()) < 60
 
     def test_an_emptied_etcd_is_told_from_the_one_before(self, etcd: FakeEtcd) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,8 @@ from coordination.errors import TermRefused
 from coordination.etcd import keys
 from coordination.etcd.client import delete
 from coordination.metadata.committer import ClientCommitter
+from coordination.metadata.elector import read_captures
+from coordination.metadata.errors import MetadataError
 from coordination.metadata.etcd_roles import EtcdControllerObservation, EtcdOwnerObservation
 from coordination.metadata.feed_state import AdminJob
 from coordination.metadata.model import AdminJobType, ChangefeedInfo, FeedState, load
@@ -18,6 +21,7 @@ from coordination.model import CaptureID, TableName
 from coordination.owner.jobs import (
     Administer,
     DrainCapture,
+    KeepCapture,
     MoveTable,
     NotOwner,
     QueryProcessors,
@@ -83,6 +87,19 @@ class Cluster:
         future = self.owner.server.jobs.post(job)  # type: ignore[arg-type]
         self.until(future.done)
         return future.result()
+
+    @property
+    def draining(self) -> set[CaptureID]:
+        """As `capture list` shows it."""
+        captures = read_captures(self.world.etcd, CLUSTER)
+        return {each.id for each in captures if each.is_draining}
+
+    def take_back(self, capture: SimCapture) -> None:
+        """As `capture drain --undo` does."""
+        self.ask(KeepCapture(capture_id=life_id(capture)))
+        future = capture.server.serve_again(life_id(capture))
+        self.until(future.done)
+        assert future.result()
 
     def where(self) -> dict[int, CaptureID | None]:
         assert self.owner.coordinator is not None
@@ -270,6 +287,76 @@ class TestJobs:
         job = DrainCapture(capture_id=life_id(target))
         cluster.until(lambda: cluster.ask(job) == 0)
         assert life_id(target) not in cluster.where().values()
+        assert cluster.draining == {life_id(target)}
+
+    def test_a_drain_is_taken_back(self) -> None:
+        cluster = Cluster(3)
+        cluster.settle()
+        target = next(each for each in cluster.world.captures if each is not cluster.owner)
+        cluster.ask(DrainCapture(capture_id=life_id(target)))
+        cluster.until(lambda: target.is_stopping)  # it still has spans
+        cluster.take_back(target)
+        cluster.step(40)
+        assert not target.is_stopping
+        assert cluster.draining == set()
+        cluster.until(lambda: life_id(target) in cluster.where().values())
+
+    def test_a_drained_owner_leads_again(self) -> None:
+        cluster = Cluster(2)
+        cluster.settle()
+        owner, other = (
+            cluster.owner,
+            next(each for each in cluster.world.captures if each is not cluster.owner),
+        )
+        cluster.ask(DrainCapture(capture_id=life_id(owner)))
+        cluster.until(lambda: cluster.world.owner is other)
+        cluster.take_back(owner)
+        cluster.until(lambda: cluster.draining == set())
+        other.server.request_stop()
+        cluster.until(lambda: cluster.world.owner is owner)
+
+    def test_the_only_capture_that_serves_is_not_drained(self) -> None:
+        cluster = Cluster(1)
+        cluster.settle()
+        with pytest.raises(MetadataError, match="no other capture serves the cluster"):
+            cluster.ask(DrainCapture(capture_id=life_id(cluster.owner)))
+        cluster.step(8)
+        assert cluster.owner.coordinator is not None
+        assert not cluster.owner.is_stopping
+        cluster.settle()
+
+    def test_the_last_one_beside_a_drained_one_is_not_drained(self) -> None:
+        cluster = Cluster(2)
+        cluster.settle()
+        other = next(each for each in cluster.world.captures if each is not cluster.owner)
+        cluster.ask(DrainCapture(capture_id=life_id(other)))
+        with pytest.raises(MetadataError, match="no other capture serves"):  # at once
+            cluster.ask(DrainCapture(capture_id=life_id(cluster.owner)))
+        cluster.until(lambda: cluster.draining == {life_id(other)})
+        with pytest.raises(MetadataError, match="no other capture serves"):
+            cluster.ask(DrainCapture(capture_id=life_id(cluster.owner)))
+
+    def test_drains_and_moves_are_told_on_both_sides(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        cluster = Cluster(3)
+        cluster.settle()
+        target = next(each for each in cluster.world.captures if each is not cluster.owner)
+        leaver = life_id(target)
+        cluster.until(lambda: cluster.ask(DrainCapture(capture_id=leaver)) == 0)
+        said = [record.getMessage() for record in caplog.records]
+        assert said.count(f"drain asked for capture_id={leaver}") == 1
+        assert any(leaver in line for line in said if line.startswith("this capture hands over"))
+        assert f"drained capture_id={leaver}" in said
+        moves = [line for line in said if line.startswith("tables move")]
+        taken = [line for line in said if line.startswith("table taken")]
+        given = [line for line in said if line.startswith("table given up")]
+        assert any(f"why=drain from={leaver}" in line for line in moves)
+        assert given
+        for line in given:
+            name = line.split("table=")[1].split()[0]
+            assert sum(f"table={name} " in line for line in taken) == 2
 
     def test_draining_the_owner_makes_it_resign_first(self) -> None:
         cluster = Cluster(3)

@@ -10,14 +10,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from coordination.errors import Stop, TermRefused, TidelakeError
 from coordination.model import Ownership
-from sinks.changefeeds import SCHEMA, ChangefeedRow, Changefeeds, Watermark
+from sinks.changefeeds import SCHEMA, ChangefeedRow, Changefeeds, Watermark, next_term
+from sinks.control_table import Change, ControlTable
 
 INITIAL = ChangefeedRow(changefeed_id="shop", start_ts=10, checkpoint_ts=10, resolved_ts=10)
+BACKLOG = {"read_offsets", "end_offsets", "messages_behind", "messages_per_s", "time_left_s"}
 TTL_S = 10.0
 
 
@@ -77,6 +80,11 @@ def test_a_row_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         resolved_ts=30,
         max_published_ts=40,
         source_offsets={"shop/0": 1, "täble/11": 2**60},
+        read_offsets={"shop/0": 3, "shop/1": 0},
+        end_offsets={"shop/0": 9, "shop/1": 0},
+        messages_behind=6,
+        messages_per_s=1.5,
+        time_left_s=4.0,
         watermarks={"shop/0": Watermark(ts=449, offset=0)},
         topic_ids={"shop": "AbC-_"},
         fingerprint="f" * 64,
@@ -87,6 +95,31 @@ def test_a_row_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert stored is not None
     assert stored.updated_at > row.updated_at
     assert stored == replace(row, updated_at=stored.updated_at)
+
+
+def test_a_row_of_a_release_that_did_not_measure_a_backlog_is_gone_on_with(tmp_path: Path) -> None:
+    older = pa.schema([field for field in SCHEMA if field.name not in BACKLOG])
+    table = ControlTable(str(tmp_path), "changefeeds", older, {}, description="")
+    row = next_term(None, replace(INITIAL, source_offsets={"shop/0": 7}), owner())
+    record = {name: getattr(row, name) for name in older.names} | {
+        "source_offsets": [("shop/0", 7)],
+        "watermarks": [],
+        "topic_ids": [],
+    }
+    rows = pa.Table.from_pylist([record], schema=older)
+    table.commit(lambda _: Change(rows=rows, mode="overwrite"), "fill")
+    changefeeds = Changefeeds(str(tmp_path))
+    assert changefeeds.read("shop") == row
+    taken = claim(changefeeds, owner("c2", revision=6))
+    assert (taken.source_offsets, taken.read_offsets, taken.messages_behind) == (
+        {"shop/0": 7},
+        {},
+        None,
+    )
+    changefeeds.save(replace(taken, read_offsets={"shop/0": 9}, messages_behind=3))
+    stored = changefeeds.read("shop")
+    assert stored is not None
+    assert (stored.read_offsets, stored.messages_behind) == ({"shop/0": 9}, 3)
 
 
 def test_a_later_claim_resumes_the_stored_row(tmp_path: Path) -> None:
@@ -159,6 +192,25 @@ def test_two_etcds_on_one_warehouse_end_with_a_line(tmp_path: Path) -> None:
     assert "capture alive (term 1) of etcd cluster etcd-1" in str(caught.value)
     assert clock.now - 100.0 < 3.5 * TTL_S
     assert not isinstance(caught.value, TermRefused)  # trying again would not help
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sentence"),
+    [
+        ("etcd/uuid", "etcd/uuid/run-shop", "a cluster .* replicates it, capture alive .*remove"),
+        ("etcd/uuid/run-shop", "etcd/uuid", "a `tidelake run` replicates it, capture .*: stop it"),
+    ],
+)
+def test_a_cluster_and_a_run_do_not_take_terms_from_each_other(
+    tmp_path: Path, first: str, second: str, sentence: str
+) -> None:
+    """Though the later election of one etcd is the newer one: they would do so for ever."""
+    other = Changefeeds(str(tmp_path))
+    term = claim(other, owner("alive", etcd=first, revision=5)).term
+    clock = ManualClock(lambda: other.touch("shop", term))
+    with pytest.raises(TidelakeError, match=sentence):
+        claim(Changefeeds(str(tmp_path), clock=clock), owner(etcd=second, revision=9))
+    assert Changefeeds(str(tmp_path)).read("shop").term == term  # type: ignore[union-attr]
 
 
 def test_another_owner_of_the_other_etcd_is_waited_for_anew(tmp_path: Path) -> None:

@@ -8,19 +8,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from delta.tables import DeltaTable
 from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import Target, app_id
-from sinks.creation import (
-    create,
-    has_kernel,
-    table_properties,
-    through_kernel,
-    through_spark,
-)
+from sinks.casts import delta_type
+from sinks.creation import create, table_properties
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import (
     DdlIdentity,
@@ -49,13 +45,10 @@ def target(warehouse: Path, table: str, of: TableSchema) -> Target:
 PLAIN = schema({"id": "bigint", "v": "varchar(9)"}, "id")
 
 
-@pytest.mark.spark
-def test_a_new_table_says_whose_it_is_and_where_it_came_from(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_new_table_says_whose_it_is_and_where_it_came_from(tmp_path: Path) -> None:
     of = schema(dict.fromkeys(ODD_NAMES, "enum('it''s','ü')"), "c`d", "列名")
     table = target(tmp_path, "what `a` %2F name/..", of)
-    create(spark, table, properties=origin())
+    create(table, properties=origin())
     found = state(table)
     assert found.version == 0
     assert (found.changefeed_id, found.incarnation, found.generation) == ("shop", 1, 1)
@@ -68,76 +61,76 @@ def test_a_new_table_says_whose_it_is_and_where_it_came_from(
 
 
 @pytest.mark.spark
-def test_kernel_and_spark_make_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_would_make_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
     texts = [text for text, _ in KEY_TYPES]
     texts += ["decimal(65,0)", "double", "float", "blob", "json", "vector(3)", "bit(64)"]
     of = schema({f"column `{n}`": text for n, text in enumerate(texts)}, "column `0`")
-    assert has_kernel(spark)
-    made = []
-    for make in (through_kernel, through_spark):
-        table = target(tmp_path, make.__name__, of)
-        make(spark, table, table_properties(of, origin()))
-        found = state(table)
-        fields = [(f.name, str(f.type), f.nullable) for f in found.handle.schema().fields]
-        made.append((fields, dict(found.properties), found.features, found.version))
-    assert made[0] == made[1]
+    ours, sparks = target(tmp_path, "ours", of), target(tmp_path, "sparks", of)
+    create(ours, properties=origin())
+    builder = DeltaTable.create(spark).location(sparks.uri)
+    for column in of.delivered:
+        builder = builder.addColumn(column.name, delta_type(column.type))
+    for name, value in table_properties(of, origin()).items():
+        builder = builder.property(name, value)
+    builder.execute()
+    (fields, properties, features), theirs = (made(each) for each in (ours, sparks))
+    assert (fields, properties) == theirs[:2]
+    assert features == theirs[2] - {"appendOnly", "invariants"}  # which Spark lists for any table
+    frame = spark.read.format("delta").load(ours.uri)
+    assert frame.schema == spark.read.format("delta").load(sparks.uri).schema
 
 
-@pytest.mark.spark
-def test_a_creation_that_was_killed_before_its_rename_is_done_again(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def made(table: Target) -> tuple[object, dict[str, str], frozenset[str]]:
+    found = state(table)
+    fields = [(f.name, str(f.type), f.nullable) for f in found.handle.schema().fields]
+    return fields, dict(found.properties), found.features
+
+
+def test_a_creation_that_was_killed_before_its_rename_is_done_again(tmp_path: Path) -> None:
     table = target(tmp_path, "t", PLAIN)
     log = Path(table.uri) / "_delta_log"
     log.mkdir(parents=True)
     (log / f".{0:020}.json.8fe1a4b6.tmp").write_text('{"commitInfo":')
-    create(spark, table, properties=origin())
+    create(table, properties=origin())
     assert state(table).version == 0
 
 
-@pytest.mark.spark
-def test_creating_again_is_fine_and_two_at_once_make_one_table(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_creating_again_is_fine_and_two_at_once_make_one_table(tmp_path: Path) -> None:
     table = target(tmp_path, "t", PLAIN)
     with ThreadPoolExecutor(2) as pool:
-        for attempt in [pool.submit(create, spark, table, properties=origin()) for _ in range(2)]:
+        for attempt in [pool.submit(create, table, properties=origin()) for _ in range(2)]:
             attempt.result()
-    create(spark, table, properties=origin())
+    create(table, properties=origin())
     assert state(table).version == 0
 
 
-@pytest.mark.spark
-def test_somebody_elses_table_is_refused_with_a_way_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_somebody_elses_table_is_refused_with_a_way_on(tmp_path: Path) -> None:
     table = target(tmp_path, "t", PLAIN)
-    create(spark, table, properties=origin(incarnation=2))
+    create(table, properties=origin(incarnation=2))
     for properties, sentence in (
         (origin(changefeed_id="other"), "belongs to changefeed 'shop'"),
         (origin(incarnation=1), "incarnation 2"),
         (origin(incarnation=2, commit_ts=6), "created by another DDL"),
     ):
         with pytest.raises(TidelakeError, match=sentence):
-            create(spark, table, properties=properties)
-    create(spark, table, properties=origin(incarnation=3))
+            create(table, properties=properties)
+    create(table, properties=origin(incarnation=3))
 
     foreign = target(tmp_path, "foreign", PLAIN)
     write_deltalake(foreign.uri, pa.table({"id": [1]}))
     with pytest.raises(TidelakeError, match="not made by Tidelake"):
-        create(spark, foreign, properties=origin())
+        create(foreign, properties=origin())
 
     files = target(tmp_path, "files", PLAIN)
     Path(files.uri).mkdir(parents=True)
     Path(files.uri, "x.parquet").write_bytes(b"x")
-    with pytest.raises(TidelakeError, match="must be empty"):
-        create(spark, files, properties=origin())
+    with pytest.raises(TidelakeError, match=r"the folder holds x\.parquet and no Delta"):
+        create(files, properties=origin())
 
 
-@pytest.mark.spark
-def test_a_seal_is_one_commit_with_both_identities_and_new_properties(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_seal_is_one_commit_with_both_identities_and_new_properties(tmp_path: Path) -> None:
     table = target(tmp_path, "t", PLAIN)
-    create(spark, table, properties=origin())
+    create(table, properties=origin())
     for _ in range(2):
         newer = {"tidelake.incarnation": "2"}
         sealed = seal(table.uri, [table.app_id], "new", at(7), {}, properties=newer)
@@ -157,11 +150,9 @@ def at(start: int) -> Callable[[Ts], Ts]:
     return lambda _reached: Ts(start)
 
 
-def test_a_commit_between_the_look_and_the_seal_breaks_it_off(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_commit_between_the_look_and_the_seal_breaks_it_off(tmp_path: Path) -> None:
     table = target(tmp_path, "t", PLAIN)
-    create(spark, table, properties=origin())
+    create(table, properties=origin())
     rows = pa.table({"id": pa.array([1], pa.int64()), "v": ["x"]})
 
     def commit_and_begin(reached: Ts) -> Ts:

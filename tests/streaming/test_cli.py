@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 TS = time_tso(AT)
+JSON = ("--format", "json")
+OWNER = Ownership(capture_id="capture-1", epoch="epoch-1", etcd_cluster_id="c", owner_revision=7)
 QUICK_S = 5.0  # "within seconds", on a busy machine
 
 
@@ -83,16 +86,18 @@ def _environment() -> dict[str, str]:
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Control tables of a changefeed at ``TS`` that waits for one of its partitions."""
     path = str(tmp_path_factory.mktemp("lake"))
-    owner = Ownership(
-        capture_id="capture-1", epoch="epoch-1", etcd_cluster_id="c", owner_revision=7
-    )
     changefeeds = Changefeeds(path)
     first = ChangefeedRow(changefeed_id="shop", start_ts=0, checkpoint_ts=TS, resolved_ts=TS + 1)
-    row = changefeeds.claim(first, owner, ttl_s=1, stop=threading.Event())
+    row = changefeeds.claim(first, OWNER, ttl_s=1, stop=threading.Event())
     row = replace(
         row,
         state="running",
         source_offsets={"shop/0": 5, "shop/1": 7, "shop/2": 0},
+        read_offsets={"shop/0": 9, "shop/1": 9, "shop/2": 3},
+        end_offsets={"shop/0": 40_009, "shop/1": 5_009, "shop/2": 3},
+        messages_behind=45_000,
+        messages_per_s=1_500.0,
+        time_left_s=30.0,
         watermarks={
             "shop/0": Watermark(ts=TS + 1, offset=9),
             "shop/1": Watermark(ts=TS + 5, offset=9),
@@ -226,6 +231,50 @@ def test_progress_shows_each_table_and_what_holds_it_back(program: Program, ware
     assert "01-31T12:00:00" in ended.stdout
 
 
+def test_progress_shows_the_backlog(program: Program, warehouse: str):
+    ended = program("progress", "--sink-uri", f"delta://{warehouse}")
+    head, line = ended.stdout.splitlines()[:2]
+    cells = dict(zip(re.split(r"\s{2,}", head), re.split(r"\s{2,}", line), strict=False))
+    found = [cells[name] for name in ("behind", "messages/s", "left")]
+    assert found == ["45,000", "1,500", "30.0s"]
+    assert "does not catch up" not in ended.stdout
+
+
+def test_before_the_first_checkpoint_there_is_no_time_and_no_lag(program: Program, tmp_path: Path):
+    changefeeds = Changefeeds(str(tmp_path))
+    for name, start_ts in (("zero", 0), ("one", 1)):
+        row = ChangefeedRow(
+            changefeed_id=name, start_ts=start_ts, checkpoint_ts=start_ts, resolved_ts=start_ts
+        )
+        row = changefeeds.claim(row, OWNER, ttl_s=1, stop=threading.Event())
+        offsets = {"shop/0": 0, "shop/1": 0}
+        row = replace(row, state="running", source_offsets=offsets, read_offsets=offsets)
+        changefeeds.save(replace(row, end_offsets={"shop/0": 10, "shop/1": 0}, messages_behind=10))
+        progress = Progress(str(tmp_path))
+        progress.claim(name, row.term)
+        span = replace(_span(row, "orders", 1), changefeed_id=name, checkpoint_ts=start_ts)
+        progress.advance([span], row.term)
+    shown = program("progress", "--sink-uri", f"delta://{tmp_path}", COLUMNS="200").stdout
+    assert "1970" not in shown
+    assert not re.search(r"\d\.\dd\b", shown)
+    # Of what is still read nobody knows whether it has a watermark.
+    assert "no watermark yet from shop/1:" in shown
+    found = json.loads(program("progress", "--sink-uri", f"delta://{tmp_path}", *JSON).stdout)
+    for each in (*found["changefeeds"], *found["spans"]):
+        assert (each["checkpoint_time"], each["lag_s"]) == (None, None)
+    assert found["changefeeds"][0]["messages_behind"] == 10
+
+
+def test_who_does_not_catch_up_is_told_so(program: Program, tmp_path: Path):
+    changefeeds = Changefeeds(str(tmp_path))
+    row = ChangefeedRow(changefeed_id="shop", start_ts=0, checkpoint_ts=TS, resolved_ts=TS)
+    row = changefeeds.claim(row, OWNER, ttl_s=1, stop=threading.Event())
+    row = replace(row, state="running", messages_behind=9_000, messages_per_s=10.0)
+    changefeeds.save(row)
+    shown = program("progress", "--sink-uri", f"delta://{tmp_path}").stdout
+    assert "shop: it does not catch up" in shown
+
+
 def test_progress_as_json_has_the_lag_of_now(program: Program, warehouse: str):
     ended = program("progress", "--sink-uri", f"delta://{warehouse}", "--format", "json")
     found = json.loads(ended.stdout)
@@ -234,7 +283,8 @@ def test_progress_as_json_has_the_lag_of_now(program: Program, warehouse: str):
     assert changefeed["checkpoint_ts"] == TS
     assert changefeed["lag_s"] == pytest.approx(expected, abs=60)
     assert changefeed["without_watermark"] == ["shop/2"]
-    assert changefeed["slowest_partition"] == "shop/0"
+    assert changefeed["slowest_partition"] is None  # shop/2 has not spoken
+    assert changefeed["messages_behind"] == 45_000
     assert [span["table_name"] for span in found["spans"]] == ["customers", "orders"]
     assert found["spans"][0]["checkpoint_time"] == "2026-01-31T12:00:00+00:00"
 

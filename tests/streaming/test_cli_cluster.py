@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,14 +13,19 @@ from uuid import uuid4
 import pytest
 
 from conf.settings import Changefeed, EtcdSettings
-from coordination.errors import TidelakeError
+from coordination.errors import ConfigError, TidelakeError
+from coordination.etcd import keys
+from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.metadata.etcd_observation import ChangefeedWrites
 from coordination.metadata.querier import EtcdQuerier, Stored
+from coordination.model import ChangefeedID
 from streaming import cli_cluster, cluster_operator, preflight
 from streaming.cli import main
 from streaming.cluster.changefeed_settings import changefeed_settings
+from streaming.cluster.neighbours import refuse_a_clusters
+from tests.coordination.running_capture import RunningCapture
 
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
 Cluster = Callable[..., list[dict[str, Any]]]
@@ -128,12 +134,18 @@ def test_uris_may_come_from_the_environment_and_etcd_from_the_file(
     }  # nothing of how to reach etcd
 
 
-def read_stored(etcd: EmbeddedEtcd) -> list[Stored]:
+@contextmanager
+def client_of(etcd: EmbeddedEtcd) -> Iterator[EtcdClient]:
     client = connect(EtcdSettings(endpoints=(etcd.endpoint,), embedded=False))
     try:
-        return EtcdQuerier(client, os.environ["TIDELAKE_CLUSTER_ID"]).stored()
+        yield client
     finally:
         client.close()
+
+
+def read_stored(etcd: EmbeddedEtcd) -> list[Stored]:
+    with client_of(etcd) as client:
+        return EtcdQuerier(client, os.environ["TIDELAKE_CLUSTER_ID"]).stored()
 
 
 @pytest.mark.parametrize(
@@ -174,6 +186,45 @@ def test_a_name_is_taken_once(
     )
     assert code == 2
     assert "changefeed resume" in err
+
+
+def test_a_run_of_what_the_cluster_has_is_refused(
+    cluster: Cluster, etcd: EmbeddedEtcd, tmp_path: Path
+) -> None:
+    create(cluster, tmp_path)
+    cluster("changefeed", "pause", "-c", "shop")
+    cluster_id, warehouse = os.environ["TIDELAKE_CLUSTER_ID"], f"{tmp_path}/warehouse"
+    with client_of(etcd) as client:
+        with pytest.raises(ConfigError, match=r"belongs to the captures of cluster c-.*remove"):
+            refuse_a_clusters(client, cluster_id, "shop", warehouse)
+        refuse_a_clusters(client, cluster_id, "shop", f"{tmp_path}/another")
+        refuse_a_clusters(client, cluster_id, "other", warehouse)
+        refuse_a_clusters(client, "elsewhere", "shop", warehouse)
+
+
+def test_a_changefeed_that_a_run_replicates_is_not_made(
+    cluster: Cluster,
+    command: Callable[..., tuple[int, str, str]],
+    etcd: EmbeddedEtcd,
+    tmp_path: Path,
+) -> None:
+    cluster_id, sink = os.environ["TIDELAKE_CLUSTER_ID"], f"{tmp_path}/warehouse"
+    asked = ("changefeed", "create", "-c", "shop", "--source-uri", SOURCE)
+    with client_of(etcd) as client:
+        with RunningCapture(client, cluster_id=cluster_id, warehouse=sink) as run:
+            run.replication.await_owner()
+            assert cluster("capture", "list") == []
+            code, _, err = command(*asked, "--sink-uri", f"delta://{sink}")
+            assert (code, len(err.splitlines())) == (2, 1)
+            assert "is replicated by a `tidelake run` on 127.0.0.1:8300" in err
+        lease = client.grant(60)
+        key = keys.owner_key(cluster_id, ChangefeedID("shop"), lease.id)
+        client.put(key, b"old", lease.id)  # a run of the program before, which is elsewhere
+        code, _, err = command(*asked, "--sink-uri", f"delta://{sink}")
+        assert code == 2
+        assert "`tidelake run` of an older version (capture old)" in err
+        client.revoke(lease.id)
+    create(cluster, tmp_path)
 
 
 def test_only_a_paused_changefeed_is_updated(

@@ -261,9 +261,12 @@ def test_rows_that_were_cut_to_their_key_are_errors(spark: SparkSession) -> None
         (0, 0, change("INSERT", 10, {"id": "1", "v": "a"})),
         (0, 1, change("UPDATE", 20, {"id": "1"}, onlyHandleKey=True)),
         (0, 2, change("UPDATE", 30, {"id": "1"}, claimCheckLocation="s3://x")),
+        (0, 3, change("DELETE", 30, {"id": "2"}, onlyHandleKey=True)),
+        (0, 4, change("DELETE", 30, {"id": "3"}, claimCheckLocation="s3://x")),
     ]
     rows = resolved([task([segment(spark, messages, {A: PLAIN})])])
-    assert by_key(row for row in rows if row["_error_class "] is None) == {1: "a"}
+    good = [row for row in rows if row["_error_class "] is None]
+    assert by_key(good) == {1: "a", 2: None, 3: None}  # all that a DELETE needs is its key
     errors = sorted(row["_error_class "] for row in rows if row["_error_class "])
     assert errors == ["claim-check", "handle-key-only"]
 

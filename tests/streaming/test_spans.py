@@ -60,7 +60,7 @@ class Lake:
         write_deltalake(self.uri, ROWS, mode="append", commit_properties=identity)
 
     def resumed(self, row: ChangefeedRow) -> Spans:
-        found = Spans(spark_is_not_needed, self.sink, row)
+        found = Spans(self.sink, row)
         found.resume({NAME: PROGRESS})
         return found
 
@@ -68,10 +68,6 @@ class Lake:
         found = inspect(self.uri, {})
         assert found is not None
         return found
-
-
-def spark_is_not_needed() -> None:
-    raise AssertionError("no Spark")
 
 
 @pytest.fixture
@@ -110,7 +106,7 @@ def test_what_a_table_shows_beyond_a_rewind_is_known_to_every_start_after_it(lak
     rewound = replace(ROW, state="rewinding", checkpoint_ts=20)
     assert lake.resumed(rewound).shown_ts == 50
     lake.commit(2, 30)
-    again = Spans(spark_is_not_needed, lake.sink, rewound)
+    again = Spans(lake.sink, rewound)
     again.resume({NAME: replace(PROGRESS, incarnation=2, checkpoint_ts=20)})
     assert (again[NAME].checkpoint, again.shown_ts) == (30, 50)
     further = lake.resumed(replace(rewound, incarnation=3, checkpoint_ts=10))

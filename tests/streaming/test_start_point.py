@@ -82,6 +82,40 @@ def test_the_same_rewind_again_resumes() -> None:
     assert (again.incarnation, again.checkpoint_ts, again.state) == (2, 80, "rewinding")
 
 
+def test_the_same_rewind_again_is_said_to_be_none(caplog: pytest.LogCaptureFixture) -> None:
+    rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
+    done = replace(settle(ran_to(100), rewound, SHAPE, beginnings), checkpoint_ts=120)
+    settle(done, rewound, SHAPE, beginnings)
+    assert "the rewind to 60 was made already: resuming at checkpoint_ts=120" in caplog.text
+
+
+def test_of_a_cluster_each_word_about_the_start_begins_anew_once() -> None:
+    started = replace(CHANGEFEED, start_ts=60)
+    first = first_row(started, "etcd/1/60")
+    settled = settle(first, started, SHAPE, beginnings, "etcd/1/60")
+    assert (settled.incarnation, settled.start_id) == (1, "etcd/1/60")
+    ran = replace(settled, checkpoint_ts=100, source_offsets={"shop/0": 40, "shop/1": 50})
+    assert settle(ran, started, SHAPE, beginnings, "etcd/1/60").checkpoint_ts == 100
+
+    for said in ("etcd/7/60", "other-etcd/1/60"):  # made anew, or resumed from there; etcd is new
+        row = settle(ran, started, SHAPE, beginnings, said)
+        assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 60, "rewinding")
+        assert row.start_id == said
+        assert row.source_offsets == {"shop/0": 5, "shop/1": 5}
+        further = replace(row, checkpoint_ts=80)
+        assert settle(further, started, SHAPE, beginnings, said).checkpoint_ts == 80
+
+
+def test_a_cluster_takes_up_what_a_run_has_begun() -> None:
+    started = replace(CHANGEFEED, start_ts=60)
+    ran = ran_to(100, started)
+    row = settle(ran, started, SHAPE, beginnings, "etcd/7/60")
+    assert (row.incarnation, row.checkpoint_ts, row.start_id) == (1, 100, "etcd/7/60")
+    elsewhere = replace(CHANGEFEED, start_ts=70)
+    row = settle(ran, elsewhere, SHAPE, beginnings, "etcd/7/70")
+    assert (row.incarnation, row.checkpoint_ts) == (2, 70)
+
+
 def test_a_changed_filter_is_a_new_incarnation_that_goes_on() -> None:
     filtered = replace(CHANGEFEED, filter=FilterSettings(rules=("shop.*",)))
     row = settle(ran_to(100), filtered, SHAPE, beginnings)

@@ -56,7 +56,7 @@ def answer(*statuses: TableStatus, **fields: object) -> HeartbeatResponse:
 
 def beat(made: CaptureManager, times: int = 1) -> list[tuple[CaptureID, Heartbeat]]:
     for _ in range(times):
-        sent = made.tick({}, None, BARRIER)
+        sent = made.tick({}, (), BARRIER)
     return sent
 
 
@@ -95,18 +95,18 @@ def test_every_heartbeat_has_the_barrier_what_was_seen_and_what_is_asked_for():
 
 def test_heartbeats_and_stats_have_their_ticks():
     made = manager(A, heartbeat_tick=2)
-    sent = [made.tick({}, None, BARRIER) for _ in range(6)]
+    sent = [made.tick({}, (), BARRIER) for _ in range(6)]
     assert [len(heartbeats) for heartbeats in sent] == [0, 1, 0, 1, 0, 1]
     assert [sent[n][0][1].collect_stats for n in (1, 3, 5)] == [False, False, True]
 
 
-def test_liveness_makes_a_capture_stopping_for_good():
+def test_liveness_makes_a_capture_stopping_until_a_drain_is_taken_back():
     made = manager(A)
     made.handle_messages([message(answer(liveness=Liveness.STOPPING))])
     assert made.captures[A].state is CaptureState.STOPPING
     assert made.is_all_initialized
     made.handle_messages([message(answer(sequence=6))])
-    assert made.captures[A].state is CaptureState.STOPPING
+    assert made.captures[A].state is CaptureState.INITIALIZED
 
 
 def test_an_epoch_that_changes_is_a_restart_and_not_the_end_of_the_capture():

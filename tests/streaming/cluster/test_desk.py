@@ -7,21 +7,22 @@ from dataclasses import replace
 import pytest
 
 from coordination.errors import TermRefused
-from coordination.model import Ts
+from coordination.model import TableName, Ts
 from coordination.ports import Advance
 from coordination.scheduler.barrier import PendingDdl
 from sinks.changefeeds import Changefeeds
 from sinks.progress import Progress
 from sinks.tables import inspect
 from streaming.plan import DdlNotSupported
-from tests.acceptance.small_tables import IDLE, A, B, made, marks, row, small_table
+from tests.acceptance.small_tables import IDLE, A, B, key_only, made, marks, row, small_table
 from tests.services.delta_rows import read_rows
 from tests.shop.canal_json import Ddl, encode_ddl
 from tests.streaming.cluster.hand_owner import CHANGEFEED, HandOwner, Stage, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-FOUND = small_table("found")
+FOUND, DELETED = small_table("found"), small_table("deleted")
+DELETED_NAME = TableName("shop", "deleted")
 
 
 def values(stage: Stage, table: str) -> dict[int, str]:
@@ -80,20 +81,29 @@ def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Sta
     owner = HandOwner(stage)
     owner.await_tables("idle")
     owner.add(idle="c")
-    stage.produce([(1, None, row(25, 1, "x", table=FOUND)), (2, None, b"{broken")])
-    until(lambda: [(t.table, t.commit_ts) for t in unknown(replica)] == [("found", 25)])
+    gone = key_only(row(25, 1, "x", table=DELETED, op="DELETE"))
+    stage.produce([(1, None, row(25, 1, "x", table=FOUND)), (2, None, b"{broken"), (1, None, gone)])
+    both = [("deleted", 25), ("found", 25)]
+    until(lambda: [(t.table, t.commit_ts) for t in unknown(replica)] == both)
     stage.produce(marks(26))
     progress = Progress(str(stage.warehouse))
     until(lambda: FOUND.name in [name.table for name in progress.read(CHANGEFEED)])
     assert owner.desk.ddl_scan().position_ts < 25  # resolved, but not in the owner's hands yet
-    owner.await_tables("found")
+    owner.await_tables("found", "deleted")
     assert owner.tables["found"].start_ts < 25
-    owner.add(found="c")
+    owner.add(found="c", deleted="c")
     owner.reached(25)
     assert values(stage, "found") == {1: "x"}
     until(lambda: not unknown(replica))
     letters = read_rows(stage.warehouse / "_tidelake" / "dead_letters")
     assert [each["value"] for each in letters] == [b"{broken"]
+
+    stage.produce([(1, None, row(30, 2, "y", table=DELETED)), *marks(32)])
+    owner.reached(31)
+    assert values(stage, "deleted") == {2: "y"}
+    row_of = lambda: progress.read(CHANGEFEED)[DELETED_NAME]  # noqa: E731
+    owner.until(lambda: row_of().delta_version == stage_version(stage, "deleted"))
+    assert (row_of().state, row_of().dead_letters) == ("replicating", 0)
 
     drop = Ddl("shop", "idle", "ERASE", "DROP TABLE `shop`.`idle`")
     rows = [(1, None, row(39, 1, "y", table=FOUND, op="UPDATE"))]

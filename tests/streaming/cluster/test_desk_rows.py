@@ -82,6 +82,14 @@ def test_late_news_take_nothing_back():
     assert row.source_offsets == BEFORE.source_offsets
 
 
+def test_a_table_that_could_not_be_made_warns_until_it_is():
+    before = replace(BEFORE, delta_version=None)
+    assert told_progress(before, told(70), {}).state == "replicating"
+    cut = told_progress(before, told(70, dead_letters=1), {})
+    assert cut.state == told_progress(cut, told(80), {}).state == "warning"
+    assert told_progress(cut, told(80, delta_version=0), {}).state == "replicating"
+
+
 def test_a_new_owner_leaves_the_fences_of_spans_and_a_new_incarnation_does_not():
     table = Table(name=NAME, checkpoint=Ts(55), version=5)
     row = resumed_progress(table, BEFORE, ROW)

@@ -1,0 +1,136 @@
+"""Looks after target tables between their commits, so that nobody else has to.
+
+One thread of the engine: it folds files, writes checkpoints of the log, and deletes what no version
+within retention needs. A failure is a warning, and the next commit's upkeep tries again. What it
+does may be broken off at any time: no row is in a table because of it, or missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordination.errors import TidelakeError
+from sinks.merge_on_write.checkpoint import write_checkpoint
+from sinks.merge_on_write.fold import fold
+from sinks.merge_on_write.log_reader import LogMoved
+from sinks.merge_on_write.open_table import OpenTable, TableGone
+from sinks.merge_on_write.retention import clean_files, clean_log
+from sinks.storage_errors import STORAGE_ERRORS, one_line
+
+CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+DEFAULT_INTERVAL = 100  # commits: reading so many small files costs a reader less than a second
+CLEAN_EVERY_S = 300.0
+ORPHANS_EVERY_S = 24 * 3600.0
+MOST_FOLDS = 8  # of one table in a row: others wait too
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Care:
+    """What was done for one table, and when."""
+
+    key: Sequence[str]
+    checkpoint: int | None = None  # the version of the last one that we know of
+    cleaned_at: float = 0.0
+    orphans_at: float = 0.0
+
+
+class TableUpkeep:
+    """A daemon thread; ``committed`` wakes it, ``close`` ends it."""
+
+    def __init__(self) -> None:
+        self._cares: dict[OpenTable, _Care] = {}
+        self._waiting: dict[OpenTable, None] = {}
+        self._changed = threading.Condition()
+        self._idle = True
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def committed(self, table: OpenTable, key: Sequence[str]) -> None:
+        """The table has got a commit; what it needs is looked at soon."""
+        with self._changed:
+            now = time.monotonic()
+            care = self._cares.setdefault(table, _Care(key=key, cleaned_at=now, orphans_at=now))
+            care.key = key
+            self._waiting[table] = None
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until nothing is left to do; False where that took longer."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._idle and not self._waiting, timeout_s)
+
+    def close(self) -> None:
+        """What is under way ends first: a fold takes seconds at the most."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (table := self._next()) is not None:
+            try:
+                self._look_after(table, self._cares[table])
+            except (LogMoved, TableGone):
+                with table.lock:
+                    table.forget()
+            except (*STORAGE_ERRORS, TidelakeError) as error:
+                _log.warning("upkeep failed table=%s error=%s", table.uri, one_line(error))
+
+    def _next(self) -> OpenTable | None:
+        with self._changed:
+            self._idle = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            if self._closed:
+                return None
+            table = next(iter(self._waiting))
+            del self._waiting[table]
+            self._idle = False
+            return table
+
+    def _look_after(self, table: OpenTable, care: _Care) -> None:
+        for _ in range(MOST_FOLDS):
+            folded = fold(table, care.key)
+            if folded is None or self._closed:
+                break
+            _log.debug(
+                "folded table=%s files=%d bytes=%d", table.uri, folded.files, folded.bytes_read
+            )
+        with table.lock:
+            table.refresh()
+            self._checkpoint(table, care)
+            self._clean(table, care)
+
+    def _checkpoint(self, table: OpenTable, care: _Care) -> None:
+        version = table.state.version
+        if care.checkpoint is None:
+            care.checkpoint = version - version % self._interval(table)
+        if version - care.checkpoint >= self._interval(table):
+            write_checkpoint(table.storage, table.state, now_ms=int(time.time() * 1000))
+            care.checkpoint = version
+
+    def _interval(self, table: OpenTable) -> int:
+        assert table.state.metadata is not None
+        text = table.state.metadata.configuration.get(CHECKPOINT_INTERVAL, "")
+        return int(text) if text.isdigit() and int(text) else DEFAULT_INTERVAL
+
+    def _clean(self, table: OpenTable, care: _Care) -> None:
+        now = time.monotonic()
+        if now - care.cleaned_at < CLEAN_EVERY_S:
+            return
+        care.cleaned_at = now
+        orphans = now - care.orphans_at >= ORPHANS_EVERY_S
+        if orphans:
+            care.orphans_at = now
+        now_ms = int(time.time() * 1000)
+        clean_log(table.storage, table.state, now_ms=now_ms)
+        clean_files(table.storage, table.state, now_ms=now_ms, orphans=orphans)

@@ -1,0 +1,125 @@
+"""Beside the reading of topics: asks the broker for their ends, and logs how it goes.
+
+    begin ──► every 2 s: the ends ──► every 10 s a line, while a batch is long or much is behind
+       batch_begins ─► batch_ends(offsets) ─► …                                       ──► close
+
+A broker that does not answer is no trouble here: whoever reads finds out, and what is known stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from coordination.clock import Clock, SystemClock
+from streaming.backlog import Backlog, BacklogMeter
+from streaming.events import TopicPartition
+from streaming.source import Source
+
+logger = logging.getLogger(__name__)
+
+ASK_EVERY_S = 2.0
+SAY_EVERY_S = 10.0
+WORTH_A_LINE = 10_000  # messages behind: less is gone before anybody has read of it
+Offsets = Mapping[TopicPartition, int]
+
+
+class BacklogWatch:
+    """``connect`` gives a source of its own: it asks while others do. ``is_told``: what is read is
+    what ``tell`` says, not what the batches do (an owner reads ahead of those who write).
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Source],
+        *,
+        stream: str = "",
+        is_told: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._connect = connect
+        self._stream = {"stream": stream} if stream else {}
+        self._is_told = is_told
+        self._clock = clock or SystemClock()
+        self._meter = BacklogMeter()
+        self._partitions: tuple[TopicPartition, ...] = ()
+        self._batch: tuple[int, float] | None = None  # its ID, and since when it is under way
+        self._said_at_s = 0.0
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, offsets: Offsets) -> None:
+        """Reading begins here. The ends are known when it returns, if the broker answers."""
+        self.close()
+        self._partitions = tuple(offsets)
+        self._said_at_s = self._clock.monotonic()
+        self._meter.begin(_texts(offsets), self._said_at_s)
+        source, self._closing = self._connect(), threading.Event()
+        self._ask(source)
+        self._thread = threading.Thread(
+            target=self._run, args=(source, self._closing), name="backlog", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """It may be asking still: that ends by itself."""
+        self._closing.set()
+        self._batch = None
+
+    def batch_begins(self, batch_id: int) -> None:
+        now_s = self._clock.monotonic()
+        self._batch = (batch_id, now_s)
+        backlog = self._meter.look(now_s)
+        if not self._is_told and (backlog.behind or 0) >= WORTH_A_LINE:
+            self._said_at_s = now_s
+            logger.info("a batch begins", extra=self._facts(backlog) | {"batch_id": batch_id})
+
+    def batch_ends(self, offsets: Offsets) -> None:
+        """All before ``offsets`` is done with."""
+        self._batch = None
+        if not self._is_told:
+            self._meter.read_to(_texts(offsets), self._clock.monotonic())
+
+    def tell(self, read: Mapping[str, int]) -> None:
+        """By topic/partition; nothing: it is not known now."""
+        if read:
+            self._meter.read_to(read, self._clock.monotonic())
+
+    def look(self) -> Backlog:
+        return self._meter.look(self._clock.monotonic())
+
+    def say(self) -> None:
+        """The line of every ten seconds, where there is something to say."""
+        now_s = self._clock.monotonic()
+        if now_s - self._said_at_s < SAY_EVERY_S:
+            return
+        self._said_at_s = now_s
+        backlog, batch = self._meter.look(now_s), self._batch
+        if batch is not None and not self._is_told and now_s - batch[1] >= SAY_EVERY_S:
+            facts = {"batch_id": batch[0], "batch_s": round(now_s - batch[1])}
+            logger.info("a batch is under way", extra=self._facts(backlog) | facts)
+        elif (backlog.behind or 0) >= WORTH_A_LINE:
+            logger.info("catching up", extra=self._facts(backlog))
+
+    def _facts(self, backlog: Backlog) -> dict[str, object]:
+        return {**self._stream, **backlog.facts()}
+
+    def _run(self, source: Source, closing: threading.Event) -> None:
+        while not closing.wait(ASK_EVERY_S):
+            self._ask(source)
+            if not closing.is_set():
+                self.say()
+        source.close()
+
+    def _ask(self, source: Source) -> None:
+        try:
+            ends = source.ends(self._partitions)
+        except Exception as error:  # noqa: BLE001  # whatever it is, whoever reads meets it too
+            logger.debug("the ends are not known now: %s", error)
+        else:
+            self._meter.ends_at(_texts(ends), self._clock.monotonic())
+
+
+def _texts(offsets: Offsets) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in offsets.items()}

@@ -1,0 +1,81 @@
+"""What a serving cluster says, and does, when a changefeed meets an error at each start."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from coordination.errors import ConfigError, TopicMissing
+from coordination.metadata.model import FeedState
+from tests.coordination.test_server import PATIENCE, Cluster
+
+
+def break_down(cluster: Cluster, error: Exception) -> None:
+    """From its next start on, every capture meets this error."""
+
+    def broken(*_arguments: object, **_keywords: object) -> object:
+        raise error
+
+    cluster.operator.pause_changefeed()
+    captures = cluster.world.captures
+    cluster.until(lambda: all(desk.is_closed() for c in captures for desk in c.plane.desks))
+    cluster.until(lambda: all(r.is_closed() for c in captures for r in c.plane.replicas))
+    for capture in captures:
+        vars(capture.plane).update(open_desk=broken, open_replica=broken)
+    vars(cluster.watchman).update(_reports=lambda: None)  # of the errors that are played here
+    cluster.operator.resume_changefeed()
+
+
+def errors_in(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def is_in(cluster: Cluster, state: FeedState) -> bool:
+    return cluster.info is not None and cluster.info.state is state
+
+
+def test_a_wrong_configuration_fails_at_once_and_is_one_error_line_with_its_code(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster(2)
+    cluster.settle()
+    break_down(cluster, ConfigError("changefeed shop: protocol=avro is not built yet"))
+    cluster.until(lambda: is_in(cluster, FeedState.FAILED))
+    cluster.step(4)
+    (line,) = errors_in(caplog)
+    assert "CDC:ErrInvalidReplicaConfig" in line.getMessage()
+    assert "protocol=avro is not built yet" in line.getMessage()
+    assert [record for record in caplog.records if record.exc_info] == []
+    assert cluster.info is not None
+    assert cluster.info.error is not None
+    assert cluster.info.error.code == "CDC:ErrInvalidReplicaConfig"
+
+    cluster.operator.resume_changefeed()
+    cluster.step(4)
+    cluster.until(lambda: is_in(cluster, FeedState.FAILED))
+    assert len(errors_in(caplog)) == 2, "who resumes it without having mended it hears of it again"
+
+
+def test_a_known_error_that_is_tried_again_and_again_is_one_error_line_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster(2)
+    cluster.settle()
+    break_down(cluster, TopicMissing("topic shop does not exist"))
+    for _ in range(3):
+        cluster.until(lambda: is_in(cluster, FeedState.PENDING))
+        cluster.until(lambda: not is_in(cluster, FeedState.PENDING), steps=10 * PATIENCE)
+    (line,) = errors_in(caplog)
+    assert "CDC:ErrKafkaTopicNotExists: topic shop does not exist" in line.getMessage()
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+def test_an_error_that_nobody_foresaw_keeps_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster(1)
+    cluster.settle()
+    break_down(cluster, ZeroDivisionError("a bug"))
+    cluster.until(lambda: is_in(cluster, FeedState.PENDING))
+    assert [r for r in caplog.records if r.exc_info and r.exc_info[0] is ZeroDivisionError] != []
