@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -236,94 +238,94 @@ class TestAnswers:
 class TestFrozenWriter:
     """It sleeps right before its put; meanwhile the others go on."""
 
-    def frozen(self, local: LocalStorage, meanwhile: object) -> tuple[FaultyStorage, LogState]:
-        faulty = FaultyStorage(local)
+    def frozen(self, storage: TableStorage, meanwhile: object) -> tuple[FaultyStorage, LogState]:
+        faulty = FaultyStorage(storage)
         state = make(faulty)
         add_files(faulty, state, "first.parquet")
         assert callable(meanwhile)
         faulty.before = once(lambda _path: meanwhile(state.copy()))
         return faulty, state
 
-    def test_its_successor_went_further(self, local: LocalStorage):
+    def test_its_successor_went_further(self, storage: TableStorage):
         def meanwhile(other: LogState) -> None:
             for number in range(3):
-                add_files(local, other, f"theirs-{number}.parquet")
+                add_files(storage, other, f"theirs-{number}.parquet")
 
-        faulty, state = self.frozen(local, meanwhile)
+        faulty, state = self.frozen(storage, meanwhile)
         with pytest.raises(LostRace):
             add_files(faulty, state, "ours.parquet")
-        follow(local, state)
+        follow(storage, state)
         assert "ours.parquet" not in state.files
 
-    def test_the_log_was_cleaned(self, local: LocalStorage):
+    def test_the_log_was_cleaned(self, storage: TableStorage):
         last: list[LogState] = []
 
         def meanwhile(other: LogState) -> None:
             for number in range(5):
-                add_files(local, other, f"theirs-{number}.parquet")
-            write_checkpoint(local, other, now_ms=now_ms())
-            local.delete(commit_path(version) for version in range(other.version))
+                add_files(storage, other, f"theirs-{number}.parquet")
+            write_checkpoint(storage, other, now_ms=now_ms())
+            storage.delete(commit_path(version) for version in range(other.version))
             last.append(other)
 
-        faulty, state = self.frozen(local, meanwhile)
+        faulty, state = self.frozen(storage, meanwhile)
         with pytest.raises(LogCleaned):
             add_files(faulty, state, "ours.parquet")
-        assert_as_read(local, last[0])
-        assert len(DeltaTable(local.uri).file_uris()) == 6
+        assert_as_read(storage, last[0])
+        assert len(last[0].files) == 6
 
-    def test_the_table_was_made_again(self, local: LocalStorage):
+    def test_the_table_was_made_again(self, storage: TableStorage):
         def meanwhile(_other: LogState) -> None:
-            local.delete([each.path for each in local.list("")])
-            make(local)
+            storage.delete([each.path for each in storage.list("")])
+            make(storage)
 
-        faulty, state = self.frozen(local, meanwhile)
+        faulty, state = self.frozen(storage, meanwhile)
         with pytest.raises(LogCleaned):
             add_files(faulty, state, "ours.parquet")
-        found = read_log(local)  # a commit left there would be a hole in the new table's log
+        found = read_log(storage)  # a commit left there would be a hole in the new table's log
         assert found is not None
         assert (found.version, found.files) == (0, {})
 
-    def test_the_table_was_made_again_and_is_as_far(self, local: LocalStorage):
+    def test_the_table_was_made_again_and_is_as_far(self, storage: TableStorage):
         again: list[LogState] = []
 
         def meanwhile(_other: LogState) -> None:
-            local.delete([each.path for each in local.list("")])
-            again.append(make(local))
-            add_files(local, again[0], "new.parquet")
+            storage.delete([each.path for each in storage.list("")])
+            again.append(make(storage))
+            add_files(storage, again[0], "new.parquet")
 
-        faulty, state = self.frozen(local, meanwhile)
+        faulty, state = self.frozen(storage, meanwhile)
         with pytest.raises(LogReplaced):
             add_files(faulty, state, "ours.parquet")
-        assert_as_read(local, again[0])
+        assert_as_read(storage, again[0])
 
-    def test_it_slept_before_it_looked(self, local: LocalStorage):
+    def test_it_slept_before_it_looked(self, storage: TableStorage):
         """Then nothing is put at all."""
-        faulty = FaultyStorage(local)
+        faulty = FaultyStorage(storage)
         state = make(faulty)
-        local.delete([each.path for each in local.list("")])
-        make(local)
+        storage.delete([each.path for each in storage.list("")])
+        make(storage)
         faulty.creates.clear()
         with pytest.raises(LogReplaced):
             add_files(faulty, state, "ours.parquet")
         assert faulty.creates == []
 
-    def test_its_commit_counted_before_the_log_was_cleaned(self, local: LocalStorage):
+    def test_its_commit_counted_before_the_log_was_cleaned(self, storage: TableStorage):
         """It wakes after its put, and others have built upon it: the commit stays."""
-        faulty = FaultyStorage(local)
+        faulty = FaultyStorage(storage)
         state = make(faulty)
 
         def meanwhile(_path: str) -> None:
-            other = read_log(local)
+            other = read_log(storage)
             assert other is not None
             assert "ours.parquet" in other.files
-            add_files(local, other, "theirs.parquet")
-            write_checkpoint(local, other, now_ms=now_ms())
-            local.delete([commit_path(0)])
+            add_files(storage, other, "theirs.parquet")
+            write_checkpoint(storage, other, now_ms=now_ms())
+            storage.delete([commit_path(0)])
 
         faulty.after = once(meanwhile)
         with pytest.raises(LogCleaned):
             add_files(faulty, state, "ours.parquet")
-        found = read_log(local)
+        found = read_log(storage)
         assert found is not None
         assert set(found.files) == {"ours.parquet", "theirs.parquet"}
 
@@ -471,6 +473,32 @@ def test_beside_delta_rs_on_s3_each_has_its_versions(s3: S3Server):
     assert state is not None
     assert (state.version, len(state.files)) == (10, 11)
     assert DeltaTable(uri, storage_options=s3.options).version() == 10
+
+
+DIES = """
+import json, os, sys
+from sinks.merge_on_write.log_reader import read_log
+from sinks.merge_on_write.storage import open_storage
+from tests.sinks.merge_on_write.faulty_storage import FaultyStorage
+from tests.sinks.merge_on_write.log_tables import add_files
+storage = FaultyStorage(open_storage(sys.argv[1], json.loads(sys.argv[2])))
+setattr(storage, sys.argv[3], lambda path: os._exit(9))
+add_files(storage, read_log(storage), "ours.parquet")
+"""
+
+
+@pytest.mark.parametrize(("when", "version"), [("before", 0), ("after", 1)])
+def test_a_writer_that_is_killed_on_s3_has_committed_or_not(s3: S3Server, when: str, version: int):
+    storage = open_storage(f"s3://{s3.bucket}/killed {when}", s3.options)
+    make(storage)
+    options = json.dumps(s3.options)
+    command = [sys.executable, "-c", DIES, storage.uri, options, when]
+    done = subprocess.run(command, check=False, timeout=60)
+    assert done.returncode == 9
+    state = read_log(storage)
+    assert state is not None
+    assert (state.version, len(state.files)) == (version, version)
+    assert add_files(storage, state, "next.parquet") == version + 1
 
 
 def test_text_of_any_kind_survives(local: LocalStorage):

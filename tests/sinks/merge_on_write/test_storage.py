@@ -177,6 +177,32 @@ def test_a_writer_that_is_killed_before_the_link_leaves_no_commit(local: LocalSt
     assert local.create(FIRST, b"whole")
 
 
+def test_a_commit_is_on_the_disk_before_it_is_in_the_folder(
+    local: LocalStorage, monkeypatch: pytest.MonkeyPatch
+):
+    """Bytes, then name, then folder: whatever a power cut leaves is whole or not there."""
+    steps: list[str] = []
+    sync, link = os.fsync, os.link
+
+    def fsync(descriptor: int) -> None:
+        at = os.readlink(f"/proc/self/fd/{descriptor}")
+        steps.append("sync of a folder" if os.path.isdir(at) else "sync of a file")
+        sync(descriptor)
+
+    def linked(source: str, target: str) -> None:
+        steps.append("link")
+        link(source, target)
+
+    local.write(f"{FIRST}.other", b"")
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "link", linked)
+    assert local.create(FIRST, b"first")
+    assert steps == ["sync of a file", "link", "sync of a folder"]
+    steps.clear()
+    local.write("new/deep/part.parquet", b"x")
+    assert steps == ["sync of a folder", "sync of a folder", "sync of a file"]
+
+
 def test_a_full_disk_leaves_nothing(local: LocalStorage, monkeypatch: pytest.MonkeyPatch):
     def full(_descriptor: int, _data: object) -> int:
         raise OSError(28, "No space left on device")
