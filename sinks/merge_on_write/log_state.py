@@ -154,6 +154,15 @@ class LogState:
         twin.forgotten = self.forgotten.copy()
         return twin
 
+    def bare(self) -> LogState:
+        """Without what it holds: enough for ``clean_log``, beside the commits of its owner."""
+        return LogState(
+            version=self.version,
+            protocol=self.protocol,
+            metadata=self.metadata,
+            head_fingerprint=self.head_fingerprint,
+        )
+
     def differences(self, other: LogState, *, tombstones: bool = True) -> list[str]:
         """Names of what is not equal; none: both say the same of the table."""
         names = ["version", "protocol", "metadata", "files", "transactions", "domains"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,3 +34,10 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> TableStorage:
         return ObjectStorage(MemoryStore(), "lake/a table~41 é", "memory:///lake/a table~41 é")
     s3: S3Server = request.getfixturevalue("s3")
     return open_storage(f"s3://{s3.bucket}/{uuid.uuid4()}/a table~41 é", s3.options)
+
+
+@pytest.fixture(autouse=True)
+def disk_that_never_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here cuts the power; that everything is synced in order has a test of its own."""
+    if request.path.name != "test_storage.py":
+        monkeypatch.setattr(os, "fsync", lambda _descriptor: None)

@@ -197,6 +197,7 @@ def test_of_a_table_that_was_made_again_there_is_none(local: LocalStorage, when:
         faulty.before = once(again)
     with pytest.raises(LogReplaced):
         write_checkpoint(faulty, state, now_ms=0)
+    assert (checkpoint_path(1) in faulty.creates) == (when == "meanwhile")
     found = read_log(local)
     assert found is not None
     assert (found.version, found.files) == (0, {})

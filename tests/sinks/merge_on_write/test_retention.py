@@ -62,7 +62,7 @@ class TestLog:
 
     def test_it_is_cut_at_a_checkpoint_older_than_the_retention(self, local: LocalStorage):
         state = self.table(local, delta_logRetentionDuration="interval 10 days")
-        cleaned = clean_log(local, state, now_ms=NOW_MS)
+        cleaned = clean_log(local, state.bare(), now_ms=NOW_MS)
         assert cleaned.oldest_version == 28  # the commit of 29 is ten days old
         assert log_of(local)[:2] == [
             "00000000000000000028.checkpoint.parquet",
