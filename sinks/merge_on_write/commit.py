@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
-from sinks.merge_on_write.actions import Json, Metadata, Protocol, Transaction
+from sinks.merge_on_write.actions import DataFile, Json, Metadata, Protocol, Transaction
+from sinks.merge_on_write.file_names import files_of, is_in_table
 from sinks.merge_on_write.intervals import ORPHAN_AGE_MS, file_retention_ms, log_retention_ms
 from sinks.merge_on_write.log_paths import LOG, classify, commit_path
 from sinks.merge_on_write.log_reader import LogMoved, check_head, read_commit
@@ -74,6 +75,8 @@ def commit(
             )
 
     version = state.version + 1
+    for folder in _folders_of(actions):
+        storage.sync_folder(folder)
     _put(storage, version, raw, before_put)
     _check_after_put(storage, state, raw)
     state.advance(version, all_actions, raw)
@@ -180,6 +183,13 @@ def _withdraw(storage: TableStorage, version: int, raw: bytes) -> None:
     )
     if next(later, None) is None and read_commit(storage, version) == raw:
         storage.delete([commit_path(version)])
+
+
+def _folders_of(actions: Iterable[Json]) -> set[str]:
+    """Where the files are that a commit names: their names must last before the commit does."""
+    files = (DataFile.from_add(each["add"]) for each in actions if each.get("add"))
+    paths = {path for each in files for path in files_of(each) if is_in_table(path)}
+    return {path.rpartition("/")[0] for path in paths}
 
 
 def _patience_s(metadata: Metadata | None) -> float:

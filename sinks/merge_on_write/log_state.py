@@ -114,7 +114,8 @@ class LogState:
             elif fields := action.get("protocol"):
                 self.protocol = Protocol.from_json(fields)
             elif fields := action.get("metaData"):
-                self.metadata = Metadata(fields=fields)
+                known = {name: value for name, value in fields.items() if value is not None}
+                self.metadata = Metadata(fields=known)  # a null is no field, as in a checkpoint
 
     def _take_domain(self, fields: Json) -> None:
         if fields.get("removed"):
@@ -152,6 +153,15 @@ class LogState:
         twin.tombstones = dict(self.tombstones)
         twin.forgotten = self.forgotten.copy()
         return twin
+
+    def bare(self) -> LogState:
+        """Without what it holds: enough for ``clean_log``, beside the commits of its owner."""
+        return LogState(
+            version=self.version,
+            protocol=self.protocol,
+            metadata=self.metadata,
+            head_fingerprint=self.head_fingerprint,
+        )
 
     def differences(self, other: LogState, *, tombstones: bool = True) -> list[str]:
         """Names of what is not equal; none: both say the same of the table."""

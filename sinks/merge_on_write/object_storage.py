@@ -139,13 +139,14 @@ class ObjectStorage:
             raise as_os_error(error, f"{self.uri}/{prefix}") from error
 
     def write(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
-        self._ask(lambda at: obstore.put(self._store, at, memoryview(data)), path)
+        self._ask(lambda at: obstore.put(self._store, at, memoryview(data).cast("B")), path)
 
     replace = write
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes | memoryview | pa.Buffer) -> bool:
+        content = memoryview(data).cast("B")
         try:
-            self._ask(lambda at: obstore.put(self._store, at, data, mode="create"), path)
+            self._ask(lambda at: obstore.put(self._store, at, content, mode="create"), path)
         except FileExistsError:
             return False
         return True

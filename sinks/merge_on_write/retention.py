@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
 
-from sinks.merge_on_write.actions import DataFile, DeletionVectorDescriptor, Tombstone
+from sinks.merge_on_write.actions import Tombstone
 from sinks.merge_on_write.checkpoint_reader import UNREADABLE, sidecars_of
-from sinks.merge_on_write.deletion_vector import BadVector, file_of
+from sinks.merge_on_write.file_names import files_of, is_in_table
 from sinks.merge_on_write.forgotten import WITHIN_MS
 from sinks.merge_on_write.intervals import (
     DAY_MS,
@@ -52,6 +51,7 @@ def clean_log(
     Kept: the newest checkpoint that is older than the retention, with its commit, and all that came
     after. Commits go one by one, the oldest first: a writer that slept meanwhile must find its own
     head gone before it finds the version after it gone. ``most_files``: the next time goes on.
+    Of the state only the head counts, so ``state.bare()`` will do.
     """
     if not _may_clean(state):
         return Cleaned(files=0)
@@ -87,17 +87,17 @@ def clean_files(
     cutoff_ms = now_ms - kept_ms
     expired = [each for each in state.tombstones.values() if _is_expired(each, cutoff_ms)]
     young = (each for each in state.tombstones.values() if not _is_expired(each, cutoff_ms))
-    protected = {path for each in state.files.values() for path in _names(each)}
-    protected |= {path for each in young for path in _names(each)}
-    doomed = {path for each in expired for path in _names(each)}
+    protected = {path for each in state.files.values() for path in files_of(each)}
+    protected |= {path for each in young for path in files_of(each)}
+    doomed = {path for each in expired for path in files_of(each)}
     doomed |= set(state.forgotten.left_before(cutoff_ms - WITHIN_MS))
     if orphans:
         doomed |= set(_orphans(storage, now_ms - max(kept_ms, ORPHAN_AGE_MS)))
-    elsewhere = {path.rpartition("/")[2] for path in protected if not _is_in_table(path)}
+    elsewhere = {path.rpartition("/")[2] for path in protected if not is_in_table(path)}
     gone = sorted(
         path
         for path in doomed - protected
-        if _is_in_table(path) and path.rpartition("/")[2] not in elsewhere
+        if is_in_table(path) and path.rpartition("/")[2] not in elsewhere
     )
     storage.delete(gone)
     for each in expired:
@@ -144,7 +144,8 @@ def _left_behind(
     storage: TableStorage, entries: Iterable[Entry], gone: Sequence[str], now_ms: int
 ) -> Iterator[str]:
     """Temporary files of killed writers, and sidecars of no checkpoint."""
-    rest = [each for each in entries if each.path not in set(gone)]
+    deleted = set(gone)
+    rest = [each for each in entries if each.path not in deleted]
     old = [each.path for each in rest if each.modified_ms < now_ms - LEFT_BEHIND_MS]
     yield from (path for path in old if path.endswith(TEMPORARY_SUFFIX))
     sidecars = [path for path in old if path.startswith(SIDECARS)]
@@ -174,24 +175,3 @@ def _orphans(storage: TableStorage, cutoff_ms: int) -> Iterator[str]:
 
 def _is_expired(tombstone: Tombstone, cutoff_ms: int) -> bool:
     return tombstone.deletion_timestamp_ms < cutoff_ms
-
-
-def _names(file: DataFile | Tombstone) -> Iterator[str]:
-    """The files that a logical file consists of, decoded."""
-    yield unquote(file.path)
-    if file.deletion_vector is not None and (path := _vector_file(file.deletion_vector)):
-        yield path
-
-
-def _vector_file(vector: DeletionVectorDescriptor) -> str | None:
-    try:
-        path = file_of(vector)
-    except (BadVector, ValueError):  # not ours to judge: a file that we cannot name, we keep
-        return None
-    return path if vector.storage_type == "u" else path and unquote(path)
-
-
-def _is_in_table(path: str) -> bool:
-    """Relative, and not by a detour."""
-    folders = path.split("/")
-    return not urlsplit(path).scheme and not path.startswith("/") and ".." not in folders

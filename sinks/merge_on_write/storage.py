@@ -58,7 +58,7 @@ class TableStorage(Protocol):
         """A new file under a name that nobody else uses; durable when it returns."""
         ...
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes | memoryview | pa.Buffer) -> bool:
         """Put if absent, whole or not at all: True, made and durable; False, it was there.
 
         An OSError leaves the outcome open: the caller looks whether its own bytes are there.
@@ -142,7 +142,7 @@ class LocalStorage:
             self._make_folder(os.path.dirname(path))
             _write_durably(target, data)
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes | memoryview | pa.Buffer) -> bool:
         target = self._at(path)
         if os.path.lexists(target):
             return False

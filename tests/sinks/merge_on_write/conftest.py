@@ -1,0 +1,43 @@
+"""A table's folder of each kind: local, in memory, and on an S3 server with conditional puts."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from obstore.store import MemoryStore
+
+from sinks.merge_on_write.object_storage import ObjectStorage
+from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storage
+from tests.services.s3_server import S3Server
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    with S3Server() as running:
+        yield running
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(tmp_path / "a table~41 é")
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> TableStorage:
+    if request.param == "local":
+        return LocalStorage(tmp_path / "a table~41 é")
+    if request.param == "memory":
+        return ObjectStorage(MemoryStore(), "lake/a table~41 é", "memory:///lake/a table~41 é")
+    s3: S3Server = request.getfixturevalue("s3")
+    return open_storage(f"s3://{s3.bucket}/{uuid.uuid4()}/a table~41 é", s3.options)
+
+
+@pytest.fixture(autouse=True)
+def disk_that_never_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here cuts the power; that everything is synced in order has a test of its own."""
+    if request.path.name != "test_storage.py":
+        monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
