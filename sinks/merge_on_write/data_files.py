@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
-from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +21,21 @@ ROW_GROUP_ROWS = 128 * 1024
 MAX_FILE_ROWS = 1_000_000
 
 
-class Files(Protocol):
-    """What is asked of storage here."""
+class ReadsFiles(Protocol):
+    """By paths as the log has them."""
 
     def open_input(self, path: str) -> Any: ...
+
+
+class WritesFiles(Protocol):
+    """New files in the table's folder."""
 
     def write(self, path: str, data: bytes | memoryview | pa.Buffer) -> None: ...
 
 
-def write_files(files: Files, rows: pa.Table, shape: TableShape, now_ms: int) -> list[DataFile]:
+def write_files(
+    files: WritesFiles, rows: pa.Table, shape: TableShape, now_ms: int
+) -> list[DataFile]:
     """Rows with physical column names, in the order they shall have; nothing for no rows.
 
     The files are durable when this returns, and nobody sees them until a commit names them.
@@ -93,19 +98,14 @@ def _as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return values if values.type == kind else values.cast(kind)
 
 
-def is_local_path(path: str) -> bool:
-    """Whether a path of the log lies in the table's folder."""
-    return "://" not in path and not path.startswith(("/", "file:"))
-
-
 def read_columns(
-    files: Files, file: DataFile, columns: Sequence[ShapeColumn]
+    files: ReadsFiles, file: DataFile, columns: Sequence[ShapeColumn]
 ) -> tuple[list[pa.Array], int]:
     """These columns of all rows in file order, in the table's types, and the number of rows.
 
     A column that the file lacks is NULL: it was added later.
     """
-    with pq.ParquetFile(files.open_input(unquote(file.path))) as parquet:
+    with pq.ParquetFile(files.open_input(file.path)) as parquet:
         have = set(parquet.schema_arrow.names)
         rows = parquet.metadata.num_rows
         wanted = [column.physical for column in columns if column.physical in have]
@@ -129,7 +129,7 @@ def one_array(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def read_live_rows(
-    files: Files, file: DataFile, dead: npt.NDArray[np.bool_] | None, shape: TableShape
+    files: ReadsFiles, file: DataFile, dead: npt.NDArray[np.bool_] | None, shape: TableShape
 ) -> pa.Table:
     """The rows of a file that its vector leaves, with physical names, in file order."""
     arrays, rows = read_columns(files, file, shape.columns)
@@ -140,18 +140,18 @@ def read_live_rows(
     return table.filter(pa.array(~dead))
 
 
-def count_rows(files: Files, file: DataFile) -> int:
+def count_rows(files: ReadsFiles, file: DataFile) -> int:
     """From the statistics, else from the footer."""
     rows = rows_in(file.stats)
     if rows is None:
-        with pq.ParquetFile(files.open_input(unquote(file.path))) as parquet:
+        with pq.ParquetFile(files.open_input(file.path)) as parquet:
             rows = int(parquet.metadata.num_rows)
     return rows
 
 
-def footer_bounds(files: Files, file: DataFile, physical: str) -> tuple[Any, Any] | None:
+def footer_bounds(files: ReadsFiles, file: DataFile, physical: str) -> tuple[Any, Any] | None:
     """Smallest and largest value of a column by the footer, or None where it does not say."""
-    with pq.ParquetFile(files.open_input(unquote(file.path))) as parquet:
+    with pq.ParquetFile(files.open_input(file.path)) as parquet:
         found = list(_group_bounds(parquet, physical))
     if not found or any(each is None for each in found):
         return None

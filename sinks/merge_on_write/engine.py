@@ -27,11 +27,12 @@ from sinks.merge_on_write.file_rows import DeletedRows, IndexMemory
 from sinks.merge_on_write.fold import learn
 from sinks.merge_on_write.key_hash import keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, first_double, sort_keys
+from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.log_reader import LogMoved
 from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
-from sinks.merge_on_write.storage import open_storage
+from sinks.merge_on_write.storage import TableStorage, open_storage
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.merge_on_write.upkeep import TableUpkeep
 from sinks.merge_on_write.vectors import Marked, mark
@@ -116,9 +117,13 @@ class MergeOnWriteEngine:
         """The opened table of that place; use it under its lock."""
         with self._lock:
             if uri not in self._tables:
-                storage = open_storage(uri, self._storage_options)
-                self._tables[uri] = OpenTable(uri, storage, self._memory, self._pool)
+                storage = self._open_storage(uri)
+                located = LocatedFiles(storage, self._open_storage)
+                self._tables[uri] = OpenTable(uri, storage, located, self._memory, self._pool)
             return self._tables[uri]
+
+    def _open_storage(self, uri: str) -> TableStorage:
+        return open_storage(uri, self._storage_options)
 
 
 class _Upsert:

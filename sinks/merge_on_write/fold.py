@@ -64,7 +64,7 @@ def fold(table: OpenTable, key: Sequence[str]) -> Folded | None:
     if plan is None:
         return None
     parts = [
-        data_files.read_live_rows(table.storage, file, deleted.mask, plan.shape)
+        data_files.read_live_rows(table.located, file, deleted.mask, plan.shape)
         for file, deleted in zip(plan.files, plan.deleted, strict=True)
     ]
     written = write_sorted(table.storage, pa.concat_tables(parts), key, plan.shape)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -33,6 +32,7 @@ from sinks.merge_on_write.file_rows import (
 )
 from sinks.merge_on_write.key_hash import is_numeric, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, rows_with, sort_keys
+from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.storage import TableStorage
@@ -47,9 +47,17 @@ class OpenTable:
     """The newest version of a table, as far as it was followed. Not for two threads at once: hold
     ``lock`` from ``refresh`` to the last use of what it showed."""
 
-    def __init__(self, uri: str, storage: TableStorage, memory: IndexMemory, pool: Executor):
+    def __init__(
+        self,
+        uri: str,
+        storage: TableStorage,
+        located: LocatedFiles,
+        memory: IndexMemory,
+        pool: Executor,
+    ) -> None:
         self.uri = uri
         self.storage = storage
+        self.located = located
         self.lock = threading.RLock()
         self._memory = memory
         self._pool = pool
@@ -195,7 +203,7 @@ class OpenTable:
     def live_rows(self, each: FileRows) -> pa.Table:
         """The file's rows that are in the table, with physical names, in file order."""
         dead = None if each.file.deletion_vector is None else self.deleted_rows(each).mask
-        return data_files.read_live_rows(self.storage, each.file, dead, self.shape)
+        return data_files.read_live_rows(self.located, each.file, dead, self.shape)
 
     def count(self, each: FileRows) -> int:
         """The physical rows of a file."""
@@ -205,12 +213,12 @@ class OpenTable:
         descriptor = file.deletion_vector
         assert descriptor is not None
         path = file_of(descriptor)
-        content = b"" if path is None else self.storage.read(unquote(path))
+        content = b"" if path is None else self.located.read(path)
         return read_vector(content, descriptor)
 
     def _count(self, each: FileRows) -> int:
         if each.rows is None:
-            each.rows = data_files.count_rows(self.storage, each.file)
+            each.rows = data_files.count_rows(self.located, each.file)
         return each.rows
 
     def _bounds(self, each: FileRows, first: ShapeColumn) -> Bounds | None:
@@ -226,7 +234,7 @@ class OpenTable:
         return each.bounds
 
     def _footer_bounds(self, each: FileRows, first: ShapeColumn) -> Bounds | None:
-        found = data_files.footer_bounds(self.storage, each.file, first.physical)
+        found = data_files.footer_bounds(self.located, each.file, first.physical)
         if found is None:
             return None
         low, high = (footer_comparable(value, first.arrow) for value in found)
@@ -250,7 +258,7 @@ class OpenTable:
         return [read[each.file.path] if index is None else index for each, index in known]
 
     def _read_index(self, each: FileRows, key_columns: Sequence[ShapeColumn]) -> SortedKeys:
-        columns, rows = data_files.read_columns(self.storage, each.file, key_columns)
+        columns, rows = data_files.read_columns(self.located, each.file, key_columns)
         index = sort_keys(keys_of(columns))
         each.rows = rows
         bounds = bounds_of(columns[0])

@@ -39,7 +39,7 @@ class NewFile:
 
 
 def write_sorted(
-    files: data_files.Files, rows: pa.Table, key: Sequence[str], shape: TableShape
+    files: data_files.WritesFiles, rows: pa.Table, key: Sequence[str], shape: TableShape
 ) -> list[NewFile]:
     """``rows`` have the physical names and types of the shape; none make no file."""
     names = [shape.column(name).physical for name in key]

@@ -218,6 +218,8 @@ class History:
             kind = delta_type(column.type)
             if kind in ("binary", "float"):
                 continue
+            if kind.startswith("decimal") and not self.is_mapped:
+                continue  # delta-rs reads its own statistics of them as doubles or 64 bits
             value = self.dice.choice(self.pools[column.name])
             for sign, holds in COMPARISONS.items():
                 where = f"{quoted(column.name)} {sign} {literal(value, kind)}"
@@ -261,12 +263,15 @@ class History:
 
 
 def _text(row: Row) -> str:
-    """The same for the same values: decimals of one value may be written in several ways."""
-    plain = {
-        name: str(value.normalize()) if isinstance(value, Decimal) else value
-        for name, value in row.items()
-    }
-    return repr(sorted(plain.items()))
+    """The same for the same values, however readers write zones and zeros."""
+    return repr(sorted((name, _plain(value)) for name, value in row.items()))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        text = f"{value:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
