@@ -22,6 +22,7 @@ from sinks.txn import check_term, claim_term
 from sinks.upkeep import Upkeep
 
 WHOLE_TABLE = "(-inf, +inf)"
+STOPPED = "stopped"  # of a table that nobody fills any more, until somebody does
 
 
 SCHEMA = pa.schema(
@@ -32,7 +33,7 @@ SCHEMA = pa.schema(
         column("table_name", pa.string(), "MySQL table"),
         column("generation", pa.int32(), "of the table; counted up by DROP and re-create"),
         column("span", pa.string(), "the part of the table; for now all of it"),
-        column("state", pa.string(), "of the table"),
+        column("state", pa.string(), "replicating, warning (no key) … or stopped: nobody fills it"),
         column("checkpoint_ts", pa.int64(), "TSO: every change at or below is in the table"),
         column("resolved_ts", pa.int64(), "TSO: what the source has promised so far"),
         column("checkpoint_time", pa.timestamp("us", tz="UTC"), "checkpoint_ts as a time"),
@@ -143,6 +144,22 @@ class Progress:
             return Change(rows=pa.concat_tables([others, mine]).combine_chunks(), mode="overwrite")
 
         self._table.commit(plan, "advance the progress in")
+
+    def stop(self, changefeed_id: str, term: int) -> None:
+        """Say of all its tables that nobody fills them; TermRefused like ``advance``."""
+
+        def plan(view: TableView) -> Change | None:
+            check_term(self._table, view, changefeed_id, term)
+            stored = view.rows()
+            ours = pc.equal(stored["changefeed_id"], changefeed_id)
+            states = pc.if_else(ours, STOPPED, stored["state"])
+            if states.equals(stored["state"]):
+                return None
+            number = stored.schema.get_field_index("state")
+            rows = stored.set_column(number, stored.schema.field(number), states)
+            return Change(rows=rows.combine_chunks(), mode="overwrite")
+
+        self._table.commit(plan, "stop the tables in")
 
     def _refuse_to_fall(self, stored: ProgressRow | None, row: ProgressRow) -> None:
         if stored is None:

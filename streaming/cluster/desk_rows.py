@@ -13,7 +13,7 @@ from coordination.ports import Advance
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Span, TableStatus, stored_table_id
 from sinks.changefeeds import ChangefeedRow
-from sinks.progress import ProgressRow
+from sinks.progress import STOPPED, ProgressRow
 from sinks.snapshots import SnapshotRow
 from streaming.spans import WARNING
 from streaming.spans import Span as Table
@@ -53,12 +53,13 @@ def resumed_progress(table: Table, before: ProgressRow, row: ChangefeedRow) -> P
         fresh = first_progress(table, row, row.source_offsets)
         return replace(fresh, dead_letters=before.dead_letters, engine=before.engine)
     at_ts = max(table.checkpoint, before.checkpoint_ts)
+    is_anew = before.delta_version is None or before.state == STOPPED
     return replace(
         before,
         checkpoint_ts=at_ts,
         resolved_ts=max(before.resolved_ts, at_ts),
         delta_version=table.version,
-        state=table.state if before.delta_version is None else before.state,
+        state=table.state if is_anew else before.state,
         updated_at=None,
     )
 

@@ -198,3 +198,8 @@ class TopicStream:
 
 def _shown(offsets: Offsets) -> dict[str, int]:
     return {str(partition): offset for partition, offset in sorted(offsets.items())}
+
+
+def texts(offsets: Offsets) -> dict[str, int]:
+    """As they are stored."""
+    return {str(partition): offset for partition, offset in offsets.items()}

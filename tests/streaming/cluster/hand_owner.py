@@ -31,7 +31,7 @@ from coordination.model import (
     Ts,
     fence_number,
 )
-from coordination.ports import Advance, CaptureIdentity, Claim, RegisteredTable
+from coordination.ports import Advance, CaptureIdentity, Claim, RegisteredTable, Standing
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, Span, TableState
@@ -110,6 +110,20 @@ class Stage:
         )
         self.desks.append(desk)
         return desk
+
+    def show(self, standing: Standing, name: str = "owner") -> None:
+        """As the owner does when nothing runs."""
+        ownership = self._ownership(name)
+        identity = CaptureIdentity(
+            capture_id=ownership.capture_id, epoch=ownership.epoch, address=name
+        )
+        self.plane.show(
+            info=self.info,
+            identity=identity,
+            ownership=ownership,
+            fence=opened_fence(ownership),
+            standing=standing,
+        )
 
     def close(self) -> None:
         for part in (*self.replicas.values(), *self.desks):

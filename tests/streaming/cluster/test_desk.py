@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from coordination.errors import TermRefused
+from coordination.metadata.model import FeedState
 from coordination.model import TableName, Ts
-from coordination.ports import Advance
+from coordination.ports import Advance, Standing
 from coordination.scheduler.barrier import PendingDdl
 from sinks.changefeeds import Changefeeds
 from sinks.progress import Progress
@@ -109,13 +110,39 @@ def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Sta
     rows = [(1, None, row(39, 1, "y", table=FOUND, op="UPDATE"))]
     above = [(1, None, row(45, 1, "z", table=FOUND, op="UPDATE"))]
     stage.produce([*rows, (0, None, encode_ddl(drop, 40, 0)), *above, *marks(50)])
-    wall = PendingDdl(commit_ts=Ts(40), table_ids=None)
+    wall = PendingDdl(commit_ts=Ts(39), table_ids=None)  # tables wait right before it
     owner.until(lambda: owner.desk.ddl_scan().pending == (wall,))
-    owner.reached(40)
+    owner.reached(39)
     assert values(stage, "found") == {1: "y"}
     owner.desk.run_ddl(wall)
     with pytest.raises(DdlNotSupported, match="DROP TABLE"):
         until(lambda: owner.desk.take_changes() and None)
+    until(owner.desk.is_closed)
+    how_it_stands_is_shown(stage)
+
+
+def how_it_stands_is_shown(stage: Stage) -> None:
+    """Nobody runs it; then an heir does, until it fails."""
+    progress = Progress(str(stage.warehouse))
+    stage.show(Standing(state=FeedState.PENDING, message="DROP TABLE is not supported"))
+    changefeeds = Changefeeds(str(stage.warehouse))
+    until(lambda: changefeeds.read(CHANGEFEED).state == "pending")
+    row_ = changefeeds.read(CHANGEFEED)
+    assert (row_.error, row_.checkpoint_ts) == ("DROP TABLE is not supported", 39)
+    until(lambda: {each.state for each in progress.read(CHANGEFEED).values()} == {"stopped"})
+
+    heir = HandOwner(stage, "heir")
+    heir.desk.tell(Standing(state=FeedState.WARNING, message="tried again"))
+    heir.until(lambda: changefeeds.read(CHANGEFEED).error == "tried again")
+    assert changefeeds.read(CHANGEFEED).state == "warning"
+    assert {each.state for each in progress.read(CHANGEFEED).values()} == {"replicating"}
+    heir.desk.tell(Standing())
+    heir.until(lambda: (now := changefeeds.read(CHANGEFEED)).state == "running" and not now.error)
+    heir.desk.tell(Standing(state=FeedState.FAILED, message="for good"))
+    heir.desk.close(drop=False)
+    until(heir.desk.is_closed)
+    last = changefeeds.read(CHANGEFEED)
+    assert (last.state, last.error) == ("failed", "for good")
 
 
 def test_a_changefeed_that_goes_on_from_elsewhere_is_a_new_incarnation(stage: Stage):
