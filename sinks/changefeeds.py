@@ -74,6 +74,7 @@ SCHEMA = pa.schema(
         column("messages_behind", pa.int64(), "end_offsets minus read_offsets; null: not known"),
         column("messages_per_s", pa.float64(), "read over the last minute; null: not known"),
         column("time_left_s", pa.float64(), "till nothing is behind; null: not known, or never"),
+        column("filters", pa.string(), "JSON: those it had, until when, and the one it has"),
     ]
 )
 _BY_PARTITION = ("source_offsets", "read_offsets", "end_offsets")
@@ -116,6 +117,7 @@ class ChangefeedRow:
     messages_behind: int | None = None
     messages_per_s: float | None = None
     time_left_s: float | None = None
+    filters: str | None = None
 
 
 class Changefeeds:

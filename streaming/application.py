@@ -38,8 +38,10 @@ from streaming.filter import TableFilter
 from streaming.graveyard import Graveyard
 from streaming.patience import PASSING, Patience
 from streaming.permit import OwnersPermit
+from streaming.protocols.canal_json import watermark_of
 from streaming.query import RunningQuery
 from streaming.record import ControlTables, Record
+from streaming.retained import KafkaLog
 from streaming.session import SparkOnDemand, expect_rows
 from streaming.source import Source, SourceChanged, SourceShape
 from streaming.spans import Spans
@@ -214,7 +216,8 @@ class Application:
 
         First of all it says clearly what is gone, where Spark would only say that a job failed."""
         shape = self._source.shape()
-        row = settle(claimed, self._settings.changefeed, shape, self._source.beginnings)
+        log = KafkaLog(self._source, watermark_of)
+        row = settle(claimed, self._settings.changefeed, shape, log)
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
         if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
             self._source.check_offsets(offsets)

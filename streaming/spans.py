@@ -33,6 +33,7 @@ from sinks.tables import (
     table_uri,
 )
 from streaming.events import ROW, DdlEvent
+from streaming.passed import refuse_what_was_passed
 from streaming.segments import Segment, union
 
 logger = logging.getLogger(__name__)
@@ -275,7 +276,9 @@ class Spans:
         """Make targets for tables whose CREATE TABLE lies before the stream, from the newest whole
         row at or below ``limit``: one Spark job for all.
 
-        A DELETE may name the key alone, and a row that was cut does: they tell no columns."""
+        A DELETE may name the key alone, and a row that was cut does: they tell no columns. Raises
+        for a table whose first rows were passed over."""
+        refuse_what_was_passed(self._row, [name for name in names if name not in self])
         frame = union(segment.frame for segment in segments)
         wanted = [
             (F.col("schema_name") == name.schema) & (F.col("table_name") == name.table)

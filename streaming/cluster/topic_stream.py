@@ -25,7 +25,7 @@ from streaming.cluster.envelopes import Envelopes, read_envelopes
 from streaming.cluster.trust import Trust
 from streaming.events import Envelope, TopicPartition
 from streaming.query import RunningQuery
-from streaming.source import Source, SourceShape
+from streaming.source import Source, SourceLost, SourceShape
 from streaming.watermark import Watermarks
 
 logger = logging.getLogger(__name__)
@@ -119,6 +119,13 @@ class TopicStream:
         context = self._context
         shape = context.source.shape()
         first = context.source.beginnings(shape.partitions - offsets.keys())
+        for partition, offset in sorted(first.items()):
+            if offset > 0:  # a start looks at what it was; this one grew meanwhile
+                raise SourceLost(
+                    f"topic {partition.topic} partition {partition.partition} is new and begins at "
+                    f"offset {offset} already: the changefeed starts again, and looks whether "
+                    "anything is missing"
+                )
         begin = {p: offsets[p] if p in offsets else first[p] for p in shape.partitions}
         context.source.check_offsets(begin)
         marks = Watermarks(partitions=shape.partitions, recorded=recorded).advance({}, begin)
