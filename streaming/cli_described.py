@@ -50,10 +50,17 @@ def checking(*, no_check: bool) -> Callable[[ChangefeedInfo], None]:
             return
         try:
             preflight.check_changefeed(changefeed)
+        except preflight.NoWarehouse as error:
+            raise ConfigError(_or_elsewhere(error)) from error
+        except ConfigError:
+            raise  # broker and storage were reached: it is so for the captures too
         except TidelakeError as error:
-            kind = ConfigError if isinstance(error, ConfigError) else TidelakeError
-            raise kind(
-                f"{str(error).rstrip('.')} (where only the captures can reach it: --no-check)"
-            ) from error
+            raise TidelakeError(_or_elsewhere(error)) from error
 
     return check
+
+
+def _or_elsewhere(error: TidelakeError) -> str:
+    return (
+        f"{str(error).rstrip('.')} (if that is so here alone, and not for the captures: --no-check)"
+    )

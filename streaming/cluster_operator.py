@@ -222,6 +222,6 @@ def _changefeed(stored: Stored) -> dict[str, Any]:
         "changefeed": stored.info.id,
         "state": stored.info.state.value or "uninitialized",
         "checkpoint_ts": checkpoint,
-        "checkpoint_time": tso_time(checkpoint),
+        "checkpoint_time": tso_time(checkpoint) if checkpoint else None,
         "owner": stored.row.owner,
     }

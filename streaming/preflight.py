@@ -16,6 +16,10 @@ from streaming.filter import TableFilter
 from streaming.source import Source
 
 
+class NoWarehouse(ConfigError):
+    """On this machine there can be none at that path."""
+
+
 def check_changefeed(changefeed: Changefeed) -> None:
     """Ask the broker and the warehouse; raises what a start would raise: ConfigError for what is
     configured wrong, another TidelakeError for what does not answer."""
@@ -45,9 +49,9 @@ def _check_folder(warehouse: str) -> None:
     path = Path(warehouse)
     nearest = next(each for each in (path, *path.parents) if os.path.lexists(each))
     if not nearest.is_dir():
-        raise ConfigError(f"sink-uri: {nearest} is no folder: {path} cannot be a warehouse")
+        raise NoWarehouse(f"sink-uri: {nearest} is no folder: {path} cannot be a warehouse")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise ConfigError(
+        raise NoWarehouse(
             f"sink-uri: no permission to write to {nearest}: {path} cannot be a warehouse; give "
             "another, or the permission"
         )

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from coordination.errors import CaptureSuicide, Fenced, TryAgain
+from coordination.errors import CaptureSuicide, Fenced, TidelakeError, TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.feed_state import (
     AdminJob,
@@ -48,7 +48,7 @@ from coordination.owner.standing import standing_of
 from coordination.owner.term import Term, TermContext
 from coordination.ports import OwnerDesk, Standing
 from coordination.processor import CaptureRole
-from coordination.running_errors import OWNER_UNKNOWN, log_failure, running_error
+from coordination.running_errors import OWNER_UNKNOWN, running_error
 from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
 from coordination.scheduler.messages import Message
 
@@ -321,7 +321,8 @@ class ChangefeedOwner:
     def _fail(self, error: Exception) -> None:
         """Reported in each tick until it is written: nothing runs any more in this epoch."""
         role = self._role
-        log_failure(logger, f"a changefeed failed in its owner changefeed_id={self.name.id}", error)
+        if not isinstance(error, TidelakeError):  # what is known is said when it is decided upon
+            logger.error("a changefeed fails changefeed_id=%s", self.name.id, exc_info=error)
         report = running_error(
             error, code=OWNER_UNKNOWN, address=role.info.address, at=role.utc_now()
         )

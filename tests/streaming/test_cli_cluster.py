@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from conf.settings import Changefeed, EtcdSettings
-from coordination.errors import ConfigError, TidelakeError
+from coordination.errors import ConfigError, TidelakeError, TopicMissing
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
@@ -311,7 +311,10 @@ def test_what_run_would_refuse_is_not_made_nor_changed(
     cluster("changefeed", "pause", "-c", "shop")
 
     def refuse(changefeed: Changefeed) -> None:
-        raise TidelakeError(f"no such topic {changefeed.source.topic}")
+        raise TidelakeError(f"no answer about {changefeed.source.topic}")
+
+    def refuse_for_good(_changefeed: Changefeed) -> None:
+        raise TopicMissing("no such topic shop")
 
     monkeypatch.setattr(preflight, "check_changefeed", refuse)
     uris = ("--source-uri", SOURCE, "--sink-uri", f"delta://{tmp_path}/lake")
@@ -320,12 +323,14 @@ def test_what_run_would_refuse_is_not_made_nor_changed(
     for asked in (create_other, update):
         code, _, err = command(*asked)
         assert (code, len(err.splitlines())) == (1, 1)
-        assert "no such topic shop" in err
+        assert "no answer about shop" in err
         assert "--no-check" in err
-    rows = cluster("changefeed", "list")
-    assert [row["changefeed"] for row in rows] == ["shop"]
+    (row,) = cluster("changefeed", "list")
+    assert (row["changefeed"], row["checkpoint_time"]) == ("shop", None)  # and not 1970
     assert cluster("changefeed", "query", "-c", "shop")[0]["target_ts"] == 0
 
+    monkeypatch.setattr(preflight, "check_changefeed", refuse_for_good)
+    assert command(*update) == (2, "", "tidelake: no such topic shop\n")
     assert command(*create_other, "--no-check")[0] == 0
     assert command(*update, "--no-check")[0] == 0
 
