@@ -115,6 +115,7 @@ class Advance:
     resolved_ts: Ts
     spans: Sequence[SpanProgress] = ()  # those that changed since the last `record`
     source_offsets: Mapping[str, int] = field(default_factory=dict)  # low water of all spans
+    read_offsets: Mapping[str, int] = field(default_factory=dict)  # the captures are done with
     finished: bool = False
     sync_point_ts: Ts | None = None  # every span is exactly here: publish it
 

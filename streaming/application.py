@@ -30,7 +30,7 @@ from sinks.changefeeds import ChangefeedRow
 from sinks.dead_letters import DeadLetters, Undertaker
 from sinks.progress import ProgressRow
 from streaming.applier import Applier, job_tag
-from streaming.backlog import first_read
+from streaming.backlog import FIRST_BATCH, first_read
 from streaming.backlog_watch import BacklogWatch
 from streaming.batch import Batch, Position
 from streaming.events import Decoder, TopicPartition
@@ -51,7 +51,6 @@ from streaming.watermark import Watermarks
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.1
-FIRST_BATCH = -1  # Spark counts its own from 0
 STOP_PATIENCE_S = 20.0  # how long an orderly stop waits for the batch to end
 
 

@@ -139,6 +139,9 @@ class BacklogMeter:
         return (last - first) / span_s if span_s >= LEAST_SPAN_S else None
 
 
+FIRST_BATCH = -1  # its ID: Spark counts its own from 0
+
+
 def first_read(begin: Offsets, ends: Offsets, messages: int) -> dict[str, int]:
     """Where a small first read of a large backlog ends, by partition; empty where none is due.
 
@@ -146,6 +149,6 @@ def first_read(begin: Offsets, ends: Offsets, messages: int) -> dict[str, int]:
     """
     sizes = {each: ends[each] - at for each, at in begin.items() if ends.get(each, at) > at}
     total = sum(sizes.values())
-    if total <= 2 * messages:
+    if not messages or total <= 2 * messages:
         return {}
     return {each: begin[each] + max(1, messages * size // total) for each, size in sizes.items()}

@@ -223,7 +223,7 @@ class Desk:
             tell=self._hear,
         )
         stream = reader.stream = TopicStream(
-            workshop.stream_context(), reader, on_batch=self._kick.set
+            workshop.stream_context(is_owners=True), reader, on_batch=self._kick.set
         )
         self._streams.append(stream)
         return reader, stream
@@ -332,6 +332,7 @@ class Desk:
         marks = self._stream.watermarks.to_record()
         return replace(
             row,
+            **self._stream.told_backlog(advance.read_offsets, is_all=not self._progress),
             state="finished" if advance.finished else "rewinding" if rewinding else "running",
             checkpoint_ts=checkpoint_ts,
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),

@@ -57,6 +57,10 @@ def test_terms_tables_and_rows(stage: Stage):
     ends = {f"{stage.topic}/{p}": n for p, n in stage.broker.end_offsets(stage.topic).items()}
     owner.until(lambda: changefeed.read(CHANGEFEED).source_offsets == ends)
     assert progress.read(CHANGEFEED)[owner.tables["a"].span.name].source_offsets == ends
+    owner.until(lambda: changefeed.read(CHANGEFEED).end_offsets == ends)
+    read = changefeed.read(CHANGEFEED)
+    assert (read.read_offsets, read.messages_behind) == (ends, 0)
+    assert read.messages_per_s > 0
 
     heir = HandOwner(stage, "heir")
     assert heir.claim.term == owner.claim.term + 1
