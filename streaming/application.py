@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
@@ -115,6 +116,10 @@ class Application:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+    def _session(self) -> SparkSession:
+        """Started when it is first needed; raises Stop when asked to stop meanwhile."""
+        return self._spark(self._stopping)
 
     def _cancel(self, reason: str) -> None:
         """A write takes seconds: losing trust ends the Spark jobs that are under way, too."""
@@ -222,7 +227,7 @@ class Application:
             self._source.check_offsets(offsets)
             self._backlog.begin(offsets)
             row = replace(row, **self._backlog.look().columns())
-        spans = Spans(self._spark, self._settings.changefeed.sink, row)
+        spans = Spans(self._session, self._settings.changefeed.sink, row)
         graveyard = self._graveyard(row)
         record = Record(
             tables=self._tables, row=row, spans=spans, dead=graveyard, backlog=self._backlog.look
@@ -254,7 +259,7 @@ class Application:
                 term=row.term,
                 check=self._fence.check,
             ),
-            spark=self._spark,
+            spark=self._session,
             source=self._source,
             dead_letters=self._dead_letters,
             fail=self._settings.changefeed.on_error == "fail",
@@ -270,7 +275,7 @@ class Application:
     ) -> _Stream:
         applier = Applier(
             settings=self._settings,
-            spark=self._spark(),
+            spark=self._session(),
             permit=OwnersPermit(self._fence, record.row),
             spans=spans,
             graveyard=graveyard,
@@ -291,7 +296,7 @@ class Application:
         self._fence.check()
         self._read_first(batch)
         query = RunningQuery.start(
-            self._spark(),
+            self._session(),
             self._source,
             position.offsets,
             max_messages=self._settings.batch.max_messages,
@@ -351,7 +356,7 @@ class Application:
     def _close(self, stream: _Stream) -> None:
         self._backlog.close()
         with suppress(Py4JError, OSError):
-            self._spark().sparkContext.cancelJobsWithTag(self._job_tag)
+            self._session().sparkContext.cancelJobsWithTag(self._job_tag)
         stream.running.stop()
         stream.applier.close()
         for segment in stream.batch.position.carry:

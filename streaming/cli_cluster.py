@@ -11,6 +11,7 @@ import typer
 
 from conf.server import ServerSettings, load_cluster, load_server
 from conf.settings import SettingError
+from streaming import logs
 from streaming.cli_described import changed_by, checking, described_by
 from streaming.cli_options import (
     ChangefeedId,
@@ -22,6 +23,7 @@ from streaming.cli_options import (
     OutputFormat,
     SinkUri,
     SourceUri,
+    logged,
     reported,
 )
 
@@ -72,18 +74,17 @@ def server(
         "log-format": log_format and log_format.value,
         "log-level": log_level and log_level.value,
     }
-    with reported():
+    with reported(log_format):
         settings = load_server(config=config, environment=os.environ, arguments=arguments)
         raise typer.Exit(_serve(settings))
 
 
 def _serve(settings: ServerSettings) -> int:
-    from streaming import logs
-
     logs.install(settings.log_format, settings.log_level)
-    from streaming.serve import serve
+    with logged():
+        from streaming.serve import serve
 
-    return serve(settings)
+        return serve(settings)
 
 
 @changefeed.command()

@@ -87,7 +87,7 @@ def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) 
     wanted = fingerprint(changefeed)
     rewind = _rewind_ts(stored, changefeed, start_id)
     if rewind is not None:
-        logger.info("rewinding from checkpoint_ts=%d to %d", stored.checkpoint_ts, rewind)
+        logger.info("rewinding checkpoint_ts=%d to_ts=%d", stored.checkpoint_ts, rewind)
         return replace(
             stored,
             incarnation=stored.incarnation + 1,
@@ -154,7 +154,7 @@ def _rewind_ts(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | No
         )
     elif changefeed.start_ts not in (0, stored.start_ts):
         logger.info(
-            "resuming at checkpoint_ts=%d: start-ts %d is of a first start only",
+            "resuming where it was checkpoint_ts=%d: start-ts %d is of a first start only",
             stored.checkpoint_ts,
             changefeed.start_ts,
         )
