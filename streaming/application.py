@@ -314,7 +314,7 @@ class Application:
             return
         end = {TopicPartition.parse(text): at for text, at in ends.items()}
         begin = {partition: batch.position.offsets[partition] for partition in end}
-        spark = self._spark()
+        spark = self._session()
         expect_rows(spark, self._settings.batch.first_messages)
         with job_tag(spark, self._job_tag):
             batch(self._source.read(spark, begin, end), FIRST_BATCH)

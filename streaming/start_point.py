@@ -146,7 +146,7 @@ def _rewind_ts(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | No
         return rewind
     if rewind is not None:
         logger.warning(
-            "the rewind to %d was made already: resuming at checkpoint_ts=%d. The same arguments "
+            "the rewind to %d was made already checkpoint_ts=%d: it goes on. The same arguments "
             "come again when a job is retried; to rewind once more give another ts, as %d",
             rewind,
             stored.checkpoint_ts,

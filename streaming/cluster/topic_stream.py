@@ -94,6 +94,10 @@ class TopicStream:
         self.stopping = threading.Event()
 
     @property
+    def name(self) -> str:
+        return self._context.name
+
+    @property
     def is_running(self) -> bool:
         return self._running is not None
 

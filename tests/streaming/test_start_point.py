@@ -100,7 +100,7 @@ def test_the_same_rewind_again_is_said_to_be_none(caplog: pytest.LogCaptureFixtu
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
     done = replace(settle(ran_to(100), rewound, SHAPE, LOG), checkpoint_ts=120)
     settle(done, rewound, SHAPE, LOG)
-    assert "the rewind to 60 was made already: resuming at checkpoint_ts=120" in caplog.text
+    assert "the rewind to 60 was made already checkpoint_ts=120: it goes on" in caplog.text
 
 
 def test_of_a_cluster_each_word_about_the_start_begins_anew_once() -> None:
