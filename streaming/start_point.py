@@ -30,6 +30,8 @@ def fingerprint(changefeed: Changefeed) -> str:
         "time-zone": changefeed.source.time_zone,
         "zero-date": changefeed.zero_date,
     }
+    if changefeed.on_unknown_column != "dead-letter":  # else every changefeed of old would be new
+        parts["on-unknown-column"] = changefeed.on_unknown_column
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 

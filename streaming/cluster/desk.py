@@ -99,7 +99,8 @@ class Desk:
         self._check()
         known = self._known
         if known is not None and known.wall is not None and before_wall(known) == ddl.commit_ts:
-            self._error = refusal(known.wall, known.why)
+            sink = self._workshop.changefeed.sink
+            self._error = refusal(known.wall, known.why, sink.warehouse)
             self._workshop.wake()
 
     def register(self, table: UnknownTable) -> None:

@@ -314,6 +314,7 @@ class SpanWriter:
             dead_letters=self._dead_letters(name),
             engine=table.engine or None,
             source_offsets=None if low_water == here else _texts(low_water),
+            dropped_columns=table.dropped or None,
         )
 
     def _low_water(self, name: TableName) -> dict[TopicPartition, int]:

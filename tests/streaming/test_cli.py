@@ -133,6 +133,7 @@ def _span(row: ChangefeedRow, table: str, version: int) -> ProgressRow:
         capture_id=row.capture_id,
         epoch=row.epoch,
         fence=row.term << 32,
+        dropped_columns={"note": 1234} if table == "orders" else {},
     )
 
 
@@ -256,6 +257,7 @@ def test_progress_shows_each_table_and_what_holds_it_back(program: Program, ware
     assert any(line.startswith("shop.customers") and " 12 " in line for line in lines)
     assert any(line.startswith("shop.orders") and "delta-rs" in line for line in lines)
     assert "no watermark yet from shop/2" in ended.stdout
+    assert "shop.orders lacks columns, whose values are dropped: note (1234)" in ended.stdout
     assert "01-31T12:00:00" in ended.stdout
 
 

@@ -87,6 +87,12 @@ def test_a_rewind_is_a_new_incarnation_that_reads_from_kafkas_beginning() -> Non
     assert row.source_offsets == {"shop/0": 5, "shop/1": 5}
 
 
+def test_who_drops_unknown_columns_is_another_writer() -> None:
+    drops = replace(CHANGEFEED, on_unknown_column="drop")
+    assert settle(ran_to(100), CHANGEFEED, SHAPE, LOG).incarnation == 1
+    assert settle(ran_to(100), drops, SHAPE, LOG).incarnation == 2
+
+
 def test_the_same_rewind_again_resumes() -> None:
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
     done = replace(settle(ran_to(100), rewound, SHAPE, LOG), checkpoint_ts=80)
