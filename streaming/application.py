@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -303,7 +303,7 @@ class Application:
             name=f"tidelake-{self._settings.changefeed.id}",
             batch=batch,
         )
-        logger.info("stream started offsets=%s", dict(sorted(record.row.source_offsets.items())))
+        logger.info("stream started offsets=%s", _shown(position.offsets))
         return _Stream(running=query, batch=batch, applier=applier)
 
     def _read_first(self, batch: Batch) -> None:
@@ -362,6 +362,10 @@ class Application:
         for segment in stream.batch.position.carry:
             with suppress(Py4JError, OSError):
                 segment.frame.unpersist()
+
+
+def _shown(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}
 
 
 def _position(

@@ -89,6 +89,12 @@ class BacklogMeter:
             self._stretches.clear()
             self._looks.clear()
 
+    def reading(self, now_s: float) -> None:
+        """A read begins now: the first one after ``begin`` may have waited for Spark to start."""
+        with self._lock:
+            if not self._stretches:
+                self._since_s = now_s
+
     def read_to(self, read: Offsets, now_s: float) -> None:
         """All before these offsets has been read and done with."""
         with self._lock:
