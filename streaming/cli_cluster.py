@@ -112,7 +112,7 @@ def create(
             "target-ts": target_ts,
         }
         info = described_by(arguments, config)
-        check = checking(no_check=no_check)
+        check = checking(no_check=no_check, is_new=True)
         _show(etcd, cluster_id, output_format, lambda op: op.create(info, check), config)
 
 
@@ -137,7 +137,7 @@ def update(
             "sink-uri": sink_uri,
             "target-ts": target_ts,
         }
-        check = checking(no_check=no_check)
+        check = checking(no_check=no_check, is_new=False)
         change = changed_by(arguments, config)
         _show(
             etcd,

@@ -74,8 +74,9 @@ def _way_out(marks: FirstWatermarks, checkpoint_ts: int, reached_ts: int | None)
     safe_ts = max(known)
     if reached_ts is None:
         return (
-            f"Start with --start-ts {safe_ts} at least (what changed before is then not in the "
-            "tables), or have TiCDC send the tables to a new topic from an earlier start-ts"
+            f"Start with --start-ts {safe_ts} at least, or resume a changefeed that is there with "
+            f"--overwrite-checkpoint-ts {safe_ts} (what changed before is then not in the tables); "
+            "or have TiCDC send the tables to a new topic from an earlier start-ts"
         )
     if checkpoint_ts == reached_ts:
         return f"Leave this topic out until the changefeed's checkpoint-ts has passed {safe_ts}"
