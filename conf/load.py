@@ -52,6 +52,7 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "overwrite-checkpoint-ts": ("changefeed", "overwrite_checkpoint_ts"),
     "zero-date": ("changefeed", "zero_date"),
     "on-error": ("changefeed", "on_error"),
+    "on-unknown-column": ("changefeed", "on_unknown_column"),
     "apply-engine": ("sink", "apply_engine"),
     "allow-unsafe-commits": ("sink", "allow_unsafe_commits"),
     "cluster-id": ("etcd", "cluster_id"),

@@ -170,6 +170,8 @@ class Changefeed:
     filter: FilterSettings = FilterSettings()
     zero_date: Literal["null", "fail"] = "null"
     on_error: Literal["dead-letter", "fail"] = "dead-letter"
+    # What becomes of a message with a column that its target lacks; dropped values are counted.
+    on_unknown_column: Literal["dead-letter", "drop"] = "dead-letter"
 
     def __post_init__(self) -> None:
         require(

@@ -14,11 +14,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
@@ -30,7 +31,7 @@ from sinks.changefeeds import ChangefeedRow
 from sinks.dead_letters import DeadLetters, Undertaker
 from sinks.progress import ProgressRow
 from streaming.applier import Applier, job_tag
-from streaming.backlog import first_read
+from streaming.backlog import FIRST_BATCH, first_read
 from streaming.backlog_watch import BacklogWatch
 from streaming.batch import Batch, Position
 from streaming.events import Decoder, TopicPartition
@@ -38,8 +39,10 @@ from streaming.filter import TableFilter
 from streaming.graveyard import Graveyard
 from streaming.patience import PASSING, Patience
 from streaming.permit import OwnersPermit
+from streaming.protocols.canal_json import watermark_of
 from streaming.query import RunningQuery
 from streaming.record import ControlTables, Record
+from streaming.retained import KafkaLog
 from streaming.session import SparkOnDemand, expect_rows
 from streaming.source import Source, SourceChanged, SourceShape
 from streaming.spans import Spans
@@ -49,7 +52,6 @@ from streaming.watermark import Watermarks
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.1
-FIRST_BATCH = -1  # Spark counts its own from 0
 STOP_PATIENCE_S = 20.0  # how long an orderly stop waits for the batch to end
 
 
@@ -114,6 +116,10 @@ class Application:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+    def _session(self) -> SparkSession:
+        """Started when it is first needed; raises Stop when asked to stop meanwhile."""
+        return self._spark(self._stopping)
 
     def _cancel(self, reason: str) -> None:
         """A write takes seconds: losing trust ends the Spark jobs that are under way, too."""
@@ -214,7 +220,8 @@ class Application:
 
         First of all it says clearly what is gone, where Spark would only say that a job failed."""
         shape = self._source.shape()
-        row = settle(claimed, self._settings.changefeed, shape, self._source.beginnings)
+        log = KafkaLog(self._source, watermark_of)
+        row = settle(claimed, self._settings.changefeed, shape, log)
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
         if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
             self._source.check_offsets(offsets)
@@ -252,7 +259,7 @@ class Application:
                 term=row.term,
                 check=self._fence.check,
             ),
-            spark=self._spark,
+            spark=self._session,
             source=self._source,
             dead_letters=self._dead_letters,
             fail=self._settings.changefeed.on_error == "fail",
@@ -268,7 +275,7 @@ class Application:
     ) -> _Stream:
         applier = Applier(
             settings=self._settings,
-            spark=self._spark(),
+            spark=self._session(),
             permit=OwnersPermit(self._fence, record.row),
             spans=spans,
             graveyard=graveyard,
@@ -289,14 +296,14 @@ class Application:
         self._fence.check()
         self._read_first(batch)
         query = RunningQuery.start(
-            self._spark(),
+            self._session(),
             self._source,
             position.offsets,
             max_messages=self._settings.batch.max_messages,
             name=f"tidelake-{self._settings.changefeed.id}",
             batch=batch,
         )
-        logger.info("stream started offsets=%s", dict(sorted(record.row.source_offsets.items())))
+        logger.info("stream started offsets=%s", _shown(position.offsets))
         return _Stream(running=query, batch=batch, applier=applier)
 
     def _read_first(self, batch: Batch) -> None:
@@ -307,7 +314,7 @@ class Application:
             return
         end = {TopicPartition.parse(text): at for text, at in ends.items()}
         begin = {partition: batch.position.offsets[partition] for partition in end}
-        spark = self._spark()
+        spark = self._session()
         expect_rows(spark, self._settings.batch.first_messages)
         with job_tag(spark, self._job_tag):
             batch(self._source.read(spark, begin, end), FIRST_BATCH)
@@ -349,12 +356,16 @@ class Application:
     def _close(self, stream: _Stream) -> None:
         self._backlog.close()
         with suppress(Py4JError, OSError):
-            self._spark().sparkContext.cancelJobsWithTag(self._job_tag)
+            self._session().sparkContext.cancelJobsWithTag(self._job_tag)
         stream.running.stop()
         stream.applier.close()
         for segment in stream.batch.position.carry:
             with suppress(Py4JError, OSError):
                 segment.frame.unpersist()
+
+
+def _shown(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}
 
 
 def _position(

@@ -70,6 +70,7 @@ class BacklogWatch:
     def batch_begins(self, batch_id: int) -> None:
         now_s = self._clock.monotonic()
         self._batch = (batch_id, now_s)
+        self._meter.reading(now_s)
         backlog = self._meter.look(now_s)
         if not self._is_told and (backlog.behind or 0) >= WORTH_A_LINE:
             self._said_at_s = now_s
@@ -100,7 +101,7 @@ class BacklogWatch:
             facts = {"batch_id": batch[0], "batch_s": round(now_s - batch[1])}
             logger.info("a batch is under way", extra=self._facts(backlog) | facts)
         elif (backlog.behind or 0) >= WORTH_A_LINE:
-            logger.info("catching up", extra=self._facts(backlog))
+            logger.info("backlog", extra=self._facts(backlog))
 
     def _facts(self, backlog: Backlog) -> dict[str, object]:
         return {**self._stream, **backlog.facts()}

@@ -171,7 +171,7 @@ class Batch:
         if planned.limit > here.checkpoint:
             self._apply(planned.limit)
         if planned.wall is not None:
-            raise refusal(planned.wall, planned.why)
+            raise refusal(planned.wall, planned.why, self._changefeed.sink.warehouse)
 
     def _apply(self, limit: Ts) -> None:
         here = self.position

@@ -16,7 +16,7 @@ import typer
 from conf.load import load_settings, load_sink
 from conf.settings import Settings
 from coordination.version import tidelake_version
-from streaming import cli_cluster
+from streaming import cli_cluster, logs
 from streaming.cli_options import (
     ChangefeedId,
     ConfigFile,
@@ -25,6 +25,7 @@ from streaming.cli_options import (
     OutputFormat,
     SinkUri,
     SourceUri,
+    logged,
     reported,
 )
 
@@ -117,18 +118,17 @@ def run(
         "log-format": log_format and log_format.value,
         "log-level": log_level and log_level.value,
     }
-    with reported():
+    with reported(log_format):
         settings = load_settings(config=config, environment=os.environ, arguments=arguments)
         raise typer.Exit(_run(settings))
 
 
 def _run(settings: Settings) -> int:
-    from streaming import logs
-
     logs.install(settings.log_format, settings.log_level, changefeed=settings.changefeed.id)
-    from streaming.bootstrap import run as run_capture
+    with logged():
+        from streaming.bootstrap import run as run_capture
 
-    return run_capture(settings)
+        return run_capture(settings)
 
 
 @app.command()
@@ -182,6 +182,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     A Databricks wheel task calls this function and takes any SystemExit for a failure.
     """
+    # The Rust libraries read it once, when they are imported: what fails there is raised too, and
+    # as one sentence of ours.
+    os.environ.setdefault("RUST_LOG", "error")
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="tidelake")
     except SystemExit as ended:

@@ -13,6 +13,8 @@ from coordination.errors import ConfigError
 from sinks.changefeeds import Changefeeds
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.filter import TableFilter
+from streaming.protocols.canal_json import watermark_of
+from streaming.retained import KafkaLog, refuse_a_hole
 from streaming.source import Source
 
 
@@ -28,6 +30,22 @@ def check_changefeed(changefeed: Changefeed) -> None:
     source = Source(changefeed.source)
     try:
         source.shape()
+    finally:
+        source.close()
+
+
+def check_beginning(changefeed: Changefeed) -> None:
+    """Raises SourceLost where Kafka may have forgotten what a new changefeed needs. One that the
+    warehouse knows already is for its owner to judge."""
+    sink = changefeed.sink
+    stored = Changefeeds(sink.warehouse, dict(sink.storage_options)).read(changefeed.id)
+    if stored is not None and stored.source_offsets:
+        return
+    source = Source(changefeed.source)
+    try:
+        log = KafkaLog(source, watermark_of)
+        first = log.beginnings(source.shape().partitions)
+        refuse_a_hole(first, log, checkpoint_ts=changefeed.start_ts, reached_ts=None)
     finally:
         source.close()
 

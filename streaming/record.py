@@ -165,6 +165,7 @@ class Record:
             delta_version=span.version,
             engine=span.engine or None,
             dead_letters=self._dead.counts.get(span.name, 0),
+            dropped_columns=span.dropped,
             source_offsets=offsets,
             capture_id=self.row.capture_id,
             epoch=self.row.epoch,

@@ -48,7 +48,9 @@ def progress(found: ProgressReport, width: int) -> RenderableType:
     changefeeds = [_changefeed(found, row) for row in found.changefeeds]
     moving = {row.changefeed_id for row in found.changefeeds if report.is_moving(row)}
     spans = [_span(found, span, span.changefeed_id in moving) for span in found.spans]
-    return Group(_table(changefeeds, width), *notes, *([_table(spans, width)] if spans else []))
+    dropped = [_dropped(span) for span in found.spans if span.dropped_columns]
+    below = [_table(spans, width)] if spans else []
+    return Group(_table(changefeeds, width), *notes, *below, *dropped)
 
 
 def snapshot(found: SnapshotReport, width: int) -> RenderableType:
@@ -214,6 +216,14 @@ def _left(row: ChangefeedRow) -> str:
 
 def _count(number: float | None) -> Text:
     return Text("-" if number is None else f"{number:,.0f}")
+
+
+def _dropped(span: ProgressRow) -> Text:
+    columns = ", ".join(f"{name} ({count})" for name, count in sorted(span.dropped_columns.items()))
+    return Text(
+        f"{span.changefeed_id}: {span.name} lacks columns, whose values are dropped: {columns}",
+        style="yellow",
+    )
 
 
 def _table(rows: Sequence[Cells], width: int) -> Table:

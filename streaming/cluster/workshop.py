@@ -19,6 +19,7 @@ from sinks.dead_letters import DeadLetters, Undertaker
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import Snapshots
 from streaming.applier import Applier
+from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.topic_stream import StreamContext
 from streaming.cluster.trust import Trust
 from streaming.events import Decoder, Envelope
@@ -79,16 +80,20 @@ class Workshop:
             snapshots=Snapshots(sink.warehouse, options),
         )
 
-    def stream_context(self) -> StreamContext:
+    def stream_context(self, *, is_owners: bool = False) -> StreamContext:
+        """The owner's reading is but a scan, ahead of the captures: they say what is read."""
+        batch, kafka = self.settings.batch, self.changefeed.source
         return StreamContext(
             spark=self.spark,
             source=self.source,
             envelope=self.message_format.envelope,
             trust=self.trust,
             name=self.name,
-            max_messages=self.settings.batch.max_messages,
-            quiet_s=self.settings.batch.quiet_s,
+            max_messages=batch.max_messages,
+            first_messages=0 if is_owners else batch.first_messages,
+            quiet_s=batch.quiet_s,
             target_ts=self.changefeed.target_ts,
+            backlog=BacklogWatch(lambda: Source(kafka), stream=self.name, is_told=is_owners),
         )
 
     def row(self) -> ChangefeedRow:
