@@ -31,6 +31,7 @@ from sinks.merge_on_write.file_rows import (
     logged_bounds,
     may_hold,
 )
+from sinks.merge_on_write.forgotten import WITHIN_MS
 from sinks.merge_on_write.key_hash import is_numeric, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, rows_with, sort_keys
 from sinks.merge_on_write.located import LocatedFiles
@@ -100,7 +101,7 @@ class OpenTable:
             except LogMoved:
                 self.forget()
         if self._state is None:
-            self._state = read_log(self.storage)
+            self._state = read_log(self.storage, forget_vectors_within_ms=WITHIN_MS)
             if self._state is None:
                 raise TableGone(self.uri)
         self.settle()
