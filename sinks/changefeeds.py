@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conf.masking import masked
 from coordination.clock import Clock, SystemClock
 from coordination.errors import Stop, TermRefused, TidelakeError
 from coordination.model import Ownership
@@ -362,6 +363,7 @@ def _record(row: ChangefeedRow) -> dict[str, Any]:
     record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names}
     for name in _BY_PARTITION:
         record[name] = sorted(getattr(row, name).items())
+    record["error"] = None if row.error is None else masked(row.error)
     record["topic_ids"] = sorted(row.topic_ids.items())
     record["watermarks"] = [
         (key, {"ts": mark.ts, "offset": mark.offset})

@@ -26,6 +26,7 @@ from conf.settings import Settings
 from coordination.errors import TermRefused, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
+from coordination.secrets import revealed_options
 from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite
 from sinks.delta_rs_engine import DeltaRsEngine
 from sinks.engine_choice import engine_choice
@@ -86,7 +87,7 @@ class Applier:
             settings.batch,
             allow_unsafe_commits=sink.allow_unsafe_commits,
         )
-        options = dict(sink.storage_options)
+        options = revealed_options(sink.storage_options)
         engines: tuple[Engine, ...] = (
             SparkEngine(options, persist=False),
             DeltaRsEngine(options),

@@ -47,6 +47,9 @@ STATIC_CONF = {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Spark's own, and what Kafka's connector is given: in no UI, event log or plan.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
+    "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|jaas|keystore[.]key",
 }
 # Spark writes code for every plan, compiles it and warms it up. A batch's plans have its limit in
 # them: with few rows that is most of the work. A hundred tables of 50 rows took three times as long

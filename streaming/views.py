@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from conf.masking import masked, masked_values
 from coordination.errors import TidelakeError
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
@@ -88,7 +89,7 @@ def _plain(name: str, value: object) -> Text:
         return _state(str(value))
     if isinstance(value, datetime):
         return Text(_clock(value))
-    return Text("-" if value is None else str(value))
+    return Text("-" if value is None else masked(str(value)))
 
 
 def show(found: R, view: Callable[[R, int], RenderableType], *, as_json: bool) -> None:
@@ -119,7 +120,7 @@ def watch(
             try:
                 found = read()
             except TidelakeError as error:
-                content, fields = Text(str(error), style="yellow"), {"error": str(error)}
+                content, fields = Text(masked(str(error)), style="yellow"), {"error": str(error)}
             else:
                 content, fields = view(found, console.width), found.to_json()
             if live is not None:
@@ -135,7 +136,7 @@ def _json(content: dict[str, Any], *, indent: int | None) -> str:
     def plain(value: object) -> str:
         return value.isoformat() if isinstance(value, datetime) else str(value)
 
-    return json.dumps(content, default=plain, indent=indent, ensure_ascii=False)
+    return json.dumps(masked_values(content), default=plain, indent=indent, ensure_ascii=False)
 
 
 def _console() -> Console:
@@ -182,7 +183,7 @@ def _notes(row: ChangefeedRow) -> list[Text]:
             )
         )
     if row.error:
-        notes.append(Text(f"{row.changefeed_id}: {row.error}", style="red"))
+        notes.append(Text(f"{row.changefeed_id}: {masked(row.error)}", style="red"))
     return notes
 
 

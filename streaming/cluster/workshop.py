@@ -14,6 +14,7 @@ from coordination.errors import Stop, TryAgain
 from coordination.fence import Fence
 from coordination.model import TableName
 from coordination.ports import CaptureIdentity, Wake
+from coordination.secrets import revealed_options
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.dead_letters import DeadLetters, Undertaker
 from sinks.progress import Progress, ProgressRow
@@ -61,7 +62,7 @@ class Workshop:
         """``jvm_ended`` is called when Spark's JVM is found to be gone, by which nothing here can
         go on: the process is to end."""
         changefeed = settings.changefeed
-        sink, options = changefeed.sink, dict(changefeed.sink.storage_options)
+        sink, options = changefeed.sink, revealed_options(changefeed.sink.storage_options)
         self.settings = settings
         self.changefeed = changefeed
         self.start_epoch = start_epoch
@@ -114,7 +115,7 @@ class Workshop:
     def graveyard(self, row: ChangefeedRow, *, term: int | None = None) -> Graveyard:
         """With a term it is an owner's, and nobody of an older one buries any more."""
         sink = self.changefeed.sink
-        dead_letters = DeadLetters(sink.warehouse, dict(sink.storage_options))
+        dead_letters = DeadLetters(sink.warehouse, revealed_options(sink.storage_options))
         if term is not None:
             dead_letters.claim(row.changefeed_id, term, row.incarnation)
         return Graveyard(
