@@ -18,6 +18,7 @@ import pytest
 from conf.settings import EtcdSettings
 from coordination.etcd.embedded import EmbeddedEtcd, find_binary
 from coordination.etcd.etcd3_client import connect
+from streaming.cli import main
 from tests.acceptance.processes import Life, await_, environment
 from tests.services.kafka_broker import REPOSITORY, SASL_PASSWORD, SASL_USER, KafkaBroker
 from tests.shop.feed import FeedSettings, messages
@@ -67,16 +68,27 @@ def shown_with_it(life: Life) -> list[bytes]:
 
 
 class Operator:
-    """The real commands; all that they print is kept."""
+    """The real commands, in this process but for ``run``; all that they print is kept."""
 
-    def __init__(self, etcd: EmbeddedEtcd, folder: Path) -> None:
-        login = {"etcd": etcd.endpoint, "etcd_user": "root", "etcd_password": SECRET}
-        self.environment = environment(folder, **login)
+    def __init__(self, env: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
+        self.environment = env
         self.said = b""
+        self._capfd = capfd
 
-    def __call__(self, *arguments: str, code: int = 0, **more: str) -> str:
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        ended = 0
+        try:
+            main(arguments)
+        except SystemExit as end:
+            ended = int(end.code or 0)
+        out, err = self._capfd.readouterr()
+        assert ended == code, f"{arguments}: {out}{err}"
+        self.said += f"{out}{err}".encode()
+        return out
+
+    def run(self, *arguments: str, code: int, **more: str) -> None:
         done = subprocess.run(
-            [sys.executable, "-m", "streaming.cli", *arguments],
+            [sys.executable, "-m", "streaming.cli", "run", *arguments],
             cwd=REPOSITORY,
             env={**self.environment, **more},
             capture_output=True,
@@ -85,7 +97,6 @@ class Operator:
         )
         assert done.returncode == code, f"{arguments}: {done.stdout!r}{done.stderr!r}"
         self.said += done.stdout + done.stderr
-        return done.stdout.decode()
 
 
 def source_uri(broker: KafkaBroker, password: str) -> str:
@@ -96,7 +107,11 @@ def source_uri(broker: KafkaBroker, password: str) -> str:
 
 
 def test_a_secret_is_in_nothing_that_the_program_writes(
-    broker: KafkaBroker, locked: EmbeddedEtcd, tmp_path: Path
+    broker: KafkaBroker,
+    locked: EmbeddedEtcd,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     events = list(history(HistorySettings(seed=3, transactions=20)))
     broker.create_topic(TOPIC)
@@ -111,15 +126,16 @@ def test_a_secret_is_in_nothing_that_the_program_writes(
     )
     sink = ("--sink-uri", f"delta://{tmp_path}/warehouse")
     end = ("--target-ts", str(events[-1].commit_ts))
-    tidelake = Operator(locked, tmp_path)
+    login = {"etcd": locked.endpoint, "etcd_user": "root", "etcd_password": SECRET}
+    tidelake = Operator(environment(tmp_path, **login), capfd)
+    for name, value in login.items():
+        monkeypatch.setenv(f"TIDELAKE_{name.upper()}", value)
 
     # As a user mistypes it, and where a peer refuses it.
-    tidelake("run", clear, code=2)
-    tidelake("run", "--source-uri", f"{clear}&what={SECRET}", *sink, code=2)
-    tidelake("run", "--source-uri", f"kafka://u:{SECRET}@h:1/t", *sink, code=2)
-    tidelake("run", "--source-uri", wrong, *sink, code=1)
-    tidelake("run", "--source-uri", clear, *sink, "--etcd", f"http://r:{SECRET}@h:1", code=2)
-    tidelake("run", "--source-uri", clear, *sink, code=2, TIDELAKE_ETCD_PASSWORD=f"{SECRET}-not")
+    tidelake("changefeed", "create", clear, code=2)
+    tidelake("changefeed", "list", "--etcd", f"http://r:{SECRET}@h:1", code=2)
+    tidelake.run("--source-uri", wrong, *sink, code=1)
+    tidelake.run("--source-uri", clear, *sink, code=2, TIDELAKE_ETCD_PASSWORD=f"{SECRET}-not")
 
     # A changefeed of a cluster, before anybody serves it.
     create = ("changefeed", "create", "--config", str(config), *sink, "-c")
