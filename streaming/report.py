@@ -10,7 +10,7 @@ from typing import Any
 
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName, time_tso, tso_time
-from sinks.changefeeds import ENDED, ChangefeedRow, Changefeeds
+from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import SnapshotRow, Snapshots
 from sinks.tables import table_uri
@@ -187,8 +187,8 @@ def falls_behind(row: ChangefeedRow) -> bool:
 
 
 def is_moving(row: ChangefeedRow) -> bool:
-    """Whether a lag means anything: an ended changefeed does not fall behind."""
-    return row.state not in ENDED
+    """Whether a lag means anything: only a finished changefeed does not fall behind."""
+    return row.state != "finished"
 
 
 def _changefeeds(

@@ -24,7 +24,7 @@ from streaming.found import Found
 from streaming.report import ProgressReport, SnapshotReport
 
 GOOD_STATES = frozenset({"running", "finished", "replicating", "normal"})
-BAD_STATES = frozenset({"failed", "error"})
+BAD_STATES = frozenset({"failed", "error", "pending"})
 PIPE_WIDTH = 200  # no terminal to ask: wide enough that no cell is cut
 NARROW = 130
 TIME = "checkpoint time"
@@ -153,6 +153,7 @@ def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
         "behind": _count(row.messages_behind if moving else None),
         "messages/s": _count(row.messages_per_s if moving else None),
         "left": Text(_left(row) if moving else "-"),
+        "dead\nletters": _letters(row.dead_letters),
         "resolved-ts": Text(str(row.resolved_ts or "-")),
         "term": Text(str(row.term)),
         "capture": Text(row.capture_id),
@@ -196,7 +197,7 @@ def _span(found: ProgressReport, span: ProgressRow, moving: bool) -> Cells:
         **_checkpoint(found, span.checkpoint_ts, moving),
         "Delta\nversion": Text(version),
         "engine": Text(span.engine or "-"),
-        "dead\nletters": Text(str(span.dead_letters), style="yellow" if span.dead_letters else ""),
+        "dead\nletters": _letters(span.dead_letters),
     }
 
 
@@ -213,6 +214,10 @@ def _checkpoint(found: ProgressReport, ts: int, moving: bool) -> Cells:
 def _left(row: ChangefeedRow) -> str:
     """Until nothing is behind, where something is."""
     return _lag(row.time_left_s) if row.messages_behind and row.time_left_s is not None else "-"
+
+
+def _letters(count: int | None) -> Text:
+    return Text("-" if count is None else str(count), style="yellow" if count else "")
 
 
 def _count(number: float | None) -> Text:

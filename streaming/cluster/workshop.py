@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
@@ -149,6 +150,11 @@ class Workshop:
             logger.exception("Spark's JVM has ended: was it killed, or out of memory?")
             self._jvm_ended()
             raise Stop("Spark's JVM has ended") from error
+
+    def cancel(self) -> None:
+        """The Spark jobs of this role; the JVM may be gone."""
+        with suppress(Py4JError, OSError):
+            self.spark.sparkContext.cancelJobsWithTag(self.name)
 
     def close(self) -> None:
         self.source.close()
