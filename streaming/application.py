@@ -34,7 +34,7 @@ from sinks.progress import ProgressRow
 from streaming.applier import Applier, job_tag
 from streaming.backlog import FIRST_BATCH, first_read
 from streaming.backlog_watch import BacklogWatch
-from streaming.batch import Batch, Position
+from streaming.batch import Batch, Position, position_at
 from streaming.concerns import ETCD, NO_CONCERN, Concerns, etcd_concern
 from streaming.events import Decoder, TopicPartition
 from streaming.filter import TableFilter
@@ -49,7 +49,6 @@ from streaming.session import SparkOnDemand, expect_rows
 from streaming.source import Source, SourceChanged, SourceShape
 from streaming.spans import Spans
 from streaming.start_point import first_row, settle
-from streaming.watermark import Watermarks
 
 logger = logging.getLogger(__name__)
 
@@ -256,7 +255,7 @@ class Application:
             logger.info("finished already checkpoint_ts=%d", row.checkpoint_ts)
             return
         record.publish(Ts(row.checkpoint_ts))
-        position = _position(row, shape, offsets)
+        position = position_at(row, shape, offsets)
         failpoint(Failpoint.BEFORE_STREAM)
         self._watch(self._start_query(shape, spans, record, graveyard, position))
 
@@ -389,18 +388,3 @@ class Application:
 
 def _shown(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
     return {str(partition): offset for partition, offset in sorted(offsets.items())}
-
-
-def _position(
-    row: ChangefeedRow, shape: SourceShape, offsets: dict[TopicPartition, int]
-) -> Position:
-    """Where a restart stands: recorded watermarks count only once reading has passed them (rule
-    2).
-    """
-    recorded = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
-    watermarks = Watermarks(partitions=shape.partitions, recorded=recorded)
-    return Position(
-        offsets=dict(offsets),
-        watermarks=watermarks.advance({}, offsets),
-        checkpoint=Ts(row.checkpoint_ts),
-    )

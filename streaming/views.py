@@ -33,7 +33,7 @@ LEFT_OUT_WHEN_NARROW = ("checkpoint-ts", "resolved-ts", "capture")
 NUMBERS = frozenset(
     {
         *("checkpoint-ts", "resolved-ts", "lag", "behind", "messages/s", "left", "term"),
-        *("Delta\nversion", "dead\nletters"),
+        *("Delta\nversion", "dead\nletters", "dead letters"),
     }
 )
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
@@ -153,7 +153,7 @@ def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
         "behind": _count(row.messages_behind if moving else None),
         "messages/s": _count(row.messages_per_s if moving else None),
         "left": Text(_left(row) if moving else "-"),
-        "dead\nletters": _letters(row.dead_letters),
+        "dead letters": _letters(row.dead_letters),
         "resolved-ts": Text(str(row.resolved_ts or "-")),
         "term": Text(str(row.term)),
         "capture": Text(row.capture_id),
