@@ -119,7 +119,9 @@ def read_snapshot(
     ledger = Snapshots(warehouse, storage_options)
     found = ledger.latest(name) if as_of is None else ledger.as_of(name, as_of)
     if found is None:
-        below = "" if as_of is None else f" at or below {as_of} ({tso_time(as_of).isoformat()})"
+        at = checkpoint_time(as_of) if as_of is not None else None
+        time = f" ({at.isoformat()})" if at is not None else ""
+        below = "" if as_of is None else f" at or below {as_of}{time}"
         raise TidelakeError(
             f"changefeed {name} has no snapshot{below} in {warehouse}: "
             "`tidelake progress` shows how far its tables are"

@@ -332,7 +332,7 @@ class Desk:
         marks = self._stream.watermarks.to_record()
         return replace(
             row,
-            **self._stream.told_backlog(advance.read_offsets, is_all=not self._progress),
+            **self._stream.told_backlog(advance.read_offsets if self._progress else reading),
             state="finished" if advance.finished else "rewinding" if rewinding else "running",
             checkpoint_ts=checkpoint_ts,
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
