@@ -20,6 +20,7 @@ from conf.keys import (
     SERVER_KEYS,
     Read,
 )
+from conf.references import parse_reference
 from conf.settings import (
     ID_MAX_LENGTH,
     BatchSettings,
@@ -308,6 +309,8 @@ def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:
 
 def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
     """Of ``--etcd``: endpoints, or ``embedded``."""
+    for name in ("user", "password"):
+        parse_reference(f"etcd-{name}", fields.get(name) or "")
     if text == "embedded":
         return EtcdSettings(**fields)
     endpoints = tuple(
@@ -315,6 +318,10 @@ def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
     )
     require(endpoints != (), "etcd: 'embedded' or http://host:2379, several by comma")
     for endpoint in endpoints:
+        require(
+            "@" not in endpoint,
+            "etcd: a user goes into etcd-user and etcd-password, not before the host",
+        )
         require(
             _ENDPOINT.match(endpoint) is not None,
             f"etcd: {endpoint!r} must be http://host:2379 (or https, or 'embedded' alone)",
@@ -325,6 +332,7 @@ def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
 def _string_items(path: str, table: Document) -> tuple[tuple[str, str], ...]:
     for name, value in table.items():
         check_kind(f"{path}.{name}", value, Read("text"))
+        parse_reference(f"{path}.{name}", value)
     return tuple(sorted(table.items()))
 
 

@@ -101,7 +101,7 @@ class DeltaSink:
     warehouse: str  # a local path or an object store URI, without a trailing slash
     apply_engine: Literal["auto", "merge-on-write", "spark"] = "auto"
     allow_unsafe_commits: bool = False
-    storage_options: tuple[tuple[str, str], ...] = ()
+    storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

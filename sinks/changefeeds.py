@@ -7,6 +7,7 @@ change, on our own monotonic clock.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conf.masking import masked
 from coordination.clock import Clock, SystemClock
 from coordination.errors import Stop, TermRefused, TidelakeError
 from coordination.model import Ownership
@@ -33,6 +35,7 @@ ChangefeedState = Literal[
     "stopped",
     "failed",
 ]
+logger = logging.getLogger(__name__)
 ENDED: frozenset[ChangefeedState] = frozenset({"finished", "stopped", "failed"})
 PATIENCE_TTLS = (
     3.0  # a row of another etcd that is still refreshed after this long has a live owner
@@ -74,6 +77,7 @@ SCHEMA = pa.schema(
         column("messages_behind", pa.int64(), "end_offsets minus read_offsets; null: not known"),
         column("messages_per_s", pa.float64(), "read over the last minute; null: not known"),
         column("time_left_s", pa.float64(), "till nothing is behind; null: not known, or never"),
+        column("dead_letters", pa.int64(), "of it all, those of no table too; null: not known"),
         column("filters", pa.string(), "JSON: those it had, until when, and the one it has"),
     ]
 )
@@ -118,6 +122,7 @@ class ChangefeedRow:
     messages_per_s: float | None = None
     time_left_s: float | None = None
     filters: str | None = None
+    dead_letters: int | None = None
 
 
 class Changefeeds:
@@ -259,6 +264,14 @@ class Changefeeds:
     ) -> ChangefeedRow | None:
         """The row once it stood still for longer than the TTL, or need not be waited for."""
         unchanged_since = self._clock.monotonic()
+        logger.warning(
+            "waits for up to %.0f s: changefeed %s was replicated by capture %s of etcd cluster "
+            "%s, which may be alive",
+            max(ttl_s, give_up_at - unchanged_since),
+            blocking.changefeed_id,
+            blocking.capture_id,
+            blocking.etcd_cluster_id,
+        )
         while True:
             if self._clock.wait(stop, ttl_s / LOOKS_PER_TTL):
                 raise Stop(f"changefeed {blocking.changefeed_id}: asked to stop while claiming")
@@ -362,6 +375,7 @@ def _record(row: ChangefeedRow) -> dict[str, Any]:
     record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names}
     for name in _BY_PARTITION:
         record[name] = sorted(getattr(row, name).items())
+    record["error"] = None if row.error is None else masked(row.error)
     record["topic_ids"] = sorted(row.topic_ids.items())
     record["watermarks"] = [
         (key, {"ts": mark.ts, "offset": mark.offset})

@@ -27,6 +27,7 @@ from conf.settings import Settings
 from coordination.errors import TermRefused, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
+from coordination.secrets import revealed_options
 from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableHeld, TableWrite
 from sinks.engine_choice import EngineName, engine_choice
 from sinks.merge_on_write.engine import MergeOnWriteEngine
@@ -86,7 +87,7 @@ class Applier:
             sink.warehouse,
             allow_unsafe_commits=sink.allow_unsafe_commits,
         )
-        options = dict(sink.storage_options)
+        options = revealed_options(sink.storage_options)
         self._merge_on_write = MergeOnWriteEngine(options)
         self._spark_engine = SparkEngine(options, persist=False)
         rules = CastRules(

@@ -22,6 +22,7 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.fence import Fence
 from coordination.model import CaptureID, ProcessorEpoch
+from coordination.secrets import revealed_options
 from sinks.changefeeds import Changefeeds
 from sinks.dead_letters import DeadLetters
 from sinks.progress import Progress
@@ -67,7 +68,7 @@ def run(settings: Settings) -> int:
         stack.callback(spark.stop)
         clock = SystemClock()
         fence = Fence(clock)
-        options = dict(sink.storage_options)
+        options = revealed_options(sink.storage_options)
         application = Application(
             settings=settings,
             spark=spark,

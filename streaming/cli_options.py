@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from conf.load import CONFIG_VARIABLE
+from conf.masking import masked
 from conf.settings import SettingError
 from coordination.errors import ConfigError, Stop, TidelakeError
 from streaming import logs
@@ -78,6 +81,28 @@ NoConfirm = Annotated[
 ]
 
 
+class MaskingGroup(TyperGroup):
+    """Wrong usage is answered with what was typed, and a password may have been typed."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _masking():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _masking():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _masking() -> Iterator[None]:
+    try:
+        yield
+    except TyperException as error:
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = masked(message)
+        raise
+
+
 @contextmanager
 def reported(log_format: LogFormat | None = None) -> Iterator[None]:
     """Turn expected trouble into one line and an exit code.
@@ -91,7 +116,7 @@ def reported(log_format: LogFormat | None = None) -> Iterator[None]:
             logs.install("json", LogLevel.INFO)
             logs.failed(error)
         else:
-            typer.echo(f"{logs.PROGRAM}: {error}", err=True)
+            typer.echo(masked(f"{logs.PROGRAM}: {error}"), err=True)
 
     with _ending(say):
         yield

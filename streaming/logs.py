@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
+from conf.masking import masked, masked_values
+
 # They report each call and each fetch, and as errors what is tried again: what counts of it reaches
 # us as an exception, and is said once, by us.
 QUIET_LOGGERS = ("py4j", "kafka", "etcd3", "urllib3")
@@ -56,7 +58,9 @@ class TextFormatter(logging.Formatter):
         _, told = message_and_facts(record)
         tail = "".join(f" {name}={value}" for name, value in _fields(record, told).items())
         line = f"{_utc(record)} {record.levelname} {record.name}: {record.getMessage()}{tail}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if record.exc_info:
+            line = f"{line}\n{self.formatException(record.exc_info)}"
+        return masked(line)
 
 
 class JsonFormatter(logging.Formatter):
@@ -74,7 +78,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return json.dumps(masked_values(line), default=_masked_text, ensure_ascii=False)
 
 
 def message_and_facts(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
@@ -153,6 +157,10 @@ def _thread_failed(args: threading.ExceptHookArgs) -> None:
     name = args.thread.name if args.thread is not None else ""
     told = (args.exc_type, args.exc_value, args.exc_traceback)
     logging.getLogger(PROGRAM).error("a thread failed thread=%s", name, exc_info=told)
+
+
+def _masked_text(value: object) -> str:
+    return masked(str(value))
 
 
 def _utc(record: logging.LogRecord) -> str:

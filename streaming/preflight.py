@@ -10,6 +10,7 @@ from pathlib import Path
 
 from conf.settings import Changefeed, DeltaSink
 from coordination.errors import ConfigError
+from coordination.secrets import revealed_options
 from sinks.changefeeds import Changefeeds
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.filter import TableFilter
@@ -59,7 +60,7 @@ def check_warehouse(sink: DeltaSink, changefeed_id: str) -> None:
     )
     if scheme_of(sink.warehouse) in LOCAL:
         _check_folder(sink.warehouse)
-    Changefeeds(sink.warehouse, dict(sink.storage_options)).read(changefeed_id)
+    Changefeeds(sink.warehouse, revealed_options(sink.storage_options)).read(changefeed_id)
 
 
 def _check_folder(warehouse: str) -> None:

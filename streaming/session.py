@@ -47,6 +47,8 @@ STATIC_CONF = {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Spark's own, and what Kafka's connector is given: in no UI or event log, and in no plan.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
 }
 # Spark writes code for every plan, compiles it and warms it up. A batch's plans have its limit in
 # them: with few rows that is most of the work. A hundred tables of 50 rows took three times as long
@@ -70,6 +72,7 @@ RUNTIME_CONF = {
     "spark.sql.adaptive.enabled": "false",  # its stages are a fixed cost of every small batch
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|jaas|keystore[.]key",
     # Each look for news asks the broker, and a process may have many streams: Spark's is 10 ms.
     "spark.sql.streaming.pollingDelay": "50ms",
 }

@@ -17,6 +17,7 @@ from conf.settings import DeltaSink
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
+from coordination.secrets import revealed_options
 from sinks.altered_by_hand import delta_columns, schema_as_it_is
 from sinks.apply import Target, app_id
 from sinks.changefeeds import ChangefeedRow
@@ -81,7 +82,7 @@ class Spans:
 
     def __init__(self, sink: DeltaSink, row: ChangefeedRow) -> None:
         self._sink = sink
-        self._options = dict(sink.storage_options)
+        self._options = revealed_options(sink.storage_options)
         self._row = row
         self._spans: dict[TableName, Span] = {}
         self.shown_ts = NOTHING_SHOWN  # of all tables: no cut at or below is one

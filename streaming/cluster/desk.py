@@ -17,8 +17,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from py4j.protocol import Py4JError
-
 from coordination.errors import CaptureSuicide, Fenced, Stop, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership, TermNumber, Ts
@@ -31,6 +29,7 @@ from sinks.progress import ProgressRow
 from streaming.cluster.claiming import claimed_row
 from streaming.cluster.desk_rows import (
     cut,
+    dead_letters,
     first_progress,
     low_water,
     merged,
@@ -128,7 +127,7 @@ class Desk:
     def close(self, *, drop: bool) -> None:
         if drop and not self._dropping.is_set():
             self._dropping.set()
-            threading.Thread(target=self._cancel, name="cancel", daemon=True).start()
+            threading.Thread(target=self._workshop.cancel, name="cancel", daemon=True).start()
         self._closing.set()
         self._kick.set()
 
@@ -333,15 +332,20 @@ class Desk:
         marks = self._stream.watermarks.to_record()
         return replace(
             row,
-            **self._stream.told_backlog(advance.read_offsets, is_all=not self._progress),
+            **self._stream.told_backlog(advance.read_offsets if self._progress else reading),
             state="finished" if advance.finished else "rewinding" if rewinding else "running",
             checkpoint_ts=checkpoint_ts,
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
             max_published_ts=self._floor_ts,
             source_offsets=low_water(row, advance, reading, self._progress.values()),
             watermarks={**row.watermarks, **{str(p): mark for p, mark in marks.items()}},
+            dead_letters=self._letters,
             error=None,
         )
+
+    @property
+    def _letters(self) -> int:
+        return dead_letters(self._graveyard.counts, self._progress.values())
 
     @property
     def _floor_ts(self) -> int:
@@ -349,8 +353,8 @@ class Desk:
         return max(self._row.max_published_ts, self._spans.shown_ts)
 
     def _publish(self, at_ts: Ts) -> None:
-        dead_letters = sum(self._graveyard.refreshed().values())
-        snapshot = cut(self._row.changefeed_id, self._progress.values(), at_ts, dead_letters)
+        self._graveyard.refreshed()
+        snapshot = cut(self._row.changefeed_id, self._progress.values(), at_ts, self._letters)
         if snapshot is None:
             logger.warning("not every table is exactly at the sync point ts=%d", at_ts)
             return
@@ -373,16 +377,12 @@ class Desk:
 
     # The end.
 
-    def _cancel(self) -> None:
-        with suppress(Py4JError, OSError):
-            self._workshop.spark.sparkContext.cancelJobsWithTag(self._workshop.name)
-
     def _end(self) -> None:
-        is_ours = not isinstance(self._error, CaptureSuicide | Fenced)
-        if self._claim is not None and is_ours and not self._dropping.is_set():
+        is_lost = isinstance(self._error, CaptureSuicide | Fenced)
+        if self._claim is not None and not is_lost and not self._dropping.is_set():
             self._stream.stopping.set()
             self._record_last()
-        self._cancel()
+        self._workshop.cancel()
         for stream in self._streams:
             stream.stopping.set()
             stream.stop()

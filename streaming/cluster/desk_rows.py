@@ -150,6 +150,15 @@ def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) ->
     }
 
 
+def dead_letters(counts: Mapping[TableName | None, int], progress: Iterable[ProgressRow]) -> int:
+    """Of the changefeed: ``counts`` are as the owner knows them, with those of no table; captures
+    bury too, and say so in their tables' progress."""
+    told = dict(counts)
+    for row in progress:
+        told[row.name] = max(row.dead_letters, told.get(row.name, 0))
+    return sum(told.values())
+
+
 def cut(
     changefeed_id: str, progress: Iterable[ProgressRow], at_ts: Ts, dead_letters: int
 ) -> SnapshotRow | None:

@@ -16,6 +16,7 @@ from conf.settings import DeltaSink
 from coordination.errors import CaptureSuicide, Fenced, TidelakeError
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing
+from coordination.secrets import revealed_options
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.progress import Progress
 from streaming.cluster.shown import ENDS
@@ -42,7 +43,7 @@ class Notice:
         if state is None:
             return
         self.trust.check()
-        options = dict(self.sink.storage_options)
+        options = revealed_options(self.sink.storage_options)
         row = Changefeeds(self.sink.warehouse, options).show(
             self.changefeed_id, state, self.standing.message or None, may=self._is_ours
         )

@@ -106,11 +106,9 @@ class TopicStream:
         """Where the next batch begins; the last known ones when it is stopped."""
         return dict(self._position.offsets) if self._position else {}
 
-    def told_backlog(self, read: Mapping[str, int], *, is_all: bool) -> dict[str, Any]:
-        """For the changefeed's row, from how far captures have read; ``is_all``: there is nobody
-        but us, since there is no table to be read for."""
-        here = {str(partition): offset for partition, offset in self.offsets.items()}
-        self._context.backlog.tell(here if is_all else read)
+    def told_backlog(self, read: Offsets | Mapping[str, int]) -> dict[str, Any]:
+        """For the changefeed's row, from how far others have read; nothing: not known now."""
+        self._context.backlog.tell({str(partition): at for partition, at in read.items()})
         return self._context.backlog.look().columns()
 
     @property
@@ -157,7 +155,7 @@ class TopicStream:
             name=context.name,
             batch=self._batch,
         )
-        logger.info("stream started name=%s offsets=%s", context.name, _shown(begin))
+        logger.info("stream started name=%s offsets=%s", context.name, _shown(self.offsets))
         return begin
 
     def _read_first(self) -> None:

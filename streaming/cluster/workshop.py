@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
@@ -14,6 +15,7 @@ from coordination.errors import Stop, TryAgain
 from coordination.fence import Fence
 from coordination.model import TableName
 from coordination.ports import CaptureIdentity, Wake
+from coordination.secrets import revealed_options
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.dead_letters import DeadLetters, Undertaker
 from sinks.progress import Progress, ProgressRow
@@ -61,7 +63,7 @@ class Workshop:
         """``jvm_ended`` is called when Spark's JVM is found to be gone, by which nothing here can
         go on: the process is to end."""
         changefeed = settings.changefeed
-        sink, options = changefeed.sink, dict(changefeed.sink.storage_options)
+        sink, options = changefeed.sink, revealed_options(changefeed.sink.storage_options)
         self.settings = settings
         self.changefeed = changefeed
         self.start_epoch = start_epoch
@@ -114,7 +116,7 @@ class Workshop:
     def graveyard(self, row: ChangefeedRow, *, term: int | None = None) -> Graveyard:
         """With a term it is an owner's, and nobody of an older one buries any more."""
         sink = self.changefeed.sink
-        dead_letters = DeadLetters(sink.warehouse, dict(sink.storage_options))
+        dead_letters = DeadLetters(sink.warehouse, revealed_options(sink.storage_options))
         if term is not None:
             dead_letters.claim(row.changefeed_id, term, row.incarnation)
         return Graveyard(
@@ -148,6 +150,11 @@ class Workshop:
             logger.exception("Spark's JVM has ended: was it killed, or out of memory?")
             self._jvm_ended()
             raise Stop("Spark's JVM has ended") from error
+
+    def cancel(self) -> None:
+        """The Spark jobs of this role; the JVM may be gone."""
+        with suppress(Py4JError, OSError):
+            self.spark.sparkContext.cancelJobsWithTag(self.name)
 
     def close(self) -> None:
         self.source.close()
