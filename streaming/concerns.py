@@ -29,9 +29,11 @@ def etcd_concern(silent_s: float, ttl_s: float) -> str | None:
 
 
 class Concerns:
-    """What is wrong right now, by who is concerned. Thread-safe; each is logged once."""
+    """What is wrong right now, by who is concerned. Thread-safe; each is logged once, but for one
+    that is ``quiet``: another of its process says the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._levels = (logging.DEBUG,) * 2 if quiet else (logging.WARNING, logging.INFO)
         self._lock = threading.Lock()
         self._open: dict[str, str] = {}
 
@@ -50,6 +52,6 @@ class Concerns:
             else:
                 self._open.setdefault(about, what)
         if what is not None and before is None:
-            logger.warning("%s", what)
+            logger.log(self._levels[0], "%s", what)
         elif what is None and before is not None:
-            logger.info("it is over: %s", before)
+            logger.log(self._levels[1], "it is over: %s", before)

@@ -46,6 +46,7 @@ CHATTER: Final = (
     "Setting default log level",
     "To adjust logging level",
 )
+TROUBLE: Final = re.compile(r"Exception|Error|fatal", re.IGNORECASE)  # else Ivy tells what it does
 NEEDS: Final = "It needs Java 17 or newer, in JAVA_HOME or on the PATH"
 
 
@@ -168,4 +169,5 @@ def retell(line: str) -> None:
         level = LEVELS.get(match["level"], logging.DEBUG)
         logging.getLogger(match["name"]).log(level, "%s", match["message"])
     else:
-        logger.warning("Spark's JVM says: %s", line)
+        level = logging.WARNING if TROUBLE.search(line) else logging.INFO
+        logger.log(level, "Spark's JVM says: %s", line)

@@ -203,6 +203,12 @@ def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
         conf["spark.jars"] = ",".join(jars)
     else:
         conf["spark.jars.packages"] = ",".join(PACKAGES)
+        logger.warning(
+            "no jars of Delta and of Spark's Kafka source are here: Spark looks for them in "
+            "~/.ivy2.5.2 and fetches what is missing, some 200 MB. TIDELAKE_JARS names a folder "
+            "that has them packages=%s",
+            conf["spark.jars.packages"],
+        )
     if is_local:
         folder = tempfile.gettempdir()  # this process's own (``scratch.py``)
         java.append(f'"-Djava.io.tmpdir={folder}"')

@@ -41,7 +41,7 @@ from streaming.cluster.owners_reader import Known, OwnersReader, before_wall
 from streaming.cluster.shown import as_ended, as_running
 from streaming.cluster.topic_stream import TopicStream, texts
 from streaming.cluster.workshop import Workshop
-from streaming.concerns import NO_CONCERN, etcd_concern
+from streaming.concerns import NO_CONCERN
 from streaming.events import TopicPartition
 from streaming.graveyard import Graveyard
 from streaming.patience import PASSING, Patience
@@ -286,7 +286,7 @@ class Desk:
 
     def _record(self) -> None:
         age_s, ttl_s = time.monotonic() - self._written_at, self._workshop.settings.session.ttl_s
-        self._concern = etcd_concern(self._workshop.trust.silent_s, ttl_s)
+        self._concern = self._workshop.concern()
         with self._lock:
             if self._advance is not None and age_s >= RECORD_EVERY_S:
                 advance, self._advance = self._advance, None
@@ -370,9 +370,9 @@ class Desk:
         self._progress.update((row.name, row) for row in changed)
 
     def _save(self, row: ChangefeedRow) -> None:
-        shown = as_running(row, self._standing, self._concern)
-        self._workshop.tables.changefeeds.save(shown)
-        self._row, self._shown = row, shown
+        self._shown = as_running(row, self._standing, self._concern)
+        self._workshop.tables.changefeeds.save(self._shown)
+        self._row = row
         self._written_at = time.monotonic()
 
     # The end.

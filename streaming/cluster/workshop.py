@@ -24,6 +24,7 @@ from streaming.applier import Applier
 from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.topic_stream import StreamContext
 from streaming.cluster.trust import Trust
+from streaming.concerns import Concerns, etcd_concern
 from streaming.events import Decoder, Envelope
 from streaming.filter import TableFilter
 from streaming.graveyard import Graveyard
@@ -73,6 +74,7 @@ class Workshop:
         self.trust = Trust(fence, identity)
         self.wake = wake
         self._jvm_ended = jvm_ended
+        self.concerns = Concerns(quiet=role == "desk")  # captures that have spans say the same
         self.name = f"tidelake-{role}-{changefeed.id}-{identity.capture_id}"
         self.source = Source(changefeed.source)
         self.filter = TableFilter(changefeed.filter)
@@ -95,8 +97,18 @@ class Workshop:
             first_messages=0 if is_owners else batch.first_messages,
             quiet_s=batch.quiet_s,
             target_ts=self.changefeed.target_ts,
-            backlog=BacklogWatch(lambda: Source(kafka), stream=self.name, is_told=is_owners),
+            backlog=BacklogWatch(
+                lambda: Source(kafka),
+                stream=self.name,
+                is_told=is_owners,
+                concerns=self.concerns,
+            ),
         )
+
+    def concern(self) -> str | None:
+        """What is wrong right now, without having failed."""
+        etcd = etcd_concern(self.trust.silent_s, self.settings.session.ttl_s)
+        return etcd or self.concerns.first
 
     def row(self) -> ChangefeedRow:
         """Of the changefeed; TryAgain before an owner has claimed it."""

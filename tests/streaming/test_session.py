@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 
 from coordination.errors import Stop, TidelakeError
+from streaming import session
 from streaming.session import STATIC_CONF, SparkOnDemand
 from streaming.session import _conf as session_conf
 
@@ -74,6 +75,15 @@ def test_what_spark_leaves_is_in_the_temporary_folder_of_this_process(
     assert conf["spark.ui.enabled"] == "false"
     assert conf["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.local.dir" not in session_conf("spark://elsewhere:7077", None)
+
+
+def test_jars_that_must_be_fetched_are_announced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(session, "jar_files", list)
+    conf = session_conf("local[2]", None)
+    assert "delta-spark" in conf["spark.jars.packages"]
+    assert "some 200 MB. TIDELAKE_JARS names a folder" in caplog.text
 
 
 def test_spark_submit_gets_what_we_give_ourselves():
