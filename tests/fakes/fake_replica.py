@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tests.fakes.fake_data_plane import FakeDataPlane
 
 Sent = tuple[float, int, Landing]  # when it lands, in which table
+PLAYED = ("CDC:ErrKafkaSend",)  # codes of the errors that it makes up
 
 
 @dataclass(frozen=True)
@@ -285,6 +286,6 @@ class FakeReplica:
             return False
         plane.fails_at = None
         self._trouble.append(
-            RunningError(code="CDC:ErrKafkaSend", message=f"no broker at {plane.now():.2f}")
+            RunningError(code=PLAYED[0], message=f"no broker at {plane.now():.2f}")
         )
         return True

@@ -14,10 +14,9 @@ from coordination.metadata.model import (
 )
 from coordination.scheduler.replication_set import ReplicationState
 from tests.coordination.scheduler.invariants import check_invariants
+from tests.fakes.fake_replica import PLAYED
 from tests.fakes.fake_warehouse import InvariantBroken, require
 from tests.simulation.world import CLUSTER, NAME, World
-
-PLAYED = ("CDC:ErrKafkaSend",)  # errors that the faults make up
 
 
 class Watchman:
