@@ -8,7 +8,7 @@ import pytest
 
 from tests.sinks.merge_on_write.histories import History
 
-STEPS = 14
+STEPS = 12
 GROUP = 10  # histories a test
 
 
@@ -18,6 +18,7 @@ def live(seed: int, folder: Path) -> History:
         for _ in range(STEPS):
             history.step()
             history.check()
+        history.check_states()
         history.check_filters()
     finally:
         history.close()
