@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from conf.keys import CHANGEFEED_FILE, KINDS, Entry, Ignored, NotBuilt, Read, Table
+from conf.masking import is_secret_name
 from conf.settings import Problems, SettingError, require
 from conf.unknown import unknown
 
 Document = Mapping[str, Any]
+
+_MAY_HOLD_SECRETS = ("storage-options", "kafka-config", "source-uri", "etcd")
 
 
 def read_changefeed_file(path: Path) -> Document:
@@ -73,7 +76,10 @@ def _check_entry(path: str, value: Any, entry: Entry) -> None:
 
 def check_kind(path: str, value: Any, entry: Read) -> None:
     """Raise unless the value is of the kind, and each text of it among the choices."""
-    require(_is_kind(value, entry.kind), f"{path} must be {KINDS[entry.kind]}, not {value!r}")
+    if not _is_kind(value, entry.kind):
+        is_hidden = is_secret_name(path) or path.endswith(_MAY_HOLD_SECRETS)
+        shown = f"{type(value).__name__} value" if is_hidden else repr(value)
+        raise SettingError(f"{path} must be {KINDS[entry.kind]}, not {shown}")
     problems = Problems()
     for text in value if isinstance(value, list) else [value]:
         with problems.noted():

@@ -92,6 +92,7 @@ OWN_KEYS: Mapping[str, Read] = {
     "case-sensitive": Read("boolean"),
     "zero-date": Read("text", ("null", "fail")),
     "on-error": Read("text", ("dead-letter", "fail")),
+    "on-unknown-column": Read("text", ("dead-letter", "drop")),
     "apply-engine": Read("text", ("auto", "merge-on-write", "spark"), _REPLACED_ENGINES),
     "allow-unsafe-commits": Read("boolean"),
     "etcd": Read("text"),

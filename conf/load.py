@@ -20,6 +20,7 @@ from conf.keys import (
     SERVER_KEYS,
     Read,
 )
+from conf.references import parse_reference
 from conf.settings import (
     ID_MAX_LENGTH,
     BatchSettings,
@@ -52,6 +53,7 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "overwrite-checkpoint-ts": ("changefeed", "overwrite_checkpoint_ts"),
     "zero-date": ("changefeed", "zero_date"),
     "on-error": ("changefeed", "on_error"),
+    "on-unknown-column": ("changefeed", "on_unknown_column"),
     "apply-engine": ("sink", "apply_engine"),
     "allow-unsafe-commits": ("sink", "allow_unsafe_commits"),
     "cluster-id": ("etcd", "cluster_id"),
@@ -307,6 +309,8 @@ def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:
 
 def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
     """Of ``--etcd``: endpoints, or ``embedded``."""
+    for name in ("user", "password"):
+        parse_reference(f"etcd-{name}", fields.get(name) or "")
     if text == "embedded":
         return EtcdSettings(**fields)
     endpoints = tuple(
@@ -314,6 +318,10 @@ def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
     )
     require(endpoints != (), "etcd: 'embedded' or http://host:2379, several by comma")
     for endpoint in endpoints:
+        require(
+            "@" not in endpoint,
+            "etcd: a user goes into etcd-user and etcd-password, not before the host",
+        )
         require(
             _ENDPOINT.match(endpoint) is not None,
             f"etcd: {endpoint!r} must be http://host:2379 (or https, or 'embedded' alone)",
@@ -324,6 +332,7 @@ def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
 def _string_items(path: str, table: Document) -> tuple[tuple[str, str], ...]:
     for name, value in table.items():
         check_kind(f"{path}.{name}", value, Read("text"))
+        parse_reference(f"{path}.{name}", value)
     return tuple(sorted(table.items()))
 
 

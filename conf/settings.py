@@ -101,7 +101,7 @@ class DeltaSink:
     warehouse: str  # a local path or an object store URI, without a trailing slash
     apply_engine: Literal["auto", "merge-on-write", "spark"] = "auto"
     allow_unsafe_commits: bool = False
-    storage_options: tuple[tuple[str, str], ...] = ()
+    storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +170,8 @@ class Changefeed:
     filter: FilterSettings = FilterSettings()
     zero_date: Literal["null", "fail"] = "null"
     on_error: Literal["dead-letter", "fail"] = "dead-letter"
+    # What becomes of a message with a column that its target lacks; dropped values are counted.
+    on_unknown_column: Literal["dead-letter", "drop"] = "dead-letter"
 
     def __post_init__(self) -> None:
         require(

@@ -38,6 +38,11 @@ def parse_sink_uri(uri: str) -> str:
     require(
         store in STORES, f"delta+{store}:// is not known: use one of {', '.join(sorted(STORES))}"
     )
+    user_info, at, _ = parts.netloc.rpartition("@")  # abfss://container@account has none
+    require(
+        not at or (":" not in user_info and STORES[store] == "abfss"),
+        "credentials do not belong into it: put them into the environment or [storage-options]",
+    )
     require(parts.netloc != "", f"delta+{store}:// needs a bucket or container; {FORM}")
     return f"{STORES[store]}://{parts.netloc}{parts.path}".rstrip("/")
 
@@ -46,7 +51,8 @@ def _split(uri: str) -> SplitResult:
     try:
         return urlsplit(uri)
     except ValueError as error:
-        raise SettingError(str(error)) from error
+        is_quoted = "netloc" in str(error)  # it repeats what may be a password
+        raise SettingError("its host cannot be read" if is_quoted else str(error)) from error
 
 
 def _local(host: str, path: str) -> str:

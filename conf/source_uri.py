@@ -14,6 +14,8 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from zoneinfo import ZoneInfo
 
+from conf.masking import is_secret_name
+from conf.references import parse_reference
 from conf.settings import KafkaSecurity, KafkaSource, Problems, SettingError, require
 from conf.unknown import unknown
 
@@ -75,6 +77,7 @@ def parse_source_uri(
     """
     parts = split_uri(uri)
     _check_scheme(parts.scheme)
+    require(parts.fragment == "" and "#" not in uri, "# is written %23 in a URI, in a password too")
     parameters = {**defaults, **_parameters(parts.query)}
     problems, made = Problems(), dict[str, Any]()
     with problems.noted():
@@ -113,7 +116,7 @@ def _check_scheme(scheme: str) -> None:
 def _parameters(query: str) -> dict[str, str]:
     pairs = parse_qsl(query, keep_blank_values=True)
     parameters = dict(pairs)
-    twice = [name for name in parameters if sum(name == other for other, _ in pairs) > 1]
+    twice = [name for name in KNOWN if sum(name == other for other, _ in pairs) > 1]
     require(not twice, f"parameter {', '.join(twice)} is given twice")
     return parameters
 
@@ -123,7 +126,7 @@ def check_names(parameters: Mapping[str, str]) -> None:
     problems = Problems()
     for name, value in parameters.items():
         with problems.noted():
-            require(name in KNOWN, unknown("parameter", name, KNOWN))
+            require(name in KNOWN, _unknown_parameter(name, parameters))
             require(
                 name not in SASL_NOT_BUILT or not value,
                 f"{name} is not built yet: of SASL, use {', '.join(SASL_MECHANISMS)}",
@@ -131,12 +134,22 @@ def check_names(parameters: Mapping[str, str]) -> None:
     problems.refuse()
 
 
+def _unknown_parameter(name: str, parameters: Mapping[str, str]) -> str:
+    """A password with & in it looks like one more parameter: it is not shown."""
+    said = unknown("parameter", name, KNOWN)
+    if not any(map(is_secret_name, parameters)):
+        return said
+    _, found, hint = said.partition("; did you mean")
+    return f"unknown parameter{found}{hint} (not shown: in a password & is written %26)"
+
+
 def split_uri(uri: str) -> SplitResult:
     """Raises SettingError for what is no URI at all."""
     try:
         return urlsplit(uri)
     except ValueError as error:
-        raise SettingError(str(error)) from error
+        is_quoted = "netloc" in str(error)  # it repeats what may be a password
+        raise SettingError("its host cannot be read" if is_quoted else str(error)) from error
 
 
 def uri_parameters(uri: str) -> dict[str, str]:
@@ -172,7 +185,8 @@ def _check_protocol(parameters: Mapping[str, str]) -> None:
 
 def _brokers(parts: SplitResult) -> tuple[str, ...]:
     require(
-        "@" not in parts.netloc, "a user goes into sasl-user and sasl-password, not before the host"
+        "@" not in parts.netloc + parts.path,
+        "a user goes into sasl-user and sasl-password, not before the host",
     )
     brokers = tuple(filter(None, parts.netloc.split(",")))
     require(brokers != (), "no broker; it must look like kafka://host:9092,host:9092/topic")
@@ -227,6 +241,8 @@ def _security(parameters: Mapping[str, str]) -> KafkaSecurity:
     tls = _boolean("enable-tls", parameters.get("enable-tls") or str(files).lower())
     require(tls or not files, "ca, cert and key are given, but enable-tls is false")
     user, password = parameters.get("sasl-user") or None, parameters.get("sasl-password") or None
+    for name in ("sasl-user", "sasl-password"):
+        parse_reference(name, parameters.get(name, ""))
     mechanism = _mechanism(parameters.get("sasl-mechanism") or None, user, password)
     return KafkaSecurity(
         tls=tls,

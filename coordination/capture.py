@@ -147,6 +147,7 @@ class Capture:
         self._on_reset = on_reset
         self._on_standby = on_standby
         self._unrevoked: list[LeaseID] = []  # of lives that ended while etcd was away
+        self._stands_by = False
         # SimpleQueue and not Queue: a signal handler may put while the same thread is inside get
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
 
@@ -228,6 +229,8 @@ class Capture:
 
     def _campaign(self, life: Life) -> Ownership:
         """Block until this capture is the owner."""
+
+        self._stands_by = False
 
         def won() -> Ownership:
             revision = life.election.campaign(
@@ -329,6 +332,13 @@ class Capture:
                 return
 
     def _stand_by(self, life: Life, timeout_s: float) -> None:
+        if not self._stands_by:  # at once, and once
+            self._stands_by = True
+            logger.warning(
+                "stands by: another capture is the owner of changefeed %s; this one goes on with "
+                "it as soon as that one ends",
+                self._changefeed_id,
+            )
         self._on_standby()
         self._take(life, timeout_s)
 

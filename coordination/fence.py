@@ -30,6 +30,7 @@ NEVER_OPENED = "this capture has not won its election"
 class _Open:
     ownership: Ownership
     trusted_until: float  # on the clock of the fence
+    extended_at: float
 
 
 class Fence:
@@ -56,16 +57,24 @@ class Fence:
         """Let the owner write until then; one owner at a time."""
         with self._lock:
             assert isinstance(self._state, str), "the fence is open already: shut it first"
-            self._state = _Open(ownership, trusted_until)
+            self._state = _Open(ownership, trusted_until, self._clock.monotonic())
 
     def extend(self, trusted_until: float) -> None:
         """Move the end of trust on. Ignored when shut or lapsed, and never moves it back."""
         with self._lock:
             state = self._state
-            if isinstance(state, str) or self._clock.monotonic() >= state.trusted_until:
+            now = self._clock.monotonic()
+            if isinstance(state, str) or now >= state.trusted_until:
                 return
             if trusted_until > state.trusted_until:
-                self._state = _Open(state.ownership, trusted_until)
+                self._state = _Open(state.ownership, trusted_until, now)
+
+    @property
+    def silent_s(self) -> float:
+        """Since trust was extended last: how long etcd has not answered. 0 when it is shut."""
+        with self._lock:
+            state = self._state
+        return 0.0 if isinstance(state, str) else self._clock.monotonic() - state.extended_at
 
     def shut(self, reason: str) -> None:
         """Let nobody write from now on, and tell who asked to be told; nothing if it is shut."""

@@ -14,8 +14,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from coordination.fence import Fence
-from coordination.metadata.model import ChangefeedInfo, RunningError
-from coordination.model import CaptureID, Ownership, ProcessorEpoch, TermNumber, Ts
+from coordination.metadata.model import ChangefeedInfo, FeedState, RunningError
+from coordination.model import (
+    CaptureID,
+    ChangefeedID,
+    Ownership,
+    ProcessorEpoch,
+    TermNumber,
+    Ts,
+)
 from coordination.scheduler.barrier import Barrier, PendingDdl
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import NO_TS, Span, UnknownTable
@@ -108,8 +115,17 @@ class Advance:
     resolved_ts: Ts
     spans: Sequence[SpanProgress] = ()  # those that changed since the last `record`
     source_offsets: Mapping[str, int] = field(default_factory=dict)  # low water of all spans
+    read_offsets: Mapping[str, int] = field(default_factory=dict)  # the captures are done with
     finished: bool = False
     sync_point_ts: Ts | None = None  # every span is exactly here: publish it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a changefeed stands in etcd: who reads the control tables is told the same."""
+
+    state: FeedState = FeedState.NORMAL
+    message: str = ""  # of the error or warning; empty in state normal
 
 
 class OwnerDesk(Protocol):
@@ -137,6 +153,10 @@ class OwnerDesk(Protocol):
     def take_changes(self) -> Changes: ...
 
     def record(self, advance: Advance) -> None: ...
+
+    def tell(self, standing: Standing) -> None:
+        """Goes into the changefeed's row, its last one too. Never raises."""
+        ...
 
     def close(self, *, drop: bool) -> None:
         """Begin to end; what was recorded last is written first unless `drop`."""
@@ -167,4 +187,21 @@ class DataPlane(Protocol):
         wake: Wake,
     ) -> OwnerDesk:
         """``checkpoint_ts``: of the changefeed's status in etcd; Delta may know better."""
+        ...
+
+    def show(
+        self,
+        *,
+        info: ChangefeedInfo,
+        identity: CaptureIdentity,
+        ownership: Ownership,
+        fence: Fence,
+        standing: Standing,
+    ) -> None:
+        """Begin to say in the control tables how a changefeed stands that no desk is open for. It
+        is tried until it is done, another standing is to be shown, or it is withdrawn."""
+        ...
+
+    def withdraw(self, changefeed_id: ChangefeedID) -> None:
+        """What is not shown yet of it shall not be."""
         ...

@@ -198,13 +198,13 @@ class ProcessorReactor:
             owner=OwnerInfo(id=row.owner, revision=Revision(row.launches)),
         )
         self._runs[info.name] = _Run(epoch=info.epoch, agent=agent, replica=replica)
-        logger.info("replica opened changefeed_id=%s epoch=%s", info.id, info.epoch)
+        logger.info("replica opened changefeed_id=%s changefeed_epoch=%s", info.id, info.epoch)
 
     def _retire(self, name: ChangefeedName, *, drop: bool = False) -> None:
         run = self._runs.pop(name)
         run.replica.close(drop=drop)
         self._closing.append((name, run.replica))
-        logger.info("replica closes changefeed_id=%s epoch=%s", name.id, run.epoch)
+        logger.info("replica closes changefeed_id=%s changefeed_epoch=%s", name.id, run.epoch)
 
     def _forget_closed(self) -> None:
         self._closing = [each for each in self._closing if not each[1].is_closed()]

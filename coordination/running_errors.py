@@ -6,6 +6,7 @@ import logging
 from datetime import datetime
 from typing import Final
 
+from conf.masking import masked
 from coordination.errors import TidelakeError
 from coordination.metadata.model import RunningError, rfc3339
 
@@ -21,7 +22,7 @@ def running_error(error: Exception, *, code: str, address: str, at: datetime) ->
         time=rfc3339(at),
         addr=address,
         code=own_code if isinstance(own_code, str) else code,
-        message=text,
+        message=masked(text),
     )
 
 

@@ -76,6 +76,7 @@ class CaptureServer:
         self._reset_limit = reset_limit or ResetLimit()
         self._drain_s = drain_s
         self._on_reset = on_reset
+        self._is_silent = False  # etcd, since it was said
         self._begin_at: float | None = None  # None: the reset limit has not been asked yet
         self._stop = _Stop()
         self._recalls: queue.SimpleQueue[tuple[CaptureID, Future[bool]]] = queue.SimpleQueue()
@@ -155,10 +156,13 @@ class CaptureServer:
                 self._unrevoked.pop()
             self.life = Life.begin(self._context, self.jobs)
         except TidelakeError as error:
-            logger.warning("no session, trying again: %s", error)
+            level = logging.DEBUG if self._is_silent else logging.WARNING  # once in an outage
+            logger.log(level, "no session, trying again: %s", error)
+            self._is_silent = True
             self._begin_at = now + RETRY_S
             return RETRY_S
         self._begin_at = None
+        self._is_silent = False
         self.phase = Phase.SERVING
         self._on_reset(self.life)
         logger.info("capture starts capture_id=%s epoch=%s", self.life.id, self.life.epoch)

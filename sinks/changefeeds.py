@@ -7,8 +7,9 @@ change, on our own monotonic clock.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, cast
@@ -16,6 +17,7 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conf.masking import masked
 from coordination.clock import Clock, SystemClock
 from coordination.errors import Stop, TermRefused, TidelakeError
 from coordination.model import Ownership
@@ -24,8 +26,16 @@ from sinks.txn import term_refused
 from sinks.upkeep import Upkeep
 
 ChangefeedState = Literal[
-    "initializing", "running", "rewinding", "warning", "finished", "stopped", "failed"
+    "initializing",
+    "running",
+    "rewinding",
+    "warning",
+    "pending",
+    "finished",
+    "stopped",
+    "failed",
 ]
+logger = logging.getLogger(__name__)
 ENDED: frozenset[ChangefeedState] = frozenset({"finished", "stopped", "failed"})
 PATIENCE_TTLS = (
     3.0  # a row of another etcd that is still refreshed after this long has a live owner
@@ -42,7 +52,7 @@ SCHEMA = pa.schema(
         column("incarnation", pa.int32(), "counted up by a rewind"),
         column("start_ts", pa.int64(), "TSO"),
         column("target_ts", pa.int64(), "TSO at which the changefeed finishes; null: never"),
-        column("state", pa.string(), "initializing … running … finished, stopped or failed"),
+        column("state", pa.string(), "initializing … running … pending, stopped or failed"),
         column("checkpoint_ts", pa.int64(), "TSO: everything at or below is in every table"),
         column("resolved_ts", pa.int64(), "TSO: what the source has promised so far"),
         column("max_published_ts", pa.int64(), "TSO: no snapshot at or below is published (again)"),
@@ -59,7 +69,7 @@ SCHEMA = pa.schema(
         ),
         column("topic_ids", pa.map_(pa.string(), pa.string()), "topic -> the broker's ID of it"),
         column("fingerprint", pa.string(), "of the configuration that decides what rows look like"),
-        column("error", pa.string(), "why the changefeed failed or warns"),
+        column("error", pa.string(), "why the changefeed failed, waits or warns"),
         column("updated_at", pa.timestamp("us", tz="UTC"), "last refresh; rises with every write"),
         column("start_id", pa.string(), "of the creation or resume that gave start_ts; null: run"),
         column("read_offsets", _OFFSETS, "topic/partition -> everything before has been read"),
@@ -67,6 +77,8 @@ SCHEMA = pa.schema(
         column("messages_behind", pa.int64(), "end_offsets minus read_offsets; null: not known"),
         column("messages_per_s", pa.float64(), "read over the last minute; null: not known"),
         column("time_left_s", pa.float64(), "till nothing is behind; null: not known, or never"),
+        column("dead_letters", pa.int64(), "of it all, those of no table too; null: not known"),
+        column("filters", pa.string(), "JSON: those it had, until when, and the one it has"),
     ]
 )
 _BY_PARTITION = ("source_offsets", "read_offsets", "end_offsets")
@@ -109,6 +121,8 @@ class ChangefeedRow:
     messages_behind: int | None = None
     messages_per_s: float | None = None
     time_left_s: float | None = None
+    filters: str | None = None
+    dead_letters: int | None = None
 
 
 class Changefeeds:
@@ -176,6 +190,34 @@ class Changefeeds:
 
         self._table.commit(plan, "save the changefeed's row in")
 
+    def show(
+        self,
+        changefeed_id: str,
+        state: ChangefeedState,
+        error: str | None,
+        *,
+        may: Callable[[ChangefeedRow], bool],
+    ) -> ChangefeedRow | None:
+        """How it stands, beside what else the row says; the row as it is then. Nothing and None
+        where there is no row, or ``may`` says that the stored one is not the caller's to change."""
+        found: ChangefeedRow | None = None
+
+        def plan(view: TableView) -> Change | None:
+            nonlocal found
+            stored = found = _find(view, changefeed_id)
+            if stored is None or not may(stored):
+                found = None
+                return None
+            if (stored.state, stored.error) == (state, error):
+                return None
+            found = replace(
+                stored, state=state, error=error, updated_at=_later_than(stored.updated_at)
+            )
+            return _upsert(view, found)
+
+        self._table.commit(plan, "save the changefeed's state in")
+        return found
+
     def touch(self, changefeed_id: str, term: int) -> None:
         """Refresh ``updated_at`` alone (at least every TTL / 3); TermRefused like ``save``."""
 
@@ -222,6 +264,14 @@ class Changefeeds:
     ) -> ChangefeedRow | None:
         """The row once it stood still for longer than the TTL, or need not be waited for."""
         unchanged_since = self._clock.monotonic()
+        logger.warning(
+            "waits for up to %.0f s: changefeed %s was replicated by capture %s of etcd cluster "
+            "%s, which may be alive",
+            max(ttl_s, give_up_at - unchanged_since),
+            blocking.changefeed_id,
+            blocking.capture_id,
+            blocking.etcd_cluster_id,
+        )
         while True:
             if self._clock.wait(stop, ttl_s / LOOKS_PER_TTL):
                 raise Stop(f"changefeed {blocking.changefeed_id}: asked to stop while claiming")
@@ -325,6 +375,7 @@ def _record(row: ChangefeedRow) -> dict[str, Any]:
     record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names}
     for name in _BY_PARTITION:
         record[name] = sorted(getattr(row, name).items())
+    record["error"] = None if row.error is None else masked(row.error)
     record["topic_ids"] = sorted(row.topic_ids.items())
     record["watermarks"] = [
         (key, {"ts": mark.ts, "offset": mark.offset})

@@ -34,9 +34,11 @@ def with_columns(rows: pa.Table, columns: Sequence[str], schema: pa.Schema) -> p
 
 
 def fitted(rows: pa.Table, handle: DeltaTable) -> pa.Table:
-    """``rows`` with all columns of the table."""
+    """``rows`` with all columns of the table, without their comments: those that the table has
+    stay, and Delta refuses rows with other ones.
+    """
     unknown = [name for name in names_in(handle) if name not in rows.column_names]
-    if not unknown:
-        return rows
-    columns = [*rows.column_names, *unknown]
-    return with_columns(rows, columns, pa.schema(handle.schema().to_arrow()))
+    if unknown:
+        stored = pa.schema(handle.schema().to_arrow())
+        rows = with_columns(rows, [*rows.column_names, *unknown], stored)
+    return rows.cast(pa.schema([field.remove_metadata() for field in rows.schema]))

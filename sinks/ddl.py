@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordination.model import TableName
-from sinks.ddl_alter import Outcome, alter_database, alter_table, create_index, drop_index
-from sinks.ddl_create import read_index, read_table
+from sinks.ddl_alter import RENAMES, Outcome, alter_database, alter_table, create_index, drop_index
+from sinks.ddl_create import read_added, read_index, read_table
 from sinks.ddl_words import Word, Words, read_words
-from sinks.schema import TableSchema
+from sinks.schema import Column, TableSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +77,23 @@ def classify(
         return Unsupported(reason=reason, event_types=_EVENTS_OF_TYPE.get(ddl_type, ()))
 
 
+def added_columns(query: str) -> tuple[Column, ...]:
+    """What an ALTER TABLE adds that does nothing else; empty for any other statement."""
+    try:
+        words = Words(read_words(query))
+        if not words.accept("ALTER", "TABLE"):
+            return ()
+        words.accept("IF", "EXISTS")
+        words.table_name()
+        return read_added(words.rest())
+    except (ValueError, IndexError):
+        return ()
+
+
+REMOVES_TABLE, REMOVES_TABLES = "it removes a table", "it removes tables"
 _STATISTICS = NoEffect(reason="statistics are not replicated", event_types=())
 _VIEWS = "views are not replicated"
-_DROP_DATABASE = Unsupported(
-    reason="it removes tables", event_types=("drop database", "drop schema")
-)
+_DROP_DATABASE = Unsupported(reason=REMOVES_TABLES, event_types=("drop database", "drop schema"))
 _RECOVER = Unsupported(reason="it brings a table back", event_types=("recover table",))
 
 # Statements that their first words decide.
@@ -96,11 +108,9 @@ _FIXED: dict[tuple[str, ...], NoEffect | Unsupported] = {
     ("DROP", "STATISTICS"): _STATISTICS,
     ("COMMENT", "ON"): NoEffect(reason="comments are not replicated", event_types=()),
     ("DROP", "VIEW"): NoEffect(reason=_VIEWS, event_types=("drop view",)),
-    ("DROP", "TABLE"): Unsupported(reason="it removes a table", event_types=("drop table",)),
+    ("DROP", "TABLE"): Unsupported(reason=REMOVES_TABLE, event_types=("drop table",)),
     ("TRUNCATE",): Unsupported(reason="it removes rows", event_types=("truncate table",)),
-    ("RENAME", "TABLE"): Unsupported(
-        reason="it renames a table", event_types=("rename table", "alter table")
-    ),
+    ("RENAME", "TABLE"): Unsupported(reason=RENAMES, event_types=("rename table", "alter table")),
     ("DROP", "DATABASE"): _DROP_DATABASE,
     ("DROP", "SCHEMA"): _DROP_DATABASE,
     ("RECOVER", "TABLE"): _RECOVER,

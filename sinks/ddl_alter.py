@@ -11,8 +11,9 @@ from sinks.schema import TableSchema
 Outcome = tuple[tuple[str, ...], str]
 """Event types, and why the statement is not supported (empty: it changes nothing here)."""
 
-_COLUMNS = "it changes the table's columns"
-_KEY = "it changes the table's key"
+COLUMNS = "it changes the table's columns"
+KEY = "it changes the table's key"
+RENAMES = "it renames a table"
 _PARTITIONS = "it changes partitions, and with them perhaps rows"
 
 # By the words that a part of the statement starts with; the first match counts.
@@ -21,17 +22,17 @@ _PARTS: dict[tuple[str, ...], Outcome] = {
     ("ADD", "CONSTRAINT"): (("modify constraint",), ""),  # CHECK: keys were read before
     ("ADD", "STATS_EXTENDED"): ((), ""),
     ("ADD", "PARTITION"): (("add table partition",), _PARTITIONS),
-    ("ADD",): (("add column",), _COLUMNS),
-    ("DROP", "PRIMARY"): (("drop primary key",), _KEY),
+    ("ADD",): (("add column",), COLUMNS),
+    ("DROP", "PRIMARY"): (("drop primary key",), KEY),
     ("DROP", "FOREIGN"): (("drop foreign key",), ""),
     ("DROP", "CHECK"): (("modify constraint",), ""),
     ("DROP", "STATS_EXTENDED"): ((), ""),
     ("DROP", "PARTITION"): (("drop table partition",), "it removes rows"),
-    ("DROP",): (("drop column",), _COLUMNS),
-    ("RENAME", "COLUMN"): (("modify column", "rename column"), _COLUMNS),
-    ("RENAME",): (("rename table",), "it renames a table"),
-    ("MODIFY",): (("modify column",), _COLUMNS),
-    ("CHANGE",): (("modify column",), _COLUMNS),
+    ("DROP",): (("drop column",), COLUMNS),
+    ("RENAME", "COLUMN"): (("modify column", "rename column"), COLUMNS),
+    ("RENAME",): (("rename table",), RENAMES),
+    ("MODIFY",): (("modify column",), COLUMNS),
+    ("CHANGE",): (("modify column",), COLUMNS),
     ("ALTER", "INDEX"): (("alter index visibility",), ""),
     ("ALTER", "CHECK"): (("modify constraint",), ""),
     ("ALTER", "CONSTRAINT"): (("modify constraint",), ""),
@@ -98,13 +99,13 @@ def create_index(index: Index | None, known: TableSchema | None) -> Outcome:
     if index is None or index.kind != "unique" or known is None or known.key_index is None:
         return events, ""
     smaller = len(index.columns) < len(known.key) and can_be_key(index.columns, known)
-    return events, _KEY if smaller else ""
+    return events, KEY if smaller else ""
 
 
 def drop_index(name: str, known: TableSchema | None) -> str:
     """Why an index may not go: it is the handle key."""
     ours = known.key_index if known is not None else None
-    return _KEY if name.lower() in ("primary", (ours or "primary").lower()) else ""
+    return KEY if name.lower() in ("primary", (ours or "primary").lower()) else ""
 
 
 def _lists_partitions(part: Sequence[Word]) -> bool:
@@ -129,7 +130,7 @@ def _index_part(part: tuple[Word, ...], known: TableSchema | None) -> Outcome | 
     if verb == "ADD":
         index = read_index(words.rest())
         if index is not None and index.kind == "primary":
-            return ("add primary key",), _KEY
+            return ("add primary key",), KEY
         if index is None:
             foreign = any(word.upper == "FOREIGN" for word in part)
             return (("add foreign key",), "") if foreign else None

@@ -49,6 +49,21 @@ def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
     )  # TiDB numbers indexes in this order
 
 
+def read_added(specification: Sequence[Word]) -> tuple[Column, ...]:
+    """The columns of an ALTER TABLE that adds columns and does nothing else; else none."""
+    columns: list[Column] = []
+    for part in split_by_comma(specification):
+        words = Words(part)
+        if not words.accept("ADD") or read_index(words.rest()) or _is_constraint(part[1:]):
+            return ()
+        words = Words(part[1:])
+        words.accept("COLUMN")
+        words.accept("IF", "NOT", "EXISTS")
+        inner = words.peek().inner if words.peek().kind == "group" else words.rest()
+        columns += [_read_column(each, binary=False)[0] for each in split_by_comma(inner)]
+    return tuple(columns)
+
+
 def read_index(part: Sequence[Word]) -> Index | None:
     """An index or key definition, also behind ADD; None for a column or another constraint."""
     words = Words(part)

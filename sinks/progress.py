@@ -22,6 +22,8 @@ from sinks.txn import check_term, claim_term
 from sinks.upkeep import Upkeep
 
 WHOLE_TABLE = "(-inf, +inf)"
+STOPPED = "stopped"  # of a table that nobody fills any more, until somebody does
+_MAPS = ("source_offsets", "dropped_columns")
 
 
 SCHEMA = pa.schema(
@@ -32,7 +34,11 @@ SCHEMA = pa.schema(
         column("table_name", pa.string(), "MySQL table"),
         column("generation", pa.int32(), "of the table; counted up by DROP and re-create"),
         column("span", pa.string(), "the part of the table; for now all of it"),
-        column("state", pa.string(), "of the table"),
+        column(
+            "state",
+            pa.string(),
+            "replicating, warning (no key, or no column) … or stopped: nobody fills it",
+        ),
         column("checkpoint_ts", pa.int64(), "TSO: every change at or below is in the table"),
         column("resolved_ts", pa.int64(), "TSO: what the source has promised so far"),
         column("checkpoint_time", pa.timestamp("us", tz="UTC"), "checkpoint_ts as a time"),
@@ -48,6 +54,11 @@ SCHEMA = pa.schema(
         column("epoch", pa.string(), "that capture's session"),
         column("fence", pa.int64(), "term << 32 | assignment: orders the writers"),
         column("updated_at", pa.timestamp("us", tz="UTC"), "when the row was written"),
+        column(
+            "dropped_columns",
+            pa.map_(pa.string(), pa.int64()),
+            "column that the target lacks -> values dropped (on-unknown-column)",
+        ),
     ]
 )
 
@@ -73,6 +84,7 @@ class ProgressRow:
     epoch: str
     fence: int
     updated_at: datetime | None = None
+    dropped_columns: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> TableName:
@@ -144,6 +156,22 @@ class Progress:
 
         self._table.commit(plan, "advance the progress in")
 
+    def stop(self, changefeed_id: str, term: int) -> None:
+        """Say of all its tables that nobody fills them; TermRefused like ``advance``."""
+
+        def plan(view: TableView) -> Change | None:
+            check_term(self._table, view, changefeed_id, term)
+            stored = view.rows()
+            ours = pc.equal(stored["changefeed_id"], changefeed_id)
+            states = pc.if_else(ours, STOPPED, stored["state"])
+            if states.equals(stored["state"]):
+                return None
+            number = stored.schema.get_field_index("state")
+            rows = stored.set_column(number, stored.schema.field(number), states)
+            return Change(rows=rows.combine_chunks(), mode="overwrite")
+
+        self._table.commit(plan, "stop the tables in")
+
     def _refuse_to_fall(self, stored: ProgressRow | None, row: ProgressRow) -> None:
         if stored is None:
             return
@@ -163,12 +191,14 @@ def _of(view: TableView, changefeed_id: str) -> dict[TableName, ProgressRow]:
 
 def _record(row: ProgressRow) -> dict[str, Any]:
     record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names}
-    record["source_offsets"] = sorted(row.source_offsets.items())
+    for name in _MAPS:
+        record[name] = sorted(record[name].items())
     return record
 
 
 def _row(record: dict[str, Any]) -> ProgressRow:
     values = dict(record)
     del values["checkpoint_time"]
-    values["source_offsets"] = dict(record["source_offsets"])
+    for name in _MAPS:
+        values[name] = dict(record[name] or ())  # NULL: of an earlier release
     return ProgressRow(**values)

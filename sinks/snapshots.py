@@ -19,6 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from coordination.clock import Clock
 from coordination.model import tso_time
+from sinks.control_schema import fitted
 from sinks.control_table import Change, ControlTable, TableView, column
 from sinks.txn import check_term, claim_term
 from sinks.upkeep import NO_HOOKS, ONCE, Upkeep
@@ -140,7 +141,7 @@ class Snapshots:
         """All rows that are kept, in one file: a compare-and-set like every commit."""
         write_deltalake(
             handle,
-            kept(TableView(handle, SCHEMA).rows(), self._retention),
+            fitted(kept(TableView(handle, SCHEMA).rows(), self._retention), handle),
             mode="overwrite",
             commit_properties=ONCE,
             post_commithook_properties=NO_HOOKS,

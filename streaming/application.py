@@ -14,42 +14,45 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
-from coordination.errors import CaptureSuicide, Fenced, Stop, TidelakeError, TryAgain
+from coordination.errors import Stop, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.fence import Fence
 from coordination.model import Ownership, TableName, Ts
 from sinks.changefeeds import ChangefeedRow
 from sinks.dead_letters import DeadLetters, Undertaker
+from sinks.jvm_errors import line
 from sinks.progress import ProgressRow
 from streaming.applier import Applier, job_tag
-from streaming.backlog import first_read
+from streaming.backlog import FIRST_BATCH, first_read
 from streaming.backlog_watch import BacklogWatch
-from streaming.batch import Batch, Position
+from streaming.batch import Batch, Position, position_at
+from streaming.concerns import ETCD, NO_CONCERN, Concerns, etcd_concern
 from streaming.events import Decoder, TopicPartition
 from streaming.filter import TableFilter
 from streaming.graveyard import Graveyard
 from streaming.patience import PASSING, Patience
 from streaming.permit import OwnersPermit
+from streaming.protocols.canal_json import watermark_of
 from streaming.query import RunningQuery
-from streaming.record import ControlTables, Record
+from streaming.record import ControlTables, Record, show, show_failure
+from streaming.retained import KafkaLog
 from streaming.session import SparkOnDemand, expect_rows
 from streaming.source import Source, SourceChanged, SourceShape
 from streaming.spans import Spans
 from streaming.start_point import first_row, settle
-from streaming.watermark import Watermarks
 
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.1
-FIRST_BATCH = -1  # Spark counts its own from 0
 STOP_PATIENCE_S = 20.0  # how long an orderly stop waits for the batch to end
 
 
@@ -92,7 +95,11 @@ class Application:
         self._thread: threading.Thread | None = None
         self._job_tag = f"tidelake-{settings.changefeed.id}"
         self._stream: _Stream | None = None
-        self._backlog = BacklogWatch(lambda: Source(settings.changefeed.source))
+        self._concerns = Concerns()
+        self._is_worn = False
+        self._backlog = BacklogWatch(
+            lambda: Source(settings.changefeed.source), concerns=self._concerns
+        )
         fence.on_shut(self._cancel)
 
     def start(self, ownership: Ownership, ended: Callable[[BaseException | None], None]) -> None:
@@ -114,6 +121,10 @@ class Application:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+    def _session(self) -> SparkSession:
+        """Started when it is first needed; raises Stop when asked to stop meanwhile."""
+        return self._spark(self._stopping)
 
     def _cancel(self, reason: str) -> None:
         """A write takes seconds: losing trust ends the Spark jobs that are under way, too."""
@@ -140,17 +151,12 @@ class Application:
 
     def _record_failure(self, failure: BaseException) -> None:
         """Say in the changefeed's row why nobody runs it, where that is ours to say."""
-        is_ours = not isinstance(failure, CaptureSuicide | Fenced | TryAgain)
         if self._stopping.is_set():  # one SIGTERM may have ended a JVM that was just starting
             return
-        if not is_ours or not isinstance(failure, TidelakeError):
-            return
-        with suppress(TidelakeError):
-            epoch = self._fence.check().epoch
-            row = self._tables.changefeeds.read(self._settings.changefeed.id)
-            if row is not None and row.epoch == epoch:
-                failed = replace(row, state="failed", error=str(failure))
-                self._tables.changefeeds.save(failed)
+        show_failure(self._tables, self._fence, self._settings.changefeed.id, failure)
+
+    def _warn(self, why: str) -> None:
+        show(self._tables, self._fence, self._settings.changefeed.id, "warning", why)
 
     def _replicate(self, ownership: Ownership) -> None:
         failpoint(Failpoint.BEFORE_CLAIM)
@@ -168,12 +174,21 @@ class Application:
                 stored = self._tables.changefeeds.read(row.changefeed_id)
                 if stored is not None and stored.checkpoint_ts > checkpoint:
                     patience.regained()
-                if self._stopping.wait(patience.lost(error)):
+                wait_s, was_worn = patience.lost(error), self._is_worn
+                self._is_worn = patience.is_worn
+                if self._is_worn and not was_worn:
+                    self._warn(f"it fails, and is tried again: {line(error)}")
+                if self._stopping.wait(wait_s):
                     raise Stop("asked to stop") from error
             newest = self._tables.changefeeds.read(row.changefeed_id)
             assert newest is not None
             row = newest if newest.term == row.term else row
             checkpoint = row.checkpoint_ts
+
+    def _concern(self) -> str | None:
+        silent_s, ttl_s = self._fence.silent_s, self._settings.session.ttl_s
+        self._concerns.say(ETCD, etcd_concern(silent_s, ttl_s))
+        return self._concerns.first
 
     def _check_jvm(self, error: BaseException) -> None:
         """A JVM that is gone never comes back: the next process is the one to go on."""
@@ -214,7 +229,8 @@ class Application:
 
         First of all it says clearly what is gone, where Spark would only say that a job failed."""
         shape = self._source.shape()
-        row = settle(claimed, self._settings.changefeed, shape, self._source.beginnings)
+        log = KafkaLog(self._source, watermark_of)
+        row = settle(claimed, self._settings.changefeed, shape, log)
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
         if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
             self._source.check_offsets(offsets)
@@ -223,7 +239,12 @@ class Application:
         spans = Spans(self._settings.changefeed.sink, row)
         graveyard = self._graveyard(row)
         record = Record(
-            tables=self._tables, row=row, spans=spans, dead=graveyard, backlog=self._backlog.look
+            tables=self._tables,
+            row=row,
+            spans=spans,
+            dead=graveyard,
+            backlog=self._backlog.look,
+            concern=self._concern,
         )
         record.save(row)  # before the first commit to any target
         self._dead_letters.claim(row.changefeed_id, row.term, row.incarnation)
@@ -234,7 +255,7 @@ class Application:
             logger.info("finished already checkpoint_ts=%d", row.checkpoint_ts)
             return
         record.publish(Ts(row.checkpoint_ts))
-        position = _position(row, shape, offsets)
+        position = position_at(row, shape, offsets)
         failpoint(Failpoint.BEFORE_STREAM)
         self._watch(self._start_query(shape, spans, record, graveyard, position))
 
@@ -252,7 +273,7 @@ class Application:
                 term=row.term,
                 check=self._fence.check,
             ),
-            spark=self._spark,
+            spark=self._session,
             source=self._source,
             dead_letters=self._dead_letters,
             fail=self._settings.changefeed.on_error == "fail",
@@ -268,7 +289,7 @@ class Application:
     ) -> _Stream:
         applier = Applier(
             settings=self._settings,
-            spark=self._spark(),
+            spark=self._session(),
             permit=OwnersPermit(self._fence, record.row),
             spans=spans,
             graveyard=graveyard,
@@ -289,14 +310,14 @@ class Application:
         self._fence.check()
         self._read_first(batch)
         query = RunningQuery.start(
-            self._spark(),
+            self._session(),
             self._source,
             position.offsets,
             max_messages=self._settings.batch.max_messages,
             name=f"tidelake-{self._settings.changefeed.id}",
             batch=batch,
         )
-        logger.info("stream started offsets=%s", dict(sorted(record.row.source_offsets.items())))
+        logger.info("stream started offsets=%s", _shown(position.offsets))
         return _Stream(running=query, batch=batch, applier=applier)
 
     def _read_first(self, batch: Batch) -> None:
@@ -307,16 +328,20 @@ class Application:
             return
         end = {TopicPartition.parse(text): at for text, at in ends.items()}
         begin = {partition: batch.position.offsets[partition] for partition in end}
-        spark = self._spark()
+        spark = self._session()
         expect_rows(spark, self._settings.batch.first_messages)
         with job_tag(spark, self._job_tag):
             batch(self._source.read(spark, begin, end), FIRST_BATCH)
 
     def _watch(self, stream: _Stream) -> None:
         self._stream = stream
-        refresh_s = self._settings.session.ttl_s / 3
+        refresh_s, shown = self._settings.session.ttl_s / 3, NO_CONCERN
         try:
             while stream.query.isActive and not stream.batch.has_ended:
+                if (concern := self._concern()) != shown:  # a batch may hang: it says nothing then
+                    shown = concern
+                    if concern is not None:
+                        self._warn(concern)
                 if self._stopping.wait(POLL_S):
                     self._end(stream)
                     raise Stop("asked to stop")
@@ -324,7 +349,11 @@ class Application:
             if stream.batch.finished.is_set():
                 logger.info("target-ts reached checkpoint_ts=%d", stream.batch.position.checkpoint)
                 return
-            raise stream.batch.failure or stream.query.exception() or Stop("the query was stopped")
+            raise (
+                stream.batch.failure
+                or stream.query.exception()
+                or TryAgain("Spark has ended the query, and nobody here has asked it to")
+            )
         finally:
             self._stream = None
             self._close(stream)
@@ -349,7 +378,7 @@ class Application:
     def _close(self, stream: _Stream) -> None:
         self._backlog.close()
         with suppress(Py4JError, OSError):
-            self._spark().sparkContext.cancelJobsWithTag(self._job_tag)
+            self._session().sparkContext.cancelJobsWithTag(self._job_tag)
         stream.running.stop()
         stream.applier.close()
         for segment in stream.batch.position.carry:
@@ -357,16 +386,5 @@ class Application:
                 segment.frame.unpersist()
 
 
-def _position(
-    row: ChangefeedRow, shape: SourceShape, offsets: dict[TopicPartition, int]
-) -> Position:
-    """Where a restart stands: recorded watermarks count only once reading has passed them (rule
-    2).
-    """
-    recorded = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
-    watermarks = Watermarks(partitions=shape.partitions, recorded=recorded)
-    return Position(
-        offsets=dict(offsets),
-        watermarks=watermarks.advance({}, offsets),
-        checkpoint=Ts(row.checkpoint_ts),
-    )
+def _shown(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}

@@ -10,7 +10,8 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,20 +27,21 @@ from conf.settings import Settings
 from coordination.errors import TermRefused, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
+from coordination.secrets import revealed_options
 from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableHeld, TableWrite
 from sinks.engine_choice import EngineName, engine_choice
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark_engine import SparkEngine
 from sinks.storage_errors import StorageAway
 from streaming.cells import CastRules
-from streaming.due import CHANGE_COLUMNS, ERROR_CLASS, TableTask
+from streaming.due import CHANGE_COLUMNS, DROPPED, ERROR_CLASS, TableTask
 from streaming.graveyard import Graveyard
 from streaming.permit import Permit, Withdrawn
 from streaming.resolve import Resolver
 from streaming.segments import Segment
 from streaming.session import expect_rows
 from streaming.small_tables import SmallTables
-from streaming.spans import PAUSED, REPLICATING, Spans
+from streaming.spans import PAUSED, REPLICATING, WARNING, Span, Spans
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -58,6 +60,7 @@ class _Prepared:
     changes: DataFrame | pa.Table
     rows: int
     errors: list[pa.Table] = field(default_factory=list)
+    dropped: Mapping[str, int] = field(default_factory=dict)  # column -> values
     release: Callable[[], object] = lambda: None
 
 
@@ -84,12 +87,13 @@ class Applier:
             sink.warehouse,
             allow_unsafe_commits=sink.allow_unsafe_commits,
         )
-        options = dict(sink.storage_options)
+        options = revealed_options(sink.storage_options)
         self._merge_on_write = MergeOnWriteEngine(options)
         self._spark_engine = SparkEngine(options, persist=False)
         rules = CastRules(
             time_zone=settings.changefeed.source.time_zone,
             zero_date=settings.changefeed.zero_date,
+            unknown_column=settings.changefeed.on_unknown_column,
         )
         self._resolver = Resolver(rules)
         self._small_tables = SmallTables(rules)
@@ -139,7 +143,7 @@ class Applier:
             self._spans.put(replace(span, state=PAUSED))
         elif not is_paused and span.state == PAUSED:
             logger.info("no longer paused table=%s", name)
-            self._spans.put(replace(span, state=REPLICATING))
+            self._spans.put(replace(span, state=WARNING if span.dropped else REPLICATING))
 
     def _apply(self, tasks: Sequence[TableTask], limit: Ts) -> None:
         if tasks:
@@ -210,10 +214,12 @@ class Applier:
         def job() -> list[_Prepared]:
             changes = self._resolver.resolve(task, limit).persist()
             is_good = F.col(ERROR_CLASS).isNull()
-            counted = changes.agg(F.count("*"), F.count(F.when(is_good, 1))).first()
+            counts = (F.count("*"), F.count(F.when(is_good, 1)), F.count(_quoted(DROPPED)))
+            counted = changes.agg(*counts).first()
             assert counted is not None
-            total, good = counted
+            total, good, dropping = counted
             errors = [changes.where(~is_good).toArrow()] if good < total else []
+            dropped = changes.select(DROPPED).dropna().toArrow() if dropping else None
             rows = changes.where(is_good) if errors else changes
             columns = [column.name for column in task.schema.delivered]
             return [
@@ -223,6 +229,7 @@ class Applier:
                     changes=rows.select(*[_quoted(c) for c in columns], OP_COLUMN),
                     rows=good,
                     errors=[_with_name(task.name, table) for table in errors],
+                    dropped=_counted(dropped[DROPPED]) if dropped is not None else {},
                     release=changes.unpersist,
                 )
             ]
@@ -245,7 +252,7 @@ class Applier:
             )
             try:
                 result = self._tried(prepared.engine, write)
-                self._moved(task.name, prepared.engine, result, limit)
+                self._moved(prepared, result, limit)
             except TableHeld as held:
                 logger.info("not written: %s table=%s limit=%d", held, task.name, limit)
                 self._held.add(task.name)
@@ -275,7 +282,8 @@ class Applier:
                 time.sleep(0.05 * 2**attempt)
         raise AssertionError("unreachable")
 
-    def _moved(self, name: TableName, engine: Engine, result: Applied | Skipped, limit: Ts) -> None:
+    def _moved(self, prepared: _Prepared, result: Applied | Skipped, limit: Ts) -> None:
+        name = prepared.task.name
         self._committed_at[name] = time.monotonic()
         span = self._spans[name]
         reached = limit
@@ -284,9 +292,10 @@ class Applier:
                 raise TermRefused(f"table {name} is sealed: a newer incarnation replicates it now")
             reached = Ts(max(result.identity, limit))
             logger.info("already applied table=%s identity=%d limit=%d", name, reached, limit)
-        self._spans.put(
-            replace(span, checkpoint=reached, version=result.version, engine=engine.name)
-        )
+        else:
+            span = _with_dropped(span, prepared.dropped)
+        at = replace(span, checkpoint=reached, version=result.version)
+        self._spans.put(replace(at, engine=prepared.engine.name))
 
     def _user_metadata(self, task: TableTask, limit: Ts) -> str:
         """For audit: who brought the table from where to where."""
@@ -338,7 +347,36 @@ def _from_arrow(task: TableTask, engine: Engine, table: pa.Table) -> _Prepared:
         errors = [_with_name(task.name, table.filter(failed))]
         table = table.filter(pc.invert(failed))
     changes = table.drop_columns([name for name in CHANGE_COLUMNS if name != OP_COLUMN])
-    return _Prepared(task=task, engine=engine, changes=changes, rows=table.num_rows, errors=errors)
+    return _Prepared(
+        task=task,
+        engine=engine,
+        changes=changes,
+        rows=table.num_rows,
+        errors=errors,
+        dropped=_counted(table[DROPPED]),
+    )
+
+
+def _counted(dropped: pa.ChunkedArray) -> dict[str, int]:
+    """How many rows have lost a value of each column."""
+    if dropped.null_count == len(dropped):
+        return {}
+    return dict(Counter(pc.list_flatten(dropped).to_pylist()))
+
+
+def _with_dropped(span: Span, dropped: Mapping[str, int]) -> Span:
+    """The span after values of columns that its table lacks were dropped: it warns from then on."""
+    if not dropped:
+        return span
+    for column in sorted(dropped.keys() - span.dropped.keys()):
+        logger.warning(
+            "the target table lacks a column: its values are dropped, since on-unknown-column is "
+            "'drop' table=%s column=%s",
+            span.name,
+            column,
+        )
+    counts = {c: span.dropped.get(c, 0) + dropped.get(c, 0) for c in {**span.dropped, **dropped}}
+    return replace(span, dropped=counts, state=WARNING)
 
 
 def _with_name(name: TableName, errors: pa.Table) -> pa.Table:

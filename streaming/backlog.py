@@ -89,6 +89,12 @@ class BacklogMeter:
             self._stretches.clear()
             self._looks.clear()
 
+    def reading(self, now_s: float) -> None:
+        """A read begins now: the first one after ``begin`` may have waited for Spark to start."""
+        with self._lock:
+            if not self._stretches:
+                self._since_s = now_s
+
     def read_to(self, read: Offsets, now_s: float) -> None:
         """All before these offsets has been read and done with."""
         with self._lock:
@@ -139,6 +145,9 @@ class BacklogMeter:
         return (last - first) / span_s if span_s >= LEAST_SPAN_S else None
 
 
+FIRST_BATCH = -1  # its ID: Spark counts its own from 0
+
+
 def first_read(begin: Offsets, ends: Offsets, messages: int) -> dict[str, int]:
     """Where a small first read of a large backlog ends, by partition; empty where none is due.
 
@@ -146,6 +155,6 @@ def first_read(begin: Offsets, ends: Offsets, messages: int) -> dict[str, int]:
     """
     sizes = {each: ends[each] - at for each, at in begin.items() if ends.get(each, at) > at}
     total = sum(sizes.values())
-    if total <= 2 * messages:
+    if not messages or total <= 2 * messages:
         return {}
     return {each: begin[each] + max(1, messages * size // total) for each, size in sizes.items()}

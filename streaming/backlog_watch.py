@@ -3,7 +3,8 @@
     begin ──► every 2 s: the ends ──► every 10 s a line, while a batch is long or much is behind
        batch_begins ─► batch_ends(offsets) ─► …                                       ──► close
 
-A broker that does not answer is no trouble here: whoever reads finds out, and what is known stays.
+A broker that does not answer for a while is told as a concern: Spark would wait for it in silence,
+for a minute. What is known stays.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import threading
 from collections.abc import Callable, Mapping
 
 from coordination.clock import Clock, SystemClock
+from sinks.jvm_errors import line
 from streaming.backlog import Backlog, BacklogMeter
+from streaming.concerns import BROKER, BROKER_SILENT_S, Concerns
 from streaming.events import TopicPartition
 from streaming.source import Source
 
@@ -37,11 +40,14 @@ class BacklogWatch:
         stream: str = "",
         is_told: bool = False,
         clock: Clock | None = None,
+        concerns: Concerns | None = None,
     ) -> None:
         self._connect = connect
         self._stream = {"stream": stream} if stream else {}
         self._is_told = is_told
         self._clock = clock or SystemClock()
+        self._concerns = concerns or Concerns()
+        self._answered_at_s = self._clock.monotonic()
         self._meter = BacklogMeter()
         self._partitions: tuple[TopicPartition, ...] = ()
         self._batch: tuple[int, float] | None = None  # its ID, and since when it is under way
@@ -53,7 +59,7 @@ class BacklogWatch:
         """Reading begins here. The ends are known when it returns, if the broker answers."""
         self.close()
         self._partitions = tuple(offsets)
-        self._said_at_s = self._clock.monotonic()
+        self._said_at_s = self._answered_at_s = self._clock.monotonic()
         self._meter.begin(_texts(offsets), self._said_at_s)
         source, self._closing = self._connect(), threading.Event()
         self._ask(source)
@@ -70,6 +76,7 @@ class BacklogWatch:
     def batch_begins(self, batch_id: int) -> None:
         now_s = self._clock.monotonic()
         self._batch = (batch_id, now_s)
+        self._meter.reading(now_s)
         backlog = self._meter.look(now_s)
         if not self._is_told and (backlog.behind or 0) >= WORTH_A_LINE:
             self._said_at_s = now_s
@@ -100,7 +107,7 @@ class BacklogWatch:
             facts = {"batch_id": batch[0], "batch_s": round(now_s - batch[1])}
             logger.info("a batch is under way", extra=self._facts(backlog) | facts)
         elif (backlog.behind or 0) >= WORTH_A_LINE:
-            logger.info("catching up", extra=self._facts(backlog))
+            logger.info("backlog", extra=self._facts(backlog))
 
     def _facts(self, backlog: Backlog) -> dict[str, object]:
         return {**self._stream, **backlog.facts()}
@@ -113,11 +120,18 @@ class BacklogWatch:
         source.close()
 
     def _ask(self, source: Source) -> None:
+        began_at_s = self._clock.monotonic()
         try:
             ends = source.ends(self._partitions)
         except Exception as error:  # noqa: BLE001  # whatever it is, whoever reads meets it too
             logger.debug("the ends are not known now: %s", error)
+            silent_s = self._clock.monotonic() - self._answered_at_s
+            if silent_s >= BROKER_SILENT_S and not self._closing.is_set():
+                silence = f"the broker has not answered for {BROKER_SILENT_S:g} s: {line(error)}"
+                self._concerns.say(BROKER, silence)
         else:
+            self._answered_at_s = began_at_s
+            self._concerns.say(BROKER, None)
             self._meter.ends_at(_texts(ends), self._clock.monotonic())
 
 

@@ -17,6 +17,7 @@ from conf.settings import Settings
 from coordination.failpoint import Failpoint, failpoint
 from coordination.fence import Fence
 from coordination.model import TableName, Ts
+from sinks.changefeeds import ChangefeedRow
 from streaming.applier import Applier
 from streaming.backlog_watch import BacklogWatch
 from streaming.due import due_tasks
@@ -42,6 +43,21 @@ class Position:
     watermarks: Watermarks
     checkpoint: Ts
     carry: Carry = field(default_factory=Carry)
+
+
+def position_at(
+    row: ChangefeedRow, shape: SourceShape, offsets: dict[TopicPartition, int]
+) -> Position:
+    """Where a restart stands: recorded watermarks count only once reading has passed them (rule
+    2).
+    """
+    recorded = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
+    watermarks = Watermarks(partitions=shape.partitions, recorded=recorded)
+    return Position(
+        offsets=dict(offsets),
+        watermarks=watermarks.advance({}, offsets),
+        checkpoint=Ts(row.checkpoint_ts),
+    )
 
 
 class Batch:
@@ -171,7 +187,7 @@ class Batch:
         if planned.limit > here.checkpoint:
             self._apply(planned.limit)
         if planned.wall is not None:
-            raise refusal(planned.wall, planned.why)
+            raise refusal(planned.wall, planned.why, self._changefeed.sink.warehouse)
 
     def _apply(self, limit: Ts) -> None:
         here = self.position

@@ -22,6 +22,7 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.fence import Fence
 from coordination.model import CaptureID, ProcessorEpoch
+from coordination.secrets import revealed_options
 from sinks.changefeeds import Changefeeds
 from sinks.dead_letters import DeadLetters
 from sinks.progress import Progress
@@ -32,6 +33,7 @@ from streaming.cluster.neighbours import refuse_a_clusters
 from streaming.preflight import check_changefeed
 from streaming.protocols.canal_json import CanalJson
 from streaming.record import ControlTables
+from streaming.scratch import scratch
 from streaming.session import SparkOnDemand
 from streaming.source import Source
 from streaming.warm_up import WarmUp
@@ -56,6 +58,7 @@ def run(settings: Settings) -> int:
     """
     with ExitStack() as stack:
         stack.enter_context(handling(stop_before_start))
+        stack.enter_context(scratch())
         source = Source(settings.changefeed.source)
         stack.callback(source.close)
         check_changefeed(settings.changefeed)
@@ -65,7 +68,7 @@ def run(settings: Settings) -> int:
         stack.callback(spark.stop)
         clock = SystemClock()
         fence = Fence(clock)
-        options = dict(sink.storage_options)
+        options = revealed_options(sink.storage_options)
         application = Application(
             settings=settings,
             spark=spark,
@@ -100,8 +103,9 @@ def run(settings: Settings) -> int:
     return 0
 
 
-def stop_before_start(_number: int, _frame: FrameType | None) -> None:
+def stop_before_start(number: int, _frame: FrameType | None) -> None:
     """Nothing has been claimed yet: leave from wherever the main thread is."""
+    logger.info("asked to stop before the start signal=%s", signal.Signals(number).name)
     raise Stop("asked to stop before the start")
 
 
@@ -114,7 +118,7 @@ def asking(capture: Stoppable) -> SignalHandler:
 
 
 def _identify(capture_id: CaptureID, epoch: ProcessorEpoch) -> None:
-    logs.identity.capture = capture_id
+    logs.identity.capture_id = capture_id
     logs.identity.epoch = epoch
 
 

@@ -20,15 +20,23 @@ CELLS: Final = "_cells"  # array<string>: a row's text in table order
 TYPED: Final = "_typed"  # struct of the delivered columns in Delta's types
 FAILED_INDEX: Final = "_failed_index"
 FAILED_TEXT: Final = "_failed_text"
+UNKNOWN: Final = "_unknown"  # array<string>: what a row has and its table lacks; null for nothing
 QUOTED_CHARS = 80  # of a bad value in an error message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CastRules:
-    """How text becomes values: the TiCDC server's zone, and what a zero date is."""
+    """How text becomes values: the TiCDC server's zone, what a zero date is, and what becomes of a
+    column that the table lacks.
+    """
 
     time_zone: str
     zero_date: Literal["null", "fail"]
+    unknown_column: Literal["dead-letter", "drop"] = "dead-letter"
+
+    @property
+    def drops(self) -> bool:
+        return self.unknown_column == "drop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +44,7 @@ class CellExpressions:
     """Of one table."""
 
     text: Column  # data -> array<string>
+    unknown: Column  # data, op -> UNKNOWN
     typed: Column  # CELLS -> TYPED
     failed: Column  # CELLS, TYPED, op -> the index of the first cell that cannot be cast
     sentence: Column  # FAILED_INDEX, FAILED_TEXT -> what to say about it
@@ -52,6 +61,7 @@ def cell_expressions(schema: TableSchema, rules: CastRules) -> CellExpressions:
         cells.append(cell.alias(column.name))
     return CellExpressions(
         text=_in_table_order(schema),
+        unknown=unknown_columns(F.array(*_names(schema))),
         typed=F.struct(*cells),
         failed=_first_failure(schema, struct, rules),
         sentence=_sentence(schema),
@@ -69,10 +79,30 @@ def _text(index: int) -> Column:
 
 def _in_table_order(schema: TableSchema) -> Column:
     """TiCDC sends a row in table order, so mostly no look-up by name is needed."""
-    names = [column.name for column in schema.delivered]
-    in_order = F.map_keys("data") == F.array(*[F.lit(name) for name in names])
-    looked_up = F.array(*[F.col("data")[name] for name in names])
+    in_order = F.map_keys("data") == F.array(*_names(schema))
+    looked_up = F.array(*[F.col("data")[column.name] for column in schema.delivered])
     return F.when(in_order, F.map_values("data")).otherwise(looked_up)
+
+
+def _names(schema: TableSchema) -> list[Column]:
+    return [F.lit(column.name) for column in schema.delivered]
+
+
+def unknown_columns(names: Column) -> Column:
+    """What ``data`` has beside the table's ``names``, or null; of a DELETE only the key counts."""
+    in_order = F.map_keys("data") == names
+    others = F.array_except(F.map_keys("data"), names)
+    is_harmless = in_order | (F.col("op") == "DELETE")
+    return F.when(~is_harmless & (F.size(others) > 0), others)
+
+
+def unknown_sentence() -> Column:
+    """What to say about the columns of UNKNOWN."""
+    return F.concat(
+        F.lit("the target table lacks column "),
+        F.array_join(UNKNOWN, ", "),
+        F.lit(": add it there and start again, and the rows that come then have it"),
+    )
 
 
 def _first_failure(schema: TableSchema, struct: Column, rules: CastRules) -> Column:

@@ -27,6 +27,7 @@ from sinks.spark_engine import SparkEngine
 from streaming.cells import CastRules
 from streaming.due import TableTask
 from streaming.events import KAFKA_COLUMNS
+from streaming.jvm import DriverJvm
 from streaming.protocols.canal_json import decode
 from streaming.resolve import Resolver
 from streaming.segments import Segment, read_segment
@@ -60,15 +61,12 @@ def main() -> int:
         return 1
     made = folder / ARCHIVE_NAME
     made.unlink(missing_ok=True)
-    spark = spark_session(archive_to=made)
+    jvm = DriverJvm()
+    spark = spark_session(jvm, archive_to=made)
     with tempfile.TemporaryDirectory(prefix="tidelake-archive-") as scratch:
         _exercise(spark, Path(scratch))
     spark.stop()
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    gateway.shutdown()
-    gateway.proc.stdin.close()  # the JVM ends with its input, and writes the archive
-    gateway.proc.wait(120)
+    jvm.stop(within_s=120)  # it writes the archive when it ends
     return 0 if made.exists() else 1
 
 

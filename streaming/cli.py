@@ -8,30 +8,39 @@ stderr; a traceback is a bug. Spark and Delta are imported by the commands that 
 from __future__ import annotations
 
 import os
+import sys
+import traceback
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Annotated
 
 import typer
 
 from conf.load import load_settings, load_sink
+from conf.masking import masked
 from conf.settings import Settings
+from coordination.secrets import revealed_options
 from coordination.version import tidelake_version
-from streaming import cli_cluster
+from streaming import cli_cluster, logs
 from streaming.cli_options import (
     ChangefeedId,
     ConfigFile,
     LogFormat,
     LogLevel,
+    MaskingGroup,
     OutputFormat,
     SinkUri,
     SourceUri,
+    logged,
     reported,
 )
+from streaming.process_list import mask_arguments
 
 WATCH_INTERVAL_S = 1.0
 
 app = typer.Typer(
     name="tidelake",
+    cls=MaskingGroup,
     help="TiDB and MySQL change streams in, exactly-once Delta tables out.",
     epilog="Each option may also be set in the environment: --sink-uri is TIDELAKE_SINK_URI.",
     no_args_is_help=True,
@@ -117,18 +126,17 @@ def run(
         "log-format": log_format and log_format.value,
         "log-level": log_level and log_level.value,
     }
-    with reported():
+    with reported(log_format):
         settings = load_settings(config=config, environment=os.environ, arguments=arguments)
         raise typer.Exit(_run(settings))
 
 
 def _run(settings: Settings) -> int:
-    from streaming import logs
-
     logs.install(settings.log_format, settings.log_level, changefeed=settings.changefeed.id)
-    from streaming.bootstrap import run as run_capture
+    with logged():
+        from streaming.bootstrap import run as run_capture
 
-    return run_capture(settings)
+        return run_capture(settings)
 
 
 @app.command()
@@ -142,7 +150,8 @@ def progress(
 ) -> None:
     """Show how fresh each table is: state, checkpoint, lag, Delta version."""
     with reported():
-        warehouse, options = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
+        warehouse, given = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
+        options = revealed_options(given)
         from streaming import report, views
 
         def read() -> report.ProgressReport:
@@ -169,7 +178,8 @@ def snapshot(
 ) -> None:
     """Show the Delta version of each table as of one TiDB timestamp, and the SQL to read them."""
     with reported():
-        warehouse, options = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
+        warehouse, given = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
+        options = revealed_options(given)
         from streaming import report, views
 
         limit = report.parse_as_of(as_of) if as_of is not None else None
@@ -177,11 +187,23 @@ def snapshot(
         views.show(found, views.snapshot, as_json=output_format is OutputFormat.JSON)
 
 
+def _say_masked(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """A traceback is a bug; that is no reason to show a password in it."""
+    sys.stderr.write(masked("".join(traceback.format_exception(kind, error, trace))))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program; raises SystemExit for every code but 0.
 
     A Databricks wheel task calls this function and takes any SystemExit for a failure.
     """
+    # The Rust libraries read it once, when they are imported: what fails there is raised too, and
+    # as one sentence of ours.
+    os.environ.setdefault("RUST_LOG", "error")
+    mask_arguments()
+    sys.excepthook = _say_masked
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="tidelake")
     except SystemExit as ended:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conf.server import ServerSettings, load_cluster, load_server
+from streaming import logs
 from streaming.cli_described import changed_by, checking, described_by
 from streaming.cli_options import (
     ChangefeedId,
@@ -22,6 +23,7 @@ from streaming.cli_options import (
     SinkUri,
     SourceUri,
     TableOption,
+    logged,
     reported,
 )
 from streaming.cli_table import table, table_name_of
@@ -72,18 +74,17 @@ def server(
         "log-format": log_format and log_format.value,
         "log-level": log_level and log_level.value,
     }
-    with reported():
+    with reported(log_format):
         settings = load_server(config=config, environment=os.environ, arguments=arguments)
         raise typer.Exit(_serve(settings))
 
 
 def _serve(settings: ServerSettings) -> int:
-    from streaming import logs
-
     logs.install(settings.log_format, settings.log_level)
-    from streaming.serve import serve
+    with logged():
+        from streaming.serve import serve
 
-    return serve(settings)
+        return serve(settings)
 
 
 @changefeed.command()
@@ -111,7 +112,7 @@ def create(
             "target-ts": target_ts,
         }
         info = described_by(arguments, config)
-        check = checking(no_check=no_check)
+        check = checking(no_check=no_check, is_new=True)
         _show(etcd, cluster_id, output_format, lambda op: op.create(info, check), config)
 
 
@@ -136,7 +137,7 @@ def update(
             "sink-uri": sink_uri,
             "target-ts": target_ts,
         }
-        check = checking(no_check=no_check)
+        check = checking(no_check=no_check, is_new=False)
         change = changed_by(arguments, config)
         _show(
             etcd,

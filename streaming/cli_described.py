@@ -38,21 +38,24 @@ def changed_by(
     return lambda info: updated(info, arguments, document)
 
 
-def checking(*, no_check: bool) -> Callable[[ChangefeedInfo], None]:
+def checking(*, no_check: bool, is_new: bool) -> Callable[[ChangefeedInfo], None]:
     """Raises what ``run`` would before it starts, for the very info that goes into etcd."""
 
     def check(info: ChangefeedInfo) -> None:
         from streaming import preflight
         from streaming.cluster.changefeed_settings import changefeed_settings
+        from streaming.source import SourceLost
 
         changefeed = changefeed_settings(info)
         if no_check:
             return
         try:
             preflight.check_changefeed(changefeed)
+            if is_new:
+                preflight.check_beginning(changefeed)
         except preflight.NoWarehouse as error:
             raise ConfigError(_or_elsewhere(error)) from error
-        except ConfigError:
+        except (ConfigError, SourceLost):
             raise  # broker and storage were reached: it is so for the captures too
         except TidelakeError as error:
             raise TidelakeError(_or_elsewhere(error)) from error

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from conf.load import CONFIG_VARIABLE
+from conf.masking import masked
 from conf.settings import SettingError
 from coordination.errors import ConfigError, Stop, TidelakeError
+from streaming import logs
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+LOG_FORMAT_VARIABLE = "TIDELAKE_LOG_FORMAT"
 
 
 class LogFormat(StrEnum):
@@ -75,21 +81,69 @@ NoConfirm = Annotated[
 ]
 
 
+class MaskingGroup(TyperGroup):
+    """Wrong usage is answered with what was typed, and a password may have been typed."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _masking():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _masking():
+            return super().invoke(ctx)
+
+
 @contextmanager
-def reported() -> Iterator[None]:
-    """Turn expected trouble into one line and an exit code."""
+def _masking() -> Iterator[None]:
+    try:
+        yield
+    except TyperException as error:
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = masked(message)
+        raise
+
+
+@contextmanager
+def reported(log_format: LogFormat | None = None) -> Iterator[None]:
+    """Turn expected trouble into one line and an exit code.
+
+    ``log_format``: of a command that logs; who asked for JSON gets its refusal as JSON too.
+    """
+    chosen = log_format or os.environ.get(LOG_FORMAT_VARIABLE, "")
+
+    def say(error: Exception) -> None:
+        if chosen == LogFormat.JSON:
+            logs.install("json", LogLevel.INFO)
+            logs.failed(error)
+        else:
+            typer.echo(masked(f"{logs.PROGRAM}: {error}"), err=True)
+
+    with _ending(say):
+        yield
+
+
+@contextmanager
+def logged() -> Iterator[None]:
+    """The same for a program that logs: its last line is an ERROR line, whatever has failed."""
+    try:
+        with _ending(logs.failed):
+            yield
+    except typer.Exit:
+        raise
+    except Exception as error:  # noqa: BLE001  # the last line of the program
+        logs.failed(error, traceback=True)
+        raise typer.Exit(EXIT_FAILED) from None
+
+
+@contextmanager
+def _ending(say: Callable[[Exception], None]) -> Iterator[None]:
     try:
         yield
     except (SettingError, ConfigError) as error:
-        _end(error, EXIT_USAGE)
-    except Stop:
+        say(error)
+        raise typer.Exit(EXIT_USAGE) from None
+    except (Stop, KeyboardInterrupt):
         raise typer.Exit from None
     except TidelakeError as error:
-        _end(error, EXIT_FAILED)
-    except KeyboardInterrupt:
-        raise typer.Exit from None
-
-
-def _end(error: Exception, code: int) -> None:
-    typer.echo(f"tidelake: {error}", err=True)
-    raise typer.Exit(code) from None
+        say(error)
+        raise typer.Exit(EXIT_FAILED) from None

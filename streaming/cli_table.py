@@ -10,6 +10,7 @@ import typer
 from conf.load import load_sink
 from conf.settings import SettingError
 from coordination.model import TableName
+from coordination.secrets import revealed_options
 from streaming.cli_options import ConfigFile, SinkUri, TableOption, reported
 
 table = typer.Typer(
@@ -37,12 +38,12 @@ def resume_table(
 
 def _pause(table_name: str, sink_uri: str | None, config: Path | None, *, paused: bool) -> None:
     with reported():
-        warehouse, options = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
+        warehouse, given = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         from sinks.merge_on_write.pause import set_paused
         from sinks.tables import table_uri
 
         uri = table_uri(warehouse, table_name_of(table_name))
-        changed = set_paused(uri, options, paused=paused)
+        changed = set_paused(uri, revealed_options(given), paused=paused)
         state = "is paused" if paused else "goes on"
         typer.echo(f"{table_name} {state}" + ("" if changed else " already"))
 

@@ -16,7 +16,9 @@ from streaming.spans import Spans
 ERROR_CLASS: Final = "_error_class "  # why it cannot be applied; null for a good row
 ERROR_MESSAGE: Final = "_error_message "
 ORIGIN_COLUMNS: Final = ("_topic ", "_partition ", "_offset ", "_commit_ts ")  # null for a good row
-CHANGE_COLUMNS: Final = (OP_COLUMN, ERROR_CLASS, ERROR_MESSAGE, *ORIGIN_COLUMNS)
+DROPPED: Final = "_dropped "  # of a good row: the columns that the target lacks, or null
+CHANGE_COLUMNS: Final = (OP_COLUMN, ERROR_CLASS, ERROR_MESSAGE, *ORIGIN_COLUMNS, DROPPED)
+UNKNOWN_COLUMN: Final = "unknown-column"  # an error class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

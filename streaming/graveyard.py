@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 NO_KEY = "no-key"
 NO_KEY_MESSAGE = "the table has no primary key and no NOT NULL unique key that is known"
 NO_TABLE = "no-table"
-NO_TABLE_MESSAGE = "the table is not made yet: no whole row has told its columns"
+NO_TABLE_MESSAGE = "there is no target: no whole row has told yet which columns and key it has"
 SLICE_ROWS = 20_000  # bytes of so many failed rows are held at a time
 
 

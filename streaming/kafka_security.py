@@ -8,6 +8,7 @@ from typing import Any
 
 from conf.settings import KafkaSecurity
 from coordination.errors import ConfigError
+from coordination.secrets import revealed
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -47,8 +48,7 @@ def python_options(security: KafkaSecurity) -> dict[str, Any]:
     options: dict[str, Any] = {"security_protocol": security_protocol(security)}
     if security.sasl_mechanism:
         options["sasl_mechanism"] = security.sasl_mechanism
-        options["sasl_plain_username"] = security.sasl_user
-        options["sasl_plain_password"] = security.sasl_password
+        options["sasl_plain_username"], options["sasl_plain_password"] = _login(security)
     if security.tls:
         options["ssl_context"] = _ssl_context(security)
     return options
@@ -60,8 +60,14 @@ def _jaas(security: KafkaSecurity) -> str:
     if module is None:
         known = ", ".join(sorted(_LOGIN_MODULES))
         raise ConfigError(f"sasl-mechanism={mechanism} is not built yet: use one of {known}")
-    user, password = (_quoted(text or "") for text in (security.sasl_user, security.sasl_password))
+    user, password = map(_quoted, _login(security))
     return f"{module} required username={user} password={password};"
+
+
+def _login(security: KafkaSecurity) -> tuple[str, str]:
+    """Looked up here, and not before: only who connects must have them."""
+    user = revealed("sasl-user", security.sasl_user or "")
+    return user, revealed("sasl-password", security.sasl_password or "")
 
 
 def _quoted(text: str) -> str:

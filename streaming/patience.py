@@ -26,11 +26,12 @@ class Patience:
 
     def lost(self, error: BaseException) -> float:
         """Seconds to wait before the next try; raises TidelakeError when there is none."""
-        wait_s = self._backoff_s
+        wait_s, was_worn = self._backoff_s, self.is_worn
         if wait_s > MAX_BACKOFF_S:
             raise TidelakeError(f"the stream fails again and again: {line(error)}") from error
-        logger.warning("stream failed, again in %.1f s: %s", wait_s, line(error))
         self._backoff_s *= 2
+        level = logging.WARNING if self.is_worn and not was_worn else logging.INFO
+        logger.log(level, "stream failed, again in %.1f s: %s", wait_s, line(error))
         return wait_s
 
     @property

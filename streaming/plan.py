@@ -13,8 +13,19 @@ from dataclasses import dataclass
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts, tso_time
-from sinks.ddl import CreateTable, CreateTableLike, NoEffect, Unsupported, classify
+from sinks import ddl as ddls
+from sinks import ddl_alter as reasons
+from sinks.casts import delta_type
+from sinks.ddl import (
+    CreateTable,
+    CreateTableLike,
+    NoEffect,
+    Unsupported,
+    added_columns,
+    classify,
+)
 from sinks.schema import TableSchema
+from sinks.tables import table_uri
 from streaming.events import DdlEvent
 from streaming.filter import TableFilter
 
@@ -106,13 +117,56 @@ def definition(creation: Creation, known: Mapping[TableName, TableSchema | None]
     return schema
 
 
-def refusal(wall: DdlEvent, why: str) -> DdlNotSupported:
+def refusal(wall: DdlEvent, why: str, warehouse: str) -> DdlNotSupported:
     """The error that quotes a DDL and says how to go on."""
     return DdlNotSupported(
         f"DDL at commit-ts {wall.commit_ts} ({tso_time(wall.commit_ts):%Y-%m-%d %H:%M:%S} UTC) on "
         f"{wall.name} is not supported yet: {wall.query} ({why}). Everything below it is applied. "
-        "Go past it "
-        "with [filter] rules or [[filter.event-filters]] ignore-event / ignore-sql, and change the "
-        "target "
-        "yourself if it must follow"
+        f"{_way_past(wall, why, warehouse)}"
     )
+
+
+def _way_past(wall: DdlEvent, why: str, warehouse: str) -> str:
+    """What is true of the kind of DDL; a target is altered while nobody writes it."""
+    pass_over = "pass over it with [[filter.event-filters]] ignore-event / ignore-sql"
+    leave_out = "or leave the table out with [filter] rules"
+    match why:
+        case reasons.COLUMNS:
+            return (
+                f"To go on, first make the same change to the target: {_statement(wall, warehouse)}"
+                f". Then {pass_over}. An added column is filled from that start on (rows that are "
+                "there keep NULL); without it, rows that have it are dead letters, or lose it "
+                "(on-unknown-column)"
+            )
+        case reasons.KEY:
+            return "The key of a target cannot be changed: leave the table out with [filter] rules"
+        case reasons.RENAMES:
+            return (
+                f"To go on, {pass_over}: rows under the new name make a new table, without the "
+                f"earlier rows; {leave_out}"
+            )
+        case ddls.REMOVES_TABLE | ddls.REMOVES_TABLES:
+            return f"To go on, {pass_over}: the target stays as it is; {leave_out}"
+        case _:
+            return (
+                f"To go on, {pass_over}, and what it does to the rows of the target do by hand "
+                f"before you start again; {leave_out}"
+            )
+
+
+def _statement(wall: DdlEvent, warehouse: str) -> str:
+    """In Spark SQL, with the MySQL types as comments: they say what names an enum has."""
+    target = f"ALTER TABLE delta.`{table_uri(warehouse, wall.name)}`"
+    columns = [column for column in added_columns(wall.query) if column.generated != "virtual"]
+    if not columns:
+        return f"{target} …"
+    added = ", ".join(
+        f"`{column.name.replace('`', '``')}` {delta_type(column.type).upper()} "
+        f"COMMENT '{_escaped(str(column.type))}'"
+        for column in columns
+    )
+    return f"{target} ADD COLUMNS ({added})"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

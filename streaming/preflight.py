@@ -10,9 +10,12 @@ from pathlib import Path
 
 from conf.settings import Changefeed, DeltaSink
 from coordination.errors import ConfigError
+from coordination.secrets import revealed_options
 from sinks.changefeeds import Changefeeds
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.filter import TableFilter
+from streaming.protocols.canal_json import watermark_of
+from streaming.retained import KafkaLog, refuse_a_hole
 from streaming.source import Source
 
 
@@ -32,6 +35,22 @@ def check_changefeed(changefeed: Changefeed) -> None:
         source.close()
 
 
+def check_beginning(changefeed: Changefeed) -> None:
+    """Raises SourceLost where Kafka may have forgotten what a new changefeed needs. One that the
+    warehouse knows already is for its owner to judge."""
+    sink = changefeed.sink
+    stored = Changefeeds(sink.warehouse, dict(sink.storage_options)).read(changefeed.id)
+    if stored is not None and stored.source_offsets:
+        return
+    source = Source(changefeed.source)
+    try:
+        log = KafkaLog(source, watermark_of)
+        first = log.beginnings(source.shape().partitions)
+        refuse_a_hole(first, log, checkpoint_ts=changefeed.start_ts, reached_ts=None)
+    finally:
+        source.close()
+
+
 def check_warehouse(sink: DeltaSink, changefeed_id: str) -> None:
     """One engine may commit there safely, and it can be read, and written if it is local."""
     engine_choice(
@@ -41,7 +60,7 @@ def check_warehouse(sink: DeltaSink, changefeed_id: str) -> None:
     )
     if scheme_of(sink.warehouse) in LOCAL:
         _check_folder(sink.warehouse)
-    Changefeeds(sink.warehouse, dict(sink.storage_options)).read(changefeed_id)
+    Changefeeds(sink.warehouse, revealed_options(sink.storage_options)).read(changefeed_id)
 
 
 def _check_folder(warehouse: str) -> None:

@@ -19,7 +19,7 @@ from streaming.events import TopicPartition
 from streaming.session import expect_rows
 from streaming.source import Source
 
-CHECKPOINT_PREFIX = "tidelake-checkpoint-"
+CHECKPOINT_PREFIX = "tidelake-checkpoint-"  # in a folder of this process (``scratch.py``)
 
 
 @dataclass(frozen=True, slots=True)

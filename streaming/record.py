@@ -8,15 +8,20 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from coordination.failpoint import Failpoint, failpoint
+from coordination.errors import CaptureSuicide, Fenced, TidelakeError
+from coordination.failpoint import Failpoint, FailpointHit, failpoint
+from coordination.fence import Fence
 from coordination.model import TableName, Ts, fence_number
-from sinks.changefeeds import ChangefeedRow, Changefeeds, ChangefeedState
+from sinks.changefeeds import ENDED, ChangefeedRow, Changefeeds, ChangefeedState
+from sinks.jvm_errors import line
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import SnapshotRow, Snapshots
 from streaming.backlog import Backlog
+from streaming.concerns import NO_CONCERN
 from streaming.segments import Carry
 from streaming.spans import Span, Spans
 from streaming.watermark import Watermarks
@@ -64,11 +69,15 @@ class Record:
         spans: Spans,
         dead: CountsDeadLetters,
         backlog: Callable[[], Backlog],
+        concern: Callable[[], str | None] = lambda: NO_CONCERN,
     ) -> None:
+        """``concern``: what is wrong right now, without having failed."""
         self._tables = tables
         self._spans = spans
         self._dead = dead
         self._backlog = backlog
+        self._concern = concern
+        self._shown_concern = NO_CONCERN
         self.row = row
         self._saved_at = time.monotonic()
 
@@ -116,15 +125,19 @@ class Record:
 
     def save(self, row: ChangefeedRow) -> None:
         """The row, as this term's."""
-        self._tables.changefeeds.save(row)
-        self.row = row
+        row, concern = replace(row, dead_letters=sum(self._dead.counts.values())), self._concern()
+        is_warned = concern is not None and row.state not in ENDED
+        shown = replace(row, state="warning", error=concern) if is_warned else row
+        self._tables.changefeeds.save(shown)
+        self.row, self._shown_concern = row, concern
         self._saved_at = time.monotonic()
 
     def refresh(self, position: HasPosition, after_s: float) -> None:
         """Show other owners that this one lives, and where W stands while nothing can be
         applied.
         """
-        if time.monotonic() - self._saved_at < after_s:
+        is_news = self._concern() != self._shown_concern
+        if time.monotonic() - self._saved_at < after_s and not is_news:
             return
         marks = position.watermarks
         self.save(
@@ -165,11 +178,41 @@ class Record:
             delta_version=span.version,
             engine=span.engine or None,
             dead_letters=self._dead.counts.get(span.name, 0),
+            dropped_columns=span.dropped,
             source_offsets=offsets,
             capture_id=self.row.capture_id,
             epoch=self.row.epoch,
             fence=fence_number(self.row.term),
         )
+
+
+def show(
+    tables: ControlTables, fence: Fence, changefeed_id: str, state: ChangefeedState, why: str
+) -> ChangefeedRow | None:
+    """The changefeed's row, which says so now, where it is ours and storage lets us."""
+    try:
+        epoch = fence.check().epoch
+        return tables.changefeeds.show(
+            changefeed_id, state, why, may=lambda row: row.epoch == epoch
+        )
+    except (CaptureSuicide, Fenced):
+        return None
+    except TidelakeError as error:
+        logger.warning("the changefeed's row cannot say that it is %s: %s", state, error)
+        return None
+
+
+def show_failure(
+    tables: ControlTables, fence: Fence, changefeed_id: str, failure: BaseException
+) -> None:
+    """Why nobody runs it, and that nobody fills its tables; where that is ours to say."""
+    if isinstance(failure, CaptureSuicide | Fenced | FailpointHit):
+        return
+    why = str(failure) if isinstance(failure, TidelakeError) else line(failure)
+    row = show(tables, fence, changefeed_id, "failed", why)
+    with suppress(TidelakeError):
+        if row is not None:
+            tables.progress.stop(row.changefeed_id, row.term)
 
 
 def _texts(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName, time_tso, tso_time
-from sinks.changefeeds import ENDED, ChangefeedRow, Changefeeds
+from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import SnapshotRow, Snapshots
 from sinks.tables import table_uri
@@ -119,7 +119,9 @@ def read_snapshot(
     ledger = Snapshots(warehouse, storage_options)
     found = ledger.latest(name) if as_of is None else ledger.as_of(name, as_of)
     if found is None:
-        below = "" if as_of is None else f" at or below {as_of} ({tso_time(as_of).isoformat()})"
+        at = checkpoint_time(as_of) if as_of is not None else None
+        time = f" ({at.isoformat()})" if at is not None else ""
+        below = "" if as_of is None else f" at or below {as_of}{time}"
         raise TidelakeError(
             f"changefeed {name} has no snapshot{below} in {warehouse}: "
             "`tidelake progress` shows how far its tables are"
@@ -187,8 +189,8 @@ def falls_behind(row: ChangefeedRow) -> bool:
 
 
 def is_moving(row: ChangefeedRow) -> bool:
-    """Whether a lag means anything: an ended changefeed does not fall behind."""
-    return row.state not in ENDED
+    """Whether a lag means anything: only a finished changefeed does not fall behind."""
+    return row.state != "finished"
 
 
 def _changefeeds(

@@ -24,11 +24,21 @@ from streaming.cells import (
     FAILED_INDEX,
     FAILED_TEXT,
     TYPED,
+    UNKNOWN,
     CastRules,
     CellExpressions,
     cell_expressions,
+    unknown_sentence,
 )
-from streaming.due import CHANGE_COLUMNS, ERROR_CLASS, ERROR_MESSAGE, ORIGIN_COLUMNS, TableTask
+from streaming.due import (
+    CHANGE_COLUMNS,
+    DROPPED,
+    ERROR_CLASS,
+    ERROR_MESSAGE,
+    ORIGIN_COLUMNS,
+    UNKNOWN_COLUMN,
+    TableTask,
+)
 from streaming.events import ROW
 from streaming.segments import union
 
@@ -50,10 +60,11 @@ class Resolver:
         if cells is None:
             cells = self._known[task.schema] = cell_expressions(task.schema, self._rules)
         typed = _typed(rows, cells)
+        failed = _is_failed(self._rules)
         if task.has_key_updates:
-            left = _left_keys(typed, task.schema.key).select(rows.columns)
+            left = _left_keys(typed.where(~failed), task.schema.key).select(rows.columns)
             typed = typed.unionAll(_typed(left, cells))
-        return _last_per_key(typed, task, cells)
+        return _last_per_key(typed, task, cells, failed)
 
 
 def rows_due(task: TableTask, limit: Ts, few: int) -> int:
@@ -77,8 +88,8 @@ def _due_rows(task: TableTask, limit: Ts) -> DataFrame:
     return union(segment.frame for segment in task.segments).where(due)
 
 
-def _left_keys(typed: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """A DELETE of the old key for each good UPDATE that changed the key.
+def _left_keys(good: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """A DELETE of the old key for each UPDATE that changed the key.
 
     ``old`` may hold changed columns only (content-compatible): what it lacks is as in ``data``.
     """
@@ -89,8 +100,7 @@ def _left_keys(typed: DataFrame, key: tuple[str, ...]) -> DataFrame:
         F.array(*[F.coalesce(old[column], new[column]) for column in key]),
     )
     changed = old.isNotNull() & reduce(lambda left, right: left | right, differs)
-    moved = typed.where(changed & ~_is_failed())
-    return moved.withColumns({"data": old_key, "op": F.lit("DELETE")})
+    return good.where(changed).withColumns({"data": old_key, "op": F.lit("DELETE")})
 
 
 def _typed(rows: DataFrame, cells: CellExpressions) -> DataFrame:
@@ -100,7 +110,7 @@ def _typed(rows: DataFrame, cells: CellExpressions) -> DataFrame:
     it."""
     failed = F.col(FAILED_INDEX)
     return (
-        rows.withColumn(CELLS, cells.text)
+        rows.withColumns({CELLS: cells.text, UNKNOWN: cells.unknown})
         .withColumn(TYPED, cells.typed)
         .withColumn(FAILED_INDEX, cells.failed)
         .withColumns(
@@ -112,27 +122,31 @@ def _typed(rows: DataFrame, cells: CellExpressions) -> DataFrame:
     )
 
 
-def _is_failed() -> Column:
-    return F.col("error_class").isNotNull() | F.col(FAILED_INDEX).isNotNull()
+def _is_failed(rules: CastRules) -> Column:
+    failed = F.col("error_class").isNotNull() | F.col(FAILED_INDEX).isNotNull()
+    return failed if rules.drops else failed | F.col(UNKNOWN).isNotNull()
 
 
-def _last_per_key(typed: DataFrame, task: TableTask, cells: CellExpressions) -> DataFrame:
-    cast_failed = F.col(FAILED_INDEX).isNotNull()
-    failed = _is_failed()
+def _last_per_key(
+    typed: DataFrame, task: TableTask, cells: CellExpressions, failed: Column
+) -> DataFrame:
+    cast_failed, is_unknown = F.col(FAILED_INDEX).isNotNull(), failed & F.col(UNKNOWN).isNotNull()
     by_itself = F.when(failed, F.xxhash64("topic", "partition", "offset")).otherwise(F.lit(0))
     keys = [F.col(TYPED)[column] for column in task.schema.key]
     newest_first = Window.partitionBy(*keys, by_itself).orderBy(
         F.desc("commit_ts"), F.desc(OP_COLUMN), F.desc("offset")
     )
     ranked = typed.withColumn("_rank", F.row_number().over(newest_first))
-    sentence = F.when(cast_failed, cells.sentence)
+    reason = F.when(cast_failed, F.lit("cast")).when(is_unknown, F.lit(UNKNOWN_COLUMN))
+    sentence = F.when(cast_failed, cells.sentence).when(is_unknown, unknown_sentence())
     origin = {name: F.when(failed, F.col(name.strip("_ "))) for name in ORIGIN_COLUMNS}
     return (
         ranked.where(F.col("_rank") == 1)
         .withColumns(
             {
-                ERROR_CLASS: F.coalesce("error_class", F.when(cast_failed, F.lit("cast"))),
+                ERROR_CLASS: F.coalesce("error_class", reason),
                 ERROR_MESSAGE: F.coalesce("error_message", sentence),
+                DROPPED: F.when(~failed, F.col(UNKNOWN)),
                 **origin,
             }
         )

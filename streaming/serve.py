@@ -35,6 +35,7 @@ from coordination.version import tidelake_version
 from streaming import logs
 from streaming.bootstrap import asking, connected_etcd, handling, stop_before_start
 from streaming.cluster.plane import SparkDataPlane
+from streaming.scratch import scratch
 from streaming.session import SparkOnDemand
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ def serve(settings: ServerSettings) -> int:
     """Be a capture of the cluster until asked to stop; the exit code."""
     with ExitStack() as stack:
         stack.enter_context(handling(stop_before_start))
+        stack.enter_context(scratch())
         check_free(settings.transport.addr)  # now, not after Spark's start
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
         if settings.etcd.embedded:
@@ -99,7 +101,7 @@ def _address(running: list[CaptureServer], capture_id: CaptureID) -> str | None:
 
 
 def _identify(life: Life) -> None:
-    logs.identity.capture = life.id
+    logs.identity.capture_id = life.id
     logs.identity.epoch = life.epoch
 
 

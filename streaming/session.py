@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,9 +20,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from coordination.errors import ConfigError, TidelakeError
+from coordination.errors import ConfigError, Stop, TidelakeError
 from sinks.jvm_errors import line
 from sinks.spark_engine import SESSION_CONF
+from streaming.jvm import NEEDS, DriverJvm
 
 logger = logging.getLogger(__name__)
 
@@ -32,12 +36,19 @@ PACKAGES = (
 )
 ARCHIVE_NAME = "classes.jsa"
 _QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+LOG_CONF = Path(__file__).resolve().parents[1] / "conf" / "log4j2.properties"
+# A driver that has its executors within listens to nobody else.
+LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+POLL_S = 0.1
 STATIC_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Spark's own, and what Kafka's connector is given: in no UI or event log, and in no plan.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
 }
 # Spark writes code for every plan, compiles it and warms it up. A batch's plans have its limit in
 # them: with few rows that is most of the work. A hundred tables of 50 rows took three times as long
@@ -61,6 +72,7 @@ RUNTIME_CONF = {
     "spark.sql.adaptive.enabled": "false",  # its stages are a fixed cost of every small batch
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|jaas|keystore[.]key",
     # Each look for news asks the broker, and a process may have many streams: Spark's is 10 ms.
     "spark.sql.streaming.pollingDelay": "50ms",
 }
@@ -74,13 +86,13 @@ CHECKPOINT_CONF = {
 }
 
 
-def spark_session(archive_to: Path | None = None) -> SparkSession:
+def spark_session(jvm: DriverJvm, archive_to: Path | None = None) -> SparkSession:
     """The running session, or a local one with everything it needs.
 
     ``archive_to``: its JVM writes a class archive there when it ends (``class_archive.py``).
     """
     active = SparkSession.getActiveSession()
-    session = active or _build(archive_to)
+    session = active or _build(jvm, archive_to)
     _check(session)
     configure(session)
     cores = session.sparkContext.defaultParallelism
@@ -94,30 +106,61 @@ class SparkOnDemand:
     is done, or fails, seconds sooner.
     """
 
-    def __init__(self, start: Callable[[], SparkSession] = spark_session) -> None:
-        self._start = start
-        self._starting = threading.Lock()
-        self.started: SparkSession | None = None
+    def __init__(self, start: Callable[[], SparkSession] | None = None) -> None:
+        self._jvm = DriverJvm()
+        self._start = start or (lambda: spark_session(self._jvm))
+        self._lock = threading.Lock()
+        self._coming: Future[SparkSession] | None = None
 
-    def __call__(self) -> SparkSession:
-        with self._starting:
-            if self.started is None:
-                try:
-                    self.started = self._start()
-                except (PySparkException, Py4JError) as error:
-                    raise TidelakeError(
-                        f"Spark does not start: {line(error).rstrip('.')}. "
-                        "It needs Java 17 or newer, in JAVA_HOME or on the PATH"
-                    ) from error
-                context = self.started.sparkContext
-                logger.info("spark is up version=%s master=%s", context.version, context.master)
-            return self.started
+    def __call__(self, stopping: threading.Event | None = None) -> SparkSession:
+        """Blocks while it starts; raises Stop at once when ``stopping`` is set meanwhile."""
+        coming = self._begin()
+        while True:
+            with suppress(NotYet):
+                return coming.result(POLL_S)
+            if stopping is not None and stopping.is_set():
+                raise Stop("asked to stop while Spark was starting")
+
+    @property
+    def started(self) -> SparkSession | None:
+        """The session, if it is up."""
+        coming = self._coming
+        is_up = coming is not None and coming.done() and coming.exception() is None
+        return coming.result() if coming is not None and is_up else None
 
     def stop(self) -> None:
-        """Its JVM may be gone: a service manager's SIGTERM goes to the whole group."""
-        with self._starting, suppress(Py4JError, OSError):
-            if self.started is not None:
-                self.started.stop()
+        """End it and its JVM, whether it is up, starting or gone: a service manager's SIGTERM goes
+        to the whole group."""
+        session = self.started
+        with suppress(Py4JError, OSError):
+            if session is not None:
+                session.stop()
+        self._jvm.stop()
+
+    def _begin(self) -> Future[SparkSession]:
+        """On a thread of its own: who waits for it can be asked to stop."""
+        with self._lock:
+            coming = self._coming
+            if coming is None or (coming.done() and coming.exception() is not None):
+                coming = self._coming = Future()
+                threading.Thread(
+                    target=self._run, args=(coming,), name="spark-starts", daemon=True
+                ).start()
+            return coming
+
+    def _run(self, coming: Future[SparkSession]) -> None:
+        try:
+            session = self._start()
+            context = session.sparkContext
+            logger.info("spark is up version=%s master=%s", context.version, context.master)
+        except (PySparkException, Py4JError, OSError) as error:
+            failure = TidelakeError(f"Spark does not start: {line(error).rstrip('.')}. {NEEDS}")
+            failure.__cause__ = error
+            coming.set_exception(failure)
+        except BaseException as error:  # noqa: BLE001  # raised where somebody waits
+            coming.set_exception(error)
+        else:
+            coming.set_result(session)
 
 
 def configure(session: SparkSession) -> None:
@@ -133,25 +176,44 @@ def expect_rows(session: SparkSession, rows: int) -> None:
         session.conf.set(name, value)
 
 
-def _build(archive_to: Path | None) -> SparkSession:
+def _build(jvm: DriverJvm, archive_to: Path | None) -> SparkSession:
     builder = SparkSession.Builder().appName("tidelake")
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started the JVM: its settings stand
         return builder.getOrCreate()
-    master = os.environ.get(MASTER_VARIABLE, "local[*]")
-    builder = builder.master(master)
-    if MEMORY_VARIABLE not in os.environ:
-        builder = builder.config("spark.driver.memory", "4g")
-    jars = jar_files()
-    if jars and master.startswith("local"):
-        for name, value in jvm_conf(jars, archive_to).items():
-            builder = builder.config(name, value)
-    elif jars:
-        builder = builder.config("spark.jars", ",".join(jars))
-    else:
-        builder = builder.config("spark.jars.packages", ",".join(PACKAGES))
-    for name, value in (STATIC_CONF | RUNTIME_CONF).items():
+    conf = _conf(os.environ.get(MASTER_VARIABLE, "local[*]"), archive_to)
+    jvm.start(conf)
+    for name, value in conf.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
+    """Of a JVM that is started here."""
+    is_local = master.startswith("local")
+    conf = {"spark.master": master, **STATIC_CONF, **RUNTIME_CONF}
+    if MEMORY_VARIABLE not in os.environ:
+        conf["spark.driver.memory"] = "4g"
+    jars = jar_files()
+    java = [f"-Dlog4j2.configurationFile={LOG_CONF.as_uri()}"]
+    if jars and is_local:
+        archived = jvm_conf(jars, archive_to)
+        java += filter(None, [archived.pop(JAVA_OPTIONS, "")])
+        conf |= archived
+    elif jars:
+        conf["spark.jars"] = ",".join(jars)
+    else:
+        conf["spark.jars.packages"] = ",".join(PACKAGES)
+        logger.warning(
+            "no jars of Delta and of Spark's Kafka source are here: Spark looks for them in "
+            "~/.ivy2.5.2 and fetches what is missing, some 200 MB. TIDELAKE_JARS names a folder "
+            "that has them packages=%s",
+            conf["spark.jars.packages"],
+        )
+    if is_local:
+        folder = tempfile.gettempdir()  # this process's own (``scratch.py``)
+        java.append(f'"-Djava.io.tmpdir={folder}"')
+        conf |= {"spark.local.dir": folder, **LOOPBACK}
+    return conf | {JAVA_OPTIONS: " ".join(java)}
 
 
 def jvm_conf(jars: Sequence[str], archive_to: Path | None = None) -> dict[str, str]:
@@ -159,9 +221,9 @@ def jvm_conf(jars: Sequence[str], archive_to: Path | None = None) -> dict[str, s
     conf = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
     archive = Path(jars[0]).parent / ARCHIVE_NAME
     if archive_to is not None:
-        conf["spark.driver.extraJavaOptions"] = f"-XX:ArchiveClassesAtExit={archive_to} {_QUIET}"
+        conf[JAVA_OPTIONS] = f"-XX:ArchiveClassesAtExit={archive_to} {_QUIET}"
     elif archive.exists():
-        conf["spark.driver.extraJavaOptions"] = f"-XX:SharedArchiveFile={archive} {_QUIET}"
+        conf[JAVA_OPTIONS] = f"-XX:SharedArchiveFile={archive} {_QUIET}"
     return conf
 
 

@@ -31,8 +31,16 @@ from sinks.apply import DELETE, OP_COLUMN, UPSERT
 from sinks.casts import cast_column, cast_failure, cast_kind, delta_type
 from sinks.schema import Column as TableColumn
 from sinks.schema import MySQLType
-from streaming.cells import QUOTED_CHARS, CastRules
-from streaming.due import CHANGE_COLUMNS, ERROR_CLASS, ERROR_MESSAGE, ORIGIN_COLUMNS, TableTask
+from streaming.cells import QUOTED_CHARS, UNKNOWN, CastRules, unknown_columns, unknown_sentence
+from streaming.due import (
+    CHANGE_COLUMNS,
+    DROPPED,
+    ERROR_CLASS,
+    ERROR_MESSAGE,
+    ORIGIN_COLUMNS,
+    UNKNOWN_COLUMN,
+    TableTask,
+)
 from streaming.events import ROW
 from streaming.segments import union
 
@@ -94,6 +102,7 @@ class _Expressions:
     """What depends on the types alone: building it is a call into the JVM per operator."""
 
     cells: Column
+    unknown: Column
     typed: Column
     failed: Column
     chosen: Sequence[Column | str]
@@ -115,9 +124,11 @@ class SmallTables:
         kinds, known = self._known(tasks)
         rows = _due_rows(tasks, kinds, limit)
         typed = _typed(rows, known)
+        failed = _is_failed(self._rules)
         if any(task.has_key_updates for task in tasks):
-            typed = typed.unionAll(_typed(_left_keys(typed).select(rows.columns), known))
-        ranked = typed.withColumn("_rank", F.row_number().over(_newest_first()))
+            left = _left_keys(typed.where(~failed)).select(rows.columns)
+            typed = typed.unionAll(_typed(left, known))
+        ranked = typed.withColumn("_rank", F.row_number().over(_newest_first(failed)))
         chosen = ranked.where(F.col("_rank") == 1).select(*known.chosen)
         return SmallChanges(chosen, tasks, kinds)
 
@@ -137,11 +148,12 @@ class SmallTables:
         failed = F.filter(numbers, lambda number: self._cannot_apply(number, kinds))
         return _Expressions(
             cells=in_order.otherwise(looked_up),
+            unknown=unknown_columns(names),
             typed=F.zip_with(
                 "_cells", F.col("m.kinds"), lambda text, kind: self._cast(text, kind, kinds)
             ),
             failed=F.get(failed, F.lit(0)),
-            chosen=_chosen(kinds),
+            chosen=_chosen(kinds, _is_failed(self._rules)),
         )
 
     def _cast(self, text: Column, kind: Column, kinds: Kinds) -> Column:
@@ -207,13 +219,14 @@ def _meta(tasks: Sequence[TableTask], kinds: Kinds) -> str:
 
 
 def _typed(rows: DataFrame, known: _Expressions) -> DataFrame:
-    typed = rows.withColumn("_cells", known.cells).withColumn(TYPED, known.typed)
+    cells = rows.withColumns({"_cells": known.cells, UNKNOWN: known.unknown})
+    typed = cells.withColumn(TYPED, known.typed)
     op = F.when(F.col("op") == "DELETE", DELETE).otherwise(UPSERT)
     return typed.withColumns({OP_COLUMN: op, "_failed": known.failed})
 
 
-def _left_keys(typed: DataFrame) -> DataFrame:
-    """A DELETE of the old key for each good UPDATE that changed the key (rule 4)."""
+def _left_keys(good: DataFrame) -> DataFrame:
+    """A DELETE of the old key for each UPDATE that changed the key (rule 4)."""
     old, new, keys = F.col("old"), F.col("data"), F.col("m.keys")
 
     def differs(key: Column) -> Column:
@@ -222,26 +235,27 @@ def _left_keys(typed: DataFrame) -> DataFrame:
     def old_value(key: Column) -> Column:
         return F.coalesce(F.try_element_at(old, key), F.try_element_at(new, key))
 
-    return typed.where(old.isNotNull() & F.exists(keys, differs) & ~_is_failed()).withColumns(
+    return good.where(old.isNotNull() & F.exists(keys, differs)).withColumns(
         {"data": F.map_from_arrays(keys, F.transform(keys, old_value)), "op": F.lit("DELETE")}
     )
 
 
-def _is_failed() -> Column:
-    return F.col("error_class").isNotNull() | F.col("_failed").isNotNull()
+def _is_failed(rules: CastRules) -> Column:
+    failed = F.col("error_class").isNotNull() | F.col("_failed").isNotNull()
+    return failed if rules.drops else failed | F.col(UNKNOWN).isNotNull()
 
 
-def _newest_first() -> WindowSpec:
+def _newest_first(failed: Column) -> WindowSpec:
     """Per key, and each row that cannot be applied by itself."""
-    by_itself = F.when(_is_failed(), F.xxhash64("topic", "partition", "offset"))
+    by_itself = F.when(failed, F.xxhash64("topic", "partition", "offset"))
     key = F.transform(F.col("m.key"), lambda index: F.get(TYPED, index))
     return Window.partitionBy("m.number", key, by_itself.otherwise(F.lit(0))).orderBy(
         F.desc("commit_ts"), F.desc(OP_COLUMN), F.desc("offset")
     )
 
 
-def _chosen(kinds: Kinds) -> Sequence[Column | str]:
-    cast_failed, failed = F.col("_failed").isNotNull(), _is_failed()
+def _chosen(kinds: Kinds, failed: Column) -> Sequence[Column | str]:
+    cast_failed, is_unknown = F.col("_failed").isNotNull(), failed & F.col(UNKNOWN).isNotNull()
     text = F.substring(F.get("_cells", F.col("_failed")), 1, QUOTED_CHARS)
     spark_types = F.array(*[F.lit(delta_type(mysql_type)) for mysql_type in kinds.types])
     wanted = F.get(spark_types, F.get(F.col("m.kinds"), F.col("_failed")))
@@ -249,14 +263,17 @@ def _chosen(kinds: Kinds) -> Sequence[Column | str]:
         F.concat(F.lit(": cannot read '"), text, F.lit("' as "), wanted),
         F.lit(": a key column has no value"),
     )
-    sentence = F.concat(F.lit("column "), F.get(F.col("m.names"), F.col("_failed")), reason)
+    cannot_read = F.concat(F.lit("column "), F.get(F.col("m.names"), F.col("_failed")), reason)
+    error = F.when(cast_failed, F.lit("cast")).when(is_unknown, F.lit(UNKNOWN_COLUMN))
+    sentence = F.when(cast_failed, cannot_read).when(is_unknown, unknown_sentence())
     return (
         F.col("m.number").alias(TABLE),
         TYPED,
         OP_COLUMN,
-        F.coalesce("error_class", F.when(cast_failed, F.lit("cast"))).alias(ERROR_CLASS),
-        F.coalesce("error_message", F.when(cast_failed, sentence)).alias(ERROR_MESSAGE),
+        F.coalesce("error_class", error).alias(ERROR_CLASS),
+        F.coalesce("error_message", sentence).alias(ERROR_MESSAGE),
         *[F.when(failed, F.col(name.strip("_ "))).alias(name) for name in ORIGIN_COLUMNS],
+        F.when(~failed, F.col(UNKNOWN)).alias(DROPPED),
     )
 
 

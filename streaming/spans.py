@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -17,6 +17,8 @@ from conf.settings import DeltaSink
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
+from coordination.secrets import revealed_options
+from sinks.altered_by_hand import delta_columns, schema_as_it_is
 from sinks.apply import Target, app_id
 from sinks.changefeeds import ChangefeedRow
 from sinks.creation import create
@@ -32,6 +34,7 @@ from sinks.tables import (
     table_uri,
 )
 from streaming.events import ROW, DdlEvent
+from streaming.passed import refuse_what_was_passed
 from streaming.segments import Segment, union
 
 logger = logging.getLogger(__name__)
@@ -61,6 +64,7 @@ class Span:
     shown_ts: Ts = NOTHING_SHOWN  # what a rewind has left in the table may be of up to here
     is_keyless: bool = False
     state: str = REPLICATING
+    dropped: Mapping[str, int] = field(default_factory=dict)  # column that it lacks -> values
 
     @property
     def is_settled(self) -> bool:
@@ -78,7 +82,7 @@ class Spans:
 
     def __init__(self, sink: DeltaSink, row: ChangefeedRow) -> None:
         self._sink = sink
-        self._options = dict(sink.storage_options)
+        self._options = revealed_options(sink.storage_options)
         self._row = row
         self._spans: dict[TableName, Span] = {}
         self.shown_ts = NOTHING_SHOWN  # of all tables: no cut at or below is one
@@ -153,15 +157,17 @@ class Spans:
     def _resumed(self, name: TableName, row: ProgressRow) -> Span:
         state = inspect(self.uri(name), self._options)
         if row.delta_version is None and not self._is_ours(state):
-            return Span(name=name, checkpoint=self._start_point(row, None), state=row.state)
+            return Span(name=name, checkpoint=self._start_point(row, None), state=_unmade(row))
         self._refuse_unless_ours(name, row, state)
         assert state is not None
         if row.incarnation < self._row.incarnation:
             state = self._seal(name, row.incarnation, row.generation, Ts(row.checkpoint_ts))
-        assert state.schema is not None
-        target = self._target(name, state.schema, row.generation)
+        target = self._target(name, _schema(name, state), row.generation)
         identity = state.identity(target.app_id)
-        return self._span(target, state, self._start_point(row, identity))
+        span = self._span(target, state, self._start_point(row, identity))
+        there = {column.name for column in target.schema.delivered}
+        dropped = {c: n for c, n in row.dropped_columns.items() if c not in there}
+        return replace(span, dropped=dropped, state=WARNING if dropped else REPLICATING)
 
     def _start_point(self, row: ProgressRow, identity: int | None) -> Ts:
         """Rule 5: of the same incarnation the greater of identity and progress; else where it was
@@ -260,8 +266,7 @@ class Spans:
         made_by = state.incarnation or 0
         if made_by < self._row.incarnation:  # made, but never filled, before the rewind
             state = self._seal(name, made_by, FIRST_GENERATION, start)
-        assert state.schema is not None
-        target = self._target(name, state.schema, FIRST_GENERATION)
+        target = self._target(name, _schema(name, state), FIRST_GENERATION)
         self.put(self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0))))
 
     def find(
@@ -270,7 +275,9 @@ class Spans:
         """Make targets for tables whose CREATE TABLE lies before the stream, from the newest whole
         row at or below ``limit``: one Spark job for all.
 
-        A DELETE may name the key alone, and a row that was cut does: they tell no columns."""
+        A DELETE may name the key alone, and a row that was cut does: they tell no columns. Raises
+        for a table whose first rows were passed over."""
+        refuse_what_was_passed(self._row, [name for name in names if name not in self])
         frame = union(segment.frame for segment in segments)
         wanted = [
             (F.col("schema_name") == name.schema) & (F.col("table_name") == name.table)
@@ -361,6 +368,18 @@ class Spans:
             span = self._spans[name]
             if span.checkpoint < limit:
                 self.put(replace(span, checkpoint=limit))
+
+
+def _unmade(row: ProgressRow) -> str:
+    """The state of a table without a target; when its changefeed stopped, the row said so."""
+    if row.state in (REPLICATING, WARNING):
+        return row.state
+    return WARNING if row.dead_letters else REPLICATING
+
+
+def _schema(name: TableName, state: TableState) -> TableSchema:
+    assert state.schema is not None
+    return schema_as_it_is(name, state.schema, delta_columns(state.handle))
 
 
 def keys_of_settled(spans: Iterable[Span]) -> dict[TableName, Sequence[str]]:

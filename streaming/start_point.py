@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from conf.settings import Changefeed
 from sinks.changefeeds import ChangefeedRow, ChangefeedState
 from streaming.events import TopicPartition
+from streaming.passed import filters_after, filters_of
+from streaming.retained import Log, refuse_a_hole
 from streaming.source import SourceShape, check_topic_ids
 
 logger = logging.getLogger(__name__)
-
-Beginnings = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, int]]
 
 
 def fingerprint(changefeed: Changefeed) -> str:
@@ -30,6 +30,8 @@ def fingerprint(changefeed: Changefeed) -> str:
         "time-zone": changefeed.source.time_zone,
         "zero-date": changefeed.zero_date,
     }
+    if changefeed.on_unknown_column != "dead-letter":  # else every changefeed of old would be new
+        parts["on-unknown-column"] = changefeed.on_unknown_column
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -44,6 +46,7 @@ def first_row(changefeed: Changefeed, start_id: str | None = None) -> Changefeed
         resolved_ts=start,
         max_published_ts=changefeed.overwrite_checkpoint_ts or 0,
         fingerprint=fingerprint(changefeed),
+        filters=filters_of(changefeed.filter),
         start_id=start_id,
     )
 
@@ -52,38 +55,46 @@ def settle(
     stored: ChangefeedRow,
     changefeed: Changefeed,
     shape: SourceShape,
-    beginnings: Beginnings,
+    log: Log,
     start_id: str | None = None,
 ) -> ChangefeedRow:
     """The claimed row as this start uses it. Raises SourceLost when a topic is not the one of
-    before.
+    before, or where a new one no longer has everything.
 
     ``start_id``: of a cluster, in which a creation or a resume said where to start; each has
     another one, and one that the row does not know yet begins anew."""
-    row = _new_incarnation(stored, changefeed, start_id)
+    is_new = not stored.source_offsets  # claimed, and never begun
+    row = _begun(stored, changefeed, start_id)
     check_topic_ids(row.topic_ids, shape.topic_ids)
+    state = _state(row, changefeed)
+    first = _first_offsets(row, shape, log)
+    if state != "finished":  # it reads nothing more: Kafka may forget what it read
+        reached = None if is_new else stored.checkpoint_ts
+        refuse_a_hole(first, log, checkpoint_ts=row.checkpoint_ts, reached_ts=reached)
+    offsets = {str(p): at for p, at in first.items()} | dict(row.source_offsets)
     return replace(
         row,
-        state=_state(row, changefeed),
+        state=state,
         target_ts=changefeed.target_ts,
-        source_offsets=_offsets(row, shape, beginnings),
+        source_offsets={str(p): offsets[str(p)] for p in sorted(shape.partitions)},
         topic_ids=dict(shape.topic_ids),
         error=None,
         start_id=start_id or row.start_id,
     )
 
 
-def _new_incarnation(
-    stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None
-) -> ChangefeedRow:
+def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) -> ChangefeedRow:
+    if not stored.source_offsets:
+        return _begun_first(stored, changefeed, start_id)
     wanted = fingerprint(changefeed)
     rewind = _rewind_ts(stored, changefeed, start_id)
     if rewind is not None:
-        logger.info("rewinding from checkpoint_ts=%d to %d", stored.checkpoint_ts, rewind)
+        logger.info("rewinding checkpoint_ts=%d to_ts=%d", stored.checkpoint_ts, rewind)
         return replace(
             stored,
             incarnation=stored.incarnation + 1,
             fingerprint=wanted,
+            filters=filters_of(changefeed.filter),
             state="rewinding",
             start_ts=rewind,
             checkpoint_ts=rewind,
@@ -95,8 +106,31 @@ def _new_incarnation(
         )
     if stored.fingerprint != wanted:
         logger.info("the configuration changed: a new incarnation goes on where the old one was")
-        return replace(stored, incarnation=stored.incarnation + 1, fingerprint=wanted)
-    return stored
+        return replace(
+            stored,
+            incarnation=stored.incarnation + 1,
+            fingerprint=wanted,
+            filters=filters_after(stored, changefeed.filter),
+        )
+    return replace(stored, filters=filters_after(stored, changefeed.filter))
+
+
+def _begun_first(
+    stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None
+) -> ChangefeedRow:
+    """Nothing was made of what an earlier try may have said: it was refused, or died too early."""
+    first = first_row(changefeed, start_id)
+    falls = first.checkpoint_ts < stored.checkpoint_ts
+    return replace(
+        stored,
+        incarnation=stored.incarnation + falls,
+        fingerprint=first.fingerprint,
+        filters=first.filters,
+        start_ts=first.start_ts,
+        checkpoint_ts=first.checkpoint_ts,
+        resolved_ts=first.resolved_ts,
+        max_published_ts=first.max_published_ts,
+    )
 
 
 def _rewind_ts(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) -> int | None:
@@ -114,7 +148,7 @@ def _rewind_ts(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | No
         return rewind
     if rewind is not None:
         logger.warning(
-            "the rewind to %d was made already: resuming at checkpoint_ts=%d. The same arguments "
+            "the rewind to %d was made already checkpoint_ts=%d: it goes on. The same arguments "
             "come again when a job is retried; to rewind once more give another ts, as %d",
             rewind,
             stored.checkpoint_ts,
@@ -122,7 +156,7 @@ def _rewind_ts(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | No
         )
     elif changefeed.start_ts not in (0, stored.start_ts):
         logger.info(
-            "resuming at checkpoint_ts=%d: start-ts %d is of a first start only",
+            "resuming where it was checkpoint_ts=%d: start-ts %d is of a first start only",
             stored.checkpoint_ts,
             changefeed.start_ts,
         )
@@ -136,11 +170,9 @@ def _state(row: ChangefeedRow, changefeed: Changefeed) -> ChangefeedState:
     return "rewinding" if row.checkpoint_ts < row.max_published_ts else "running"
 
 
-def _offsets(row: ChangefeedRow, shape: SourceShape, beginnings: Beginnings) -> dict[str, int]:
-    """Low-water offsets for exactly our partitions; where none is recorded, Kafka's first."""
+def _first_offsets(
+    row: ChangefeedRow, shape: SourceShape, log: Log
+) -> Mapping[TopicPartition, int]:
+    """Kafka's first, of the partitions for which none is recorded."""
     unknown = [p for p in shape.partitions if str(p) not in row.source_offsets]
-    first = beginnings(unknown) if unknown else {}
-    return {
-        str(p): row.source_offsets[str(p)] if str(p) in row.source_offsets else first[p]
-        for p in sorted(shape.partitions)
-    }
+    return log.beginnings(unknown) if unknown else {}

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from conf.masking import masked, masked_values
 from coordination.errors import TidelakeError
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
@@ -23,7 +24,7 @@ from streaming.found import Found
 from streaming.report import ProgressReport, SnapshotReport
 
 GOOD_STATES = frozenset({"running", "finished", "replicating", "normal"})
-BAD_STATES = frozenset({"failed", "error"})
+BAD_STATES = frozenset({"failed", "error", "pending"})
 PIPE_WIDTH = 200  # no terminal to ask: wide enough that no cell is cut
 NARROW = 130
 TIME = "checkpoint time"
@@ -32,7 +33,7 @@ LEFT_OUT_WHEN_NARROW = ("checkpoint-ts", "resolved-ts", "capture")
 NUMBERS = frozenset(
     {
         *("checkpoint-ts", "resolved-ts", "lag", "behind", "messages/s", "left", "term"),
-        *("Delta\nversion", "dead\nletters"),
+        *("Delta\nversion", "dead\nletters", "dead letters"),
     }
 )
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
@@ -48,7 +49,9 @@ def progress(found: ProgressReport, width: int) -> RenderableType:
     changefeeds = [_changefeed(found, row) for row in found.changefeeds]
     moving = {row.changefeed_id for row in found.changefeeds if report.is_moving(row)}
     spans = [_span(found, span, span.changefeed_id in moving) for span in found.spans]
-    return Group(_table(changefeeds, width), *notes, *([_table(spans, width)] if spans else []))
+    dropped = [_dropped(span) for span in found.spans if span.dropped_columns]
+    below = [_table(spans, width)] if spans else []
+    return Group(_table(changefeeds, width), *notes, *below, *dropped)
 
 
 def snapshot(found: SnapshotReport, width: int) -> RenderableType:
@@ -86,7 +89,7 @@ def _plain(name: str, value: object) -> Text:
         return _state(str(value))
     if isinstance(value, datetime):
         return Text(_clock(value))
-    return Text("-" if value is None else str(value))
+    return Text("-" if value is None else masked(str(value)))
 
 
 def show(found: R, view: Callable[[R, int], RenderableType], *, as_json: bool) -> None:
@@ -117,7 +120,7 @@ def watch(
             try:
                 found = read()
             except TidelakeError as error:
-                content, fields = Text(str(error), style="yellow"), {"error": str(error)}
+                content, fields = Text(masked(str(error)), style="yellow"), {"error": str(error)}
             else:
                 content, fields = view(found, console.width), found.to_json()
             if live is not None:
@@ -133,7 +136,7 @@ def _json(content: dict[str, Any], *, indent: int | None) -> str:
     def plain(value: object) -> str:
         return value.isoformat() if isinstance(value, datetime) else str(value)
 
-    return json.dumps(content, default=plain, indent=indent, ensure_ascii=False)
+    return json.dumps(masked_values(content), default=plain, indent=indent, ensure_ascii=False)
 
 
 def _console() -> Console:
@@ -150,6 +153,7 @@ def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
         "behind": _count(row.messages_behind if moving else None),
         "messages/s": _count(row.messages_per_s if moving else None),
         "left": Text(_left(row) if moving else "-"),
+        "dead letters": _letters(row.dead_letters),
         "resolved-ts": Text(str(row.resolved_ts or "-")),
         "term": Text(str(row.term)),
         "capture": Text(row.capture_id),
@@ -180,7 +184,7 @@ def _notes(row: ChangefeedRow) -> list[Text]:
             )
         )
     if row.error:
-        notes.append(Text(f"{row.changefeed_id}: {row.error}", style="red"))
+        notes.append(Text(f"{row.changefeed_id}: {masked(row.error)}", style="red"))
     return notes
 
 
@@ -193,7 +197,7 @@ def _span(found: ProgressReport, span: ProgressRow, moving: bool) -> Cells:
         **_checkpoint(found, span.checkpoint_ts, moving),
         "Delta\nversion": Text(version),
         "engine": Text(span.engine or "-"),
-        "dead\nletters": Text(str(span.dead_letters), style="yellow" if span.dead_letters else ""),
+        "dead\nletters": _letters(span.dead_letters),
     }
 
 
@@ -212,8 +216,20 @@ def _left(row: ChangefeedRow) -> str:
     return _lag(row.time_left_s) if row.messages_behind and row.time_left_s is not None else "-"
 
 
+def _letters(count: int | None) -> Text:
+    return Text("-" if count is None else str(count), style="yellow" if count else "")
+
+
 def _count(number: float | None) -> Text:
     return Text("-" if number is None else f"{number:,.0f}")
+
+
+def _dropped(span: ProgressRow) -> Text:
+    columns = ", ".join(f"{name} ({count})" for name, count in sorted(span.dropped_columns.items()))
+    return Text(
+        f"{span.changefeed_id}: {span.name} lacks columns, whose values are dropped: {columns}",
+        style="yellow",
+    )
 
 
 def _table(rows: Sequence[Cells], width: int) -> Table:

@@ -36,6 +36,8 @@ DOORS = {
     "confluent_kafka": (),
     "psutil": (),
     "chispa": (),
+    "moto": (),
+    "boto3": (),
 }
 
 # Who may name the keys of info, status and schedule, without which nobody can write them.

@@ -41,6 +41,7 @@ from coordination.etcd.client import (
 )
 from coordination.etcd.watch_stream import FollowedWatch
 from coordination.model import LeaseID, Revision
+from coordination.secrets import revealed
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +80,10 @@ def connect(settings: EtcdSettings) -> EtcdClient:
     client = Etcd3Client(
         endpoints.targets(settings.endpoints),
         credentials=endpoints.credentials(settings),
-        user=settings.user,
-        password=settings.password,
+        user=None if settings.user is None else revealed("etcd-user", settings.user),
+        password=None
+        if settings.password is None
+        else revealed("etcd-password", settings.password),
     )
     where = ", ".join(settings.endpoints)
     deadline = time.monotonic() + CONNECT_TIMEOUT_S

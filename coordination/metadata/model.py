@@ -15,6 +15,7 @@ from enum import IntEnum, StrEnum
 from operator import index
 from typing import Any, ClassVar, Final, NewType, TypeVar
 
+from conf.masking import masked
 from coordination.etcd.keys import NAMESPACE, ChangefeedName
 from coordination.metadata.errors import BrokenValue
 from coordination.model import CaptureID, ChangefeedID, Ts
@@ -201,7 +202,7 @@ def load(kind: type[R], value: bytes) -> R:
     try:
         return _from_json(kind, found)
     except (TypeError, ValueError, AttributeError) as error:
-        raise BrokenValue(f"not a {kind.__name__}: {error}: {value[:200]!r}") from error
+        raise BrokenValue(f"not a {kind.__name__}: {error}: {_shown(value)}") from error
 
 
 def dump_progress(progress: CaptureProgress) -> bytes:
@@ -215,7 +216,7 @@ def load_progress(value: bytes) -> CaptureProgress:
             for uuid, each in _decode(value).items()
         }
     except (TypeError, ValueError, AttributeError) as error:
-        raise BrokenValue(f"not a capture's progress: {error}: {value[:200]!r}") from error
+        raise BrokenValue(f"not a capture's progress: {error}: {_shown(value)}") from error
 
 
 def rfc3339(at: datetime) -> str:
@@ -231,10 +232,16 @@ def _decode(value: bytes) -> dict[str, Any]:
     try:
         found = json.loads(value)
     except ValueError as error:
-        raise BrokenValue(f"not JSON: {error}: {value[:200]!r}") from error
+        raise BrokenValue(f"not JSON: {error}: {_shown(value)}") from error
     if not isinstance(found, dict):
-        raise BrokenValue(f"not a JSON object: {value[:200]!r}")
+        raise BrokenValue(f"not a JSON object: {_shown(value)}")
     return found
+
+
+def _shown(value: bytes) -> str:
+    """The beginning of a value that is not understood. It may be an info, with a password in it:
+    masked before it is cut, and shown as text, in which it is found."""
+    return masked(value.decode(errors="replace"))[:200]
 
 
 _NAMES: Final[dict[type[Any], Mapping[str, str]]] = {}  # asked for at each read and write

@@ -44,8 +44,9 @@ from coordination.metadata.querier import NO_ROW
 from coordination.metadata.schedule import SchedState, ScheduleRow
 from coordination.model import CaptureID, Ownership, Revision
 from coordination.orchestrator.changefeed_state import ChangefeedReactorState
+from coordination.owner.standing import standing_of
 from coordination.owner.term import Term, TermContext
-from coordination.ports import OwnerDesk
+from coordination.ports import OwnerDesk, Standing
 from coordination.processor import CaptureRole
 from coordination.running_errors import OWNER_UNKNOWN, running_error
 from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
@@ -93,6 +94,7 @@ class ChangefeedOwner:
         self._ran_epoch: int | None = None
         self._errors: list[RunningError] = []  # of the run of that epoch
         self._told: tuple[str, str] | None = None  # the error that was logged last
+        self._shown: Standing | None = None  # since nothing of it runs
 
     @property
     def coordinator(self) -> Coordinator | None:
@@ -108,7 +110,11 @@ class ChangefeedOwner:
         self._feed_state.push_admin_job(job)
 
     def close(self, *, drop: bool) -> None:
-        """Begin to end what runs; `is_closed` says when that is over."""
+        """Begin to end it all; `is_closed` says when that is over."""
+        self._withdraw()
+        self._end_run(drop=drop)
+
+    def _end_run(self, *, drop: bool) -> None:
         if self._term is not None:
             self._closing.append(self._term.desk)
             self._term = None
@@ -135,9 +141,11 @@ class ChangefeedOwner:
             self._observation = self._context.capture.on_owner_launched(changefeed.uuid)
         self._decide(changefeed, info, self._observation, now_s)
         if not self._feed_state.should_run or (self._term and self._term.epoch != info.epoch):
-            self.close(drop=False)
+            self._end_run(drop=False)
         if self._feed_state.should_run and self.is_closed and self._ran_epoch != info.epoch:
+            self._withdraw()
             self._open(info, changefeed)
+        self._show_ended(info)
         return self._run(self._observation, inbox, alive, now_s)
 
     # the launch
@@ -198,6 +206,27 @@ class ChangefeedOwner:
         if decision is not None:
             self._tell(info, decision)
             observation.carry_out(decision)
+        if self._term is not None:
+            self._term.desk.tell(standing_of(info, decision))
+
+    def _show_ended(self, info: ChangefeedInfo) -> None:
+        """Of one that does not run, and so has no desk: how it stands in etcd by now."""
+        standing, role = standing_of(info), self._role
+        if standing.state.is_running or not self.is_closed or standing == self._shown:
+            return
+        self._shown = standing
+        role.data_plane.show(
+            info=info,
+            identity=role.identity,
+            ownership=self._context.ownership,
+            fence=role.fence,
+            standing=standing,
+        )
+
+    def _withdraw(self) -> None:
+        if self._shown is not None:
+            self._role.data_plane.withdraw(self.name.id)
+            self._shown = None
 
     def _tell(self, info: ChangefeedInfo, decision: Decision) -> None:
         """An error is one ERROR line, however often it is met again while it is tried again."""
@@ -298,4 +327,4 @@ class ChangefeedOwner:
             error, code=OWNER_UNKNOWN, address=role.info.address, at=role.utc_now()
         )
         self._errors.append(report)
-        self.close(drop=False)
+        self._end_run(drop=False)

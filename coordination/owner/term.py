@@ -13,7 +13,7 @@ fences, and the agents drop those of another launch or changefeed epoch.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -197,6 +197,7 @@ class Term:
                 resolved_ts=ticked.checkpoint.resolved_ts,
                 spans=coordinator.take_progress(),
                 source_offsets=low_water_offsets(coordinator),
+                read_offsets=read_offsets(coordinator),
                 finished=finished,
                 sync_point_ts=checkpoint_ts if is_sync_point else None,
             )
@@ -209,21 +210,38 @@ def first_due(pending: Sequence[PendingDdl], checkpoint_ts: Ts) -> PendingDdl | 
     return first if first is not None and first.commit_ts <= checkpoint_ts else None
 
 
+def read_offsets(coordinator: Coordinator) -> dict[str, int]:
+    """How far the captures that hold spans have read, and are done with what they read: the least
+    of them; empty: not known now."""
+    return lowest(_scanned(coordinator).values())
+
+
 def low_water_offsets(coordinator: Coordinator) -> dict[str, int]:
     """From where the source must be read again if everything ended now; empty: not known now.
 
     Known only while every span is at rest on a capture that has said how far it has read."""
-    replication, captures = coordinator.replication, coordinator.captures.captures
-    if not replication.is_settled:
+    replication, scanned = coordinator.replication, _scanned(coordinator)
+    primaries = {made.primary for made in replication.sets.values() if made.primary}
+    if not replication.is_settled or primaries - scanned.keys():
         return {}
-    found: list[Mapping[str, int]] = []
-    for capture_id in {made.primary for made in replication.sets.values() if made.primary}:
-        capture = captures.get(capture_id)
-        if capture is None or capture.scan is None or capture.scan.source_offsets is None:
-            return {}
-        found.append(capture.scan.source_offsets)
     own = (made.status.source_offsets for made in replication.sets.values() if made.status)
-    found += [offsets for offsets in own if offsets is not None]
+    return lowest([*scanned.values(), *filter(None, own)])
+
+
+def _scanned(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:
+    """What captures with spans have said of their reading."""
+    primaries = {made.primary for made in coordinator.replication.sets.values()}
+    captures = coordinator.captures.captures.items()
+    scans = {each: capture.scan for each, capture in captures if each in primaries}
+    return {
+        each: scan.source_offsets
+        for each, scan in scans.items()
+        if scan is not None and scan.source_offsets is not None
+    }
+
+
+def lowest(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The least of them, by partition."""
     low: dict[str, int] = {}
     for offsets in found:
         for partition, offset in offsets.items():

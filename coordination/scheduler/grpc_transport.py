@@ -275,7 +275,7 @@ class GrpcTransport:
         try:
             return self._resolve(capture_id)
         except Exception:  # or no message would be sent any more
-            logger.exception("cannot look up a capture: capture_id=%s", capture_id)
+            logger.exception("cannot look up a capture peer_id=%s", capture_id)
             return None
 
     def _line(self, address: str, now_s: float) -> _Line:
@@ -301,8 +301,12 @@ class GrpcTransport:
                 self._away.add(parcel.to)
             if is_news:
                 reason = _reason(error) if isinstance(error, grpc.Call) else repr(error)
-                where = f"capture_id={parcel.to} address={address}"
-                logger.warning("a capture does not answer: %s error=%s", where, reason)
+                logger.warning(
+                    "a capture does not answer peer_id=%s address=%s: %s",
+                    parcel.to,
+                    address,
+                    reason,
+                )
             return
         with self._changed:
             self._exchange.settle(parcel, answer, now_s)
@@ -310,10 +314,11 @@ class GrpcTransport:
             is_back = parcel.to in self._away
             self._away.discard(parcel.to)
         if answer.is_rejected:
-            where = f"capture_id={parcel.to} address={address}"
-            logger.info("a capture is no longer at its address: %s", where)
+            logger.info(
+                "a capture is no longer at its address peer_id=%s address=%s", parcel.to, address
+            )
         elif is_back:
-            logger.info("a capture answers again: capture_id=%s address=%s", parcel.to, address)
+            logger.info("a capture answers again peer_id=%s address=%s", parcel.to, address)
 
     def _deliver(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         try:

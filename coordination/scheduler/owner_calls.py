@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from conf.masking import masked
 from coordination.errors import TidelakeError
 
 logger = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ def answer_call(handle: Handle, data: bytes) -> bytes:
 
 
 def _dump_error(sentence: str) -> bytes:
-    return json.dumps({"error": sentence}).encode()
+    return json.dumps({"error": masked(sentence)}).encode()
 
 
 def load_reply(data: bytes) -> dict[str, Any]:

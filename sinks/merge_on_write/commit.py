@@ -130,6 +130,17 @@ def prove_put_if_absent(storage: TableStorage) -> None:
         storage.delete([path])
 
 
+def prove_no_other_lock(storage: TableStorage) -> None:
+    """TidelakeError where commits were made under a lock outside of the table: whoever holds it may
+    overwrite a commit of ours, or take it for its own."""
+    if next(storage.list(f"{LOG}.tmp/"), None) is not None:
+        raise TidelakeError(
+            f"{storage.uri}: _delta_log/.tmp/ is there, so Spark commits to this table through "
+            "DynamoDB's log store, which does not know of conditional puts: let one engine commit "
+            "to it; delete that folder when Spark no longer does"
+        )
+
+
 def encode(actions: Sequence[Json]) -> bytes:
     """The bytes of a commit: a JSON document per line."""
     lines = (json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in actions)

@@ -22,7 +22,7 @@ from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableHeld, TableWrite
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import Json, Transaction
-from sinks.merge_on_write.commit import LostRace, TooLate
+from sinks.merge_on_write.commit import LostRace, TooLate, prove_no_other_lock, prove_put_if_absent
 from sinks.merge_on_write.file_rows import DeletedRows, IndexMemory
 from sinks.merge_on_write.fold import learn
 from sinks.merge_on_write.key_hash import keys_of
@@ -32,7 +32,7 @@ from sinks.merge_on_write.log_reader import LogMoved
 from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
-from sinks.merge_on_write.storage import TableStorage, open_storage
+from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storage
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.merge_on_write.upkeep import TableUpkeep
 from sinks.merge_on_write.vectors import Marked, mark
@@ -62,6 +62,7 @@ class MergeOnWriteEngine:
         self._tables: dict[str, OpenTable] = {}
         self.upkeep = TableUpkeep()
         self._keeps_up = keeps_up
+        self._is_proven = False
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -118,9 +119,19 @@ class MergeOnWriteEngine:
         with self._lock:
             if uri not in self._tables:
                 storage = self._open_storage(uri)
+                if not isinstance(storage, LocalStorage):
+                    self._prove(storage)
                 located = LocatedFiles(storage, self._open_storage)
                 self._tables[uri] = OpenTable(uri, storage, located, self._memory, self._pool)
             return self._tables[uri]
+
+    def _prove(self, storage: TableStorage) -> None:
+        """That commits are safe there: once for the storage, and that no other lock is used once
+        for the table."""
+        if not self._is_proven:
+            prove_put_if_absent(storage)
+            self._is_proven = True
+        prove_no_other_lock(storage)
 
     def _open_storage(self, uri: str) -> TableStorage:
         return open_storage(uri, self._storage_options)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 FAN_OUT = 10
 MAX_DEAD = 1 / 3  # of a file's rows: a full scan reads at most half as much again
+MIN_DEAD_BYTES = 4 * 1024 * 1024  # less is not worth a commit: it goes when its class is folded
 SMALLEST_CLASS_BYTES = 64 * 1024
 
 
@@ -30,7 +31,8 @@ class FoldCandidate:
 
     @property
     def is_largely_dead(self) -> bool:
-        return self.rows > 0 and (self.rows - self.live) > MAX_DEAD * self.rows
+        dead_bytes = self.size - self.live_bytes
+        return dead_bytes >= MIN_DEAD_BYTES and self.rows - self.live > MAX_DEAD * self.rows
 
 
 def choose(files: Iterable[FoldCandidate], *, target_bytes: int, most_bytes: int) -> Sequence[str]:

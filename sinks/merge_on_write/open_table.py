@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from coordination.clock import SystemClock
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile, Json
 from sinks.merge_on_write.commit import LostRace, commit
@@ -30,6 +31,7 @@ from sinks.merge_on_write.file_rows import (
     logged_bounds,
     may_hold,
 )
+from sinks.merge_on_write.forgotten import WITHIN_MS
 from sinks.merge_on_write.key_hash import is_numeric, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, rows_with, sort_keys
 from sinks.merge_on_write.located import LocatedFiles
@@ -37,6 +39,8 @@ from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
+
+_CLOCK = SystemClock()
 
 
 class TableGone(Exception):
@@ -90,14 +94,14 @@ class OpenTable:
 
     def refresh(self) -> None:
         """Follow the log to its end; read it anew where it is no longer the one we followed."""
-        self._followed_at = time.monotonic()
+        self._followed_at = _CLOCK.monotonic()  # which goes on while the machine sleeps
         if self._state is not None:
             try:
                 follow(self.storage, self._state)
             except LogMoved:
                 self.forget()
         if self._state is None:
-            self._state = read_log(self.storage)
+            self._state = read_log(self.storage, forget_vectors_within_ms=WITHIN_MS)
             if self._state is None:
                 raise TableGone(self.uri)
         self.settle()

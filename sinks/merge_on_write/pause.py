@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
 from sinks.merge_on_write.actions import Json, Metadata
 from sinks.merge_on_write.commit import LostRace, commit
@@ -18,6 +19,7 @@ from sinks.merge_on_write.storage import open_storage
 
 PAUSED = "tidelake.paused"
 MAX_TRIES = 20
+_CLOCK = SystemClock()
 
 
 def is_paused(metadata: Metadata | None) -> bool:
@@ -29,7 +31,7 @@ def set_paused(uri: str, storage_options: Mapping[str, str], *, paused: bool) ->
     """Pause the table at ``uri`` or let it go on; False where it was so already."""
     storage = open_storage(uri, storage_options)
     for _ in range(MAX_TRIES):
-        followed_at = time.monotonic()
+        followed_at = _CLOCK.monotonic()
         state = read_log(storage)
         if state is None or state.metadata is None:
             raise TidelakeError(f"there is no Delta table at {uri}: is the name right?")

@@ -110,23 +110,20 @@ class TableUpkeep:
             _log.debug(
                 "folded table=%s files=%d bytes=%d", table.uri, folded.files, folded.bytes_read
             )
-        with table.lock:
-            table.refresh()
-            self._checkpoint(table, care)
-            self._clean(table, care)
+        self._checkpoint(table, care)
+        self._clean(table, care)
 
     def _checkpoint(self, table: OpenTable, care: _Care) -> None:
-        version = table.state.version
-        if care.checkpoint is None:
-            care.checkpoint = version - version % self._interval(table)
-        if version - care.checkpoint >= self._interval(table):
-            write_checkpoint(table.storage, table.state, now_ms=int(time.time() * 1000))
-            care.checkpoint = version
-
-    def _interval(self, table: OpenTable) -> int:
-        assert table.state.metadata is not None
-        text = table.state.metadata.configuration.get(CHECKPOINT_INTERVAL, "")
-        return int(text) if text.isdigit() and int(text) else DEFAULT_INTERVAL
+        with table.lock:
+            table.refresh()
+            version, interval = table.state.version, _interval(table)
+            if care.checkpoint is None:
+                care.checkpoint = version - version % interval
+            if version - care.checkpoint < interval:
+                return
+            state = table.state.copy()
+        write_checkpoint(table.storage, state, now_ms=int(time.time() * 1000))
+        care.checkpoint = version
 
     def _clean(self, table: OpenTable, care: _Care) -> None:
         now = time.monotonic()
@@ -137,5 +134,14 @@ class TableUpkeep:
         if orphans:
             care.orphans_at = now
         now_ms = int(time.time() * 1000)
-        clean_log(table.storage, table.state, now_ms=now_ms)
-        clean_files(table.storage, table.state, now_ms=now_ms, orphans=orphans)
+        with table.lock:
+            table.refresh()
+            clean_files(table.storage, table.state, now_ms=now_ms, orphans=orphans)
+            bare = table.state.bare()
+        clean_log(table.storage, bare, now_ms=now_ms)
+
+
+def _interval(table: OpenTable) -> int:
+    assert table.state.metadata is not None
+    text = table.state.metadata.configuration.get(CHECKPOINT_INTERVAL, "")
+    return int(text) if text.isdigit() and int(text) else DEFAULT_INTERVAL

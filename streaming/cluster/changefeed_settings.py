@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from conf.keys import OWN_KEYS
 from conf.load import load_changefeed
+from conf.masking import masked_uri
 from conf.settings import Changefeed, SettingError
 from coordination.errors import ConfigError
 from coordination.metadata.model import ChangefeedInfo, rfc3339
@@ -47,9 +48,9 @@ def changefeed_settings(info: ChangefeedInfo) -> Changefeed:
 
 
 def uris(info: ChangefeedInfo) -> dict[str, str | None]:
-    """``source_uri`` and ``sink_uri`` as a user of Tidelake gave them."""
+    """``source_uri`` and ``sink_uri`` as a user of Tidelake gave them, but for secrets."""
     sink = (info.config or {}).get("sink") or {}
-    return {"source_uri": info.sink_uri, "sink_uri": sink.get(DELTA_URI)}
+    return {"source_uri": masked_uri(info.sink_uri), "sink_uri": sink.get(DELTA_URI)}
 
 
 def changefeed_config(document: Mapping[str, Any], *, delta_uri: str) -> dict[str, Any]:

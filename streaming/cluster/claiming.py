@@ -9,6 +9,8 @@ from coordination.model import Ownership
 from sinks.changefeeds import ChangefeedRow
 from streaming.cluster.workshop import Workshop
 from streaming.events import TopicPartition
+from streaming.protocols.canal_json import watermark_of
+from streaming.retained import KafkaLog
 from streaming.start_point import first_row, settle
 
 
@@ -33,7 +35,8 @@ def claimed_row(
     tables.snapshots.claim(changefeed.id, claimed.term)
     failpoint(Failpoint.AFTER_CLAIM)
     shape = workshop.source.shape()
-    row = settle(claimed, changefeed, shape, workshop.source.beginnings, start_id)
+    log = KafkaLog(workshop.source, watermark_of)
+    row = settle(claimed, changefeed, shape, log, start_id)
     if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
         workshop.source.check_offsets(offsets)

@@ -17,12 +17,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from py4j.protocol import Py4JError
-
 from coordination.errors import CaptureSuicide, Fenced, Stop, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership, TermNumber, Ts
-from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable
+from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import NO_TS, UnknownTable
 from sinks.changefeeds import ChangefeedRow
@@ -31,6 +29,7 @@ from sinks.progress import ProgressRow
 from streaming.cluster.claiming import claimed_row
 from streaming.cluster.desk_rows import (
     cut,
+    dead_letters,
     first_progress,
     low_water,
     merged,
@@ -38,9 +37,11 @@ from streaming.cluster.desk_rows import (
     span_of,
     told_progress,
 )
-from streaming.cluster.owners_reader import Known, OwnersReader
-from streaming.cluster.topic_stream import Offsets, TopicStream
+from streaming.cluster.owners_reader import Known, OwnersReader, before_wall
+from streaming.cluster.shown import as_ended, as_running
+from streaming.cluster.topic_stream import TopicStream, texts
 from streaming.cluster.workshop import Workshop
+from streaming.concerns import NO_CONCERN
 from streaming.events import TopicPartition
 from streaming.graveyard import Graveyard
 from streaming.patience import PASSING, Patience
@@ -77,6 +78,7 @@ class Desk:
         self._patience = Patience()
         self._streams: list[TopicStream] = []  # one, unless the beginning had to be tried again
         self._written_at = time.monotonic()
+        self._standing, self._concern = Standing(), NO_CONCERN
         self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
         self._thread.start()
 
@@ -95,8 +97,9 @@ class Desk:
         """What can be run has run when its table was found; what is left stops the changefeed."""
         self._check()
         known = self._known
-        if known is not None and known.wall is not None and known.wall.commit_ts == ddl.commit_ts:
-            self._error = refusal(known.wall, known.why)
+        if known is not None and known.wall is not None and before_wall(known) == ddl.commit_ts:
+            sink = self._workshop.changefeed.sink
+            self._error = refusal(known.wall, known.why, sink.warehouse)
             self._workshop.wake()
 
     def register(self, table: UnknownTable) -> None:
@@ -118,10 +121,13 @@ class Desk:
             self._advance = merged(self._advance, advance)
         self._kick.set()
 
+    def tell(self, standing: Standing) -> None:
+        self._standing = standing
+
     def close(self, *, drop: bool) -> None:
         if drop and not self._dropping.is_set():
             self._dropping.set()
-            threading.Thread(target=self._cancel, name="cancel", daemon=True).start()
+            threading.Thread(target=self._workshop.cancel, name="cancel", daemon=True).start()
         self._closing.set()
         self._kick.set()
 
@@ -217,7 +223,7 @@ class Desk:
             tell=self._hear,
         )
         stream = reader.stream = TopicStream(
-            workshop.stream_context(), reader, on_batch=self._kick.set
+            workshop.stream_context(is_owners=True), reader, on_batch=self._kick.set
         )
         self._streams.append(stream)
         return reader, stream
@@ -229,20 +235,20 @@ class Desk:
             {TopicPartition.parse(text): at for text, at in offsets.items()},
             {TopicPartition.parse(text): mark for text, mark in self._row.watermarks.items()},
         )
-        self._row = replace(self._row, source_offsets={**_texts(begin), **offsets})
+        self._row = replace(self._row, source_offsets={**texts(begin), **offsets})
 
     def _hear(self, known: Known) -> None:
         """On the batch thread: rows of new tables first, then the word that they are there."""
         with self._rows_lock:
             self._write_progress(
                 [
-                    first_progress(found.table, self._row, _texts(found.low_water))
+                    first_progress(found.table, self._row, texts(found.low_water))
                     for found in known.found
                 ]
             )
         pending: tuple[PendingDdl, ...] = ()
         if known.wall is not None:
-            pending = (PendingDdl(commit_ts=known.wall.commit_ts, table_ids=None),)
+            pending = (PendingDdl(commit_ts=before_wall(known), table_ids=None),)
         with self._lock:
             self._known = known
             self._added += [self._registered(found.table) for found in known.found]
@@ -279,7 +285,8 @@ class Desk:
     # Writing.
 
     def _record(self) -> None:
-        age_s = time.monotonic() - self._written_at
+        age_s, ttl_s = time.monotonic() - self._written_at, self._workshop.settings.session.ttl_s
+        self._concern = self._workshop.concern()
         with self._lock:
             if self._advance is not None and age_s >= RECORD_EVERY_S:
                 advance, self._advance = self._advance, None
@@ -294,7 +301,9 @@ class Desk:
                     self._advance = advance if newer is None else merged(advance, newer)
                 raise
             self._patience.regained()
-        elif age_s > self._workshop.settings.session.ttl_s / 3:
+        elif (
+            age_s > ttl_s / 3 or as_running(self._row, self._standing, self._concern) != self._shown
+        ):
             self._save(self._row)
 
     def _write(self, advance: Advance) -> None:
@@ -319,18 +328,24 @@ class Desk:
         row = self._row
         checkpoint_ts = max(row.checkpoint_ts, advance.checkpoint_ts)
         rewinding = row.state == "rewinding" and checkpoint_ts <= self._floor_ts
-        reading = _texts(self._reader.low_water)
+        reading = texts(self._reader.low_water)
         marks = self._stream.watermarks.to_record()
         return replace(
             row,
+            **self._stream.told_backlog(advance.read_offsets if self._progress else reading),
             state="finished" if advance.finished else "rewinding" if rewinding else "running",
             checkpoint_ts=checkpoint_ts,
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
             max_published_ts=self._floor_ts,
             source_offsets=low_water(row, advance, reading, self._progress.values()),
             watermarks={**row.watermarks, **{str(p): mark for p, mark in marks.items()}},
+            dead_letters=self._letters,
             error=None,
         )
+
+    @property
+    def _letters(self) -> int:
+        return dead_letters(self._graveyard.counts, self._progress.values())
 
     @property
     def _floor_ts(self) -> int:
@@ -338,8 +353,8 @@ class Desk:
         return max(self._row.max_published_ts, self._spans.shown_ts)
 
     def _publish(self, at_ts: Ts) -> None:
-        dead_letters = sum(self._graveyard.refreshed().values())
-        snapshot = cut(self._row.changefeed_id, self._progress.values(), at_ts, dead_letters)
+        self._graveyard.refreshed()
+        snapshot = cut(self._row.changefeed_id, self._progress.values(), at_ts, self._letters)
         if snapshot is None:
             logger.warning("not every table is exactly at the sync point ts=%d", at_ts)
             return
@@ -355,21 +370,19 @@ class Desk:
         self._progress.update((row.name, row) for row in changed)
 
     def _save(self, row: ChangefeedRow) -> None:
-        self._workshop.tables.changefeeds.save(row)
+        self._shown = as_running(row, self._standing, self._concern)
+        self._workshop.tables.changefeeds.save(self._shown)
         self._row = row
         self._written_at = time.monotonic()
 
     # The end.
 
-    def _cancel(self) -> None:
-        with suppress(Py4JError, OSError):
-            self._workshop.spark.sparkContext.cancelJobsWithTag(self._workshop.name)
-
     def _end(self) -> None:
-        if self._claim is not None and self._error is None and not self._dropping.is_set():
+        is_lost = isinstance(self._error, CaptureSuicide | Fenced)
+        if self._claim is not None and not is_lost and not self._dropping.is_set():
             self._stream.stopping.set()
             self._record_last()
-        self._cancel()
+        self._workshop.cancel()
         for stream in self._streams:
             stream.stopping.set()
             stream.stop()
@@ -384,8 +397,4 @@ class Desk:
             if self._advance is not None:
                 self._write(self._advance)
             if self._row.state != "finished":
-                self._save(replace(self._row, state="stopped"))
-
-
-def _texts(offsets: Offsets) -> dict[str, int]:
-    return {str(partition): offset for partition, offset in offsets.items()}
+                self._save(as_ended(self._row, self._standing))

@@ -13,7 +13,7 @@ from coordination.ports import Advance
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Span, TableStatus, stored_table_id
 from sinks.changefeeds import ChangefeedRow
-from sinks.progress import ProgressRow
+from sinks.progress import STOPPED, ProgressRow
 from sinks.snapshots import SnapshotRow
 from streaming.spans import WARNING
 from streaming.spans import Span as Table
@@ -53,12 +53,14 @@ def resumed_progress(table: Table, before: ProgressRow, row: ChangefeedRow) -> P
         fresh = first_progress(table, row, row.source_offsets)
         return replace(fresh, dead_letters=before.dead_letters, engine=before.engine)
     at_ts = max(table.checkpoint, before.checkpoint_ts)
+    is_anew = before.delta_version is None or before.state in (STOPPED, WARNING)
     return replace(
         before,
         checkpoint_ts=at_ts,
         resolved_ts=max(before.resolved_ts, at_ts),
         delta_version=table.version,
-        state=table.state if before.delta_version is None else before.state,
+        state=table.state if is_anew else before.state,
+        dropped_columns=table.dropped,
         updated_at=None,
     )
 
@@ -90,13 +92,20 @@ def told_progress(
         dead_letters=max(before.dead_letters, status.dead_letters),
         fence=max(before.fence, status.fence),
         source_offsets=status.source_offsets or row.source_offsets,
+        dropped_columns=_most(before.dropped_columns, status.dropped_columns or {}),
     )
 
 
 def _warns(before: ProgressRow, status: TableStatus | None, version: int | None) -> bool:
-    """There is no table, and something should be in it."""
+    """There is no table and something should be in it, or it lacks columns."""
+    if before.dropped_columns or (status is not None and status.dropped_columns):
+        return True
     is_dead = status is not None and status.dead_letters > 0
     return version is None and (before.state == WARNING or is_dead)
+
+
+def _most(before: Mapping[str, int], told: Mapping[str, int]) -> dict[str, int]:
+    return {c: max(before.get(c, 0), told.get(c, 0)) for c in {**before, **told}}
 
 
 def merged(before: Advance | None, newer: Advance) -> Advance:
@@ -139,6 +148,15 @@ def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) ->
         partition: max(offset, min(low.get(partition, offset) for low in found))
         for partition, offset in before.items()
     }
+
+
+def dead_letters(counts: Mapping[TableName | None, int], progress: Iterable[ProgressRow]) -> int:
+    """Of the changefeed: ``counts`` are as the owner knows them, with those of no table; captures
+    bury too, and say so in their tables' progress."""
+    told = dict(counts)
+    for row in progress:
+        told[row.name] = max(row.dead_letters, told.get(row.name, 0))
+    return sum(told.values())
 
 
 def cut(

@@ -59,6 +59,7 @@ class Applied:
     dead_letters: int = 0
     engine: str | None = None
     source_offsets: Mapping[str, int] | None = None
+    dropped_columns: Mapping[str, int] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -303,4 +304,5 @@ def _status(table_id: int, held: _Held) -> TableStatus:
         dead_letters=applied.dead_letters,
         engine=applied.engine,
         source_offsets=applied.source_offsets,
+        dropped_columns=applied.dropped_columns,
     )

@@ -50,6 +50,12 @@ class Known:
     why: str
 
 
+def before_wall(known: Known) -> Ts:
+    """Where tables wait for a DDL that stops the changefeed: it has not happened to them."""
+    assert known.wall is not None
+    return Ts(known.wall.commit_ts - 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FirstRow:
     commit_ts: Ts

@@ -5,6 +5,7 @@ own the changefeed, and the other way round."""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Callable
@@ -12,15 +13,20 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from conf.settings import BatchSettings, SessionSettings, Settings
+from coordination.errors import TidelakeError
 from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo
-from coordination.model import Ownership, Ts
-from coordination.ports import CaptureIdentity, DataPlane, Wake
+from coordination.model import ChangefeedID, Ownership, Ts
+from coordination.ports import CaptureIdentity, DataPlane, Standing, Wake
 from streaming.cluster.changefeed_settings import changefeed_settings
 from streaming.cluster.desk import Desk
+from streaming.cluster.notices import Notice, Notices
 from streaming.cluster.replica import ReplicaOf
+from streaming.cluster.trust import Trust
 from streaming.cluster.workshop import MessageFormat, Workshop
 from streaming.protocols.canal_json import CanalJson, envelope
+
+logger = logging.getLogger(__name__)
 
 CANAL_JSON = MessageFormat(envelope=envelope, make_decoder=CanalJson)
 
@@ -42,6 +48,7 @@ class SparkDataPlane:
         self._batch = batch
         self._session = session
         self._jvm_ended = jvm_ended
+        self._notices = Notices()
 
     def open_replica(
         self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
@@ -60,6 +67,33 @@ class SparkDataPlane:
     ) -> Desk:
         del checkpoint_ts  # the owner takes the greater of it and what the desk has claimed
         return Desk(self._workshop("desk", info, identity, fence, wake), ownership)
+
+    def show(
+        self,
+        *,
+        info: ChangefeedInfo,
+        identity: CaptureIdentity,
+        ownership: Ownership,
+        fence: Fence,
+        standing: Standing,
+    ) -> None:
+        try:
+            changefeed = changefeed_settings(info)
+        except TidelakeError as error:  # which is why it has failed: there is no warehouse to tell
+            logger.debug("no control tables are known changefeed_id=%s: %s", info.id, error)
+            return
+        self._notices.put(
+            Notice(
+                changefeed_id=info.id,
+                sink=changefeed.sink,
+                ownership=ownership,
+                trust=Trust(fence, identity),
+                standing=standing,
+            )
+        )
+
+    def withdraw(self, changefeed_id: ChangefeedID) -> None:
+        self._notices.withdraw(changefeed_id)
 
     def _workshop(
         self, role: str, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake

@@ -68,6 +68,7 @@ class ReplicaOf:
         self._spans: Spans | None = None
         self._incarnation = 0
         self._patience = Patience()
+        self._concern: str | None = None  # that the owner has been told
         self._worker = threading.Thread(target=self._run, name="replica", daemon=True)
         self._worker.start()
 
@@ -146,6 +147,7 @@ class ReplicaOf:
             self._kick.clear()
             if self._is_broken or self._closing.is_set():
                 continue
+            self._tell_concern()
             try:
                 self._turn()
             except (Fenced, CaptureSuicide) as error:
@@ -163,11 +165,19 @@ class ReplicaOf:
                 self._break_off()
         self._end()
 
+    def _tell_concern(self) -> None:
+        """A broker that is silent is not an error yet: the owner hears of it once."""
+        concern = self._workshop.concerns.first
+        if concern is not None and concern != self._concern:
+            self._warn(concern)
+        self._concern = concern
+
     def _wait_after(self, error: Exception) -> None:
         try:
             self._workshop.check_jvm()
+            was_worn = self._patience.is_worn
             wait_s = self._patience.lost(error)
-            if self._patience.is_worn:
+            if self._patience.is_worn and not was_worn:
                 self._warn(f"the stream fails, and is tried again: {line(error)}")
             self._closing.wait(wait_s)
         except Stop:

@@ -203,6 +203,7 @@ class SpanWriter:
         return rows_of(self._joined.keys())
 
     def take(self, read: Envelopes) -> None:
+        started, before = time.monotonic(), self.decoded.total()
         names = self._joined.keys() & read.tables.keys()
         events = self._decoder(read.messages(rows_of(names)), self._spans.settled_keys())
         segment = self._decoded(read, names, events)
@@ -210,6 +211,15 @@ class SpanWriter:
             self._carry = self._carry.add(segment)
         self._in_sight.meet(read.tables, self._joined.keys())
         self.advance()
+        logger.info(
+            "applied a batch name=%s messages=%d rows=%d tables=%d checkpoint_ts=%d seconds=%.2f",
+            self._running.name,
+            sum(read.end.values()) - sum(read.begin.values()),
+            self.decoded.total() - before,
+            len(self._joined),
+            min((self._checkpoint(each) for each in self._joined.values()), default=NO_TS),
+            time.monotonic() - started,
+        )
 
     def _decoded(
         self, read: Envelopes, names: Iterable[TableName], events: DataFrame
@@ -304,6 +314,7 @@ class SpanWriter:
             dead_letters=self._dead_letters(name),
             engine=table.engine or None,
             source_offsets=None if low_water == here else _texts(low_water),
+            dropped_columns=table.dropped or None,
         )
 
     def _low_water(self, name: TableName) -> dict[TopicPartition, int]:

@@ -14,18 +14,21 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.changefeeds import Watermark
+from streaming.applier import job_tag
+from streaming.backlog import FIRST_BATCH, first_read
+from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.envelopes import Envelopes, read_envelopes
 from streaming.cluster.trust import Trust
 from streaming.events import Envelope, TopicPartition
 from streaming.query import RunningQuery
-from streaming.source import Source, SourceShape
+from streaming.source import Source, SourceLost, SourceShape
 from streaming.watermark import Watermarks
 
 logger = logging.getLogger(__name__)
@@ -60,8 +63,10 @@ class StreamContext:
     trust: Trust
     name: str
     max_messages: int
+    first_messages: int  # of a large backlog, before all else; 0: no such read
     quiet_s: float
     target_ts: int | None
+    backlog: BacklogWatch
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,6 +94,10 @@ class TopicStream:
         self.stopping = threading.Event()
 
     @property
+    def name(self) -> str:
+        return self._context.name
+
+    @property
     def is_running(self) -> bool:
         return self._running is not None
 
@@ -96,6 +105,11 @@ class TopicStream:
     def offsets(self) -> dict[TopicPartition, int]:
         """Where the next batch begins; the last known ones when it is stopped."""
         return dict(self._position.offsets) if self._position else {}
+
+    def told_backlog(self, read: Offsets | Mapping[str, int]) -> dict[str, Any]:
+        """For the changefeed's row, from how far others have read; nothing: not known now."""
+        self._context.backlog.tell({str(partition): at for partition, at in read.items()})
+        return self._context.backlog.look().columns()
 
     @property
     def watermarks(self) -> Watermarks:
@@ -119,25 +133,46 @@ class TopicStream:
         context = self._context
         shape = context.source.shape()
         first = context.source.beginnings(shape.partitions - offsets.keys())
+        for partition, offset in sorted(first.items()):
+            if offset > 0:  # a start looks at what it was; this one grew meanwhile
+                raise SourceLost(
+                    f"topic {partition.topic} partition {partition.partition} is new and begins at "
+                    f"offset {offset} already: the changefeed starts again, and looks whether "
+                    "anything is missing"
+                )
         begin = {p: offsets[p] if p in offsets else first[p] for p in shape.partitions}
         context.source.check_offsets(begin)
         marks = Watermarks(partitions=shape.partitions, recorded=recorded).advance({}, begin)
         self._position = _Position(shape=shape, offsets=dict(begin), watermarks=marks)
         context.trust.check()
+        context.backlog.begin(begin)
+        self._read_first()
         self._running = RunningQuery.start(
             context.spark,
             context.source,
-            begin,
+            self._position.offsets,
             max_messages=context.max_messages,
             name=context.name,
             batch=self._batch,
         )
-        logger.info("stream started name=%s offsets=%s", context.name, _shown(begin))
+        logger.info("stream started name=%s offsets=%s", context.name, _shown(self.offsets))
         return begin
+
+    def _read_first(self) -> None:
+        """Of a large backlog first a little: what comes of it is seen soon, and how fast it is."""
+        context, backlog = self._context, self._context.backlog.look()
+        ends = first_read(backlog.read, backlog.ends, context.first_messages)
+        if not ends or self.stopping.is_set():
+            return
+        end = {TopicPartition.parse(text): at for text, at in ends.items()}
+        begin = {partition: self.offsets[partition] for partition in end}
+        with job_tag(context.spark, context.name), self.lock:
+            self._turn(context.source.read(context.spark, begin, end), FIRST_BATCH)
 
     def stop(self) -> None:
         """Blocks until its last batch has ended; how that ended does not matter any more. Not under
         the lock."""
+        self._context.backlog.close()
         running, self._running = self._running, None
         if running is not None:
             running.stop()
@@ -177,6 +212,7 @@ class TopicStream:
         started, here = time.monotonic(), self._position
         assert here is not None
         self._context.trust.check()
+        self._context.backlog.batch_begins(batch_id)
         self._reader.at_boundary()
         read = read_envelopes(messages, self._context.envelope, self._reader.wanted())
         try:
@@ -186,6 +222,7 @@ class TopicStream:
             self._reader.take(read)
         finally:
             read.release()
+        self._context.backlog.batch_ends(here.offsets)
         here.last_read = time.monotonic()
         logger.debug(
             "read a batch name=%s batch_id=%d messages=%d seconds=%.2f",
@@ -198,3 +235,8 @@ class TopicStream:
 
 def _shown(offsets: Offsets) -> dict[str, int]:
     return {str(partition): offset for partition, offset in sorted(offsets.items())}
+
+
+def texts(offsets: Offsets) -> dict[str, int]:
+    """As they are stored."""
+    return {str(partition): offset for partition, offset in offsets.items()}

@@ -15,6 +15,11 @@ class Trust:
         self._fence = fence
         self._identity = identity
 
+    @property
+    def silent_s(self) -> float:
+        """How long etcd has not answered."""
+        return self._fence.silent_s
+
     def check(self) -> None:
         """Raises Fenced when nothing may be written any more."""
         trusted = self._fence.check()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
@@ -14,13 +15,16 @@ from coordination.errors import Stop, TryAgain
 from coordination.fence import Fence
 from coordination.model import TableName
 from coordination.ports import CaptureIdentity, Wake
+from coordination.secrets import revealed_options
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.dead_letters import DeadLetters, Undertaker
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import Snapshots
 from streaming.applier import Applier
+from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.topic_stream import StreamContext
 from streaming.cluster.trust import Trust
+from streaming.concerns import Concerns, etcd_concern
 from streaming.events import Decoder, Envelope
 from streaming.filter import TableFilter
 from streaming.graveyard import Graveyard
@@ -60,7 +64,7 @@ class Workshop:
         """``jvm_ended`` is called when Spark's JVM is found to be gone, by which nothing here can
         go on: the process is to end."""
         changefeed = settings.changefeed
-        sink, options = changefeed.sink, dict(changefeed.sink.storage_options)
+        sink, options = changefeed.sink, revealed_options(changefeed.sink.storage_options)
         self.settings = settings
         self.changefeed = changefeed
         self.start_epoch = start_epoch
@@ -70,6 +74,7 @@ class Workshop:
         self.trust = Trust(fence, identity)
         self.wake = wake
         self._jvm_ended = jvm_ended
+        self.concerns = Concerns(quiet=role == "desk")  # captures that have spans say the same
         self.name = f"tidelake-{role}-{changefeed.id}-{identity.capture_id}"
         self.source = Source(changefeed.source)
         self.filter = TableFilter(changefeed.filter)
@@ -79,17 +84,31 @@ class Workshop:
             snapshots=Snapshots(sink.warehouse, options),
         )
 
-    def stream_context(self) -> StreamContext:
+    def stream_context(self, *, is_owners: bool = False) -> StreamContext:
+        """The owner's reading is but a scan, ahead of the captures: they say what is read."""
+        batch, kafka = self.settings.batch, self.changefeed.source
         return StreamContext(
             spark=self.spark,
             source=self.source,
             envelope=self.message_format.envelope,
             trust=self.trust,
             name=self.name,
-            max_messages=self.settings.batch.max_messages,
-            quiet_s=self.settings.batch.quiet_s,
+            max_messages=batch.max_messages,
+            first_messages=0 if is_owners else batch.first_messages,
+            quiet_s=batch.quiet_s,
             target_ts=self.changefeed.target_ts,
+            backlog=BacklogWatch(
+                lambda: Source(kafka),
+                stream=self.name,
+                is_told=is_owners,
+                concerns=self.concerns,
+            ),
         )
+
+    def concern(self) -> str | None:
+        """What is wrong right now, without having failed."""
+        etcd = etcd_concern(self.trust.silent_s, self.settings.session.ttl_s)
+        return etcd or self.concerns.first
 
     def row(self) -> ChangefeedRow:
         """Of the changefeed; TryAgain before an owner has claimed it."""
@@ -109,7 +128,7 @@ class Workshop:
     def graveyard(self, row: ChangefeedRow, *, term: int | None = None) -> Graveyard:
         """With a term it is an owner's, and nobody of an older one buries any more."""
         sink = self.changefeed.sink
-        dead_letters = DeadLetters(sink.warehouse, dict(sink.storage_options))
+        dead_letters = DeadLetters(sink.warehouse, revealed_options(sink.storage_options))
         if term is not None:
             dead_letters.claim(row.changefeed_id, term, row.incarnation)
         return Graveyard(
@@ -143,6 +162,11 @@ class Workshop:
             logger.exception("Spark's JVM has ended: was it killed, or out of memory?")
             self._jvm_ended()
             raise Stop("Spark's JVM has ended") from error
+
+    def cancel(self) -> None:
+        """The Spark jobs of this role; the JVM may be gone."""
+        with suppress(Py4JError, OSError):
+            self.spark.sparkContext.cancelJobsWithTag(self.name)
 
     def close(self) -> None:
         self.source.close()

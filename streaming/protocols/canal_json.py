@@ -7,6 +7,7 @@ are not known yet."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
@@ -19,6 +20,7 @@ _TIDB = (
     "_tidb struct<commitTs:bigint,watermarkTs:bigint,"
     "onlyHandleKey:boolean,claimCheckLocation:string>"
 )
+_WATERMARK_TYPE = "TIDB_WATERMARK"
 _ROW_TYPES = ("INSERT", "UPDATE", "DELETE")
 _PERMISSIVE = {"columnNameOfCorruptRecord": "_corrupt"}
 _ENVELOPE = (
@@ -61,7 +63,7 @@ def envelope(messages: DataFrame) -> DataFrame:
     read = messages.select("*", F.from_json(text, _ENVELOPE, _PERMISSIVE).alias("e"))
     kind, tidb = F.coalesce("e.type", F.lit("")), F.col("e._tidb")
     is_ddl = F.coalesce("e.isDdl", F.lit(False))
-    is_watermark, is_row = kind == "TIDB_WATERMARK", kind.isin(*_ROW_TYPES)
+    is_watermark, is_row = kind == _WATERMARK_TYPE, kind.isin(*_ROW_TYPES)
     bad = (
         F.col("e").isNull()
         | F.col("e._corrupt").isNotNull()
@@ -89,6 +91,18 @@ def envelope(messages: DataFrame) -> DataFrame:
         F.when(F.col("kind") == WATERMARK, F.col("e._tidb.watermarkTs")).alias("watermark_ts"),
         "value",
     ).select(*ENVELOPE_COLUMNS)
+
+
+def watermark_of(value: bytes | None) -> int | None:
+    """The promise of one message, or None: of any other, and of what cannot be read."""
+    if value is None or _WATERMARK_TYPE.encode() not in value:
+        return None
+    try:
+        message = json.loads(value)
+        is_watermark = message["type"] == _WATERMARK_TYPE
+        return int(message["_tidb"]["watermarkTs"]) if is_watermark else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _steps(settled: Mapping[TableName, Sequence[str]]) -> tuple[Sequence[Column | str], ...]:
@@ -179,10 +193,10 @@ def _decode_error() -> Column:
             _error("malformed", "not a canal-json message"),
         )
         .when(
-            (kind == "TIDB_WATERMARK") & tidb["watermarkTs"].isNull(),
+            (kind == _WATERMARK_TYPE) & tidb["watermarkTs"].isNull(),
             _error("malformed", "a watermark without _tidb.watermarkTs"),
         )
-        .when(kind == "TIDB_WATERMARK", F.lit(None))
+        .when(kind == _WATERMARK_TYPE, F.lit(None))
         .when(
             (is_row | is_ddl) & tidb["commitTs"].isNull(),
             _error(
@@ -202,7 +216,7 @@ def _decode_error() -> Column:
 def _kind() -> Column:
     return (
         F.when(F.col("undecodable").isNotNull(), BAD)
-        .when(F.col("type") == "TIDB_WATERMARK", WATERMARK)
+        .when(F.col("type") == _WATERMARK_TYPE, WATERMARK)
         .when(F.coalesce("e.isDdl", F.lit(False)), DDL)
         .otherwise(ROW)
     )

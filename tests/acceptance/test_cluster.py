@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
+from sinks.changefeeds import ChangefeedRow, Changefeeds
 from tests.acceptance.cluster import FEED, TTL_S, Cluster, Server
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop import proof
@@ -97,10 +98,17 @@ def stop_all(cluster: Cluster) -> None:
 def end(cluster: Cluster) -> None:
     """All that happened has arrived; then nothing runs, and all is right."""
     cluster.await_checkpoint(cluster.feed.close())
+    control = Changefeeds(str(cluster.warehouse))
+    cluster.await_("no backlog", lambda: no_backlog(control.read(FEED)))
     stop_all(cluster)
     snapshots = cluster.assert_right(cluster.feed.events)
     assert snapshots > 0
     print(f"snapshots: {snapshots}")
+
+
+def no_backlog(row: ChangefeedRow | None) -> bool:
+    assert row is not None
+    return row.state == "finished" or row.messages_behind == 0
 
 
 def freeze(cluster: Cluster, sleeper: Server) -> None:

@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.settings import EventFilter, FilterSettings
-from coordination.errors import TidelakeError
 from streaming.plan import DdlNotSupported
 from streaming.report import without_watermark
 from streaming.source import Source, SourceAway
@@ -223,33 +222,6 @@ def test_a_ddl_wall_stops_above_all_that_lies_below_and_a_filter_goes_past(
     assert (finished.state, finished.error) == ("finished", None)
 
 
-def test_a_table_that_a_filter_leaves_out_stays_where_it_was(make_lives: MakeLives) -> None:
-    """Its progress would otherwise say that changes are in it which were never applied."""
-    lives = make_lives()
-    without_b = FilterSettings(rules=("*.*", "!shop.b"))
-    lives.produce(
-        [*made(10, A, B), (1, None, row(20, 1, "x")), (1, None, row(20, 1, "x", table=B))]
-    )
-    lives.produce([*marks(50), (1, None, row(60, 2, "y")), (1, None, row(60, 2, "y", table=B))])
-    lives.produce([*marks(80)])
-    lives.finish(target_ts=40)
-
-    lives.finish(target_ts=70, filter=without_b)
-
-    assert values(lives, "a") == {1: "x", 2: "y"}
-    assert values(lives, "b") == {1: "x"}
-    at = {name: found.checkpoint_ts for name, found in lives.progress().items()}
-    assert at == {"shop.a": 70, "shop.b": 40}
-    assert sorted(lives.ledger()[-1]["tables"]) == ["shop.a"]
-    error = lives.live(target_ts=75)
-    assert isinstance(error, TidelakeError)
-    assert "table shop.b is at checkpoint-ts 40 and the changefeed at 70" in str(error)
-    error = lives.live(target_ts=75, overwrite_checkpoint_ts=60)  # not far enough
-    assert "table shop.b is at checkpoint-ts 40 and the changefeed at 60" in str(error)
-    lives.finish(target_ts=75, overwrite_checkpoint_ts=40)
-    assert values(lives, "b") == {1: "x", 2: "y"}
-
-
 def test_a_start_behind_create_table_takes_the_types_of_the_rows(
     make_lives: MakeLives, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -277,30 +249,6 @@ def test_a_start_behind_create_table_takes_the_types_of_the_rows(
     assert "column amount: the rows do not tell the precision of its decimal" in said
     assert "column status: the rows do not tell the elements of its enum" in said
     assert list(lives.rows("payments")[0]) == [column.name for column in PAYMENTS.columns]
-
-
-def test_no_cut_is_published_while_a_table_shows_what_it_had_beyond_a_rewind(
-    make_lives: MakeLives,
-) -> None:
-    """A table may have been far ahead of what the changefeed's row says."""
-    lives = make_lives()
-    lives.produce([*made(10, A), (1, None, row(20, 1, "x")), *marks(30)])
-    lives.finish(target_ts=25)
-    later = [(1, None, row(ts, 1, f"at {ts}", op="UPDATE")) for ts in (40, 60)]
-    lives.produce([*later, *marks(70)])
-    assert lives.live("after-apply=raise", target_ts=65) is not None
-    assert values(lives, "a") == {1: "at 60"}
-
-    lives.finish(target_ts=45, overwrite_checkpoint_ts=15)
-
-    assert [cut["primary_ts"] for cut in lives.ledger()] == [25]
-    rewinding = lives.changefeed()
-    assert rewinding is not None
-    assert rewinding.max_published_ts == 65
-    lives.produce(marks(90))
-    lives.finish(target_ts=80)
-    assert [cut["primary_ts"] for cut in lives.ledger()] == [25, 80]
-    assert values(lives, "a") == {1: "at 60"}
 
 
 def test_a_table_without_a_ddl_is_made_with_its_first_whole_row(make_lives: MakeLives) -> None:

@@ -75,6 +75,9 @@ def test_what_cannot_be_applied_is_kept_with_its_bytes(make_lives: MakeLives) ->
         "shop.b": ("replicating", 0),
         "shop.log": ("warning", 1),
     }
+    feed = lives.changefeed()
+    assert feed is not None
+    assert feed.dead_letters == 5  # two of them are of no table that could be read
     assert "log" not in lives.versions()
     cut_row = Snapshots(str(lives.warehouse)).latest(CHANGEFEED)
     assert cut_row is not None
@@ -103,9 +106,15 @@ def test_on_error_fail_stops_instead_and_names_the_message(make_lives: MakeLives
     lives.produce([*made(10, A), (1, None, bad_cast), *marks(50)])
     error = lives.live(target_ts=40, on_error="fail")
     assert isinstance(error, TidelakeError)
+    feed = lives.changefeed()
+    assert feed is not None
+    assert (feed.state, feed.error) == ("failed", str(error))
+    assert {each.state for each in lives.progress().values()} <= {"stopped"}
     assert f"topic {lives.topics[0]} partition 1 offset 0" in str(error)
+    assert (lives.warehouse / "_tidelake" / "dead_letters").exists()  # from the first start on
     assert not lives.dead_letters()
     lives.finish(target_ts=40)
+    assert {each.state for each in lives.progress().values()} == {"replicating"}
     assert len(lives.dead_letters()) == 1
 
 

@@ -4,6 +4,7 @@ was."""
 from __future__ import annotations
 
 import random
+import re
 import time
 from pathlib import Path
 
@@ -38,7 +39,8 @@ def assert_one_line(life: Life, *says: str, code: int = 1) -> None:
     """It ended with this code, and its last line says what is wrong."""
     assert life.await_exit() == code, life.tail()
     last = life.lines()[-1]
-    assert last.startswith("tidelake: "), life.tail()
+    in_json = r'\{.* "level": "ERROR", "logger": "tidelake", "message": ".*\}'
+    assert re.match(rf"(\S+Z ERROR )?tidelake: |{in_json}$", last), life.tail()
     assert [word for word in says if word not in last] == [], last
     assert life.lines("Traceback") == []
 
@@ -108,7 +110,7 @@ def test_bad_starts_answer_at_once(broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_
         ours = {"brokers": broker.bootstrap, "topic": stage.topic, "protocol": "canal-json"}
         nobody = "127.0.0.1:9"
         cases = [
-            ("no-broker", {"brokers": nobody}, {}, 1, nobody),
+            ("no-broker", {"brokers": nobody}, {"log_format": "json"}, 1, nobody),
             ("no-topic", {"topic": "nowhere"}, {}, 2, "topic nowhere does not exist"),
             ("no-protocol", {"protocol": "open-protocol"}, {}, 2, "open-protocol"),
             ("no-etcd", {}, {"etcd_endpoint": f"http://{nobody}"}, 1, nobody),
@@ -122,5 +124,6 @@ def test_bad_starts_answer_at_once(broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_
             print(f"{name}: {took_s:.1f} s: {life.lines()[-1]}")
             assert took_s < QUICK_S
             assert life.lines("java") == []
-            assert len(life.lines("tidelake: ")) == 1
+            assert len(life.lines("tidelake")) == 1
+            assert life.lines("kafka.") == []  # its client tells of every try
         assert not stage.watch.sightings

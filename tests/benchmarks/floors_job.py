@@ -27,6 +27,7 @@ from sinks.tables import inspect
 from streaming.cells import CastRules
 from streaming.due import TableTask, settled_keys
 from streaming.events import KAFKA_COLUMNS, TopicPartition
+from streaming.jvm import DriverJvm
 from streaming.protocols.canal_json import decode
 from streaming.resolve import Resolver
 from streaming.segments import Segment, read_segment
@@ -75,7 +76,7 @@ class Floors:
         self._decode_arrow(values)
         del values
         self._commit_delta_rs()
-        spark = spark_session()
+        spark = spark_session(DriverJvm())
         expect_rows(spark, BATCH)  # as the program does before such a batch
         self._read_spark(spark)
         self._decode_spark(spark)

@@ -66,6 +66,7 @@ apply-engine = "merge-on-write"
 allow-unsafe-commits = true
 zero-date = "fail"
 on-error = "fail"
+on-unknown-column = "drop"
 etcd = "http://a:2379,https://b:2379/"
 etcd-user = "root"
 capture-session-ttl = 20
@@ -136,6 +137,7 @@ def test_a_whole_file(tmp_path: Path):
         ),
     )
     assert (changefeed.zero_date, changefeed.on_error) == ("fail", "fail")
+    assert changefeed.on_unknown_column == "drop"
     assert settings.etcd.endpoints == ("http://a:2379", "https://b:2379")
     assert not settings.etcd.embedded
     assert settings.session == SessionSettings(ttl_s=20, safety_margin_s=1.5)

@@ -27,6 +27,7 @@ from coordination.owner.jobs import (
     QueryProcessors,
     Rebalance,
 )
+from coordination.ports import Standing
 from coordination.server import Phase
 from tests.fakes.fake_source import ts_at
 from tests.simulation.instruments import instruments
@@ -252,7 +253,14 @@ def test_a_failing_write_pends_the_changefeed_which_comes_back() -> None:
     assert cluster.info is not None
     assert cluster.info.error is not None
     assert cluster.info.error.code == "CDC:ErrKafkaSend"
+    warehouse, why = cluster.world.warehouse, cluster.info.error.message
+    pending = Standing(state=FeedState.PENDING, message=why)
+    cluster.until(lambda: warehouse.standing == pending)
+    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.WARNING)
+    warned = Standing(state=FeedState.WARNING, message=why)
+    cluster.until(lambda: warehouse.standing == warned)
     cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.NORMAL)
+    cluster.until(lambda: warehouse.standing == Standing())
     cluster.settle()
 
 

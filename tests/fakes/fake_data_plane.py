@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo
-from coordination.model import Ownership, Ts
-from coordination.ports import CaptureIdentity, Wake
+from coordination.model import ChangefeedID, Ownership, Ts
+from coordination.ports import CaptureIdentity, Standing, Wake
 from tests.fakes.fake_owner_desk import FakeDesk
 from tests.fakes.fake_replica import FakeReplica, Sent
 from tests.fakes.fake_source import FakeSource, ts_at
@@ -79,6 +79,21 @@ class FakeDataPlane:
             )
         ]
         return self.desks[0]
+
+    def show(
+        self,
+        *,
+        info: ChangefeedInfo,  # noqa: ARG002 - the port's
+        identity: CaptureIdentity,  # noqa: ARG002
+        ownership: Ownership,  # noqa: ARG002
+        fence: Fence,  # noqa: ARG002
+        standing: Standing,
+    ) -> None:
+        assert all(each.is_closed() for each in self.desks), "a desk is open to say it"
+        self.warehouse.standing = standing
+
+    def withdraw(self, changefeed_id: ChangefeedID) -> None:
+        """Nothing waits."""
 
     def step(self) -> None:
         """Let what is under way get on."""

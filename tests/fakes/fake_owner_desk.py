@@ -9,7 +9,15 @@ from coordination.errors import TidelakeError
 from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import Ownership, Ts
-from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Wake
+from coordination.ports import (
+    Advance,
+    Changes,
+    Claim,
+    DdlScan,
+    RegisteredTable,
+    Standing,
+    Wake,
+)
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import UnknownTable
 from streaming.cluster.desk_rows import merged
@@ -107,6 +115,9 @@ class FakeDesk:
         self._raise()
         self._advance = merged(self._advance, advance)
         self._begin("record", self._do_record)
+
+    def tell(self, standing: Standing) -> None:
+        self._plane.warehouse.standing = standing
 
     def close(self, *, drop: bool) -> None:
         self._is_closing = True

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from coordination.errors import TermRefused
 from coordination.model import SEALED_TS, Ownership, TermNumber, Ts
 from coordination.owner.sync_point import next_sync_point
-from coordination.ports import Advance, Claim, RegisteredTable
+from coordination.ports import Advance, Claim, RegisteredTable, Standing
 from coordination.scheduler.coordinator import SpanProgress
 from sinks.progress import ProgressRow
 from streaming.cluster.desk_rows import cut, told_progress
@@ -84,6 +84,7 @@ class FakeWarehouse:
         self.progress: dict[int, ProgressRow] = {}
         self.late_landings = 0
         self.is_finished = False
+        self.standing = Standing()  # what the owner has last said of it
         self._sync_interval_ms = sync_interval_ms
         self._quiet_s = quiet_s
         self._target_ts = target_ts

@@ -25,13 +25,22 @@ from tests.services.topic_producer import BrokerError, Outgoing, TopicProducer
 REPOSITORY = Path(__file__).resolve().parents[2]
 BROKER_JARS = REPOSITORY / ".jars" / "broker"
 START_PATIENCE_S = 60.0  # 3 seconds on a quiet machine
+SASL_USER = "tidelake"
+SASL_PASSWORD = "marked-s3cret/&+=1"  # has to be quoted in a URI; tests search for it
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 _NODE_ID = 1
 _SETTINGS = """\
 process.roles=broker,controller
 node.id={node}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port},\
+CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}
+listener.security.protocol.map=\
+PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_plaintext.plain.sasl.jaas.config=\
+org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";
 controller.listener.names=CONTROLLER
 controller.quorum.voters={node}@127.0.0.1:{controller_port}
 log.dirs={folder}/data
@@ -80,6 +89,7 @@ class KafkaBroker:
         self._process: subprocess.Popen[bytes] | None = None
         self._producer: TopicProducer | None = None
         self.port = 0
+        self._sasl_port = 0
 
     def __enter__(self) -> KafkaBroker:
         return self.start()
@@ -90,6 +100,11 @@ class KafkaBroker:
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def sasl_bootstrap(self) -> str:
+        """The same broker, for who logs in (PLAIN, ``SASL_USER``, ``SASL_PASSWORD``)."""
+        return f"127.0.0.1:{self._sasl_port}"
 
     @property
     def pid(self) -> int:
@@ -209,11 +224,17 @@ class KafkaBroker:
 
     def _format(self) -> None:
         assert self._folder is not None
-        self.port, controller_port = _free_ports(2)
+        self.port, self._sasl_port, controller_port = _free_ports(3)
         (self._folder / "log4j2.properties").write_text(_LOGGING)
         (self._folder / "server.properties").write_text(
             _SETTINGS.format(
-                node=_NODE_ID, port=self.port, controller_port=controller_port, folder=self._folder
+                node=_NODE_ID,
+                port=self.port,
+                sasl_port=self._sasl_port,
+                controller_port=controller_port,
+                folder=self._folder,
+                user=SASL_USER,
+                password=SASL_PASSWORD,
             )
         )
         arguments = ["format", "-t", _CLUSTER_ID, "-c", str(self._folder / "server.properties")]

@@ -34,6 +34,7 @@ class Watch:
     def __init__(self, console: Console, warehouse: Path, events: Iterable[Event]) -> None:
         self._console = console
         self._progress = warehouse / "_tidelake" / "progress"
+        self._changefeeds = warehouse / "_tidelake" / "changefeeds"
         self._commits = _commits_by_table(events)
         self._samples: dict[str, deque[tuple[float, int]]] = defaultdict(deque)
         self._last_plain = -PLAIN_RARELY_S
@@ -54,9 +55,23 @@ class Watch:
         rows = self.rows()
         lines = [self._line(row) for row in rows]
         if self._live is not None:
-            self._live.update(progress_table(lines, title="progress"), refresh=True)
+            title = f"progress: {self._backlog()}"
+            self._live.update(progress_table(lines, title=title), refresh=True)
         elif lines:
             self._print(lines)
+
+    def _backlog(self) -> str:
+        """How far the job is behind Kafka, as it has measured it."""
+        found = self._read(self._changefeeds)
+        behind, per_s, left_s = (
+            found[0][name] if found else None
+            for name in ("messages_behind", "messages_per_s", "time_left_s")
+        )
+        if behind is None:
+            return "nothing measured yet"
+        rate = "" if per_s is None else f", {per_s:,.0f} messages/s"
+        left = "" if not behind or left_s is None else f", {left_s:.0f} s left"
+        return f"{behind:,} messages behind{rate}{left}"
 
     def _print(self, lines: list[tuple[str, ...]]) -> None:
         """Plain lines: soon after a checkpoint moved, else rarely."""
@@ -66,6 +81,7 @@ class Watch:
         if quiet_s < (PLAIN_EVERY_S if moved else PLAIN_RARELY_S):
             return
         self._last_plain, self._printed = time.monotonic(), checkpoints
+        self._console.print(self._backlog(), highlight=False, soft_wrap=True)
         for name, state, checkpoint, lag, rate, changes, version, engine in lines:
             self._console.print(
                 f"{name}: {state}, checkpoint {checkpoint}, lag {lag}, {rate} changes/s, "
@@ -76,8 +92,11 @@ class Watch:
 
     def rows(self) -> list[dict[str, Any]]:
         """The progress table as it is now, by table name."""
+        return sorted(self._read(self._progress), key=lambda row: row["table_name"])
+
+    def _read(self, table: Path) -> list[dict[str, Any]]:
         try:
-            return sorted(read_rows(self._progress), key=lambda row: row["table_name"])
+            return read_rows(table)
         except DeltaError:
             return []  # not there yet
 

@@ -82,3 +82,10 @@ def test_a_table_of_a_later_release_is_written_on(tmp_path: Path):
     count(table_of(tmp_path, WIDE))
     count(table_of(tmp_path, NARROW))
     assert rows(table_of(tmp_path, WIDE)) == [{"name": "a", "seen": None, "n": 2, "note": None}]
+
+
+def test_a_column_that_is_described_otherwise_today_is_the_same_column(tmp_path: Path):
+    count(table_of(tmp_path, NARROW))
+    reworded = pa.schema([column(f.name, f.type, f"today: {f.name}") for f in NARROW])
+    count(table_of(tmp_path, reworded))
+    assert rows(table_of(tmp_path, reworded)) == [{"name": "a", "n": 2}]

@@ -10,6 +10,7 @@ import pytest
 
 from coordination.errors import TryAgain
 from streaming.backlog_watch import BacklogWatch
+from streaming.concerns import Concerns
 from streaming.events import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -67,6 +68,7 @@ def test_a_batch_of_a_backlog_is_announced_with_what_is_known(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ):
     watching = watch(Broker(50_000), clock)
+    clock.now_s += 9  # Spark starts: that is no time of reading
     watching.batch_begins(3)
     (record,) = caplog.records
     assert (record.getMessage(), record.batch_id) == ("a batch begins", 3)
@@ -102,7 +104,7 @@ def test_every_ten_seconds_there_is_a_line(clock: ManualClock, caplog: pytest.Lo
     watching.batch_ends({T0: 5_000, T1: 5_000})
     clock.now_s += 10
     watching.say()
-    assert lines(caplog)[-1] == "catching up"
+    assert lines(caplog)[-1] == "backlog"
     watching.close()
 
 
@@ -129,7 +131,7 @@ def test_who_is_told_does_not_count_what_it_reads_itself(
     assert watching.look().behind == 40_000
     clock.now_s += 10
     watching.say()
-    assert lines(caplog) == ["catching up"]
+    assert lines(caplog) == ["backlog"]
     assert caplog.records[0].stream == "desk"
     watching.close()
 
@@ -159,3 +161,23 @@ def test_the_broker_is_asked_again_and_again_until_it_is_closed(
     assert thread is not None
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_a_broker_that_does_not_answer_for_ten_seconds_is_told_once(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker, concerns = Broker(7), Concerns()
+    watching = watch(broker, clock, concerns=concerns)
+    broker.is_away = True
+    for _ in range(4):
+        assert concerns.first is None
+        watching._ask(broker)  # type: ignore
+        clock.now_s += 3.0
+    for _ in range(3):
+        watching._ask(broker)  # type: ignore
+        assert concerns.first == "the broker has not answered for 10 s: no answer"
+    assert len([each for each in caplog.records if each.levelname == "WARNING"]) == 1
+    broker.is_away = False
+    watching._ask(broker)  # type: ignore
+    assert concerns.first is None
+    watching.close()

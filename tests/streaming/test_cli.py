@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,6 +22,7 @@ from coordination.model import Ownership, time_tso
 from sinks.changefeeds import ChangefeedRow, Changefeeds, Watermark
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import SnapshotRow, Snapshots
+from streaming import bootstrap, logs
 from streaming.cli import main
 from streaming.report import parse_as_of
 
@@ -131,6 +133,7 @@ def _span(row: ChangefeedRow, table: str, version: int) -> ProgressRow:
         capture_id=row.capture_id,
         epoch=row.epoch,
         fence=row.term << 32,
+        dropped_columns={"note": 1234} if table == "orders" else {},
     )
 
 
@@ -212,6 +215,32 @@ def test_the_process_ends_with_that_code_too():
 
 
 @pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        (["run", "--source-uri", SOURCE, "--log-format", "json"], {}),
+        (["server", "--addr", "nowhere", "--etcd", "http://h:1"], {"TIDELAKE_LOG_FORMAT": "json"}),
+    ],
+)
+def test_who_wants_json_gets_refusals_as_json(arguments: list[str], environment: dict[str, str]):
+    ended = tidelake(*arguments, **environment)
+    line = json.loads(ended.stderr)
+    assert (ended.returncode, line["level"], line["logger"]) == (2, "ERROR", "tidelake")
+
+
+def test_what_nobody_expected_ends_with_an_error_line_too(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(logs, "install", Mock())
+    failed = Mock()
+    monkeypatch.setattr(logs, "failed", failed)
+    monkeypatch.setattr(bootstrap, "run", Mock(side_effect=ZeroDivisionError("odd")))
+    ended = program("run", "--source-uri", SOURCE, "--sink-uri", "delta:///a")
+    assert (ended.returncode, ended.stderr) == (1, "")
+    (error,) = failed.call_args.args
+    assert (str(error), failed.call_args.kwargs) == ("odd", {"traceback": True})
+
+
+@pytest.mark.parametrize(
     "arguments",
     [["rnu"], ["run", "--sink-ur", "x"], ["run", "--start-ts", "soon"], ["run", "stray"], []],
 )
@@ -228,6 +257,7 @@ def test_progress_shows_each_table_and_what_holds_it_back(program: Program, ware
     assert any(line.startswith("shop.customers") and " 12 " in line for line in lines)
     assert any(line.startswith("shop.orders") and "merge-on-write" in line for line in lines)
     assert "no watermark yet from shop/2" in ended.stdout
+    assert "shop.orders lacks columns, whose values are dropped: note (1234)" in ended.stdout
     assert "01-31T12:00:00" in ended.stdout
 
 
@@ -340,6 +370,7 @@ def test_what_is_not_there_is_one_line(
     ended = program(*arguments, TIDELAKE_SINK_URI=f"delta://{warehouse}")
     assert ended.returncode == code
     assert says in ended.stderr
+    assert "1970" not in ended.stderr
     assert ended.stderr.count("\n") == 1
 
 

@@ -36,7 +36,8 @@ def command(
     etcd: EmbeddedEtcd, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, str, str]]:
     """The program, in this process, on a cluster of the test's own; no broker is asked."""
-    monkeypatch.setattr(preflight, "check_changefeed", lambda _changefeed: None)
+    for asks in ("check_changefeed", "check_beginning"):
+        monkeypatch.setattr(preflight, asks, lambda _changefeed: None)
     monkeypatch.setenv("TIDELAKE_ETCD", etcd.endpoint)
     monkeypatch.setenv("TIDELAKE_CLUSTER_ID", f"c-{uuid4().hex[:8]}")
 

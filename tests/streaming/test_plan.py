@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import permutations
 
+import pytest
+
 from conf.settings import EventFilter, FilterSettings
 from coordination.model import TableName, Ts
 from sinks.ddl import CreateTable, CreateTableLike
@@ -82,10 +84,36 @@ def test_a_wall_ends_the_rows_right_below_it() -> None:
     found = planned([create(10), alter(20), create(30, "u")])
     assert made(found) == ["t"]
     assert (found.limit, found.wall) == (19, alter(20))
-    message = str(refusal(alter(20), found.why))
+    message = str(refusal(alter(20), found.why, "/lake"))
     assert "ALTER TABLE `t` ADD COLUMN `c` INT" in message
     assert "20" in message
     assert "shop.t" in message
+
+
+@pytest.mark.parametrize(
+    ("query", "way"),
+    [
+        (
+            "ALTER TABLE `t` ADD COLUMN `a``b` ENUM('x','it''s') NOT NULL AFTER `c`, "
+            "ADD (`d` DECIMAL(10,2), `e` BLOB)",
+            "ALTER TABLE delta.`/lake/shop/t` ADD COLUMNS (`a``b` STRING COMMENT "
+            r"'enum(\'x\',\'it\'\'s\')', `d` DECIMAL(10,2) COMMENT 'decimal(10,2)', "
+            "`e` BINARY COMMENT 'blob'). Then pass over it",
+        ),
+        (
+            "ALTER TABLE `t` DROP COLUMN `c`",
+            "ALTER TABLE delta.`/lake/shop/t` …. Then pass over it",
+        ),
+        ("ALTER TABLE `t` ADD PRIMARY KEY (`c`)", "The key of a target cannot be changed"),
+        ("RENAME TABLE `t` TO `u`", "rows under the new name make a new table"),
+        ("DROP TABLE `t`", "the target stays as it is"),
+        ("TRUNCATE TABLE `t`", "what it does to the rows of the target do by hand"),
+    ],
+)
+def test_the_way_past_a_wall_is_that_of_its_kind(query: str, way: str) -> None:
+    event = ddl(20, query, kind="ALTER")
+    found = planned([event])
+    assert way in str(refusal(event, found.why, "/lake"))
 
 
 def test_a_wall_above_the_limit_or_below_the_checkpoint_is_none() -> None:

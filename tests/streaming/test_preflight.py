@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,7 +12,9 @@ import pytest
 from conf.load import load_settings
 from conf.settings import Changefeed
 from coordination.errors import ConfigError
-from streaming.preflight import check_changefeed
+from streaming.preflight import check_beginning, check_changefeed
+from streaming.source import SourceLost
+from tests.acceptance.small_tables import marks
 from tests.services.kafka_broker import KafkaBroker
 
 PARTITIONS = 2
@@ -37,6 +40,22 @@ def test_topic_and_partitions_are_asked_of_the_broker(broker: KafkaBroker, tmp_p
         check_changefeed(changefeed(sink, at, "nothing-here"))
     with pytest.raises(ConfigError, match=f"has {PARTITIONS} partitions, .* partition-num=3"):
         check_changefeed(changefeed(sink, at, topic, "&partition-num=3"))
+
+
+@pytest.mark.kafka
+def test_a_new_changefeed_is_told_where_kafka_begins(broker: KafkaBroker, tmp_path: Path):
+    topic = f"preflight-{uuid4().hex[:8]}"
+    broker.create_topic(topic, PARTITIONS)
+    sent = [(1, None, b"garbage"), (1, None, b"TIDB_WATERMARK"), *marks(30, PARTITIONS)]
+    broker.produce(topic, sent)
+    wanted = changefeed(f"delta://{tmp_path}", broker.bootstrap, topic)
+    check_beginning(wanted)
+    for begins, told in ((1, "its first watermark is 30"), (3, "it has no watermark yet")):
+        broker.delete_records(topic, {1: begins})
+        with pytest.raises(SourceLost, match=f"partition 1 begins at offset {begins}: .*{told}"):
+            check_beginning(wanted)
+        if begins == 1:
+            check_beginning(replace(wanted, start_ts=30))
 
 
 def test_a_warehouse_where_no_folder_can_be_is_refused(tmp_path: Path):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from pyspark.errors import PySparkRuntimeError
 
-from coordination.errors import TidelakeError
-from streaming.session import SparkOnDemand
+from coordination.errors import Stop, TidelakeError
+from streaming import session
+from streaming.session import STATIC_CONF, SparkOnDemand
+from streaming.session import _conf as session_conf
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_threads_that_ask_at_once_get_one_session():
@@ -38,6 +43,54 @@ def test_what_was_never_started_is_not_stopped():
     spark.stop()
     assert spark.started is None
     start.assert_not_called()
+
+
+def test_who_waits_for_it_can_be_asked_to_stop():
+    begun, go_on, stopping = threading.Event(), threading.Event(), threading.Event()
+    session = Mock()
+
+    def start() -> object:
+        begun.set()
+        stopping.set()
+        go_on.wait(10)
+        return session
+
+    spark = SparkOnDemand(start)
+    with pytest.raises(Stop, match="while Spark was starting"):
+        spark(stopping)
+    assert begun.is_set()
+    assert spark.started is None
+    spark.stop()  # nothing to wait for
+    go_on.set()
+    assert spark() is session  # a capture that is back finds the one that was coming
+
+
+def test_what_spark_leaves_is_in_the_temporary_folder_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    conf = session_conf("local[2]", None)
+    assert conf["spark.local.dir"] == str(tmp_path)
+    assert f'"-Djava.io.tmpdir={tmp_path}"' in conf["spark.driver.extraJavaOptions"]
+    assert conf["spark.ui.enabled"] == "false"
+    assert conf["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.local.dir" not in session_conf("spark://elsewhere:7077", None)
+
+
+def test_jars_that_must_be_fetched_are_announced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(session, "jar_files", list)
+    conf = session_conf("local[2]", None)
+    assert "delta-spark" in conf["spark.jars.packages"]
+    assert "some 200 MB. TIDELAKE_JARS names a folder" in caplog.text
+
+
+def test_spark_submit_gets_what_we_give_ourselves():
+    lines = (ROOT / "conf" / "spark.conf").read_text().splitlines()
+    told = dict(line.split(None, 1) for line in lines if line and not line.startswith("#"))
+    assert (ROOT / told["spark.driver.extraJavaOptions"].partition("=")[2]).is_file()
+    assert {name: told[name] for name in STATIC_CONF} == STATIC_CONF
 
 
 def test_a_start_that_fails_is_one_line_that_says_what_spark_needs():

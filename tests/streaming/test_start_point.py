@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
 
 from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSource
+from coordination.errors import TidelakeError
+from coordination.model import TableName
 from sinks.changefeeds import ChangefeedRow, Watermark
 from streaming.events import TopicPartition
+from streaming.passed import refuse_what_was_passed
+from streaming.retained import FirstWatermarks
 from streaming.source import SourceLost, SourceShape
 from streaming.start_point import first_row, settle
 
@@ -24,8 +29,21 @@ CHANGEFEED = Changefeed(
 )
 
 
-def beginnings(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    return dict.fromkeys(partitions, 5)
+class Log:
+    """Kafka begins at 5 everywhere, and ``first_ts`` comes first."""
+
+    def __init__(self, first_ts: int | None = 0) -> None:
+        self._first_ts = first_ts
+
+    def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 5)
+
+    def first_watermarks(self, first: Mapping[TopicPartition, int]) -> FirstWatermarks:
+        assert set(first.values()) == {5}
+        return dict.fromkeys(first, self._first_ts)
+
+
+LOG = Log()
 
 
 def ran_to(checkpoint: int, changefeed: Changefeed = CHANGEFEED) -> ChangefeedRow:
@@ -41,14 +59,14 @@ def ran_to(checkpoint: int, changefeed: Changefeed = CHANGEFEED) -> ChangefeedRo
 
 
 def test_a_first_start_begins_where_kafka_begins() -> None:
-    row = settle(first_row(CHANGEFEED), CHANGEFEED, SHAPE, beginnings)
+    row = settle(first_row(CHANGEFEED), CHANGEFEED, SHAPE, LOG)
 
     assert row.source_offsets == {"shop/0": 5, "shop/1": 5}
     assert (row.incarnation, row.state, row.checkpoint_ts) == (1, "running", 0)
 
 
 def test_a_restart_resumes_whatever_start_ts_says() -> None:
-    row = settle(ran_to(100), replace(CHANGEFEED, start_ts=7), SHAPE, beginnings)
+    row = settle(ran_to(100), replace(CHANGEFEED, start_ts=7), SHAPE, LOG)
 
     assert row.checkpoint_ts == 100
     assert row.source_offsets == {"shop/0": 40, "shop/1": 50}
@@ -56,69 +74,71 @@ def test_a_restart_resumes_whatever_start_ts_says() -> None:
 
 
 def test_a_reached_target_is_finished_before_reading_and_a_later_one_goes_on() -> None:
-    assert settle(ran_to(100), replace(CHANGEFEED, target_ts=100), SHAPE, beginnings).state == (
-        "finished"
-    )
-    assert settle(ran_to(100), replace(CHANGEFEED, target_ts=101), SHAPE, beginnings).state == (
-        "running"
-    )
+    assert settle(ran_to(100), replace(CHANGEFEED, target_ts=100), SHAPE, LOG).state == ("finished")
+    assert settle(ran_to(100), replace(CHANGEFEED, target_ts=101), SHAPE, LOG).state == ("running")
 
 
 def test_a_rewind_is_a_new_incarnation_that_reads_from_kafkas_beginning() -> None:
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
-    row = settle(ran_to(100), rewound, SHAPE, beginnings)
+    row = settle(ran_to(100), rewound, SHAPE, LOG)
 
     assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 60, "rewinding")
     assert row.max_published_ts == 100
     assert row.source_offsets == {"shop/0": 5, "shop/1": 5}
 
 
+def test_who_drops_unknown_columns_is_another_writer() -> None:
+    drops = replace(CHANGEFEED, on_unknown_column="drop")
+    assert settle(ran_to(100), CHANGEFEED, SHAPE, LOG).incarnation == 1
+    assert settle(ran_to(100), drops, SHAPE, LOG).incarnation == 2
+
+
 def test_the_same_rewind_again_resumes() -> None:
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
-    done = replace(settle(ran_to(100), rewound, SHAPE, beginnings), checkpoint_ts=80)
+    done = replace(settle(ran_to(100), rewound, SHAPE, LOG), checkpoint_ts=80)
 
-    again = settle(done, rewound, SHAPE, beginnings)
+    again = settle(done, rewound, SHAPE, LOG)
 
     assert (again.incarnation, again.checkpoint_ts, again.state) == (2, 80, "rewinding")
 
 
 def test_the_same_rewind_again_is_said_to_be_none(caplog: pytest.LogCaptureFixture) -> None:
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
-    done = replace(settle(ran_to(100), rewound, SHAPE, beginnings), checkpoint_ts=120)
-    settle(done, rewound, SHAPE, beginnings)
-    assert "the rewind to 60 was made already: resuming at checkpoint_ts=120" in caplog.text
+    done = replace(settle(ran_to(100), rewound, SHAPE, LOG), checkpoint_ts=120)
+    settle(done, rewound, SHAPE, LOG)
+    assert "the rewind to 60 was made already checkpoint_ts=120: it goes on" in caplog.text
 
 
 def test_of_a_cluster_each_word_about_the_start_begins_anew_once() -> None:
     started = replace(CHANGEFEED, start_ts=60)
     first = first_row(started, "etcd/1/60")
-    settled = settle(first, started, SHAPE, beginnings, "etcd/1/60")
+    settled = settle(first, started, SHAPE, LOG, "etcd/1/60")
     assert (settled.incarnation, settled.start_id) == (1, "etcd/1/60")
     ran = replace(settled, checkpoint_ts=100, source_offsets={"shop/0": 40, "shop/1": 50})
-    assert settle(ran, started, SHAPE, beginnings, "etcd/1/60").checkpoint_ts == 100
+    assert settle(ran, started, SHAPE, LOG, "etcd/1/60").checkpoint_ts == 100
 
     for said in ("etcd/7/60", "other-etcd/1/60"):  # made anew, or resumed from there; etcd is new
-        row = settle(ran, started, SHAPE, beginnings, said)
+        row = settle(ran, started, SHAPE, LOG, said)
         assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 60, "rewinding")
         assert row.start_id == said
         assert row.source_offsets == {"shop/0": 5, "shop/1": 5}
         further = replace(row, checkpoint_ts=80)
-        assert settle(further, started, SHAPE, beginnings, said).checkpoint_ts == 80
+        assert settle(further, started, SHAPE, LOG, said).checkpoint_ts == 80
 
 
 def test_a_cluster_takes_up_what_a_run_has_begun() -> None:
     started = replace(CHANGEFEED, start_ts=60)
     ran = ran_to(100, started)
-    row = settle(ran, started, SHAPE, beginnings, "etcd/7/60")
+    row = settle(ran, started, SHAPE, LOG, "etcd/7/60")
     assert (row.incarnation, row.checkpoint_ts, row.start_id) == (1, 100, "etcd/7/60")
     elsewhere = replace(CHANGEFEED, start_ts=70)
-    row = settle(ran, elsewhere, SHAPE, beginnings, "etcd/7/70")
+    row = settle(ran, elsewhere, SHAPE, LOG, "etcd/7/70")
     assert (row.incarnation, row.checkpoint_ts) == (2, 70)
 
 
 def test_a_changed_filter_is_a_new_incarnation_that_goes_on() -> None:
     filtered = replace(CHANGEFEED, filter=FilterSettings(rules=("shop.*",)))
-    row = settle(ran_to(100), filtered, SHAPE, beginnings)
+    row = settle(ran_to(100), filtered, SHAPE, LOG)
 
     assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 100, "running")
     assert row.source_offsets == {"shop/0": 40, "shop/1": 50}
@@ -128,20 +148,20 @@ def test_a_topic_that_was_made_again_is_refused() -> None:
     other = SourceShape({"shop": "id-2"}, SHAPE.partitions)
 
     with pytest.raises(SourceLost, match="topic shop was deleted and made again"):
-        settle(ran_to(100), CHANGEFEED, other, beginnings)
+        settle(ran_to(100), CHANGEFEED, other, LOG)
 
 
 def test_a_new_partition_is_read_from_its_beginning() -> None:
     grown = SourceShape({"shop": "id-1"}, SHAPE.partitions | {TopicPartition("shop", 2)})
 
-    assert settle(ran_to(100), CHANGEFEED, grown, beginnings).source_offsets["shop/2"] == 5
+    assert settle(ran_to(100), CHANGEFEED, grown, LOG).source_offsets["shop/2"] == 5
 
 
 def test_a_rewind_to_where_it_first_started_is_a_rewind() -> None:
     started = replace(CHANGEFEED, start_ts=60)
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
 
-    row = settle(ran_to(100, started), rewound, SHAPE, beginnings)
+    row = settle(ran_to(100, started), rewound, SHAPE, LOG)
 
     assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 60, "rewinding")
 
@@ -149,6 +169,103 @@ def test_a_rewind_to_where_it_first_started_is_a_rewind() -> None:
 def test_a_first_start_with_a_rewind_is_not_rewound_when_it_is_retried() -> None:
     rewound = replace(CHANGEFEED, overwrite_checkpoint_ts=60)
 
-    row = settle(ran_to(100, rewound), rewound, SHAPE, beginnings)
+    row = settle(ran_to(100, rewound), rewound, SHAPE, LOG)
 
     assert (row.incarnation, row.checkpoint_ts) == (1, 100)
+
+
+NEW_TOPIC = SourceShape(
+    {"shop": "id-1", "more": "id-9"}, SHAPE.partitions | {TopicPartition("more", 0)}
+)
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "shape", "first_ts", "says"),
+    [
+        (first_row(CHANGEFEED), {}, SHAPE, 70, ["above 0", "--start-ts 70 at least"]),
+        (first_row(CHANGEFEED), {}, SHAPE, None, ["no watermark yet", "Let TiCDC send one"]),
+        (
+            ran_to(100),
+            {"overwrite_checkpoint_ts": 60},
+            SHAPE,
+            70,
+            ["rewound to 70 at the earliest"],
+        ),
+        (ran_to(100), {"overwrite_checkpoint_ts": 60}, SHAPE, 170, ["to a new topic"]),
+        (ran_to(100), {}, NEW_TOPIC, 170, ["topic more", "checkpoint-ts has passed 170"]),
+    ],
+)
+def test_where_kafka_begins_too_late_is_refused(
+    stored: ChangefeedRow,
+    wanted: dict[str, int],
+    shape: SourceShape,
+    first_ts: int,
+    says: list[str],
+) -> None:
+    changefeed = replace(CHANGEFEED, **wanted)
+    with pytest.raises(SourceLost, match="begins at offset 5") as refused:
+        settle(stored, changefeed, shape, Log(first_ts))
+    assert [words for words in says if words not in str(refused.value)] == []
+    reached = wanted.get("overwrite_checkpoint_ts", stored.checkpoint_ts)
+    assert settle(stored, changefeed, shape, Log(reached)).source_offsets[
+        str(max(shape.partitions))
+    ]
+
+
+def test_who_reads_nothing_more_may_have_lost_everything() -> None:
+    ended = replace(CHANGEFEED, target_ts=100)
+    assert settle(ran_to(100), ended, NEW_TOPIC, Log(170)).state == "finished"
+
+
+def test_a_refused_first_start_may_begin_elsewhere() -> None:
+    claimed = replace(first_row(replace(CHANGEFEED, start_ts=60)), term=1, state="failed")
+    for start_ts, incarnation in ((80, 1), (40, 2)):
+        row = settle(claimed, replace(CHANGEFEED, start_ts=start_ts), SHAPE, LOG)
+        assert (row.start_ts, row.checkpoint_ts, row.incarnation) == (
+            start_ts,
+            start_ts,
+            incarnation,
+        )
+
+
+def filtered(*rules: str) -> Changefeed:
+    return replace(CHANGEFEED, filter=FilterSettings(rules=rules))
+
+
+def settled(stored: ChangefeedRow, changefeed: Changefeed) -> ChangefeedRow:
+    return settle(stored, changefeed, SHAPE, LOG)
+
+
+def test_a_table_whose_rows_were_passed_over_is_refused_until_a_rewind() -> None:
+    a, b = TableName("shop", "a"), TableName("shop", "b")
+    narrow, wide = filtered("shop.a"), filtered("shop.*")
+    row = settled(first_row(narrow), narrow)
+    refuse_what_was_passed(row, [a, b])  # nothing has been passed yet
+    row = settled(row, wide)
+    refuse_what_was_passed(row, [a, b])
+    row = settled(row, narrow)
+    row = settled(replace(row, checkpoint_ts=100), wide)
+    for _ in range(2):
+        refuse_what_was_passed(row, [a])
+        with pytest.raises(TidelakeError, match=r"table shop.b is wanted now.*up to 100"):
+            refuse_what_was_passed(row, [a, b])
+        row = settled(replace(row, checkpoint_ts=200), wide)  # and the next start knows it still
+    rewound = settled(row, replace(wide, overwrite_checkpoint_ts=1))
+    refuse_what_was_passed(rewound, [a, b])
+
+
+def test_filters_are_kept_once_each() -> None:
+    row = first_row(filtered("shop.a"))
+    for ts in range(100, 110):
+        rules = ("shop.a",) if ts % 2 else ("shop.*",)
+        row = settled(
+            replace(row, checkpoint_ts=ts, source_offsets={"shop/0": 1}), filtered(*rules)
+        )
+    assert json.loads(row.filters or "") == [
+        {"rules": ["shop.*"], "case-sensitive": False, "until-ts": 109},
+        {"rules": ["shop.a"], "case-sensitive": False},
+    ]
+    of_an_earlier_release = replace(row, filters=None, checkpoint_ts=200)
+    assert json.loads(settled(of_an_earlier_release, filtered("*.*")).filters or "") == [
+        {"rules": ["*.*"], "case-sensitive": False}
+    ]

@@ -43,6 +43,7 @@ FULL = TableStatus(
     2,
     "merge-on-write",
     {"shop/0": 17, "shop/1": 0},
+    {"note": 2},
 )
 BARE = TableStatus(5, TableState.ABSENT)
 BODIES: list[Body] = [

@@ -15,7 +15,13 @@ from coordination.errors import TidelakeError
 from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.actions import Transaction
 from sinks.merge_on_write.checkpoint import write_checkpoint
-from sinks.merge_on_write.commit import LostRace, TooLate, commit, create_table
+from sinks.merge_on_write.commit import (
+    LostRace,
+    TooLate,
+    commit,
+    create_table,
+    prove_no_other_lock,
+)
 from sinks.merge_on_write.log_paths import LOG, checkpoint_path, commit_path
 from sinks.merge_on_write.log_reader import follow, read_log
 from sinks.merge_on_write.log_state import LogState, nonce_of, parse_commit
@@ -320,6 +326,14 @@ def test_beside_delta_rs_on_s3_each_has_its_versions(s3: S3Server):
     assert state is not None
     assert (state.version, len(state.files)) == (10, 11)
     assert DeltaTable(uri, storage_options=s3.options).version() == 10
+
+
+def test_a_table_under_another_lock_is_refused(storage: TableStorage):
+    make(storage)
+    prove_no_other_lock(storage)
+    storage.write(f"{LOG}.tmp/00000000000000000001.json.8f", b"{}")
+    with pytest.raises(TidelakeError, match="DynamoDB"):
+        prove_no_other_lock(storage)
 
 
 def test_text_of_any_kind_survives(local: LocalStorage):

@@ -31,7 +31,8 @@ from coordination.model import (
     Ts,
     fence_number,
 )
-from coordination.ports import Advance, CaptureIdentity, Claim, RegisteredTable
+from coordination.owner.term import lowest
+from coordination.ports import Advance, CaptureIdentity, Claim, RegisteredTable, Standing
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, Span, TableState
@@ -57,7 +58,9 @@ class Stage:
         self.topic = topic
         self.warehouse = folder / "warehouse"
         self.plane = SparkDataPlane(
-            spark, batch=BatchSettings(max_messages=200), session=SessionSettings()
+            spark,
+            batch=BatchSettings(max_messages=200, first_messages=5),
+            session=SessionSettings(),
         )
         self.info = ChangefeedInfo(
             id=ChangefeedID(CHANGEFEED),
@@ -110,6 +113,20 @@ class Stage:
         )
         self.desks.append(desk)
         return desk
+
+    def show(self, standing: Standing, name: str = "owner") -> None:
+        """As the owner does when nothing runs."""
+        ownership = self._ownership(name)
+        identity = CaptureIdentity(
+            capture_id=ownership.capture_id, epoch=ownership.epoch, address=name
+        )
+        self.plane.show(
+            info=self.info,
+            identity=identity,
+            ownership=ownership,
+            fence=opened_fence(ownership),
+            standing=standing,
+        )
 
     def close(self) -> None:
         for part in (*self.replicas.values(), *self.desks):
@@ -210,14 +227,12 @@ class HandOwner:
         self.checkpoint_ts = Ts(max(self.checkpoint_ts, reached))
 
     def _record(self) -> None:
-        low: dict[str, int] = {}
         scans = [self.stage.replicas[home].get_scan() for home in set(self.homes.values())]
         offsets = [scan.source_offsets for scan in scans if scan and scan.source_offsets]
+        read = lowest(offsets)
         own = [told.status.source_offsets for told in self._told.values() if told.status]
         is_settled = len(offsets) == len(scans) > 0 and len(self.homes) == len(self.tables)
-        for each in (*offsets, *filter(None, own)) if is_settled else ():
-            for partition, offset in each.items():
-                low[partition] = min(offset, low.get(partition, offset))
+        low = lowest((*offsets, *filter(None, own))) if is_settled else {}
         at_point = self.checkpoint_ts == self.sync_point_ts
         self.desk.record(
             Advance(
@@ -225,6 +240,7 @@ class HandOwner:
                 resolved_ts=self.checkpoint_ts,
                 spans=tuple(self._told.values()),
                 source_offsets=low,
+                read_offsets=read,
                 sync_point_ts=Ts(self.sync_point_ts or 0) if at_point else None,
             )
         )

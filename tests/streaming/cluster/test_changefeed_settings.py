@@ -21,6 +21,7 @@ SOURCE = (
 FILE = """
 zero-date = "fail"
 on-error = "fail"
+on-unknown-column = "drop"
 apply-engine = "spark"
 case-sensitive = true
 start-ts = 7

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from coordination.errors import TermRefused
+from coordination.metadata.model import FeedState
 from coordination.model import TableName, Ts
-from coordination.ports import Advance
+from coordination.ports import Advance, Standing
 from coordination.scheduler.barrier import PendingDdl
 from sinks.changefeeds import Changefeeds
 from sinks.progress import Progress
@@ -22,7 +23,7 @@ from tests.streaming.cluster.hand_owner import CHANGEFEED, HandOwner, Stage, unt
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 FOUND, DELETED = small_table("found"), small_table("deleted")
-DELETED_NAME = TableName("shop", "deleted")
+FOUND_NAME, DELETED_NAME = TableName("shop", "found"), TableName("shop", "deleted")
 
 
 def values(stage: Stage, table: str) -> dict[int, str]:
@@ -56,6 +57,10 @@ def test_terms_tables_and_rows(stage: Stage):
     ends = {f"{stage.topic}/{p}": n for p, n in stage.broker.end_offsets(stage.topic).items()}
     owner.until(lambda: changefeed.read(CHANGEFEED).source_offsets == ends)
     assert progress.read(CHANGEFEED)[owner.tables["a"].span.name].source_offsets == ends
+    owner.until(lambda: changefeed.read(CHANGEFEED).end_offsets == ends)
+    read = changefeed.read(CHANGEFEED)
+    assert (read.read_offsets, read.messages_behind) == (ends, 0)
+    assert read.messages_per_s > 0
 
     heir = HandOwner(stage, "heir")
     assert heir.claim.term == owner.claim.term + 1
@@ -76,6 +81,8 @@ def test_terms_tables_and_rows(stage: Stage):
 
 
 def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Stage):
+    assert stage.info.config is not None
+    stage.info = replace(stage.info, config={**stage.info.config, "on-unknown-column": "drop"})
     replica = stage.capture("c")
     stage.produce([*made(10, IDLE), *marks(15)])
     owner = HandOwner(stage)
@@ -106,16 +113,48 @@ def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Sta
     assert (row_of().state, row_of().dead_letters) == ("replicating", 0)
 
     drop = Ddl("shop", "idle", "ERASE", "DROP TABLE `shop`.`idle`")
-    rows = [(1, None, row(39, 1, "y", table=FOUND, op="UPDATE"))]
+    noted = row(39, 1, "y", table=FOUND, op="UPDATE").replace(b'"v":"y"', b'"v":"y","note":"!"')
+    rows = [(1, None, noted)]
     above = [(1, None, row(45, 1, "z", table=FOUND, op="UPDATE"))]
     stage.produce([*rows, (0, None, encode_ddl(drop, 40, 0)), *above, *marks(50)])
-    wall = PendingDdl(commit_ts=Ts(40), table_ids=None)
+    wall = PendingDdl(commit_ts=Ts(39), table_ids=None)  # tables wait right before it
     owner.until(lambda: owner.desk.ddl_scan().pending == (wall,))
-    owner.reached(40)
+    owner.reached(39)
     assert values(stage, "found") == {1: "y"}
+    found_row = lambda: progress.read(CHANGEFEED)[FOUND_NAME]  # noqa: E731
+    owner.until(lambda: found_row().checkpoint_ts >= 39)
+    assert (found_row().state, found_row().dropped_columns) == ("warning", {"note": 1})
     owner.desk.run_ddl(wall)
     with pytest.raises(DdlNotSupported, match="DROP TABLE"):
         until(lambda: owner.desk.take_changes() and None)
+    until(owner.desk.is_closed)
+    how_it_stands_is_shown(stage)
+
+
+def how_it_stands_is_shown(stage: Stage) -> None:
+    """Nobody runs it; then an heir does, until it fails."""
+    progress = Progress(str(stage.warehouse))
+    stage.show(Standing(state=FeedState.PENDING, message="DROP TABLE is not supported"))
+    changefeeds = Changefeeds(str(stage.warehouse))
+    until(lambda: changefeeds.read(CHANGEFEED).state == "pending")
+    row_ = changefeeds.read(CHANGEFEED)
+    assert (row_.error, row_.checkpoint_ts) == ("DROP TABLE is not supported", 39)
+    until(lambda: {each.state for each in progress.read(CHANGEFEED).values()} == {"stopped"})
+
+    heir = HandOwner(stage, "heir")
+    heir.desk.tell(Standing(state=FeedState.WARNING, message="tried again"))
+    heir.until(lambda: changefeeds.read(CHANGEFEED).error == "tried again")
+    assert changefeeds.read(CHANGEFEED).state == "warning"
+    states = {name.table: each.state for name, each in progress.read(CHANGEFEED).items()}
+    lacking = {"found": "warning"}  # a column, still
+    assert states == {"idle": "replicating", "deleted": "replicating", **lacking}
+    heir.desk.tell(Standing())
+    heir.until(lambda: (now := changefeeds.read(CHANGEFEED)).state == "running" and not now.error)
+    heir.desk.tell(Standing(state=FeedState.FAILED, message="for good"))
+    heir.desk.close(drop=False)
+    until(heir.desk.is_closed)
+    last = changefeeds.read(CHANGEFEED)
+    assert (last.state, last.error) == ("failed", "for good")
 
 
 def test_a_changefeed_that_goes_on_from_elsewhere_is_a_new_incarnation(stage: Stage):

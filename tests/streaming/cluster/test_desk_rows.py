@@ -90,6 +90,19 @@ def test_a_table_that_could_not_be_made_warns_until_it_is():
     assert told_progress(cut, told(80, delta_version=0), {}).state == "replicating"
 
 
+def test_dropped_columns_are_counted_and_warned_of_until_a_new_owner_finds_them():
+    row = told_progress(BEFORE, told(70, dropped_columns={"note": 2}), {})
+    assert (row.state, row.dropped_columns) == ("warning", {"note": 2})
+    late = told_progress(row, told(80, dropped_columns={"note": 1, "more": 1}), {})
+    assert (late.state, late.dropped_columns) == ("warning", {"note": 2, "more": 1})
+    assert told_progress(late, told(80), {}).dropped_columns == late.dropped_columns
+
+    table = Table(name=NAME, checkpoint=Ts(80), version=5, dropped={"more": 1}, state="warning")
+    assert resumed_progress(table, late, ROW).dropped_columns == {"more": 1}
+    filled = resumed_progress(replace(table, dropped={}, state="replicating"), late, ROW)
+    assert (filled.state, filled.dropped_columns) == ("replicating", {})
+
+
 def test_a_new_owner_leaves_the_fences_of_spans_and_a_new_incarnation_does_not():
     table = Table(name=NAME, checkpoint=Ts(55), version=5)
     row = resumed_progress(table, BEFORE, ROW)

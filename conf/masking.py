@@ -1,0 +1,74 @@
+"""Texts for people, without the secrets that stand in them.
+
+What is known to be a secret by its name (a URI's parameter, a key of a file) is masked wherever it
+comes up; what was used as one (`hide`) also where it comes up without a name, as in the words of a
+library. A reference (`${env:NAME}`, `${file:/path}`) is no secret, and is shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+MASK = "***"
+HIDDEN_LENGTH = 6  # a shorter one is masked by its name alone: it may be a part of any word
+
+_SECRET = (
+    r"[\w.-]*(?:passw(?:or)?d|token|credentials?|sas[-_.]key|private[-_.]?key|secret[\w.-]*"
+    r"|jaas[\w.-]*|(?:access|account|storage|keystore)[-_.]key(?:[-_.]id)?)"
+)
+_IS_SECRET = re.compile(_SECRET, re.IGNORECASE)
+_NO_REFERENCE = r"(?!\$(?:\{|%7B)(?:env|file)(?::|%3A))"
+_QUOTED = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\''
+# sasl-password=…&, password="…" (as in JAAS), AWS_SECRET_ACCESS_KEY=…
+_ASSIGNED = re.compile(rf"({_SECRET}\s?=\s?){_NO_REFERENCE}(?:{_QUOTED}|[^&\s\"]+)", re.IGNORECASE)
+# "etcd-password": "…", in JSON and in Python's words
+_KEYED = re.compile(
+    rf"((?:\"{_SECRET}\"|'{_SECRET}')\s?:\s?)(?![\"']\$\{{(?:env|file):)(?:{_QUOTED}|[^\s,}}]+)",
+    re.IGNORECASE,
+)
+_USER_INFO = re.compile(r"(://[^/\s:@\"']*):[^/\s@\"']+@")
+_PARAMETER = re.compile(rf"([?&]{_SECRET}=){_NO_REFERENCE}[^&#]+", re.IGNORECASE)
+
+_hidden: set[str] = set()  # of the process: whoever writes a line must not know who has a secret
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a parameter, key or variable of this name holds a secret."""
+    return _IS_SECRET.fullmatch(name) is not None
+
+
+def hide(secret: str) -> None:
+    """Mask this value too, in any spelling that a URI, JSON or JAAS gives it."""
+    if len(secret) < HIDDEN_LENGTH:
+        return
+    escaped = secret.replace("\\", "\\\\").replace('"', '\\"')
+    _hidden.update({secret, quote(secret, safe=""), quote(secret), quote_plus(secret), escaped})
+
+
+def masked_uri(uri: str) -> str:
+    """The URI without the values of its secret parameters, and without a password in front of its
+    host."""
+    return _USER_INFO.sub(rf"\1:{MASK}@", _PARAMETER.sub(rf"\1{MASK}", uri))
+
+
+def masked(text: str) -> str:
+    """Any text without what is or was a secret."""
+    for secret in sorted(_hidden, key=len, reverse=True):  # one may be a part of another
+        text = text.replace(secret, MASK)
+    text = _USER_INFO.sub(rf"\1:{MASK}@", text)
+    text = _ASSIGNED.sub(rf"\1{MASK}", text)
+    return _KEYED.sub(rf'\1"{MASK}"', text)
+
+
+def masked_values(value: Any) -> Any:
+    """A value as JSON has it, with all texts in it masked."""
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, Mapping):
+        return {name: masked_values(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked_values(each) for each in value]
+    return value

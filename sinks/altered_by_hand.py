@@ -1,0 +1,124 @@
+"""A target that somebody has altered by hand: its columns as they are now, and how they are read.
+
+What a CREATE TABLE or the messages told stands in the table's properties. A column that was added
+or widened since then is read by its Delta type, or by the MySQL type in its comment where the two
+fit together: the names of an ``enum`` stand nowhere else. One that was dropped is no column any
+more, and one that was renamed is a new one.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from deltalake import DeltaTable
+from deltalake.schema import ArrayType, PrimitiveType
+
+from coordination.errors import TidelakeError
+from coordination.model import TableName
+from sinks.casts import delta_type
+from sinks.schema import KNOWN_TYPES, Column, MySQLType, TableSchema
+
+logger = logging.getLogger(__name__)
+
+# Names of Delta's log: to Spark's, and to the MySQL type whose text they are read from.
+_SPARK_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+_MYSQL_NAMES = {
+    **{name: name for name in ("tinyint", "smallint", "int", "bigint", "float", "double", "date")},
+    "string": "text",
+    "binary": "blob",
+    "timestamp_ntz": "datetime",
+    "timestamp": "timestamp",
+    "array<float>": "vector",
+}
+_DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
+
+
+class DeltaColumn(NamedTuple):
+    """A column as the table's log has it."""
+
+    name: str
+    type: str  # in Spark SQL's words; "other" for what no MySQL text is cast to
+    comment: str = ""
+
+
+def delta_columns(handle: DeltaTable) -> list[DeltaColumn]:
+    """The columns of this version of the table, in its order."""
+    return [
+        DeltaColumn(field.name, _spark_type(field.type), str(field.metadata.get("comment", "")))
+        for field in handle.schema().fields
+    ]
+
+
+def schema_as_it_is(
+    name: TableName, stored: TableSchema, columns: Sequence[DeltaColumn]
+) -> TableSchema:
+    """The schema by which the rows of the table are read. Raises where its key is gone."""
+    found = {column.name: column.type for column in columns}
+    kept = [each for each in stored.delivered if found.get(each.name) == delta_type(each.type)]
+    known = {column.name for column in kept}
+    others = [column for column in columns if column.name not in known]
+    added = [added for column in others if (added := _by_hand(name, column)) is not None]
+    there = {column.name for column in (*kept, *added)}
+    for key in stored.key:
+        if key not in there:
+            raise TidelakeError(
+                f"table {name} has no key column {key} any more, or one of another type: restore "
+                "it, or leave the table out with [filter] rules"
+            )
+    if not added and len(kept) == len(stored.delivered):
+        return stored
+    for column in stored.delivered:
+        if column.name not in there:
+            logger.info(
+                "a column is not in the target any more table=%s column=%s", name, column.name
+            )
+    left = [column for column in stored.columns if column.generated == "virtual"]
+    return replace(stored, columns=(*kept, *added, *[c for c in left if c.name not in there]))
+
+
+def _by_hand(name: TableName, column: DeltaColumn) -> Column | None:
+    mysql_type = _mysql_type(column)
+    if mysql_type is None:
+        logger.warning(
+            "a column of the target has a type that no MySQL value is cast to: it is not filled "
+            "table=%s column=%s",
+            name,
+            column.name,
+        )
+        return None
+    logger.info(
+        "a column was added to the target, or altered, by hand: it is filled from here on "
+        "table=%s column=%s type=%s read_as=%s",
+        name,
+        column.name,
+        column.type,
+        mysql_type,
+    )
+    return Column(name=column.name, type=mysql_type)
+
+
+def _mysql_type(column: DeltaColumn) -> MySQLType | None:
+    try:
+        said = MySQLType.parse(column.comment)
+    except ValueError:  # it says something else, or nothing
+        said = None
+    if said and said.name in KNOWN_TYPES and delta_type(said) == column.type:
+        return said
+    if _DECIMAL.fullmatch(column.type):
+        return MySQLType.parse(column.type)
+    by_type = _MYSQL_NAMES.get(column.type)
+    return MySQLType(name=by_type) if by_type else None
+
+
+def _spark_type(of: object) -> str:
+    match of:
+        case PrimitiveType():
+            return _SPARK_NAMES.get(of.type, of.type)
+        case ArrayType(element_type=PrimitiveType() as element):
+            return f"array<{element.type}>"
+        case _:
+            return "other"

@@ -1,0 +1,57 @@
+"""What goes wrong without an error: who is asked does not answer.
+
+broker: asked every two seconds ──no answer for 10 s──────► one warning, in the log and in the
+etcd:   the fence tells         ──none for half a lease──►   changefeed's row, until it answers
+stream: fails, is tried again   ──for some seconds───────►
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+BROKER, ETCD, STREAM = "broker", "etcd", "stream"
+BROKER_SILENT_S: Final = 10.0
+NO_CONCERN: Final[str | None] = None
+
+
+def etcd_concern(silent_s: float, ttl_s: float) -> str | None:
+    """Half a lease without an answer; the same text for as long as it lasts."""
+    if silent_s <= ttl_s / 2:
+        return NO_CONCERN
+    return (
+        f"etcd has not answered for {ttl_s / 2:g} s: this capture writes nothing any more when its "
+        "lease ends, and begins anew when etcd answers"
+    )
+
+
+class Concerns:
+    """What is wrong right now, by who is concerned. Thread-safe; each is logged once, but for one
+    that is ``quiet``: another of its process says the same."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._levels = (logging.DEBUG,) * 2 if quiet else (logging.WARNING, logging.INFO)
+        self._lock = threading.Lock()
+        self._open: dict[str, str] = {}
+
+    @property
+    def first(self) -> str | None:
+        """What is to stand in the changefeed's row."""
+        with self._lock:
+            return next(iter(self._open.values()), NO_CONCERN)
+
+    def say(self, about: str, what: str | None) -> None:
+        """None: it is over. What is said of the same again changes nothing."""
+        with self._lock:
+            before = self._open.get(about)
+            if what is None:
+                self._open.pop(about, None)
+            else:
+                self._open.setdefault(about, what)
+        if what is not None and before is None:
+            logger.log(self._levels[0], "%s", what)
+        elif what is None and before is not None:
+            logger.log(self._levels[1], "it is over: %s", before)

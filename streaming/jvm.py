@@ -1,0 +1,173 @@
+"""Spark's JVM as a child of this process: what it says are log lines, and it ends with us, at once.
+
+pyspark's own launch waits for a JVM that nobody can reach: who interrupts it leaves one behind that
+never ends. So the child is started here, and pyspark is told where it listens, as spark-submit
+tells it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+
+from coordination.errors import Stop, TidelakeError
+
+logger = logging.getLogger(__name__)
+
+POLL_S: Final = 0.05
+STOP_S: Final = 10.0  # for its shutdown hooks
+GATEWAY_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+LINE: Final = re.compile(r"\S+Z (?P<level>[A-Z]+) (?P<name>spark\.\S+): (?P<message>.*)")
+LEVELS: Final = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.CRITICAL}
+# What every one of them says: how it was started.
+CHATTER: Final = (
+    "WARNING: Using incubator modules",
+    "NOTE: Picked up ",
+    "Picked up ",
+    "Using Spark's default log4j profile",
+    "Setting default log level",
+    "To adjust logging level",
+)
+TROUBLE: Final = re.compile(r"Exception|Error|fatal", re.IGNORECASE)  # else Ivy tells what it does
+NEEDS: Final = "It needs Java 17 or newer, in JAVA_HOME or on the PATH"
+
+
+class DriverJvm:
+    """`start` on one thread, `stop` on any; one JVM at most, and none after `stop`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._listener: threading.Thread | None = None
+        self._is_up = False
+        self._is_stopped = False
+        self._last_words: deque[str] = deque(maxlen=1)
+
+    def start(self, conf: Mapping[str, str]) -> None:
+        """Block until pyspark can reach it, with these settings; raises TidelakeError."""
+        folder = Path(tempfile.mkdtemp(prefix="tidelake-jvm-"))
+        try:
+            process = self._launch(conf, folder / "gateway")
+            port, secret = self._await_gateway(process, folder / "gateway")
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        for name, value in zip(GATEWAY_VARIABLES, (str(port), secret), strict=True):
+            os.environ[name] = value
+        try:
+            SparkContext._ensure_initialized(gateway=launch_gateway())  # type: ignore[no-untyped-call]
+        finally:
+            for name in GATEWAY_VARIABLES:
+                del os.environ[name]
+        with self._lock:
+            self._is_up = True
+
+    def stop(self, within_s: float = STOP_S) -> None:
+        """End it, in order if it is up. Idempotent."""
+        with self._lock:
+            self._is_stopped = True
+            process, self._process = self._process, None
+        if process is None:
+            return
+        gateway = SparkContext._gateway
+        if self._is_up and gateway is not None:
+            with suppress(Py4JError, OSError):
+                gateway.shutdown()
+            SparkContext._gateway = SparkContext._jvm = None
+        else:
+            process.kill()
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.close()  # it ends with its input
+        try:
+            process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _launch(self, conf: Mapping[str, str], gateway: Path) -> subprocess.Popen[bytes]:
+        home = Path(_find_spark_home())
+        settings = [word for pair in conf.items() for word in ("--conf", "=".join(pair))]
+        asked = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+        with self._lock:
+            if self._is_stopped:
+                raise Stop("asked to stop")
+            self._process = process = subprocess.Popen(
+                [str(home / "bin" / "spark-submit"), *settings, *asked],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={
+                    **os.environ,
+                    "SPARK_CONNECT_MODE": "0",
+                    "_PYSPARK_DRIVER_CONN_INFO_PATH": str(gateway),
+                },
+                preexec_fn=_let_ctrl_c_pass,  # as pyspark itself does
+            )
+        self._listener = threading.Thread(
+            target=self._listen, args=(process,), name="jvm-says", daemon=True
+        )
+        self._listener.start()
+        return process
+
+    def _await_gateway(self, process: subprocess.Popen[bytes], gateway: Path) -> tuple[int, str]:
+        while not gateway.exists():
+            with suppress(subprocess.TimeoutExpired):
+                code = process.wait(POLL_S)
+                assert process.stdin is not None
+                process.stdin.close()
+                if self._is_stopped:
+                    raise Stop("asked to stop")
+                raise TidelakeError(
+                    f"Spark does not start: {self._words() or f'exit code {code}'}. {NEEDS}"
+                )
+        told = gateway.read_bytes()
+        port, length = struct.unpack_from("!ii", told)
+        return port, told[8 : 8 + length].decode()
+
+    def _words(self) -> str:
+        if self._listener is not None:
+            self._listener.join(1.0)
+        return "".join(self._last_words).rstrip(".")
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stderr is not None
+        with process.stderr as said:
+            for raw in said:
+                line = raw.decode(errors="replace").rstrip()
+                with suppress(Exception):  # a JVM that nobody listens to stands still
+                    if line and not line.startswith(CHATTER):
+                        self._last_words.append(line)
+                        retell(line)
+
+
+def _let_ctrl_c_pass() -> None:
+    """Ctrl-C in a terminal is for us alone: we end the JVM when its work is done."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def retell(line: str) -> None:
+    """One line of the JVM's as a log line of ours."""
+    match = LINE.fullmatch(line)
+    if match is not None:
+        level = LEVELS.get(match["level"], logging.DEBUG)
+        logging.getLogger(match["name"]).log(level, "%s", match["message"])
+    else:
+        level = logging.WARNING if TROUBLE.search(line) else logging.INFO
+        logger.log(level, "Spark's JVM says: %s", line)

@@ -1,0 +1,106 @@
+"""Columns that the target lacks, and what becomes of them: several lives of one changefeed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.settings import EventFilter, FilterSettings
+from streaming.plan import DdlNotSupported
+from tests.acceptance.small_tables import A, MakeLives, made, marks, new_topics, row, values
+from tests.services.kafka_broker import KafkaBroker
+from tests.shop.canal_json import Change, Column, Ddl, encode_change, encode_ddl
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+KIND = Column("kind", "enum('new','old')")
+MORE = Column("more", "varchar(20)")
+PAST = FilterSettings(
+    event_filters=(EventFilter(matcher=("shop.a",), ignore_event=("add column",)),)
+)
+
+
+@pytest.fixture
+def make_lives(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MakeLives]:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with new_topics(spark, broker, tmp_path) as make:
+        yield make
+
+
+def wide(ts: int, id: int, **more: str) -> bytes:
+    """A row of A after columns were added to it."""
+    added = [column for column in (KIND, MORE) if column.name in more]
+    table = replace(A, columns=(*A.columns, *added))
+    return encode_change(
+        Change(table=table, op="INSERT", row={"id": id, "n": 0, "v": "x", **more}), ts, 0
+    )
+
+
+def test_a_column_is_a_dead_letter_until_it_was_added_by_hand_and_is_filled_from_then_on(
+    make_lives: MakeLives, spark: SparkSession
+) -> None:
+    """By the very statement that the error gives."""
+    lives = make_lives()
+    alter = "ALTER TABLE `shop`.`a` ADD COLUMN `kind` ENUM('new','old')"
+    ddl = encode_ddl(Ddl("shop", "a", "ALTER", alter), 30, 0)
+    early = wide(40, 2, kind="new")
+    lives.produce([*made(10, A), (1, None, row(20, 1, "x")), (0, None, ddl), (1, None, early)])
+    lives.produce(marks(50))
+    error = lives.live(target_ts=45)
+    assert isinstance(error, DdlNotSupported)
+    statement = re.search(r"ALTER TABLE delta\..*\)(?=\. Then)", str(error))
+    assert statement is not None
+
+    lives.finish(target_ts=45, filter=PAST)
+    assert values(lives, "a") == {1: "x"}
+    (letter,) = lives.dead_letters()
+    assert (letter["error_class"], letter["value"]) == ("unknown-column", early)
+    assert "the target table lacks column kind: add it" in letter["message"]
+
+    spark.sql(statement[0])
+    lives.produce([(1, None, wide(60, 3, kind="old")), *marks(80)])
+    lives.finish(target_ts=70, filter=PAST)
+    lives.produce([(1, None, wide(90, 4, kind="new")), *marks(110)])
+    lives.finish(target_ts=100, filter=PAST, engine="spark")
+
+    kinds = {found["id"]: found["kind"] for found in lives.rows("a")}
+    assert kinds == {1: None, 3: "old", 4: "new"}
+    assert len(lives.dead_letters()) == 1
+    lives.finish(target_ts=100, overwrite_checkpoint_ts=15, filter=PAST)
+    kinds = {found["id"]: found["kind"] for found in lives.rows("a")}
+    assert kinds == {1: None, 2: "new", 3: "old", 4: "new"}
+
+
+def test_dropped_values_are_counted_and_warned_of_until_there_is_a_column_for_them(
+    make_lives: MakeLives, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives = make_lives()
+    lives.produce([*made(10, A), *((1, None, wide(20, n, more="y")) for n in (1, 2)), *marks(50)])
+    lives.finish(target_ts=40, on_unknown_column="drop")
+    lives.produce([(1, None, wide(60, 3, more="y", kind="new")), (1, None, row(61, 4, "z"))])
+    lives.produce(marks(80))
+    lives.finish(target_ts=70, on_unknown_column="drop", engine="spark")
+
+    assert values(lives, "a") == {1: "x", 2: "x", 3: "x", 4: "z"}
+    assert not lives.dead_letters()
+    progress = lives.progress()["shop.a"]
+    assert (progress.state, progress.dropped_columns) == ("warning", {"more": 3, "kind": 1})
+    said = [m for m in caplog.messages if "the target table lacks a column" in m]
+    assert [m.rpartition("column=")[2] for m in said] == ["more", "kind"]
+
+    uri = lives.warehouse / "shop" / "a"
+    spark.sql(f"ALTER TABLE delta.`{uri}` ADD COLUMNS (more STRING, kind STRING)")
+    lives.produce([(1, None, wide(90, 5, more="y", kind="old")), *marks(110)])
+    lives.finish(target_ts=100, on_unknown_column="drop")
+    progress = lives.progress()["shop.a"]
+    assert (progress.state, progress.dropped_columns) == ("replicating", {})
+    found = {each["id"]: (each["more"], each["kind"]) for each in lives.rows("a")}
+    assert found[5] == ("y", "2")  # the names of an enum stand nowhere: its index
+    assert found[1] == (None, None)

@@ -1,0 +1,131 @@
+"""Where a life may begin: it never skips anything in silence, and shows no cut that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.settings import FilterSettings
+from coordination.errors import TidelakeError
+from streaming.source import SourceLost
+from tests.acceptance.small_tables import (
+    IDLE,
+    A,
+    B,
+    MakeLives,
+    made,
+    marks,
+    new_topics,
+    row,
+    values,
+)
+from tests.services.kafka_broker import KafkaBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+@pytest.fixture
+def make_lives(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MakeLives]:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with new_topics(spark, broker, tmp_path) as make:
+        yield make
+
+
+def test_a_start_where_kafka_has_forgotten_is_refused_until_it_cannot_matter(
+    make_lives: MakeLives,
+) -> None:
+    lives = make_lives()
+    lives.produce([*made(10, A), (1, None, row(20, 1, "gone")), *marks(30)])
+    lives.produce([(1, None, row(40, 2, "x")), *marks(50)])
+    lives.broker.delete_records(lives.topics[0], {1: 1})
+
+    error = lives.live(target_ts=45)
+
+    assert isinstance(error, SourceLost)
+    for said in (f"topic {lives.topics[0]} partition 1 begins at offset 1", "--start-ts 30"):
+        assert said in str(error)
+    stopped = lives.changefeed()
+    assert stopped is not None
+    assert (stopped.state, stopped.error) == ("failed", str(error))
+    lives.finish(start_ts=30, target_ts=45)
+    assert values(lives, "a") == {2: "x"}
+    error = lives.live(target_ts=45, overwrite_checkpoint_ts=20)
+    assert "It can be rewound to 30 at the earliest" in str(error)
+
+
+def test_what_a_wider_filter_would_take_up_in_the_middle_is_refused(
+    make_lives: MakeLives,
+) -> None:
+    """A rewind has all of it; a table that is made behind the change is whole."""
+    lives = make_lives()
+    only_a = FilterSettings(rules=("shop.a",))
+    lives.produce([*made(10, A, B), (1, None, row(20, 1, "x")), *marks(30)])
+    lives.produce([(1, None, row(40, 1, "x", table=B)), *marks(50)])
+    lives.finish(target_ts=45, filter=only_a)
+    lives.produce([*made(60, IDLE), (1, None, row(65, 2, "y", table=B)), *marks(70)])
+
+    error = lives.live(target_ts=67)
+
+    assert isinstance(error, TidelakeError)
+    assert "table shop.b is wanted now, and [filter] left it out up to 45" in str(error)
+    stopped = lives.changefeed()
+    assert stopped is not None
+    assert (stopped.state, stopped.error) == ("failed", str(error))
+    lives.finish(target_ts=67, overwrite_checkpoint_ts=1)
+    assert values(lives, "b") == {1: "x", 2: "y"}
+
+
+def test_a_table_that_a_filter_leaves_out_stays_where_it_was(make_lives: MakeLives) -> None:
+    """Its progress would otherwise say that changes are in it which were never applied."""
+    lives = make_lives()
+    without_b = FilterSettings(rules=("*.*", "!shop.b"))
+    lives.produce(
+        [*made(10, A, B), (1, None, row(20, 1, "x")), (1, None, row(20, 1, "x", table=B))]
+    )
+    lives.produce([*marks(50), (1, None, row(60, 2, "y")), (1, None, row(60, 2, "y", table=B))])
+    lives.produce([*marks(80)])
+    lives.finish(target_ts=40)
+
+    lives.finish(target_ts=70, filter=without_b)
+
+    assert values(lives, "a") == {1: "x", 2: "y"}
+    assert values(lives, "b") == {1: "x"}
+    at = {name: found.checkpoint_ts for name, found in lives.progress().items()}
+    assert at == {"shop.a": 70, "shop.b": 40}
+    assert sorted(lives.ledger()[-1]["tables"]) == ["shop.a"]
+    error = lives.live(target_ts=75)
+    assert isinstance(error, TidelakeError)
+    assert "table shop.b is at checkpoint-ts 40 and the changefeed at 70" in str(error)
+    error = lives.live(target_ts=75, overwrite_checkpoint_ts=60)  # not far enough
+    assert "table shop.b is at checkpoint-ts 40 and the changefeed at 60" in str(error)
+    lives.finish(target_ts=75, overwrite_checkpoint_ts=40)
+    assert values(lives, "b") == {1: "x", 2: "y"}
+
+
+def test_no_cut_is_published_while_a_table_shows_what_it_had_beyond_a_rewind(
+    make_lives: MakeLives,
+) -> None:
+    """A table may have been far ahead of what the changefeed's row says."""
+    lives = make_lives()
+    lives.produce([*made(10, A), (1, None, row(20, 1, "x")), *marks(30)])
+    lives.finish(target_ts=25)
+    later = [(1, None, row(ts, 1, f"at {ts}", op="UPDATE")) for ts in (40, 60)]
+    lives.produce([*later, *marks(70)])
+    assert lives.live("after-apply=raise", target_ts=65) is not None
+    assert values(lives, "a") == {1: "at 60"}
+
+    lives.finish(target_ts=45, overwrite_checkpoint_ts=15)
+
+    assert [cut["primary_ts"] for cut in lives.ledger()] == [25]
+    rewinding = lives.changefeed()
+    assert rewinding is not None
+    assert rewinding.max_published_ts == 65
+    lives.produce(marks(90))
+    lives.finish(target_ts=80)
+    assert [cut["primary_ts"] for cut in lives.ledger()] == [25, 80]
+    assert values(lives, "a") == {1: "at 60"}

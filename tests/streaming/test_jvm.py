@@ -1,0 +1,81 @@
+"""Spark's JVM as a child: here a script stands for it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from coordination.errors import Stop, TidelakeError
+from streaming.jvm import DriverJvm, retell
+
+PATIENCE_S = 10.0
+
+
+def spark_home(folder: Path, script: str) -> str:
+    submit = folder / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text(f"#!/bin/sh\n{script}\n")
+    submit.chmod(0o755)
+    return str(folder)
+
+
+def test_one_that_is_starting_is_ended_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    said = tmp_path / "pid"
+    monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, f"echo $$ >{said}; exec sleep 60"))
+    jvm, ended = DriverJvm(), []
+
+    def start() -> None:
+        try:
+            jvm.start({})
+        except Stop as stop:
+            ended.append(stop)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    deadline = time.monotonic() + PATIENCE_S
+    while not said.exists() or not said.read_text().strip():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    jvm.stop()
+    thread.join(PATIENCE_S)
+    assert len(ended) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(said.read_text()), 0)
+    with pytest.raises(Stop):  # none after the stop
+        jvm.start({})
+    jvm.stop()
+
+
+def test_one_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    script = "echo 'WARNING: Using incubator modules: x' >&2; echo JAVA_HOME is not set >&2; exit 1"
+    monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, script))
+    says = r"Spark does not start: JAVA_HOME is not set\. It needs Java 17"
+    with pytest.raises(TidelakeError, match=says):
+        DriverJvm().start({})
+
+
+AT = "2026-11-22T18:00:00.000Z"
+OUT_OF_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (f"{AT} ERROR spark.Shuffle: full", ("spark.Shuffle", logging.ERROR, "full")),
+        (f"{AT} WARN spark.Utils: a hint", ("spark.Utils", logging.WARNING, "a hint")),
+        (
+            OUT_OF_MEMORY,
+            ("streaming.jvm", logging.WARNING, f"Spark's JVM says: {OUT_OF_MEMORY}"),
+        ),
+    ],
+)
+def test_what_it_says_are_log_lines(
+    caplog: pytest.LogCaptureFixture, line: str, told: tuple[str, int, str]
+):
+    retell(line)
+    assert caplog.record_tuples == [told]
