@@ -1,4 +1,4 @@
-"""Reads a Delta table with Delta Kernel in the JVM of a Spark session, which has it on its class path.
+"""Reads a Delta table with Delta Kernel, in the JVM of a Spark session with it on the class path.
 
 Cell by cell over the gateway, so for small tables. Kernel leaves the rows of a predicate to its
 engines; what it does itself is to skip files by statistics, and so that is what is asked of it.
