@@ -1,8 +1,8 @@
 """Does one thing to copies of a table, each time in a process that is killed one step further on.
 
-``python -m tests.sinks.merge_on_write.killed <deed> <table> <copies> <stride>``: a step is a call that
-changes the file system; of a write half the bytes are there. The copy in which nothing was killed
-is the last one. A process of its own that has started no thread yet can fork for each.
+``python -m tests.sinks.merge_on_write.killed <deed> <table> <copies> <stride>``: a step is a call
+that changes the file system; of a write half the bytes are there. The copy in which nothing was
+killed is the last one. A process of its own that has started no thread yet can fork for each.
 """
 
 from __future__ import annotations

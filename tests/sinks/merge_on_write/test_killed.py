@@ -28,7 +28,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_process_is_killed_between_any_two_steps(table: str, tmp_path: Path, deed: str) -> None:
-    stride = "2" if deed == "upkeep" else "1"  # many files go, each with a checksum if there is one
+    stride = "3" if deed == "upkeep" else "1"  # many files go, each with a checksum if there is one
     module = "tests.sinks.merge_on_write.killed"
     command = [sys.executable, "-m", module, deed, table, str(tmp_path), stride]
     subprocess.run(command, cwd=ROOT, check=True, timeout=120)
