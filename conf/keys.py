@@ -108,6 +108,7 @@ OWN_KEYS: Mapping[str, Read] = {
     "first-batch-messages": Read("integer"),
     "apply-threads": Read("integer"),
     "min-commit-interval-s": Read("number"),
+    "key-index-memory-mib": Read("integer"),
     "carry-warn-rows": Read("integer"),
     "quiet-s": Read("number"),
     "log-format": Read("text", ("text", "json")),

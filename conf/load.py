@@ -68,6 +68,7 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "first-batch-messages": ("batch", "first_messages"),
     "apply-threads": ("batch", "apply_threads"),
     "min-commit-interval-s": ("batch", "min_commit_interval_s"),
+    "key-index-memory-mib": ("batch", "key_index_memory_mib"),
     "carry-warn-rows": ("batch", "carry_warn_rows"),
     "quiet-s": ("batch", "quiet_s"),
     "log-format": ("settings", "log_format"),

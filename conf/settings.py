@@ -147,6 +147,7 @@ class BatchSettings:
     apply_threads: int = 2  # tables applied side by side
     # Of one table; 0: as often as there is something. Fewer commits are fewer versions and files.
     min_commit_interval_s: float = 0.0
+    key_index_memory_mib: int = 1024  # of all tables: where the live rows of each key are
     carry_warn_rows: int = 5_000_000  # rows read but not resolved: warned about, never bounded
     # W = target-ts everywhere and nothing came for so long: the feed has ended.
     quiet_s: float = 10.0
@@ -154,6 +155,7 @@ class BatchSettings:
     def __post_init__(self) -> None:
         require(self.max_messages > 0, "max-batch-messages must be positive")
         require(self.apply_threads > 0, "apply-threads must be positive")
+        require(self.key_index_memory_mib > 0, "key-index-memory-mib must be positive")
         require(self.min_commit_interval_s >= 0, "min-commit-interval-s must not be negative")
 
 

@@ -88,7 +88,9 @@ class Applier:
             allow_unsafe_commits=sink.allow_unsafe_commits,
         )
         options = revealed_options(sink.storage_options)
-        self._merge_on_write = MergeOnWriteEngine(options)
+        self._merge_on_write = MergeOnWriteEngine(
+            options, index_memory_bytes=settings.batch.key_index_memory_mib << 20
+        )
         self._spark_engine = SparkEngine(options, persist=False)
         rules = CastRules(
             time_zone=settings.changefeed.source.time_zone,

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from coordination.errors import TidelakeError
+from sinks.apply import OP_COLUMN
 from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.statistics import rows_in, statistics_text
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
@@ -89,8 +91,25 @@ def _repeating(rows: pa.Table) -> list[str] | bool:
 
 
 def physical_rows(changes: pa.Table, shape: TableShape) -> pa.Table:
-    """A table's rows with the names and types that its files have; columns by name."""
-    arrays = [_as_type(changes[column.name], column.arrow) for column in shape.columns]
+    """A table's rows with the names and types that its files have; columns by name.
+
+    A column of the table that the rows lack is NULL in them: somebody has just added it by hand.
+    One that the table lacks is refused: it would be lost in silence.
+    """
+    known = {column.name for column in shape.columns}
+    lost = [name for name in changes.column_names if name not in known and name != OP_COLUMN]
+    if lost:
+        raise TidelakeError(
+            f"the table has no column {', '.join(lost)} any more: it was changed by hand while it"
+            " was written; the next start takes it up as it is now"
+        )
+    have = set(changes.column_names)
+    arrays = [
+        _as_type(changes[column.name], column.arrow)
+        if column.name in have
+        else pa.chunked_array([pa.nulls(changes.num_rows, column.arrow)])
+        for column in shape.columns
+    ]
     return pa.Table.from_arrays(arrays, schema=shape.schema())
 
 

@@ -82,13 +82,17 @@ def fold(table: OpenTable, key: Sequence[str]) -> Folded | None:
     )
 
 
-def _plan(table: OpenTable) -> _Plan | None:
-    chosen = choose(
+def paths_to_fold(table: OpenTable) -> Sequence[str]:
+    """The files of the next fold, of the version that was followed; none where all is well."""
+    return choose(
         (_candidate(table, each) for each in table.files.values()),
         target_bytes=TARGET_BYTES,
         most_bytes=MOST_BYTES,
     )
-    known = [table.files[path] for path in chosen]
+
+
+def _plan(table: OpenTable) -> _Plan | None:
+    known = [table.files[path] for path in paths_to_fold(table)]
     if not known:
         return None
     return _Plan(

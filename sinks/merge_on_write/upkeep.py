@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write.checkpoint import write_checkpoint
-from sinks.merge_on_write.fold import fold
+from sinks.merge_on_write.fold import fold, paths_to_fold
 from sinks.merge_on_write.log_reader import LogMoved
 from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.pause import is_paused
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 class _Care:
     """What was done for one table, and when."""
 
-    key: Sequence[str]
+    key: Sequence[str] = ()
     checkpoint: int | None = None  # the version of the last one that we know of
     cleaned_at: float = 0.0
     orphans_at: float = 0.0
@@ -52,11 +52,16 @@ class TableUpkeep:
         self._thread: threading.Thread | None = None
 
     def committed(self, table: OpenTable, key: Sequence[str]) -> None:
-        """The table has got a commit; what it needs is looked at soon."""
-        with self._changed:
+        """The table has got a commit; what it needs, if anything, is done soon. Costs no reads."""
+        with table.lock:
             now = time.monotonic()
-            care = self._cares.setdefault(table, _Care(key=key, cleaned_at=now, orphans_at=now))
+            care = self._cares.setdefault(table, _Care(cleaned_at=now, orphans_at=now))
             care.key = key
+            if not (
+                _checkpoint_is_due(table, care) or _cleaning_is_due(care) or paths_to_fold(table)
+            ):
+                return
+        with self._changed:
             self._waiting[table] = None
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
@@ -116,20 +121,16 @@ class TableUpkeep:
     def _checkpoint(self, table: OpenTable, care: _Care) -> None:
         with table.lock:
             table.refresh()
-            version, interval = table.state.version, _interval(table)
-            if care.checkpoint is None:
-                care.checkpoint = version - version % interval
-            if version - care.checkpoint < interval:
+            if not _checkpoint_is_due(table, care):
                 return
             state = table.state.copy()
         write_checkpoint(table.storage, state, now_ms=int(time.time() * 1000))
-        care.checkpoint = version
+        care.checkpoint = state.version
 
     def _clean(self, table: OpenTable, care: _Care) -> None:
-        now = time.monotonic()
-        if now - care.cleaned_at < CLEAN_EVERY_S:
+        if not _cleaning_is_due(care):
             return
-        care.cleaned_at = now
+        care.cleaned_at = now = time.monotonic()
         orphans = now - care.orphans_at >= ORPHANS_EVERY_S
         if orphans:
             care.orphans_at = now
@@ -139,6 +140,18 @@ class TableUpkeep:
             clean_files(table.storage, table.state, now_ms=now_ms, orphans=orphans)
             bare = table.state.bare()
         clean_log(table.storage, bare, now_ms=now_ms)
+
+
+def _checkpoint_is_due(table: OpenTable, care: _Care) -> bool:
+    """Every so many versions, counted from a multiple of them: a restart does not begin anew."""
+    version, interval = table.state.version, _interval(table)
+    if care.checkpoint is None:
+        care.checkpoint = version - version % interval
+    return version - care.checkpoint >= interval
+
+
+def _cleaning_is_due(care: _Care) -> bool:
+    return time.monotonic() - care.cleaned_at >= CLEAN_EVERY_S
 
 
 def _interval(table: OpenTable) -> int:

@@ -118,6 +118,18 @@ class TestMergeOnWriteEngine(EngineContract):
         table = lab.table(NAMED)
         assert count_jobs(lab, lab.write(table, 10, [upsert(id=1, name="a")])) == 0
 
+    def test_columns_that_somebody_adds_or_drops_meanwhile(self, lab: EngineLab) -> None:
+        table = lab.table(NAMED)
+        lab.apply(table, 10, upsert(id=1, name="a"))
+        lab.spark.sql(f"ALTER TABLE delta.`{table.uri}` ADD COLUMNS (more INT)")
+        lab.apply(table, 20, upsert(id=2, name="b"))
+        rows = ({"id": 1, "name": "a", "more": None}, {"id": 2, "name": "b", "more": None})
+        lab.expect(table, *rows, by_spark=True)
+        lab.spark.sql(f"ALTER TABLE delta.`{table.uri}` DROP COLUMN name")
+        with pytest.raises(TidelakeError, match="has no column name any more"):
+            lab.apply(table, 30, upsert(id=3, name="c"))
+        assert state(table).identity(table.app_id) == 20
+
     @pytest.mark.parametrize("feature", ["delta.enableChangeDataFeed", "delta.enableRowTracking"])
     def test_knows_the_tables_that_it_cannot_write(self, lab: EngineLab, feature: str) -> None:
         table = lab.table(NAMED)
