@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from coordination.errors import Fenced, TryAgain
-from sinks.apply import Applied, Skipped
+from sinks.apply import OP_COLUMN, Applied, Skipped, TableWrite
 from sinks.creation import create
 from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write import fold as folds
@@ -24,6 +26,8 @@ from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.pause import set_paused
 from sinks.merge_on_write.retention import clean_files, clean_log
 from sinks.merge_on_write.storage import LocalStorage
+from sinks.schema import Column, MySQLType, TableSchema
+from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.orders import UPSERTED, changed, made, rows_of, target, write
 
@@ -251,3 +255,79 @@ def overtaken(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) 
         return found
 
     monkeypatch.setattr(folds, "write_sorted", late)
+
+
+class TestKey:
+    """Bounds and indexes are of one key: another one must not be looked for by them."""
+
+    def test_the_key_of_a_table_changes(self, engine: MergeOnWriteEngine, tmp_path: Path) -> None:
+        uri = twins(tmp_path)
+        engine.apply(by_key("a", uri, 1, [("U", 1, 50), ("U", 2, 60)]))
+        engine.apply(by_key("a", uri, 2, [("U", 50, 70)]))
+        engine.apply(by_key("b", uri, 3, [("D", 0, 50), ("U", 9, 60), ("U", 8, 1)]))
+        assert pairs_of(uri) == {(9, 60), (50, 70), (8, 1)}
+        engine.apply(by_key("a", uri, 4, [("D", 9, 0), ("D", 50, 0)]))
+        assert pairs_of(uri) == {(8, 1)}
+
+    def test_a_fold_by_the_old_key_ends_late(
+        self, engine: MergeOnWriteEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        uri = twins(tmp_path)
+        for at in range(1, 12):
+            engine.apply(by_key("a", uri, at, [("U", at, 100 + at)]))
+        overtaken(monkeypatch, lambda: engine.apply(by_key("b", uri, 12, [("U", 0, 200)])))
+        assert fold(engine.table(uri), ("a",)) is not None
+        engine.apply(by_key("b", uri, 13, [("D", 0, 103), ("D", 0, 4)]))
+        assert pairs_of(uri) == {(at, 100 + at) for at in range(1, 12) if at != 3} | {(0, 200)}
+
+    def test_columns_change_their_names(self, engine: MergeOnWriteEngine, tmp_path: Path) -> None:
+        """As RENAME COLUMN does it, a and b for one another: what was written before is not put."""
+        uri = twins(tmp_path)
+        engine.apply(by_key("a", uri, 1, [("U", 1, 50), ("U", 2, 60)]))
+        frozen(engine, uri, "before", lambda: swap_names(uri))
+        engine.apply(by_key("a", uri, 2, [("U", 50, 5), ("U", 3, 30)]))
+        assert pairs_of(uri) == {(50, 5), (60, 2), (3, 30)}
+
+
+def twins(folder: Path) -> str:
+    """A table of two columns of one type, a and b."""
+    target = by_key("a", str(folder / "twins"), 1, []).target
+    create(target, properties={})
+    return target.uri
+
+
+def by_key(key: str, uri: str, limit: int, changes: list[tuple[str, int, int]]) -> TableWrite:
+    given = write(uri, limit, {})
+    columns = tuple(Column(name=name, type=MySQLType.parse("bigint")) for name in "ab")
+    rows = {
+        "a": pa.array([a for _, a, _ in changes], pa.int64()),
+        "b": pa.array([b for _, _, b in changes], pa.int64()),
+        OP_COLUMN: pa.array([op for op, _, _ in changes], pa.string()),
+    }
+    target = replace(given.target, schema=TableSchema(columns=columns, key=(key,)))
+    return replace(given, target=target, changes=pa.table(rows))
+
+
+def pairs_of(uri: str) -> set[tuple[int, int]]:
+    rows = [(row["a"], row["b"]) for row in read_rows(uri)]
+    assert len(set(rows)) == len(rows)
+    return set(rows)
+
+
+def swap_names(uri: str) -> None:
+    storage = LocalStorage(uri)
+    state = read_log(storage)
+    assert state is not None
+    assert state.metadata is not None
+    schema = state.metadata.schema
+    for column in schema["fields"]:
+        column["name"] = {"a": "b", "b": "a"}[column["name"]]
+    metadata = {**state.metadata.fields, "schemaString": json.dumps(schema)}
+    commits.commit(
+        storage,
+        state,
+        [{"metaData": metadata}],
+        operation="RENAME COLUMN",
+        now_ms=int(time.time() * 1000),
+        followed_at=time.monotonic(),
+    )
