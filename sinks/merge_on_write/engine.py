@@ -216,12 +216,17 @@ class _Upsert:
 
     def _write_rows(self, changes: pa.Table) -> list[NewFile]:
         shape = self._table.shape
-        if self._written_as != shape:
+        if self._written_as != shape or not self._are_there():
             stays = changes.filter(pc.not_equal(changes[OP_COLUMN], DELETE))
             rows = data_files.physical_rows(stays, shape)
             self._written = write_sorted(self._table.storage, rows, self._key, shape)
             self._written_as = shape
         return self._written
+
+    def _are_there(self) -> bool:
+        """What was written before a lost race: a VACUUM that keeps nothing may have taken it."""
+        storage = self._table.storage
+        return all(storage.size(each.file.path) is not None for each in self._written)
 
     def _take_out(
         self, hits: Mapping[str, Ordinals], now_ms: int

@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
@@ -22,6 +23,7 @@ from coordination.model import TableName, Ts
 from sinks.apply import OP_COLUMN, Applied, TableWrite, Target, app_id
 from sinks.casts import delta_type
 from sinks.creation import create, log_type
+from sinks.merge_on_write import folding
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
@@ -148,9 +150,10 @@ class History:
                 self.rows[at] = row
 
     def fold(self) -> None:
-        """As upkeep does, at once."""
+        """As upkeep does, but at once and of few small files."""
         engine = self.dice.choice(self.engines)
-        fold(engine.table(self.target.uri), self.key)
+        with patch.multiple(folding, FAN_OUT=self.dice.choice((2, 3)), MIN_DEAD_BYTES=1):
+            fold(engine.table(self.target.uri), self.key)
 
     def checkpoint(self) -> None:
         table = self.engines[0].table(self.target.uri)

@@ -25,8 +25,8 @@ from tests.sinks.merge_on_write.kernel_reader import KernelReader
 pytestmark = pytest.mark.spark
 STEPS = 12
 FIRST = 1000  # seeds that delta-rs alone does not read
-SPARKS = 6
-KERNELS = 12
+SPARKS = 4
+KERNELS = 10
 
 Predicate = tuple[str, str, Any]  # column, sign, value
 
