@@ -3,7 +3,7 @@
 # make demo       a shop changefeed through a real broker into Delta, watched live
 # make bench      the yardstick, up to 40 minutes; bench-quick: five
 # make simulate   a cluster in virtual time, SEEDS=1000 of them from FIRST=0
-# make soak       long seeds, and what make test has no time for
+# make soak       long seeds, and what make test has no time for; SEEDS=5000 histories of a table
 # make clean      remove what setup and the tests made
 #
 # A fresh machine needs Python 3.11 or newer, Java 17 and make, nothing else.

@@ -46,22 +46,25 @@ def serialize(vector: BitMap64) -> bytes:
 def deserialize(data: bytes) -> BitMap64:
     """The vector in these bytes, of either magic number. Raises BadVector."""
     magic = struct.unpack_from("<i", data)[0] if len(data) >= 4 else None
+    order = "<"
+    if data[:4] == NATIVE_MAGIC.to_bytes(4, "big"):  # as in the protocol's own example
+        magic, order = NATIVE_MAGIC, ">"
     try:
         if magic == PORTABLE_MAGIC:
             return BitMap64.deserialize(data[4:])
         if magic == NATIVE_MAGIC:
-            return BitMap64(np.concatenate([np.empty(0, np.uint64), *_native_parts(data)]))
+            return BitMap64(np.concatenate([np.empty(0, np.uint64), *_native_parts(data, order)]))
     except (ValueError, struct.error) as error:
         raise BadVector(f"a deletion vector of {len(data)} bytes is broken: {error}") from error
     raise BadVector(f"a deletion vector has the magic number {magic}, which is not known")
 
 
-def _native_parts(data: bytes) -> Iterator[npt.NDArray[np.uint64]]:
+def _native_parts(data: bytes, order: str) -> Iterator[npt.NDArray[np.uint64]]:
     """Delta's older form: an array of 32-bit bitmaps, whose index is the upper half."""
-    (count,) = struct.unpack_from("<i", data, 4)
+    (count,) = struct.unpack_from(f"{order}i", data, 4)
     at = 8
     for high in range(count):
-        (size,) = struct.unpack_from("<i", data, at)
+        (size,) = struct.unpack_from(f"{order}i", data, at)
         part = BitMap.deserialize(data[at + 4 : at + 4 + size])
         yield np.asarray(part.to_array(), dtype=np.uint64) + np.uint64(high << 32)
         at += 4 + size
@@ -76,7 +79,7 @@ def vector_files(
     name = uuid.uuid4()
     for vector in vectors:
         data = serialize(vector)
-        if found and len(body) + len(data) > MAX_FILE_BYTES:
+        if found and len(body) + 4 + len(data) + 4 > MAX_FILE_BYTES:
             yield vector_path(name), bytes(body), found
             body, found, name = bytearray([FILE_VERSION]), [], uuid.uuid4()
         found.append(
@@ -142,4 +145,7 @@ def z85_encode(data: bytes) -> str:
 
 
 def z85_decode(text: str) -> bytes:
-    return base64.b85decode(text.translate(_FROM_Z85))
+    try:
+        return base64.b85decode(text.translate(_FROM_Z85))
+    except ValueError as error:
+        raise BadVector(f"{text!r} in a deletion vector is no base 85: {error}") from error

@@ -33,7 +33,7 @@ from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storage
-from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.merge_on_write.table_shape import NotForThisEngine, TableShape
 from sinks.merge_on_write.upkeep import TableUpkeep
 from sinks.merge_on_write.vectors import Marked, mark
 from sinks.storage_errors import one_sentence
@@ -144,11 +144,18 @@ class _Upsert:
         self._table = table
         self._write = write
         self._key = write.target.schema.key
-        self._written: list[NewFile] | None = None  # once, whatever races are lost
+        self._written: list[NewFile] = []
+        self._written_as: TableShape | None = None  # once, whatever races are lost
 
     def run(self) -> Applied | Skipped:
+        table_id: str | None = None
         for _ in range(MAX_RACES):
             self._table.refresh()
+            metadata = self._table.state.metadata
+            assert metadata is not None
+            if table_id not in (None, metadata.id):
+                raise TryAgain(f"the table at {self._table.uri} was made again by somebody")
+            table_id = metadata.id
             identity = self._table.state.transactions.get(self._write.target.app_id)
             if identity is not None and identity.version >= self._write.limit:
                 return Skipped(self._table.state.version, Ts(identity.version))
@@ -182,7 +189,7 @@ class _Upsert:
         )
         for each in marked:
             table.files[each.file.path].deleted = each.deleted
-        learn(table, written)
+        learn(table, self._key, written)
         return version
 
     def _find(self, changes: pa.Table) -> dict[str, Ordinals]:
@@ -208,12 +215,18 @@ class _Upsert:
             )
 
     def _write_rows(self, changes: pa.Table) -> list[NewFile]:
-        if self._written is None:
-            shape = self._table.shape
+        shape = self._table.shape
+        if self._written_as != shape or not self._are_there():
             stays = changes.filter(pc.not_equal(changes[OP_COLUMN], DELETE))
             rows = data_files.physical_rows(stays, shape)
             self._written = write_sorted(self._table.storage, rows, self._key, shape)
+            self._written_as = shape
         return self._written
+
+    def _are_there(self) -> bool:
+        """What was written before a lost race: a VACUUM that keeps nothing may have taken it."""
+        storage = self._table.storage
+        return all(storage.size(each.file.path) is not None for each in self._written)
 
     def _take_out(
         self, hits: Mapping[str, Ordinals], now_ms: int

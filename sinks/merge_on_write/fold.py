@@ -21,10 +21,12 @@ import pyarrow as pa
 from coordination.errors import TryAgain
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile
+from sinks.merge_on_write.commit import LostRace
 from sinks.merge_on_write.file_rows import DeletedRows, FileRows
 from sinks.merge_on_write.folding import FoldCandidate, choose
 from sinks.merge_on_write.key_index import Ordinals
 from sinks.merge_on_write.open_table import OpenTable
+from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.table_shape import TableShape
 from sinks.merge_on_write.vectors import mark
@@ -70,9 +72,11 @@ def fold(table: OpenTable, key: Sequence[str]) -> Folded | None:
     written = write_sorted(table.storage, pa.concat_tables(parts), key, plan.shape)
     try:
         with table.lock:
-            version = _commit(table, plan, written)
-    except TryAgain:
+            version = _commit(table, plan, written, key)
+    except (CannotFold, LostRace):  # no commit names the files, and none will
         table.storage.delete(each.file.path for each in written)
+        return None
+    except TryAgain:  # one may: it counted before the log was cleaned, or storage is late
         return None
     return Folded(
         version=version,
@@ -102,9 +106,11 @@ def _plan(table: OpenTable) -> _Plan | None:
     )
 
 
-def _commit(table: OpenTable, plan: _Plan, written: Sequence[NewFile]) -> int:
+def _commit(table: OpenTable, plan: _Plan, written: Sequence[NewFile], key: Sequence[str]) -> int:
     """Put the new files in the place of the old ones, as these are now. Raises TryAgain."""
     table.refresh()
+    if is_paused(table.state.metadata):
+        raise CannotFold("the table is paused")
     if table.shape != plan.shape:
         raise CannotFold("the table has changed its shape")
     looked_at = table.state.version
@@ -124,7 +130,7 @@ def _commit(table: OpenTable, plan: _Plan, written: Sequence[NewFile]) -> int:
         actions.append(file.add(data_change=False))
     note = json.dumps({"folded": len(present)})
     version = table.commit(looked_at, actions, operation="OPTIMIZE", user_metadata=note)
-    learn(table, written)
+    learn(table, key, written)
     for path, each in marked.items():
         table.files[path].file = each.file
         table.files[path].deleted = each.deleted
@@ -139,8 +145,10 @@ def _deleted_since(
     base = 0
     for then, each in zip(plan.deleted, present, strict=True):
         live = np.flatnonzero(~then.mask)
-        since = table.deleted_rows(each).mask[live]
-        gone.append(np.flatnonzero(since) + base)
+        now = table.deleted_rows(each).mask
+        if (then.mask & ~now).any():
+            raise CannotFold("rows have come back: somebody has restored an older version")
+        gone.append(np.flatnonzero(now[live]) + base)
         base += len(live)
     everything = np.zeros(base, np.bool_)
     everything[np.concatenate(gone)] = True
@@ -152,10 +160,10 @@ def _deleted_since(
     return found
 
 
-def learn(table: OpenTable, written: Sequence[NewFile]) -> None:
+def learn(table: OpenTable, key: Sequence[str], written: Sequence[NewFile]) -> None:
     """After a commit: what is known of its new files need not be read."""
     for each in written:
-        table.learn(each.file, each.rows, each.bounds, each.index)
+        table.learn(each.file, each.rows, key, each.bounds, each.index)
 
 
 def _candidate(table: OpenTable, each: FileRows) -> FoldCandidate:

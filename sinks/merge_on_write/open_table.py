@@ -69,7 +69,7 @@ class OpenTable:
         self._shape: TableShape | None = None
         self._shaped_by: tuple[Any, Any] = (None, None)
         self._files: dict[str, FileRows] = {}
-        self._key: tuple[str, ...] = ()
+        self._key: tuple[ShapeColumn, ...] = ()  # what bounds and indexes are of
         self._followed_at = 0.0
 
     @property
@@ -151,18 +151,20 @@ class OpenTable:
                     known.deleted = None
 
     def learn(
-        self, file: DataFile, rows: int, bounds: Bounds | None, index: SortedKeys | None
+        self,
+        file: DataFile,
+        rows: int,
+        key: Sequence[str],
+        bounds: Bounds | None,
+        index: SortedKeys,
     ) -> None:
-        """What we know of a file that we have just committed, without reading it."""
-        self._files[file.path] = FileRows(
-            file=file,
-            rows=rows,
-            deleted=DeletedRows.none(rows),
-            bounds=bounds,
-            bounds_known=True,
-        )
-        if index is not None:
+        """What we know of a file that we have just committed, without reading it: bounds and index
+        are of this key, which may be no longer the one that is asked for."""
+        known = FileRows(file=file, rows=rows, deleted=DeletedRows.none(rows))
+        if self._key == self._columns_of(key):
+            known.bounds, known.bounds_known = bounds, True
             self._memory.put(self.uri, file.path, index)
+        self._files[file.path] = known
 
     def find(
         self, key: Sequence[str], columns: Sequence[pa.Array], wanted: SortedKeys
@@ -171,12 +173,14 @@ class OpenTable:
 
         ``columns`` are the batch's key columns, in the table's types; ``wanted`` their keys.
         """
-        if self._key != tuple(key):
+        key_columns = self._columns_of(key)
+        if self._key != key_columns:
             self._memory.drop(self.uri)
-            self._key = tuple(key)
+            for each in self._files.values():
+                each.bounds, each.bounds_known = None, False
+            self._key = key_columns
         if not len(wanted):
             return {}
-        key_columns = [self.shape.column(name) for name in key]
         batch_bounds = bounds_of(columns[0])
         candidates = [
             each
@@ -191,6 +195,10 @@ class OpenTable:
             if len(hits):
                 found[each.file.path] = hits
         return found
+
+    def _columns_of(self, key: Sequence[str]) -> tuple[ShapeColumn, ...]:
+        """By their physical names: a name may be used again for another column."""
+        return tuple(self.shape.column(name) for name in key)
 
     def deleted_rows(self, each: FileRows) -> DeletedRows:
         """The file's vector, read if it is not known."""

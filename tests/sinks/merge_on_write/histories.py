@@ -6,6 +6,7 @@ extremes of each type (so that keys meet again), and steps of ours and of other 
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
@@ -21,6 +23,7 @@ from coordination.model import TableName, Ts
 from sinks.apply import OP_COLUMN, Applied, TableWrite, Target, app_id
 from sinks.casts import delta_type
 from sinks.creation import create, log_type
+from sinks.merge_on_write import folding
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
@@ -101,6 +104,7 @@ class History:
             schema = self.arrow([]).drop_columns([OP_COLUMN]).schema
             settings = {"delta.enableDeletionVectors": "true"}
             DeltaTable.create(self.target.uri, schema, configuration=settings)
+        self.reader = DeltaTable(self.target.uri)
         self.engines = [self._engine() for _ in range(2)]
         self.limit = 0
 
@@ -146,9 +150,10 @@ class History:
                 self.rows[at] = row
 
     def fold(self) -> None:
-        """As upkeep does, at once."""
+        """As upkeep does, but at once and of few small files."""
         engine = self.dice.choice(self.engines)
-        fold(engine.table(self.target.uri), self.key)
+        with patch.multiple(folding, FAN_OUT=self.dice.choice((2, 3)), MIN_DEAD_BYTES=1):
+            fold(engine.table(self.target.uri), self.key)
 
     def checkpoint(self) -> None:
         table = self.engines[0].table(self.target.uri)
@@ -198,22 +203,34 @@ class History:
     # What must hold.
 
     def check(self) -> None:
-        """delta-rs reads the model's rows; the state in memory is what the log says."""
-        found = read(self.target.uri)
-        problem = self.difference(found, self.rows.values())
-        assert problem is None, f"{problem} after {self.log}"
+        """After each commit delta-rs, which follows, reads the model's rows."""
+        before = self.reader.version()
+        self.reader.update_incremental()
+        if self.reader.version() != before:
+            self.check_rows(read(self.reader))
+            if self.dice.random() < 0.4:
+                self.check_states()
+
+    def check_states(self) -> None:
+        """What the engines keep is what a fresh replay of the log finds."""
+        replayed = read_log(self.engines[0].table(self.target.uri).storage)
+        assert replayed is not None
         for engine in self.engines:
             table = engine.table(self.target.uri)
             with table.lock:
                 table.refresh()
-                replayed = read_log(table.storage)
-                assert replayed is not None
                 differences = table.state.differences(replayed, tombstones=False)
                 assert not differences, f"{differences} after {self.log}"
 
-    def check_filters(self, query: Callable[[str], Sequence[Row]] | None = None) -> None:
-        """Point and range predicates on every column find what the model finds."""
-        run = query or (lambda where: read(self.target.uri, where))
+    def check_rows(self, found: Iterable[Row]) -> None:
+        problem = self.difference(found, self.rows.values())
+        assert problem is None, f"{problem} after {self.log}"
+
+    def check_filters(self) -> None:
+        """Point and range predicates on every column find what the model finds: by a delta-rs that
+        reads the log from scratch."""
+        reader = DeltaTable(self.target.uri)
+        self.check_rows(read(reader))
         for column in self.target.schema.delivered:
             kind = delta_type(column.type)
             if kind in ("binary", "float"):
@@ -228,7 +245,7 @@ class History:
                     for row in self.rows.values()
                     if row[column.name] is not None and holds(row[column.name], value)
                 ]
-                problem = self.difference(run(where), wanted)
+                problem = self.difference(read(reader, where), wanted)
                 assert problem is None, f"WHERE {where}: {problem} after {self.log}"
 
     def difference(self, found: Iterable[Row], wanted: Iterable[Row]) -> str | None:
@@ -285,10 +302,16 @@ def _bytes(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
-def read(uri: str, where: str = "") -> list[Row]:
+def chosen_seeds(count: int) -> range:
+    """Of a soak: ``SEEDS=5000 FIRST=10000 make soak``."""
+    first = int(os.environ.get("FIRST", "10000"))
+    return range(first, first + int(os.environ.get("SEEDS", str(count))))
+
+
+def read(reader: DeltaTable, where: str = "") -> list[Row]:
     """By delta-rs."""
     query = f"SELECT * FROM t{f' WHERE {where}' if where else ''}"
-    found = QueryBuilder().register("t", DeltaTable(uri)).execute(query).read_all()
+    found = QueryBuilder().register("t", reader).execute(query).read_all()
     return pa.table(found).to_pylist()
 
 

@@ -33,6 +33,8 @@ def restate_vectors(uri: str, storage_type: str) -> None:
     for file in state.files.values():
         if file.deletion_vector is not None:
             vector = _restated(storage, file, storage_type)
+            if vector.unique_id == file.vector_id:
+                continue  # inline once more is the same logical file: not to be removed and added
             actions.append(file.remove(_now_ms(), data_change=False))
             actions.append(replace(file, deletion_vector=vector).add(data_change=False))
     _commit(storage, state, actions)

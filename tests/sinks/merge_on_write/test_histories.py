@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.sinks.merge_on_write.histories import History
+from tests.sinks.merge_on_write.histories import History, chosen_seeds
 
-STEPS = 14
+STEPS = 12
 GROUP = 10  # histories a test
 
 
@@ -18,6 +19,7 @@ def live(seed: int, folder: Path) -> History:
         for _ in range(STEPS):
             history.step()
             history.check()
+        history.check_states()
         history.check_filters()
     finally:
         history.close()
@@ -28,3 +30,11 @@ def live(seed: int, folder: Path) -> History:
 def test_delta_rs_reads_the_model(group: int, tmp_path: Path) -> None:
     for seed in range(group * GROUP, (group + 1) * GROUP):
         live(seed, tmp_path)
+
+
+@pytest.mark.soak
+def test_delta_rs_reads_the_model_of_many(tmp_path: Path) -> None:
+    for seed in chosen_seeds(2000):
+        folder = tmp_path / str(seed)
+        live(seed, folder)
+        shutil.rmtree(folder)

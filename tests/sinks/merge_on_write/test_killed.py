@@ -1,0 +1,63 @@
+"""kill -9 between any two writes of an upsert, a fold and the upkeep: the table is as it was before
+or after, and the next write goes through."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sinks.apply import Applied, Skipped
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.file_names import files_of
+from sinks.merge_on_write.log_reader import read_log
+from sinks.merge_on_write.storage import LocalStorage
+from tests.conftest import ROOT
+from tests.sinks.merge_on_write.killed import DEEDS
+from tests.sinks.merge_on_write.orders import UPSERTED, Changes, Rows, changed, made, rows_of, write
+
+LEAST_STEPS = 8  # of each deed: what counts fewer has not looked everywhere
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return made(tmp_path_factory.mktemp("killed") / "table")
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_a_process_is_killed_between_any_two_steps(table: str, tmp_path: Path, deed: str) -> None:
+    stride = "3" if deed == "upkeep" else "1"  # many files go, each with a checksum if there is one
+    module = "tests.sinks.merge_on_write.killed"
+    command = [sys.executable, "-m", module, deed, table, str(tmp_path), stride]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
+    copies = sorted(map(str, tmp_path.iterdir()))
+    before = rows_of(table)
+    after = changed(before, UPSERTED) if deed == "upsert" else before
+    seen = [rows_of(uri) for uri in copies]
+    turn = seen.index(after) if after != before else 0
+    assert seen == [before] * turn + [after] * (len(seen) - turn)
+    assert seen[-1] == after
+    assert len(copies) > LEAST_STEPS
+    for uri in copies:
+        nothing_is_missing(uri)
+        goes_on(uri, before)
+
+
+def nothing_is_missing(uri: str) -> None:
+    storage = LocalStorage(uri)
+    state = read_log(storage)
+    assert state is not None
+    named = {path for file in state.files.values() for path in files_of(file)}
+    assert not [path for path in named if storage.size(path) is None]
+
+
+def goes_on(uri: str, before: Rows) -> None:
+    """Another process does the write again, and one more."""
+    engine = MergeOnWriteEngine({}, keeps_up=False)
+    assert isinstance(engine.apply(write(uri, 100, UPSERTED)), Applied | Skipped)
+    last: Changes = {1: None, 12: "last", 200: "last"}
+    assert isinstance(engine.apply(write(uri, 101, last)), Applied)
+    engine.close()
+    assert rows_of(uri) == changed(before, UPSERTED, last)
