@@ -151,7 +151,10 @@ def logged_bounds(stats: Mapping[str, Any], physical: str, kind: pa.DataType) ->
     if pa.types.is_integer(kind):
         return (low, high) if isinstance(low, int) and isinstance(high, int) else None
     if pa.types.is_string(kind):
-        return str(low).encode(), str(high).encode()
+        try:
+            return str(low).encode(), str(high).encode()
+        except UnicodeEncodeError:  # half a character: somebody has cut the text in UTF-16
+            return None
     return None
 
 

@@ -120,18 +120,17 @@ class History:
         """One thing that may happen to a table."""
         steps: list[Callable[[], None]] = [
             *(4 * [self.write]), self.fold, self.checkpoint, self.compact, self.append_foreign,
-            self.delete_foreign, self.restate, self.strip, self.reopen,
+            self.double_foreign, self.delete_foreign, self.restate, self.strip, self.reopen,
         ]  # fmt: skip
         chosen = self.dice.choice(steps)
         self.log.append(chosen.__name__)
         chosen()
 
-    def write(self) -> None:
+    def write(self, *doubled: Row) -> None:
         """A batch of upserts and deletes, through one of two engines that know of each other only
         by the log."""
         changes: dict[tuple[Any, ...], tuple[str, Row]] = {}
-        for _ in range(self.dice.randint(1, 12)):
-            row = self.random_row()
+        for row in (*doubled, *(self.random_row() for _ in range(self.dice.randint(1, 12)))):
             changes[self.key_of(row)] = (self.dice.choice("UUUD"), row)
         self.limit += 1
         write = TableWrite(
@@ -174,6 +173,15 @@ class History:
             table = self.arrow([("U", row) for row in unique.values()]).drop_columns([OP_COLUMN])
             write_deltalake(self.target.uri, table, mode="append")
             self.rows |= unique
+
+    def double_foreign(self) -> None:
+        """Several rows of one key, in one file and perhaps in others: our next change of it is of
+        them all."""
+        row = self.dice.choice([*self.rows.values(), self.random_row()])
+        rows = [{**self.random_row(), **{name: row[name] for name in self.key}} for _ in range(3)]
+        table = self.arrow([("U", each) for each in rows]).drop_columns([OP_COLUMN])
+        write_deltalake(self.target.uri, table, mode="append")
+        self.write(row)
 
     def delete_foreign(self) -> None:
         """All rows, now and then: the files go, and come again."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from coordination.clock import SystemClock
 from sinks.merge_on_write.actions import DataFile, DeletionVectorDescriptor, Json
 from sinks.merge_on_write.commit import commit
 from sinks.merge_on_write.deletion_vector import (
@@ -100,7 +101,7 @@ def _commit(storage: LocalStorage, state: LogState, actions: Sequence[Json]) -> 
             actions,
             operation="FOREIGN",
             now_ms=_now_ms(),
-            followed_at=time.monotonic(),
+            followed_at=SystemClock().monotonic(),
         )
 
 

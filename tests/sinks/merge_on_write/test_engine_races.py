@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from coordination.clock import SystemClock
 from coordination.errors import Fenced, TryAgain
 from sinks.apply import OP_COLUMN, Applied, Skipped, TableWrite
 from sinks.creation import create
@@ -329,5 +330,5 @@ def swap_names(uri: str) -> None:
         [{"metaData": metadata}],
         operation="RENAME COLUMN",
         now_ms=int(time.time() * 1000),
-        followed_at=time.monotonic(),
+        followed_at=SystemClock().monotonic(),
     )

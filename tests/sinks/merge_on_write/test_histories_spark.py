@@ -85,7 +85,9 @@ def test_spark_and_kernel_read_the_model(session: SparkSession, tmp_path: Path) 
 
 def spark_reads(session: SparkSession, history: History) -> None:
     table = session.read.format("delta").load(history.target.uri)
-    asked = list(predicates(history, told_badly=lambda kind: kind.startswith("decimal")))
+    every = list(predicates(history, told_badly=lambda kind: kind.startswith("decimal")))
+    left_out = history.dice.choice(("<=", ">="))  # each is a scan of its own in Spark's plan
+    asked = [each for each in every if each[1] != left_out]
     found = answers(table, [f.lit(True), *(condition(history, each) for each in asked)])
     history.check_rows(found[0])
     for predicate, rows in zip(asked, found[1:], strict=True):

@@ -1,0 +1,114 @@
+"""Which files are folded: few enough that a scan is quick, seldom enough that writing is cheap."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sinks.merge_on_write.folding import (
+    FAN_OUT,
+    MAX_DEAD,
+    MIN_DEAD_BYTES,
+    SMALLEST_CLASS_BYTES,
+    FoldCandidate,
+    choose,
+)
+
+TARGET, MOST = 128 << 20, 256 << 20
+
+
+def file(path: int, size: int, *, rows: int = 100, live: int | None = None) -> FoldCandidate:
+    return FoldCandidate(path=str(path), size=size, rows=rows, live=rows if live is None else live)
+
+
+def chosen(*files: FoldCandidate) -> list[str]:
+    return sorted(choose(files, target_bytes=TARGET, most_bytes=MOST))
+
+
+def test_as_many_of_one_size_are_folded():
+    small = [file(number, 1000 + number) for number in range(FAN_OUT)]
+    assert chosen(*small[1:]) == []
+    assert len(chosen(*small)) == FAN_OUT
+    assert chosen(*small[1:], file(99, SMALLEST_CLASS_BYTES * FAN_OUT * 3)) == []
+
+
+def test_large_files_are_left_alone():
+    assert chosen(*(file(number, TARGET) for number in range(3 * FAN_OUT))) == []
+
+
+def test_the_smallest_come_first():
+    large = [file(number, TARGET // 2) for number in range(FAN_OUT)]
+    small = [file(100 + number, 10) for number in range(FAN_OUT)]
+    assert chosen(*large, *small) == sorted(each.path for each in small)
+
+
+def test_a_file_that_is_largely_dead_is_written_anew_by_itself():
+    size = 4 * MIN_DEAD_BYTES
+    assert chosen(file(1, size, live=60), file(2, size)) == ["1"]
+    assert chosen(file(1, size, live=70)) == []
+    assert chosen(file(1, 2 * TARGET, live=60)) == ["1"]
+    assert chosen(file(1, MIN_DEAD_BYTES, live=10)) == []  # not worth a commit
+
+
+def test_a_fold_reads_so_much_at_the_most():
+    files = [file(number, TARGET - 1) for number in range(3 * FAN_OUT)]
+    assert len(chosen(*files)) == MOST // (TARGET - 1)
+    files = [file(number, MOST, live=60) for number in range(3)]
+    assert len(chosen(*files)) == 1
+
+
+def test_nothing_and_empty_files():
+    assert chosen() == []
+    assert chosen(file(1, 0, rows=0), file(2, 10, rows=0, live=0)) == []
+    assert len(chosen(*(file(number, 1, rows=0) for number in range(FAN_OUT)))) == FAN_OUT
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_table_comes_to_rest(seed: int):
+    """Whatever there is: folds end, and leave few small files and none that is largely dead."""
+    dice = random.Random(seed)
+    files = {
+        str(number): file(
+            number,
+            int(10 ** dice.uniform(2, 9)),
+            rows=dice.randint(0, 1000),
+            live=dice.choice((0, None)),
+        )
+        for number in range(dice.randint(0, 400))
+    }
+    for fresh in range(1000, 1000 + 2 * len(files) + 1):
+        paths = choose(files.values(), target_bytes=TARGET, most_bytes=MOST)
+        if not paths:
+            break
+        taken = [files.pop(path) for path in paths]
+        assert len(paths) == 1 or sum(each.size for each in taken) <= MOST or len(paths) == 2
+        if live := sum(each.live for each in taken):
+            size = sum(each.live_bytes for each in taken)
+            files[str(fresh)] = file(fresh, size, rows=live)
+    else:
+        pytest.fail("it never ends")
+    small = [each for each in files.values() if each.live_bytes < TARGET]
+    assert len(small) < 5 * FAN_OUT
+    assert not [
+        each
+        for each in files.values()
+        if each.size - each.live_bytes >= MIN_DEAD_BYTES
+        and each.live < (1 - MAX_DEAD) * each.rows - 1
+    ]
+
+
+def test_a_row_is_written_again_once_for_each_size():
+    """Ten thousand commits of one size: few files, and few bytes written for each byte of them."""
+    files: dict[str, FoldCandidate] = {}
+    written, most = 0, 0
+    for number in range(10_000):
+        files[str(number)] = file(number, 20_000)
+        paths = choose(files.values(), target_bytes=TARGET, most_bytes=MOST)
+        if paths:
+            size = sum(files.pop(path).size for path in paths)
+            written += size
+            files[f"f{number}"] = FoldCandidate(path=f"f{number}", size=size, rows=1, live=1)
+        most = max(most, len(files))
+    assert most < 5 * FAN_OUT
+    assert written < 5 * 10_000 * 20_000
