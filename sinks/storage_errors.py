@@ -1,5 +1,5 @@
-"""What storage says when it fails, through deltalake or through Spark, and the one sentence that an
-operator reads instead: what could not be done, why, and what to do."""
+"""What storage says when it fails, through deltalake, obstore or Spark, and the one sentence that
+an operator reads instead: what could not be done, why, and what to do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOISE = re.compile(r"(\x1b\[[0-9;]*m|↳|\s)+")
 # The words of Rust's object stores, of Linux, and of Hadoop's file systems. The first match counts:
 # who has no credentials is also told 403.
 _CREDENTIALS = re.compile(
-    r"loading credentials|imds|token request|metadata/identity|metadata\.google"
+    r"loading credentials|imds|token request|metadata/identity|metadata\.google|169\.254\.169\.254"
     r"|Account must be specified|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"
     r"|InvalidToken|Unauthenticated|401 Unauthorized|NoAuthWithAWSException|NoAwsCredentials"
     r"|Unable to load (AWS )?credentials|Could not load.*credentials|decode service account"

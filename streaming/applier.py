@@ -123,19 +123,20 @@ class Applier:
         Returns the tables that take no commit now: an operator has paused them, or their last one
         is younger than ``min-commit-interval-s``. Their rows wait in the carry.
         """
-        self._held = {task.name for task in tasks if self._is_held(task)}
+        self._held = {task.name for task in tasks if self.is_held(task.name)}
         self._apply([task for task in tasks if task.name not in self._held], limit)
         return frozenset(self._held)
 
-    def _is_held(self, task: TableTask) -> bool:
-        target = self._spans[task.name].target
+    def is_held(self, name: TableName) -> bool:
+        """Whether the table takes no commit now."""
+        target = self._spans[name].target
         if target is None:
             return False
-        since_s = time.monotonic() - self._committed_at.get(task.name, -math.inf)
+        since_s = time.monotonic() - self._committed_at.get(name, -math.inf)
         if since_s < self._min_commit_interval_s:
             return True
         is_paused = self._merge_on_write.is_paused(target.uri)
-        self._show_paused(task.name, is_paused)
+        self._show_paused(name, is_paused)
         return is_paused
 
     def _show_paused(self, name: TableName, is_paused: bool) -> None:

@@ -95,6 +95,7 @@ class Batch:
         self.finished = threading.Event()
         self.failure: BaseException | None = None
         self.last_read = time.monotonic()
+        self._held: frozenset[TableName] = frozenset()  # tables that take no commit now
 
     @property
     def has_ended(self) -> bool:
@@ -197,7 +198,7 @@ class Batch:
             if name in self._spans and self._filter.selects(name)
         ]
         tasks = due_tasks(here.carry, self._spans, names, limit, self._filter)
-        held = self._applier.apply(tasks, limit)
+        self._held = held = self._applier.apply(tasks, limit)
         failpoint(Failpoint.AFTER_APPLY)
         self._spans.idle_to(limit, [span.name for span in self._spans if span.name not in held])
         if held:  # there is one position for all tables here: it waits for those
@@ -230,8 +231,8 @@ class Batch:
             self._spans.find(due.names, due.segments, here.checkpoint, limit)
 
     def tick(self, refresh_after_s: float) -> None:
-        """While no batch runs: keep the changefeed's row fresh, and finish a feed that ended at its
-        target.
+        """While no batch runs: keep the changefeed's row fresh, apply what waited for a table that
+        was held, and finish a feed that ended at its target.
         """
         if self.failure is not None or not self.lock.acquire(blocking=False):
             return
@@ -241,6 +242,9 @@ class Batch:
             if target is not None and quiet and self.position.watermarks.all_at(target):
                 self._fence.check()
                 self.advance(Ts(target))
+            elif self._held and not any(self._applier.is_held(name) for name in self._held):
+                self._fence.check()
+                self.advance(self.limit())
             self._record.refresh(self.position, refresh_after_s)
         finally:
             self.lock.release()

@@ -39,7 +39,7 @@ def check_beginning(changefeed: Changefeed) -> None:
     """Raises SourceLost where Kafka may have forgotten what a new changefeed needs. One that the
     warehouse knows already is for its owner to judge."""
     sink = changefeed.sink
-    stored = Changefeeds(sink.warehouse, dict(sink.storage_options)).read(changefeed.id)
+    stored = Changefeeds(sink.warehouse, revealed_options(sink.storage_options)).read(changefeed.id)
     if stored is not None and stored.source_offsets:
         return
     source = Source(changefeed.source)

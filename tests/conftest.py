@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from coordination.etcd.embedded import EmbeddedEtcd
     from tests.services.kafka_broker import KafkaBroker
+    from tests.services.s3_server import S3Server
 
 ROOT = Path(__file__).resolve().parents[1]
 # Serial GC, and less of C2, which compiles for a longer life than this one.
@@ -111,4 +112,13 @@ def etcd() -> Iterator[EmbeddedEtcd]:
     from coordination.etcd.embedded import EmbeddedEtcd
 
     with EmbeddedEtcd() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """One S3 server with a bucket; use a prefix of your own."""
+    from tests.services.s3_server import S3Server
+
+    with S3Server() as running:
         yield running

@@ -120,7 +120,8 @@ class MergeOnWriteEngine:
             if uri not in self._tables:
                 storage = self._open_storage(uri)
                 if not isinstance(storage, LocalStorage):
-                    self._prove(storage)
+                    with one_sentence("write to", uri):
+                        self._prove(storage)
                 located = LocatedFiles(storage, self._open_storage)
                 self._tables[uri] = OpenTable(uri, storage, located, self._memory, self._pool)
             return self._tables[uri]

@@ -16,6 +16,7 @@ from sinks.merge_on_write.actions import Json, Metadata
 from sinks.merge_on_write.commit import LostRace, commit
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.storage import open_storage
+from sinks.storage_errors import one_sentence
 
 PAUSED = "tidelake.paused"
 MAX_TRIES = 20
@@ -29,6 +30,11 @@ def is_paused(metadata: Metadata | None) -> bool:
 
 def set_paused(uri: str, storage_options: Mapping[str, str], *, paused: bool) -> bool:
     """Pause the table at ``uri`` or let it go on; False where it was so already."""
+    with one_sentence("write to", uri):
+        return _set_paused(uri, storage_options, paused=paused)
+
+
+def _set_paused(uri: str, storage_options: Mapping[str, str], *, paused: bool) -> bool:
     storage = open_storage(uri, storage_options)
     for _ in range(MAX_TRIES):
         followed_at = _CLOCK.monotonic()

@@ -77,6 +77,7 @@ class Life:
 
     def __init__(self, settings: Settings, spark: SparkSession, revision: int) -> None:
         sink = settings.changefeed.sink
+        options = dict(sink.storage_options)
         self.fence = Fence(SystemClock())
         self.ownership = Ownership(
             capture_id=CaptureID(f"capture-{revision}"),
@@ -92,11 +93,11 @@ class Life:
             source=self.source,
             decoder=CanalJson(),
             tables=ControlTables(
-                changefeeds=Changefeeds(sink.warehouse),
-                progress=Progress(sink.warehouse),
-                snapshots=Snapshots(sink.warehouse),
+                changefeeds=Changefeeds(sink.warehouse, options),
+                progress=Progress(sink.warehouse, options),
+                snapshots=Snapshots(sink.warehouse, options),
             ),
-            dead_letters=DeadLetters(sink.warehouse),
+            dead_letters=DeadLetters(sink.warehouse, options),
         )
         self._ended = threading.Event()
         self._error: BaseException | None = None
@@ -156,13 +157,16 @@ class Lives:
         engine: str = "auto",
         max_messages: int = 1_000_000,
         quiet_s: float = 10.0,
+        store: str | None = None,
     ) -> None:
+        """``store``: a warehouse elsewhere, whose options the environment has."""
         self._spark = spark
         self._revision = 0
         self._seen: dict[str, tuple[int, int]] = {}
         self.broker = broker
         self.topics = tuple(topics)
         self.warehouse = folder / "warehouse"
+        self.uri = store or str(self.warehouse)
         source = KafkaSource(
             brokers=(broker.bootstrap,),
             topic=self.topics[0],
@@ -170,7 +174,7 @@ class Lives:
             protocol="canal-json",
             partition_num=partitions,
         )
-        sink = DeltaSink(warehouse=str(self.warehouse), apply_engine=engine)  # type: ignore[arg-type]
+        sink = DeltaSink(warehouse=self.uri, apply_engine=engine)  # type: ignore[arg-type]
         self.settings = Settings(
             changefeed=Changefeed(id=CHANGEFEED, source=source, sink=sink),
             batch=BatchSettings(max_messages=max_messages, quiet_s=quiet_s),
@@ -238,25 +242,25 @@ class Lives:
         assert len(left) == others, f"Spark's checkpoint is still there: {left}"
 
     def changefeed(self) -> ChangefeedRow | None:
-        return Changefeeds(str(self.warehouse)).read(CHANGEFEED)
+        return Changefeeds(self.uri).read(CHANGEFEED)
 
     def progress(self) -> dict[str, ProgressRow]:
-        rows = Progress(str(self.warehouse)).read(CHANGEFEED)
+        rows = Progress(self.uri).read(CHANGEFEED)
         return {str(name): row for name, row in rows.items()}
 
     def ledger(self) -> list[dict[str, Any]]:
         """The published snapshots, oldest first."""
-        uri = self.warehouse / "_tidelake" / "snapshots"
+        uri = f"{self.uri}/_tidelake/snapshots"
         rows = [{**row, "tables": dict(row["tables"])} for row in read_rows(uri)]
         return sorted(rows, key=lambda row: row["primary_ts"])
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        uri = self.warehouse / "_tidelake" / "dead_letters"
-        rows = read_rows(uri) if uri.exists() else []
+        uri = f"{self.uri}/_tidelake/dead_letters"
+        rows = read_rows(uri) if DeltaTable.is_deltatable(uri) else []
         return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        rows = read_rows(self.warehouse / "shop" / table)
+        rows = read_rows(f"{self.uri}/shop/{table}")
         return sorted(rows, key=lambda row: tuple(map(repr, row.values())))
 
     def versions(self) -> dict[str, int]:
@@ -270,7 +274,7 @@ class Lives:
 
     def assert_is(self, events: Sequence[Event], up_to: int | None = None) -> None:
         """Every table is, row for row, what the history makes it; the control tables too."""
-        differences = Model.of(events, up_to=up_to).differences(self.warehouse)
+        differences = Model.of(events, up_to=up_to).differences(self.uri)
         assert not differences, differences
         self.assert_history()
         self.assert_ledger(events)
@@ -285,13 +289,13 @@ class Lives:
             while event is not None and event.commit_ts <= row["primary_ts"]:
                 model.apply(event)
                 event = next(following, None)
-            differences = model.differences(self.warehouse, row["tables"])
+            differences = model.differences(self.uri, row["tables"])
             assert not differences, (row["primary_ts"], differences)
 
     def assert_history(self) -> None:
         """In no version of a control table is a checkpoint lower than in the one before."""
         for table, key in (("changefeeds", "changefeed_id"), ("progress", "table_name")):
-            uri = str(self.warehouse / "_tidelake" / table)
+            uri = f"{self.uri}/_tidelake/{table}"
             before: dict[str, tuple[int, int]] = {}
             for version in range(DeltaTable(uri).version() + 1):
                 rows = read_rows(uri, version)

@@ -1,13 +1,22 @@
-"""An S3 server for tests: moto's, in this process, with conditional puts (``If-None-Match``)."""
+"""An S3 server for tests: moto's, with conditional puts (``If-None-Match``).
+
+In a process of its own: delta-rs holds the interpreter while it waits for some of its answers.
+"""
 
 from __future__ import annotations
 
-import logging
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
 
 import boto3
-from moto.server import ThreadedMotoServer
+
+from tests.services.child_process import end_child, start_child
 
 KEY_ID, SECRET, REGION = "tidelake", "tidelake-secret", "us-east-1"
+PATIENCE_S = 60.0
 
 
 class S3Server:
@@ -16,11 +25,16 @@ class S3Server:
     bucket = "lake"
 
     def __enter__(self) -> S3Server:
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        self._server.start()
-        _, port = self._server.get_host_and_port()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        self._process = start_child(command, output=subprocess.DEVNULL)
+        deadline = time.monotonic() + PATIENCE_S
+        while not _answers(port):
+            assert self._process.poll() is None, "moto did not start"
+            assert time.monotonic() < deadline, "moto does not answer"
+            time.sleep(0.05)
         client = boto3.client(
             "s3",
             endpoint_url=self.url,
@@ -32,7 +46,7 @@ class S3Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.stop()
+        end_child(self._process)
 
     @property
     def options(self) -> dict[str, str]:
@@ -44,3 +58,9 @@ class S3Server:
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ALLOW_HTTP": "true",
         }
+
+
+def _answers(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False

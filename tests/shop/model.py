@@ -70,7 +70,7 @@ class Model:
         found = []
         for name, rows in self.tables.items():
             version = versions[f"{SCHEMA}.{name}"] if versions is not None else None
-            actual = read_rows(Path(warehouse, SCHEMA, name), version)
+            actual = read_rows(f"{warehouse}/{SCHEMA}/{name}", version)
             if (line := table_difference(_TABLES[name], rows.values(), actual)) is not None:
                 found.append(line)
         return found

@@ -1,10 +1,13 @@
-"""A table's folder of each kind: local, in memory, and on an S3 server with conditional puts."""
+"""A table's folder of each kind: local, in memory, and on an S3 server with conditional puts.
+
+By hand also on other stores, with their options in the environment: the URIs of folders in
+``TIDELAKE_TEST_STORAGES``, such as ``abfss://lake@devstoreaccount1.dfs.core.windows.net/tests``.
+"""
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,23 +18,22 @@ from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storag
 from tests.services.s3_server import S3Server
 
 
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    with S3Server() as running:
-        yield running
-
-
 @pytest.fixture
 def local(tmp_path: Path) -> LocalStorage:
     return LocalStorage(tmp_path / "a table~41 é")
 
 
-@pytest.fixture(params=["local", "memory", "s3"])
+OTHERS = os.environ.get("TIDELAKE_TEST_STORAGES", "").split()
+
+
+@pytest.fixture(params=["local", "memory", "s3", *OTHERS])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> TableStorage:
     if request.param == "local":
         return LocalStorage(tmp_path / "a table~41 é")
     if request.param == "memory":
         return ObjectStorage(MemoryStore(), "lake/a table~41 é", "memory:///lake/a table~41 é")
+    if request.param in OTHERS:
+        return open_storage(f"{request.param}/{uuid.uuid4()}/a table~41 é", {})
     s3: S3Server = request.getfixturevalue("s3")
     return open_storage(f"s3://{s3.bucket}/{uuid.uuid4()}/a table~41 é", s3.options)
 

@@ -1,0 +1,307 @@
+"""Targets on S3: made, written, sealed and told of without Spark and without Hadoop."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from conf.load import load_settings
+from coordination.errors import TidelakeError, TryAgain
+from coordination.model import SEALED_TS, Ownership, TableName, Ts
+from sinks.apply import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
+from sinks.changefeeds import ChangefeedRow, Changefeeds
+from sinks.creation import create
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.storage import TableStorage
+from sinks.schema import Column, MySQLType, TableSchema
+from sinks.storage_errors import StorageAway, StorageRefuses
+from sinks.tables import DdlIdentity, TableState, inspect, ownership, seal, table_uri
+from streaming.cli import main
+from streaming.preflight import check_beginning
+from tests.services.s3_server import S3Server
+from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
+
+SCHEMA = TableSchema(
+    columns=tuple(
+        Column(name=name, type=MySQLType.parse(of))
+        for name, of in {"id": "bigint", "v": "varchar(9)"}.items()
+    ),
+    key=("id",),
+)
+Rows = Mapping[int, str | None]  # None: deleted
+
+
+class Lake:
+    """A warehouse, and one table of it."""
+
+    def __init__(self, uri: str, options: Mapping[str, str]) -> None:
+        self.warehouse, self.options = uri, dict(options)
+        name = TableName("shop", "orders")
+        identity = app_id("shop", 1, name, 1)
+        self.target = Target(name=name, uri=table_uri(uri, name), schema=SCHEMA, app_id=identity)
+
+    def create(self) -> Lake:
+        ddl = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE TABLE …")
+        origin = ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=ddl)
+        create(self.target, properties=origin, storage_options=self.options)
+        return self
+
+    def engine(self) -> MergeOnWriteEngine:
+        return MergeOnWriteEngine(self.options, keeps_up=False)
+
+    def write(
+        self, limit: int, rows: Rows, before_commit: Callable[[], object] = lambda: None
+    ) -> TableWrite:
+        columns = {
+            "id": pa.array(list(rows), pa.int64()),
+            "v": pa.array(list(rows.values()), pa.string()),
+            OP_COLUMN: pa.array(["D" if v is None else "U" for v in rows.values()], pa.string()),
+        }
+        return TableWrite(
+            target=self.target,
+            checkpoint=Ts(0),
+            limit=Ts(limit),
+            changes=pa.table(columns),
+            user_metadata="{}",
+            before_commit=lambda: (before_commit(), None)[1],
+        )
+
+    def state(self) -> TableState:
+        found = inspect(self.target.uri, self.options)
+        assert found is not None
+        return found
+
+    def rows(self) -> dict[int, str]:
+        table = DeltaTable(self.target.uri, storage_options=self.options)
+        found = QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
+        return {row["id"]: row["v"] for row in pa.table(found).to_pylist()}
+
+
+@pytest.fixture(params=["options", "environment"])
+def lake(request: pytest.FixtureRequest, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """Its credentials are in the one or in the other."""
+    for name, value in s3.options.items() if request.param == "environment" else ():
+        monkeypatch.setenv(name, value)
+    options = s3.options if request.param == "options" else {}
+    return Lake(f"s3://{s3.bucket}/{uuid4()}", options)
+
+
+def test_a_table_is_made_written_looked_at_and_sealed(lake: Lake) -> None:
+    with ThreadPoolExecutor(3) as pool:  # captures that all see its CREATE TABLE
+        for made in [pool.submit(lake.create) for _ in range(3)]:
+            made.result()
+    found = lake.state()
+    assert (found.version, found.changefeed_id, found.schema) == (0, "shop", SCHEMA)
+    engine = lake.engine()
+    assert engine.apply(lake.write(10, {1: "a", 2: "a", 3: "a"})) == Applied(1)
+    assert engine.apply(lake.write(20, {2: "b", 3: None})) == Applied(2)
+    assert lake.engine().apply(lake.write(20, {1: None})) == Skipped(2, Ts(20))
+    assert lake.rows() == {1: "a", 2: "b"}
+    assert lake.state().identity(lake.target.app_id) == 20
+
+    sealed = seal(lake.target.uri, [lake.target.app_id], "new", lambda ts: ts, lake.options)
+    assert (sealed.version, sealed.identity("new")) == (3, 20)
+    assert engine.apply(lake.write(30, {1: None})) == Skipped(3, Ts(SEALED_TS))
+    assert lake.rows() == {1: "a", 2: "b"}
+
+
+@pytest.fixture
+def on_s3(s3: S3Server) -> Lake:
+    return Lake(f"s3://{s3.bucket}/{uuid4()}", s3.options).create()
+
+
+def test_of_two_seals_at_once_one_is_told_to_look_again(on_s3: Lake) -> None:
+    """delta-rs seals, by the store's conditional put too."""
+    both_have_looked = threading.Barrier(2, timeout=60)
+
+    def begin(ts: Ts) -> Ts:
+        both_have_looked.wait()
+        return ts
+
+    def sealed(by: str) -> bool:
+        try:
+            seal(on_s3.target.uri, [on_s3.target.app_id], by, begin, on_s3.options)
+        except TryAgain:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(sealed, ["one", "two"])) == [False, True]
+    assert on_s3.state().version == 1
+
+
+def test_a_writer_that_is_frozen_before_its_put_wakes_after_its_successor(on_s3: Lake) -> None:
+    storages: list[FaultyStorage] = []
+
+    class Frozen(MergeOnWriteEngine):
+        def _open_storage(self, uri: str) -> TableStorage:
+            storages.append(FaultyStorage(super()._open_storage(uri)))
+            return storages[-1]
+
+    zombie = Frozen(on_s3.options, keeps_up=False)
+    zombie.apply(on_s3.write(10, {1: "a", 2: "a"}))
+    successor = on_s3.engine()
+
+    def goes_further(_path: str) -> None:
+        assert successor.apply(on_s3.write(30, {1: "new", 2: None, 4: "new"})) == Applied(2)
+
+    storages[0].before = once(goes_further)
+    assert zombie.apply(on_s3.write(20, {1: "old", 3: "old"})) == Skipped(2, Ts(30))
+    assert on_s3.rows() == {1: "new", 4: "new"}
+
+    def seals(_path: str) -> None:
+        seal(on_s3.target.uri, [on_s3.target.app_id], "new", lambda ts: ts, on_s3.options)
+
+    storages[0].before = once(seals)
+    assert zombie.apply(on_s3.write(40, {1: None})) == Skipped(3, Ts(SEALED_TS))
+    assert on_s3.rows() == {1: "new", 4: "new"}
+
+
+DIES = """
+import json, os, sys
+from sinks.merge_on_write.object_storage import ObjectStorage
+from tests.sinks.test_object_store import Lake
+warehouse, options, nth = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
+lake = Lake(warehouse, options)
+engine = lake.engine()
+engine.table(lake.target.uri)
+puts = []
+def counted(put):
+    def putting(*arguments):
+        puts.append(put)
+        if len(puts) == nth:
+            os.kill(os.getpid(), 9)
+        return put(*arguments)
+    return putting
+ObjectStorage.write = counted(ObjectStorage.write)
+ObjectStorage.create = counted(ObjectStorage.create)
+engine.apply(lake.write(20, {1: "b", 3: "b"}))
+print(len(puts))
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_writer_that_is_killed_at_any_of_its_puts(s3: S3Server) -> None:
+    """Of the rows, of the vectors, of the commit, and after it."""
+
+    def killed(nth: int) -> str:
+        lake = Lake(f"s3://{s3.bucket}/killed-{nth}-{uuid4()}", s3.options).create()
+        lake.engine().apply(lake.write(10, {1: "a", 2: "a"}))
+        command = [sys.executable, "-c", DIES, lake.warehouse, json.dumps(s3.options), str(nth)]
+        done = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+        assert done.returncode == -9, done.stderr
+        has_committed = lake.state().identity(lake.target.app_id) == 20
+        again = lake.engine().apply(lake.write(20, {1: "b", 3: "b"}))
+        assert again == (Skipped(2, Ts(20)) if has_committed else Applied(2))
+        assert lake.rows() == {1: "b", 2: "a", 3: "b"}
+        return f"{has_committed} {done.stdout.strip()}".strip()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(killed, [1, 2, 3, 4])) == ["False"] * 3 + ["True 3"]
+
+
+# What an operator reads.
+
+
+@contextmanager
+def credentials_that_are_checked(s3: S3Server) -> Iterator[None]:
+    """By the server, meanwhile."""
+
+    def after(requests: str) -> None:
+        at, plain = f"{s3.url}/moto-api/reset-auth", {"Content-Type": "text/plain"}
+        urllib.request.urlopen(urllib.request.Request(at, requests.encode(), plain)).close()
+
+    after("0")
+    try:
+        yield
+    finally:
+        after("inf")
+
+
+QUICK = {"max_retries": "1"}
+
+
+def troubles(s3: S3Server) -> dict[str, tuple[str, dict[str, str], type[TidelakeError], str]]:
+    """What is wrong -> warehouse, options, error, what it must say."""
+    lake = f"s3://{s3.bucket}/lake"
+    away = {**s3.options, **QUICK, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    none = {
+        name: value
+        for name, value in s3.options.items()
+        if name not in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    }
+    none |= {**QUICK, "AWS_METADATA_ENDPOINT": "http://127.0.0.1:9/169.254.169.254"}
+    return {
+        "no bucket": ("s3://nowhere/x", s3.options, StorageRefuses, "no such bucket"),
+        "no answer": (lake, away, StorageAway, "the storage does not answer"),
+        "no credentials": (lake, none, StorageRefuses, "no valid credentials of ours. Set AWS_"),
+        "wrong ones": (lake, s3.options, StorageRefuses, "no valid credentials of ours. Set AWS_"),
+    }
+
+
+@pytest.mark.parametrize("trouble", ["no bucket", "no answer", "no credentials", "wrong ones"])
+def test_trouble_is_one_sentence_whatever_was_to_be_done(
+    s3: S3Server,
+    trouble: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name in s3.options:
+        monkeypatch.delenv(name, raising=False)
+    warehouse, options, kind, says = troubles(s3)[trouble]
+    lake = Lake(warehouse, options)
+    with credentials_that_are_checked(s3) if trouble == "wrong ones" else nullcontext():
+        for attempt in (
+            lake.create,
+            lake.state,
+            lambda: lake.engine().apply(lake.write(10, {1: "a"})),
+            lambda: lake.engine().is_paused(lake.target.uri),
+            lambda: lake.engine().refusal(lake.target.uri),
+        ):
+            with pytest.raises(kind) as caught:
+                attempt()
+            assert says in str(caught.value)
+            assert "\n" not in str(caught.value)
+
+        config = tmp_path / "changefeed.toml"
+        listed = "\n".join(f"{name} = '{value}'" for name, value in options.items())
+        config.write_text(f'sink-uri = "delta+{warehouse}"\n[storage-options]\n{listed}\n')
+        for command in (["progress"], ["snapshot"], ["table", "pause", "--table", "shop.orders"]):
+            with pytest.raises(SystemExit) as ended:
+                main([*command, "--config", str(config)])
+            assert ended.value.code == 1
+            (line,) = capfd.readouterr().err.splitlines()
+            assert says in line
+
+
+def test_a_beginning_is_looked_for_with_options_that_are_references(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = f"s3://{s3.bucket}/{uuid4()}"
+    for name, value in s3.options.items():
+        monkeypatch.setenv(f"LAKE_{name}", value)
+    options = {name: f"${{env:LAKE_{name}}}" for name in s3.options}
+    found = ChangefeedRow(changefeed_id="shop", start_ts=0, checkpoint_ts=5, resolved_ts=5)
+    owner = Ownership(capture_id="one", epoch="e", etcd_cluster_id="c", owner_revision=1)
+    changefeeds = Changefeeds(warehouse, s3.options)
+    claimed = changefeeds.claim(found, owner, ttl_s=1, stop=threading.Event())
+    changefeeds.save(replace(claimed, state="running", source_offsets={"shop/0": 5}))
+    source = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
+    arguments = {"source-uri": source, "sink-uri": f"delta+{warehouse}", "changefeed-id": "shop"}
+    changefeed = load_settings(config=None, environment={}, arguments=arguments).changefeed
+    sink = replace(changefeed.sink, storage_options=tuple(options.items()))
+    check_beginning(replace(changefeed, sink=sink))  # it is known there: no broker is asked
