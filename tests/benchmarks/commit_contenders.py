@@ -135,7 +135,7 @@ def spark_session() -> Any:
     for name, value in {**conf, "spark.driver.memory": "4g"}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    session.sparkContext.setLogLevel("OFF")  # it tells of filters that it does not push down
     return session
 
 
