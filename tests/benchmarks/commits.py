@@ -29,7 +29,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import log_day
+from tests.benchmarks import commits_kept, log_day
 from tests.benchmarks.commit_contenders import (
     CONTENDERS,
     CommitContender,
@@ -255,8 +255,6 @@ def main() -> int:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from tests.benchmarks import commits_kept
-
     parts: Sequence[str] = args.part or (("cells",) if args.quick else ALL_PARTS)
     folder = Path(tempfile.mkdtemp(prefix="tidelake-commits-"))
     results: dict[str, Any] = {}
@@ -273,7 +271,14 @@ def run(args: argparse.Namespace, console: Console) -> int:
             wanted = [tuple(map(int, each.split("x"))) for each in args.kept.split(",")]
             rows = (args.rows or [10**6])[0]
             kept = [
-                commits_kept.run(folder, rows, commits=commits, changes=changes, say=console.print)
+                commits_kept.run(
+                    folder,
+                    rows,
+                    commits=commits,
+                    changes=changes,
+                    with_spark="spark" in (args.contender or CONTENDERS),
+                    say=console.print,
+                )
                 for commits, changes in wanted
             ]
             results["kept"] = [asdict(each) for each in kept]

@@ -19,6 +19,7 @@ from deltalake import DeltaTable, QueryBuilder, WriterProperties, write_deltalak
 from rich.table import Table
 
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from tests.benchmarks.commit_contenders import spark_session
 from tests.benchmarks.commit_parts import bytes_written
 from tests.benchmarks.commit_workload import (
     Digest,
@@ -55,6 +56,8 @@ class Kept:
     change_bytes: float  # of all changes
     scan_s: float
     fresh_scan_s: float
+    spark_scan_s: float | None
+    fresh_spark_scan_s: float | None
     load: float
 
     @property
@@ -63,7 +66,13 @@ class Kept:
 
 
 def run(
-    folder: Path, rows: int, *, commits: int, changes: int, say: Callable[[str], object]
+    folder: Path,
+    rows: int,
+    *,
+    commits: int,
+    changes: int,
+    with_spark: bool,
+    say: Callable[[str], object],
 ) -> Kept:
     """Uniform changes to integer keys; TablesDiffer where a row is not as it must be."""
     path = folder / "kept"
@@ -90,7 +99,8 @@ def run(
         check_digest(path, "integer", wanted)
         fresh = folder / "fresh"
         _write_anew(path, fresh)
-        scan_s, fresh_scan_s = _scans(path, fresh)
+        scan_s, fresh_scan_s = _scans(_scan, path, fresh)
+        by_spark = _scans(_spark_scan, path, fresh) if with_spark else [None, None]
         shutil.rmtree(fresh)
         table = engine.table(str(path))
         physical = sum(table.count(each) for each in table.files.values())
@@ -108,6 +118,8 @@ def run(
             change_bytes=row_bytes * commits * changes,
             scan_s=scan_s,
             fresh_scan_s=fresh_scan_s,
+            spark_scan_s=by_spark[0],
+            fresh_spark_scan_s=by_spark[1],
             load=os.getloadavg()[0],
         )
     finally:
@@ -123,13 +135,21 @@ def _write_anew(path: Path, fresh: Path) -> None:
     write_deltalake(str(fresh), rows, writer_properties=properties)
 
 
-def _scans(*paths: Path) -> list[float]:
+def _scan(path: Path) -> None:
+    QueryBuilder().register("t", DeltaTable(str(path))).execute(_SCAN).read_all()
+
+
+def _spark_scan(path: Path) -> None:
+    spark_session().sql(_SCAN.replace("FROM t", f"FROM delta.`{path}`")).collect()
+
+
+def _scans(scan: Callable[[Path], None], *paths: Path) -> list[float]:
     """Median seconds of each, in turn, so that all have the same neighbours on the machine."""
     seconds: dict[Path, list[float]] = {path: [] for path in paths}
     for _ in range(SCANS):
         for path in paths:
             begun = time.perf_counter()
-            QueryBuilder().register("t", DeltaTable(str(path))).execute(_SCAN).read_all()
+            scan(path)
             seconds[path].append(time.perf_counter() - begun)
     return [median(seconds[path]) for path in paths]
 
@@ -139,7 +159,7 @@ def table(found: Sequence[Kept]) -> Table:
     for name in (
         "over", "commits", "median s", "p95 s", "upkeep left s", "files", "before", "dead rows",
         "MB data", "vectors", "log", "checkpoints", "bytes written / byte of change",
-        "without log", "scan s", "fresh copy s", "times", "load",
+        "without log", "scan s", "fresh copy s", "times", "Spark s", "fresh s", "times", "load",
     ):  # fmt: skip
         table.add_column(name, justify="right")
     for each in found:
@@ -156,9 +176,14 @@ def table(found: Sequence[Kept]) -> Table:
             *(f"{size / 1e6:.1f}" for size in each.written.values()),
             f"{each.amplification:.1f}",
             f"{(sum(each.written.values()) - log) / each.change_bytes:.1f}",
-            f"{each.scan_s:.3f}",
-            f"{each.fresh_scan_s:.3f}",
-            f"{each.scan_s / each.fresh_scan_s:.2f}",
+            *_compared(each.scan_s, each.fresh_scan_s),
+            *_compared(each.spark_scan_s, each.fresh_spark_scan_s),
             f"{each.load:.1f}",
         )
     return table
+
+
+def _compared(seconds: float | None, fresh: float | None) -> tuple[str, str, str]:
+    if seconds is None or fresh is None:
+        return "", "", ""
+    return f"{seconds:.3f}", f"{fresh:.3f}", f"{seconds / fresh:.2f}"
