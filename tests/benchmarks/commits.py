@@ -92,7 +92,7 @@ def plan() -> Iterator[tuple[CommitCell, list[str]]]:
             names.append("spark")
         yield CommitCell(rows, key, recent, changes), names
     for recent, changes in product((True, False), CHANGES):
-        names = [OURS, "delta-rs", "spark"] if recent and changes == CHANGES[-1] else [OURS]
+        names = [OURS, "delta-rs"] if recent and changes == CHANGES[-1] else [OURS]
         yield CommitCell(3 * 10**7, "integer", recent, changes), names
     yield CommitCell(3 * 10**7, "text", False, CHANGES[-1]), [OURS]
 
