@@ -1,7 +1,7 @@
 # make setup      .venv and .jars, once (everything below runs it first)
 # make test       lint and all tests
 # make demo       a shop changefeed through a real broker into Delta, watched live
-# make bench      the yardstick, up to 40 minutes; bench-quick: five
+# make bench      the yardstick, an hour; bench-quick: five minutes
 # make simulate   a cluster in virtual time, SEEDS=1000 of them from FIRST=0
 # make soak       long seeds, and what make test has no time for; SEEDS=5000 histories of a table
 # make clean      remove what setup and the tests made
@@ -99,9 +99,11 @@ bench: setup
 	$(RUN) -m tests.benchmarks
 	$(RUN) -m tests.benchmarks.etcd_worker --output bench-results/etcd-worker.json
 	$(RUN) -m tests.benchmarks.scheduler_scale --rounds 3
+	$(RUN) -m tests.benchmarks.commits
 
 bench-quick: setup
-	@exec $(RUN) -m tests.benchmarks --quick
+	@$(RUN) -m tests.benchmarks --quick
+	$(RUN) -m tests.benchmarks.commits --quick --output bench-results/commits-quick.json
 
 SEEDS ?= 1000
 FIRST ?= 0
