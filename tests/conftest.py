@@ -11,6 +11,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from conf import masking
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -66,6 +68,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Thousands of tests are no garbage: not to be looked through again and again."""
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def secrets_of_one_test() -> Iterator[None]:
+    """What one test calls a secret is masked in no other's output."""
+    before = set(masking._hidden)
+    yield
+    masking._hidden.intersection_update(before)
 
 
 @pytest.fixture(scope="session")

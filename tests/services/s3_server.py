@@ -15,7 +15,7 @@ import boto3
 
 from tests.services.child_process import end_child, start_child
 
-KEY_ID, SECRET, REGION = "tidelake", "tidelake-secret", "us-east-1"
+KEY_ID, SECRET, REGION = "AKIDOFTHETESTS", "secret-of-the-tests", "us-east-1"
 PATIENCE_S = 60.0
 
 
