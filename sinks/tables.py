@@ -92,13 +92,6 @@ class TableState:
         """The table may show changes up to here, whatever its identity says: it was rewound."""
         return Ts(_number(self.properties.get(SHOWN)) or 0)
 
-    def read_size(self) -> tuple[int, int]:
-        """(bytes, rows) of the live files, from the log; rows deleted but still there count."""
-        actions = self.handle.get_add_actions(flatten=True)
-        sizes = actions.column("size_bytes").to_pylist()
-        rows = actions.column("num_records").to_pylist()
-        return sum(sizes), sum(number or 0 for number in rows)
-
 
 def table_uri(warehouse: str, name: TableName) -> str:
     """``<warehouse>/<schema>/<table>``; characters that a path cannot keep are written ``~XX``."""

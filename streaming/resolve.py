@@ -67,14 +67,6 @@ class Resolver:
         return _last_per_key(typed, task, cells, failed)
 
 
-def rows_due(task: TableTask, limit: Ts, few: int) -> int:
-    """How many rows are due, or more than there are; counted only where "more than ``few``" might
-    be wrong: of an old segment most has been applied. A count is one Spark job."""
-    if task.max_rows <= few or len(task.segments) == 1:
-        return task.max_rows
-    return _due_rows(task, limit).count()
-
-
 def _due_rows(task: TableTask, limit: Ts) -> DataFrame:
     due = (
         (F.col("kind") == ROW)

@@ -56,7 +56,6 @@ def test_a_new_table_says_whose_it_is_and_where_it_came_from(tmp_path: Path) -> 
     assert found.ddl == DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE TABLE …")
     assert {"columnMapping", "deletionVectors"} <= found.features
     assert found.identity(table.app_id) is None
-    assert found.read_size() == (0, 0)
     assert [field.name for field in found.handle.schema().fields] == list(ODD_NAMES)
 
 

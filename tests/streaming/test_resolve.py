@@ -18,7 +18,7 @@ from streaming.cells import CastRules
 from streaming.due import TableTask, settled_keys
 from streaming.events import EVENT_COLUMNS, KAFKA_COLUMNS
 from streaming.protocols.canal_json import decode
-from streaming.resolve import Resolver, rows_due
+from streaming.resolve import Resolver
 from streaming.segments import Segment, TableCount
 from streaming.small_tables import MANY_KINDS, Kinds, SmallTables
 
@@ -340,16 +340,3 @@ def test_kinds_do_not_depend_on_which_tables_come_and_in_which_order() -> None:
 
     many = of(**{f"c{n}": f"decimal(38,{n})" for n in range(MANY_KINDS)})
     assert len(kinds.of([many]).types) == MANY_KINDS  # begun anew
-
-
-def test_rows_of_old_segments_are_counted_where_they_would_look_like_many(spark: SparkSession):
-    def of(*ts: int) -> Segment:
-        rows = [(0, at, change("INSERT", at, {"id": str(at), "v": "x"})) for at in ts]
-        return segment(spark, rows, {A: PLAIN})
-
-    old, new = of(*range(1, 9)), of(9, 10, 11)
-    both = task([old, new], checkpoint=7)
-    assert both.max_rows == 11
-    assert rows_due(both, Ts(10), few=11) == 11  # as good as the number
-    assert rows_due(both, Ts(10), few=5) == 3  # 8, 9, 10
-    assert rows_due(task([new], checkpoint=7), Ts(10), few=1) == 3  # a new one is mostly due
