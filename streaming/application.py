@@ -46,7 +46,7 @@ from streaming.query import RunningQuery
 from streaming.record import ControlTables, Record, show, show_failure
 from streaming.retained import KafkaLog
 from streaming.session import SparkOnDemand, expect_rows
-from streaming.source import Source, SourceChanged, SourceShape
+from streaming.source.kafka import Source, SourceChanged, SourceShape
 from streaming.spans import Spans
 from streaming.start_point import first_row, settle
 

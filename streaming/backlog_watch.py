@@ -18,7 +18,7 @@ from sinks.jvm_errors import line
 from streaming.backlog import Backlog, BacklogMeter
 from streaming.concerns import BROKER, BROKER_SILENT_S, Concerns
 from streaming.events import TopicPartition
-from streaming.source import Source
+from streaming.source.kafka import Source
 
 logger = logging.getLogger(__name__)
 

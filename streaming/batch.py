@@ -26,7 +26,7 @@ from streaming.filter import TableFilter
 from streaming.plan import Creation, definition, plan, refusal
 from streaming.record import Record
 from streaming.segments import Carry, Segment, read_segment
-from streaming.source import Source, SourceShape
+from streaming.source.kafka import Source, SourceShape
 from streaming.spans import Spans
 from streaming.watermark import Watermarks
 

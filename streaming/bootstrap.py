@@ -35,7 +35,7 @@ from streaming.protocols.canal_json import CanalJson
 from streaming.record import ControlTables
 from streaming.scratch import scratch
 from streaming.session import SparkOnDemand
-from streaming.source import Source
+from streaming.source.kafka import Source
 from streaming.warm_up import WarmUp
 
 logger = logging.getLogger(__name__)

@@ -44,7 +44,7 @@ def checking(*, no_check: bool, is_new: bool) -> Callable[[ChangefeedInfo], None
     def check(info: ChangefeedInfo) -> None:
         from streaming import preflight
         from streaming.cluster.changefeed_settings import changefeed_settings
-        from streaming.source import SourceLost
+        from streaming.source.kafka import SourceLost
 
         changefeed = changefeed_settings(info)
         if no_check:

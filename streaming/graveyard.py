@@ -21,7 +21,7 @@ from sinks.dead_letters import DeadLetters, Undertaker
 from streaming.due import ERROR_CLASS, ERROR_MESSAGE, TableTask
 from streaming.events import BAD, ROW, TopicPartition
 from streaming.segments import Segment, union
-from streaming.source import Source
+from streaming.source.kafka import Source
 
 if TYPE_CHECKING:
     from coordination.model import TableName

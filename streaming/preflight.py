@@ -16,7 +16,7 @@ from sinks.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.filter import TableFilter
 from streaming.protocols.canal_json import watermark_of
 from streaming.retained import KafkaLog, refuse_a_hole
-from streaming.source import Source
+from streaming.source.kafka import Source
 
 
 class NoWarehouse(ConfigError):

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.events import TopicPartition
 from streaming.session import expect_rows
-from streaming.source import Source
+from streaming.source.kafka import Source
 
 CHECKPOINT_PREFIX = "tidelake-checkpoint-"  # in a folder of this process (``scratch.py``)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from streaming.events import TopicPartition
-from streaming.source import Source, SourceLost
+from streaming.source.kafka import Source, SourceLost
 
 FirstWatermarks = Mapping[TopicPartition, int | None]  # None: there is none yet
 WatermarkOf = Callable[[bytes | None], int | None]

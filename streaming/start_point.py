@@ -18,7 +18,7 @@ from sinks.changefeeds import ChangefeedRow, ChangefeedState
 from streaming.events import TopicPartition
 from streaming.passed import filters_after, filters_of
 from streaming.retained import Log, refuse_a_hole
-from streaming.source import SourceShape, check_topic_ids
+from streaming.source.kafka import SourceShape, check_topic_ids
 
 logger = logging.getLogger(__name__)
 

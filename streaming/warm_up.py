@@ -24,7 +24,7 @@ from streaming.events import KAFKA_COLUMNS, Decoder
 from streaming.segments import TableCount, read_segment
 from streaming.session import SparkOnDemand
 from streaming.small_tables import SmallTables
-from streaming.source import Source
+from streaming.source.kafka import Source
 
 logger = logging.getLogger(__name__)
 

@@ -46,7 +46,7 @@ from streaming.events import TopicPartition
 from streaming.graveyard import Graveyard
 from streaming.patience import PASSING, Patience
 from streaming.plan import refusal
-from streaming.source import SourceChanged
+from streaming.source.kafka import SourceChanged
 from streaming.spans import Span as Table
 from streaming.spans import Spans
 

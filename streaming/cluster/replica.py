@@ -40,7 +40,7 @@ from streaming.cluster.topic_stream import TopicStream
 from streaming.cluster.workshop import Workshop
 from streaming.events import TopicPartition
 from streaming.patience import PASSING, Patience
-from streaming.source import SourceChanged
+from streaming.source.kafka import SourceChanged
 from streaming.spans import Span as Table
 from streaming.spans import Spans
 

@@ -28,7 +28,7 @@ from streaming.cluster.envelopes import Envelopes, read_envelopes
 from streaming.cluster.trust import Trust
 from streaming.events import Envelope, TopicPartition
 from streaming.query import RunningQuery
-from streaming.source import Source, SourceLost, SourceShape
+from streaming.source.kafka import Source, SourceLost, SourceShape
 from streaming.watermark import Watermarks
 
 logger = logging.getLogger(__name__)

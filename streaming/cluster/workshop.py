@@ -31,7 +31,7 @@ from streaming.graveyard import Graveyard
 from streaming.permit import Permit
 from streaming.record import ControlTables
 from streaming.session import configure
-from streaming.source import Source
+from streaming.source.kafka import Source
 from streaming.spans import Spans
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ from streaming.protocols.canal_json import CanalJson
 from streaming.query import CHECKPOINT_PREFIX
 from streaming.record import ControlTables
 from streaming.session import SparkOnDemand, configure
-from streaming.source import Source
+from streaming.source.kafka import Source
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import FeedSettings, Message, messages

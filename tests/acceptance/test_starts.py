@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from conf.settings import FilterSettings
 from coordination.errors import TidelakeError
-from streaming.source import SourceLost
+from streaming.source.kafka import SourceLost
 from tests.acceptance.small_tables import (
     IDLE,
     A,

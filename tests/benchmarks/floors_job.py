@@ -32,7 +32,7 @@ from streaming.protocols.canal_json import decode
 from streaming.resolve import Resolver
 from streaming.segments import Segment, read_segment
 from streaming.session import expect_rows, spark_session
-from streaming.source import Source
+from streaming.source.kafka import Source
 from tests.benchmarks import delta_rs
 from tests.benchmarks.measure import tell
 from tests.benchmarks.targets import copy_warehouse

@@ -13,7 +13,7 @@ from conf.load import load_settings
 from conf.settings import Changefeed
 from coordination.errors import ConfigError
 from streaming.preflight import check_beginning, check_changefeed
-from streaming.source import SourceLost
+from streaming.source.kafka import SourceLost
 from tests.acceptance.small_tables import marks
 from tests.services.kafka_broker import KafkaBroker
 

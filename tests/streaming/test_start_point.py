@@ -15,7 +15,7 @@ from sinks.changefeeds import ChangefeedRow, Watermark
 from streaming.events import TopicPartition
 from streaming.passed import refuse_what_was_passed
 from streaming.retained import FirstWatermarks
-from streaming.source import SourceLost, SourceShape
+from streaming.source.kafka import SourceLost, SourceShape
 from streaming.start_point import first_row, settle
 
 P0, P1 = TopicPartition("shop", 0), TopicPartition("shop", 1)
