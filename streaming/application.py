@@ -41,7 +41,7 @@ from streaming.filter import TableFilter
 from streaming.graveyard import Graveyard
 from streaming.patience import PASSING, Patience
 from streaming.permit import OwnersPermit
-from streaming.protocols.canal_json import watermark_of
+from streaming.protocols.canal_json_sql import watermark_of
 from streaming.query import RunningQuery
 from streaming.record import ControlTables, Record, show, show_failure
 from streaming.retained import KafkaLog

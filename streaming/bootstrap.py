@@ -31,7 +31,7 @@ from streaming import logs
 from streaming.application import Application
 from streaming.cluster.neighbours import refuse_a_clusters
 from streaming.preflight import check_changefeed
-from streaming.protocols.canal_json import CanalJson
+from streaming.protocols.canal_json_sql import CanalJson
 from streaming.record import ControlTables
 from streaming.scratch import scratch
 from streaming.session import SparkOnDemand

@@ -28,7 +28,7 @@ from streaming.cells import CastRules
 from streaming.due import TableTask
 from streaming.events import KAFKA_COLUMNS
 from streaming.jvm import DriverJvm
-from streaming.protocols.canal_json import decode
+from streaming.protocols.canal_json_sql import decode
 from streaming.resolve import Resolver
 from streaming.segments import Segment, read_segment
 from streaming.session import (

@@ -14,7 +14,7 @@ from coordination.secrets import revealed_options
 from sinks.changefeeds import Changefeeds
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.filter import TableFilter
-from streaming.protocols.canal_json import watermark_of
+from streaming.protocols.canal_json_sql import watermark_of
 from streaming.retained import KafkaLog, refuse_a_hole
 from streaming.source.kafka import Source
 

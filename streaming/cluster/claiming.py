@@ -9,7 +9,7 @@ from coordination.model import Ownership
 from sinks.changefeeds import ChangefeedRow
 from streaming.cluster.workshop import Workshop
 from streaming.events import TopicPartition
-from streaming.protocols.canal_json import watermark_of
+from streaming.protocols.canal_json_sql import watermark_of
 from streaming.retained import KafkaLog
 from streaming.start_point import first_row, settle
 

@@ -24,7 +24,7 @@ from streaming.cluster.notices import Notice, Notices
 from streaming.cluster.replica import ReplicaOf
 from streaming.cluster.trust import Trust
 from streaming.cluster.workshop import MessageFormat, Workshop
-from streaming.protocols.canal_json import CanalJson, envelope
+from streaming.protocols.canal_json_sql import CanalJson, envelope
 
 logger = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import Snapshots
 from streaming.application import Application
 from streaming.applier import Applier
-from streaming.protocols.canal_json import CanalJson
+from streaming.protocols.canal_json_sql import CanalJson
 from streaming.query import CHECKPOINT_PREFIX
 from streaming.record import ControlTables
 from streaming.session import SparkOnDemand, configure

@@ -17,7 +17,7 @@ from sinks.schema import Column, MySQLType, TableSchema
 from streaming.cells import CastRules
 from streaming.due import TableTask, settled_keys
 from streaming.events import EVENT_COLUMNS, KAFKA_COLUMNS
-from streaming.protocols.canal_json import decode
+from streaming.protocols.canal_json_sql import decode
 from streaming.resolve import Resolver
 from streaming.segments import Segment, TableCount
 from streaming.small_tables import MANY_KINDS, Kinds, SmallTables

@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from coordination.model import TableName
 from streaming.events import ENVELOPE_COLUMNS, EVENT_COLUMNS
-from streaming.protocols.canal_json import decode, envelope
+from streaming.protocols.canal_json_sql import decode, envelope
 from tests.shop.canal_json import Change, Column, Table, encode_change, encode_ddl, encode_watermark
 from tests.shop.canal_json import Ddl as ShopDdl
 
