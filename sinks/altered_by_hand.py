@@ -19,7 +19,7 @@ from deltalake.schema import ArrayType, PrimitiveType
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.casts import delta_type
+from sinks.delta_types import delta_type
 from sinks.schema import KNOWN_TYPES, Column, MySQLType, TableSchema
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import Any
 
 from coordination.errors import TidelakeError, TryAgain
 from sinks.apply import Target
-from sinks.casts import delta_type
+from sinks.delta_types import delta_type
 from sinks.merge_on_write.actions import Metadata, Protocol
 from sinks.merge_on_write.commit import create_table
 from sinks.merge_on_write.storage import open_storage
@@ -106,7 +106,7 @@ def _metadata(target: Target, properties: Mapping[str, str]) -> Metadata:
 
 
 def log_type(spark_type: str) -> Any:
-    """The log's form of a Spark SQL type as ``casts.delta_type`` writes it."""
+    """The log's form of a Spark SQL type as ``delta_types.delta_type`` writes it."""
     if array := re.fullmatch(r"array<(\w+)>", spark_type):
         return {"type": "array", "elementType": log_type(array[1]), "containsNull": True}
     return LOG_NAMES.get(spark_type, spark_type)

@@ -12,9 +12,10 @@ from typing import Final, Literal
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from sinks.casts import cast_column, cast_failure, delta_type
+from sinks.delta_types import delta_type
 from sinks.schema import Column as TableColumn
 from sinks.schema import TableSchema
+from sinks.sql_casts import cast_column, cast_failure
 
 CELLS: Final = "_cells"  # array<string>: a row's text in table order
 TYPED: Final = "_typed"  # struct of the delivered columns in Delta's types

@@ -15,7 +15,6 @@ from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts, tso_time
 from sinks import ddl as ddls
 from sinks import ddl_alter as reasons
-from sinks.casts import delta_type
 from sinks.ddl import (
     CreateTable,
     CreateTableLike,
@@ -24,6 +23,7 @@ from sinks.ddl import (
     added_columns,
     classify,
 )
+from sinks.delta_types import delta_type
 from sinks.schema import TableSchema
 from sinks.tables import table_uri
 from streaming.events import DdlEvent

@@ -3,8 +3,8 @@
 Spark plans a query in a time that grows with its columns: a struct per table cost seconds for a
 hundred tables of fifty rows. So a row's cells are one array here, ``array<struct<f0, f1, …>>`` with
 a field per *Delta type* that occurs, of which each cell fills the one of its own type. The casts
-are those of ``sinks/casts.py``, one branch per MySQL type that occurs. What differs from table to
-table (names, kinds, key, checkpoint) is data: one literal.
+are those of ``sinks/sql_casts.py``, one branch per MySQL type that occurs. What differs from table
+to table (names, kinds, key, checkpoint) is data: one literal.
 
     cells ──(kind of each)──► typed cells ──► first cell that failed ──► last change per key
     one toArrow ──► per table: every n-th cell is a column
@@ -28,9 +28,10 @@ from pyspark.sql.window import WindowSpec
 
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT
-from sinks.casts import cast_column, cast_failure, cast_kind, delta_type
+from sinks.delta_types import cast_kind, delta_type
 from sinks.schema import Column as TableColumn
 from sinks.schema import MySQLType
+from sinks.sql_casts import cast_column, cast_failure
 from streaming.cells import QUOTED_CHARS, UNKNOWN, CastRules, unknown_columns, unknown_sentence
 from streaming.due import (
     CHANGE_COLUMNS,

@@ -1,7 +1,7 @@
 """canal-json with the TiDB extension, decoded in Spark SQL (facts 7.3).
 
 Every value on the wire is a JSON *string*, so the row stays a map of text here and is cast later,
-by the table's schema (``sinks/casts.py``): a numeric schema in ``from_json`` would turn quoted
+by the table's schema (``sinks/sql_casts.py``): a numeric schema in ``from_json`` would turn quoted
 numbers into NULL without a word. ``mysqlType`` and the whole ``old`` are read only for tables that
 are not known yet."""
 

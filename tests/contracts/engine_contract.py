@@ -23,8 +23,8 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 from coordination.errors import Fenced, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite, Target, app_id
-from sinks.casts import delta_type
 from sinks.creation import create
+from sinks.delta_types import delta_type
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import DdlIdentity, TableState, inspect, ownership, seal, table_uri
 from tests.contracts.key_types import HARDEST, KEY_TYPES

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import Target, app_id
-from sinks.casts import delta_type
 from sinks.creation import create, table_properties
+from sinks.delta_types import delta_type
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import (
     DdlIdentity,

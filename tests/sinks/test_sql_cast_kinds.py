@@ -6,9 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from sinks.casts import cast_column, cast_failure, cast_kind, delta_type
+from sinks.delta_types import cast_kind, delta_type
 from sinks.schema import Column, MySQLType
-from tests.sinks.test_casts import DELTA_TYPES
+from sinks.sql_casts import cast_column, cast_failure
+from tests.sinks.cast_cases import DELTA_TYPES
 
 
 @pytest.mark.spark

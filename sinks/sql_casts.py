@@ -18,12 +18,9 @@ from typing import Literal
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F  # noqa: N812
 
+from sinks.delta_types import DELTA_BITS, INTEGER_BITS, UNSIGNED_LONG, decimal_type, delta_type
 from sinks.schema import BINARY_TYPES, Column, MySQLType
 
-_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
-_DELTA_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_UNSIGNED_LONG = "decimal(20,0)"
-_MAX_PRECISION = 38
 _DATES = ("date", "datetime", "timestamp")
 _LARGEST = {"float": 3.4028234663852886e38, "double": 1.7976931348623157e308}
 _FINITE_LENGTH = 38  # a plain number of so many characters is finite, also as a float
@@ -37,61 +34,6 @@ _ZERO_DATE = (
     "^(?:0000-[0-9]{2}-[0-9]{2}|[0-9]{4}-00-[0-9]{2}|[0-9]{4}-[0-9]{2}-00)"
     r"(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?$"
 )
-
-
-def delta_type(mysql_type: MySQLType) -> str:
-    """The Spark SQL type that holds every value of a MySQL type, e.g. ``decimal(10,2)``."""
-    name = mysql_type.name
-    if name in _INTEGER_BITS:
-        return _integer_type(mysql_type)
-    if name == "decimal":
-        return _decimal_type(mysql_type)
-    if name == "bit":
-        return "bigint" if (mysql_type.length or 64) < 64 else _UNSIGNED_LONG
-    if name in BINARY_TYPES:
-        return "binary"
-    others = {
-        "year": "smallint",
-        "float": "float",
-        "double": "double",
-        "date": "date",
-        "datetime": "timestamp_ntz",
-        "timestamp": "timestamp",
-        "vector": "array<float>",
-    }
-    return others.get(name, "string")
-
-
-def cast_kind(mysql_type: MySQLType) -> MySQLType:
-    """The type with only what its cast looks at: the columns of one kind are cast alike."""
-    name = mysql_type.name
-    if name in _INTEGER_BITS:
-        return MySQLType(name=name, unsigned=mysql_type.unsigned)
-    if name in BINARY_TYPES:
-        return MySQLType(name="blob")
-    if mysql_type.elements:
-        return mysql_type
-    if delta_type(mysql_type) == "string":
-        return MySQLType(name="varchar")
-    if name in ("bit", "decimal"):
-        return MySQLType(name=name, length=mysql_type.length, scale=mysql_type.scale)
-    return MySQLType(name=name)
-
-
-def _integer_type(mysql_type: MySQLType) -> str:
-    bits = _INTEGER_BITS[mysql_type.name] + mysql_type.unsigned
-    for name, room in _DELTA_BITS.items():
-        if bits <= room:
-            return name
-    return _UNSIGNED_LONG
-
-
-def _decimal_type(mysql_type: MySQLType) -> str:
-    """A decimal whose precision nobody knows is a string: it cannot be guessed from one value."""
-    precision, scale = mysql_type.length, mysql_type.scale or 0
-    if precision is None or precision > _MAX_PRECISION:
-        return "string"
-    return f"decimal({precision},{scale})"
 
 
 def cast_column(text: SparkColumn, column: Column, time_zone: str) -> SparkColumn:
@@ -128,7 +70,7 @@ def is_zero_date(text: SparkColumn) -> SparkColumn:
 
 
 def _integer_range(mysql_type: MySQLType) -> tuple[int, int]:
-    bits = _INTEGER_BITS[mysql_type.name]
+    bits = INTEGER_BITS[mysql_type.name]
     return (0, 2**bits - 1) if mysql_type.unsigned else _bounds(bits)
 
 
@@ -148,9 +90,9 @@ def _whole(text: SparkColumn, spark_type: str, low: int, high: int) -> SparkColu
     """Only what fits the MySQL type, written as digits: Spark alone would trim and round."""
     typed = text.try_cast(spark_type)
     strict = _is_number(text)
-    if spark_type == _UNSIGNED_LONG:
+    if spark_type == UNSIGNED_LONG:
         strict &= (text >= "0") & _is_integral(text) & _is_at_most(text, high)
-    elif (low, high) != _bounds(_DELTA_BITS[spark_type]):
+    elif (low, high) != _bounds(DELTA_BITS[spark_type]):
         not_below = text >= "0" if low == 0 else F.lit(True)
         short = F.octet_length(text) < len(str(high))  # so short that it needs no second look
         strict &= not_below & (short | typed.between(low, high))
@@ -164,7 +106,7 @@ def _is_at_most(digits: SparkColumn, high: int) -> SparkColumn:
 
 
 def _long_literal(value: int) -> SparkColumn:
-    return F.lit(str(value)).cast(_UNSIGNED_LONG)
+    return F.lit(str(value)).cast(UNSIGNED_LONG)
 
 
 def _is_number(text: SparkColumn) -> SparkColumn:
@@ -190,7 +132,7 @@ def _year(text: SparkColumn, _: MySQLType) -> SparkColumn:
 
 def _decimal(text: SparkColumn, mysql_type: MySQLType) -> SparkColumn:
     """More digits behind the point than the scale are refused: the cast would round them."""
-    spark_type = _decimal_type(mysql_type)
+    spark_type = decimal_type(mysql_type)
     if spark_type == "string":
         return text
     point = F.locate(".", text)
@@ -257,7 +199,7 @@ def _set(text: SparkColumn, mysql_type: MySQLType) -> SparkColumn:
     if not elements:
         return text
     size = len(elements)
-    mask = _whole(text, "bigint" if size < 64 else _UNSIGNED_LONG, 0, 2**size - 1)
+    mask = _whole(text, "bigint" if size < 64 else UNSIGNED_LONG, 0, 2**size - 1)
     bits = mask if size < 64 else _as_signed(mask)
     chosen = (
         F.when(bits.bitwiseAND(_power(position)) != 0, F.lit(element))
@@ -284,7 +226,7 @@ def _vector(text: SparkColumn, _: MySQLType) -> SparkColumn:
 
 
 _CASTS: dict[str, Callable[[SparkColumn, MySQLType], SparkColumn]] = {
-    **dict.fromkeys(_INTEGER_BITS, _integer),
+    **dict.fromkeys(INTEGER_BITS, _integer),
     **dict.fromkeys(_LARGEST, _floating),
     **dict.fromkeys(BINARY_TYPES, _bytes),
     "bit": _bit,

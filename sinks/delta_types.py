@@ -1,0 +1,65 @@
+"""The Delta type of each MySQL type (design 6), as Spark SQL writes it."""
+
+from __future__ import annotations
+
+from sinks.schema import BINARY_TYPES, MySQLType
+
+INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+DELTA_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+UNSIGNED_LONG = "decimal(20,0)"
+_MAX_PRECISION = 38
+
+
+def delta_type(mysql_type: MySQLType) -> str:
+    """The Spark SQL type that holds every value of a MySQL type, e.g. ``decimal(10,2)``."""
+    name = mysql_type.name
+    if name in INTEGER_BITS:
+        return _integer_type(mysql_type)
+    if name == "decimal":
+        return decimal_type(mysql_type)
+    if name == "bit":
+        return "bigint" if (mysql_type.length or 64) < 64 else UNSIGNED_LONG
+    if name in BINARY_TYPES:
+        return "binary"
+    others = {
+        "year": "smallint",
+        "float": "float",
+        "double": "double",
+        "date": "date",
+        "datetime": "timestamp_ntz",
+        "timestamp": "timestamp",
+        "vector": "array<float>",
+    }
+    return others.get(name, "string")
+
+
+def cast_kind(mysql_type: MySQLType) -> MySQLType:
+    """The type with only what its cast looks at: the columns of one kind are cast alike."""
+    name = mysql_type.name
+    if name in INTEGER_BITS:
+        return MySQLType(name=name, unsigned=mysql_type.unsigned)
+    if name in BINARY_TYPES:
+        return MySQLType(name="blob")
+    if mysql_type.elements:
+        return mysql_type
+    if delta_type(mysql_type) == "string":
+        return MySQLType(name="varchar")
+    if name in ("bit", "decimal"):
+        return MySQLType(name=name, length=mysql_type.length, scale=mysql_type.scale)
+    return MySQLType(name=name)
+
+
+def _integer_type(mysql_type: MySQLType) -> str:
+    bits = INTEGER_BITS[mysql_type.name] + mysql_type.unsigned
+    for name, room in DELTA_BITS.items():
+        if bits <= room:
+            return name
+    return UNSIGNED_LONG
+
+
+def decimal_type(mysql_type: MySQLType) -> str:
+    """A decimal whose precision nobody knows is a string: it cannot be guessed from one value."""
+    precision, scale = mysql_type.length, mysql_type.scale or 0
+    if precision is None or precision > _MAX_PRECISION:
+        return "string"
+    return f"decimal({precision},{scale})"
