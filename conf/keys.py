@@ -85,6 +85,8 @@ EVENT_TYPES = (
 OWN_KEYS: Mapping[str, Read] = {
     "changefeed-id": Read("text"),
     "source-uri": Read("text"),
+    "kafka-group-id": Read("text"),
+    "kafka-client-rack": Read("text"),
     "sink-uri": Read("text"),
     "start-ts": Read("integer"),
     "target-ts": Read("integer"),

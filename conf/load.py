@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,7 +39,8 @@ from conf.settings import (
     require,
 )
 from conf.sink_uri import parse_sink_uri
-from conf.source_uri import FALSE, TRUE, check_names, parse_source_uri, uri_parameters
+from conf.source_security import FALSE, TRUE
+from conf.source_uri import check_names, parse_source_uri, uri_parameters
 from conf.unknown import unknown
 
 PREFIX = "TIDELAKE_"
@@ -54,6 +56,8 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "zero-date": ("changefeed", "zero_date"),
     "on-error": ("changefeed", "on_error"),
     "on-unknown-column": ("changefeed", "on_unknown_column"),
+    "kafka-group-id": ("source", "group_id"),
+    "kafka-client-rack": ("source", "client_rack"),
     "apply-engine": ("sink", "apply_engine"),
     "allow-unsafe-commits": ("sink", "allow_unsafe_commits"),
     "cluster-id": ("etcd", "cluster_id"),
@@ -152,7 +156,7 @@ def changefeed_document(config: Path | None, environment: Mapping[str, str]) -> 
 
 def _is_described(key: str) -> bool:
     part = "changefeed" if key in _DERIVED else FIELDS.get(key, ("", ""))[0]
-    return part in ("changefeed", "sink")
+    return part in ("changefeed", "source", "sink")
 
 
 def _changefeed_id(given: str | None, topic: str) -> str:
@@ -201,7 +205,7 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     """
     parts, problems, made, sink = _parts(values), Problems(), dict[str, Any](), dict[str, Any]()
     with problems.noted():
-        made["source"] = _source(document, values)
+        made["source"] = replace(_source(document, values), **_own_of_source(parts["source"]))
         made["id"] = _changefeed_id(values.get("changefeed-id"), made["source"].topic)
     with problems.noted():
         sink["warehouse"] = warehouse_of(values.get("sink-uri"))
@@ -218,7 +222,8 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
 
 def _parts(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     parts: dict[str, dict[str, Any]] = {
-        part: {} for part in ("changefeed", "sink", "etcd", "session", "batch", "settings")
+        part: {}
+        for part in ("changefeed", "source", "sink", "etcd", "session", "batch", "settings")
     }
     for name, (part, field) in FIELDS.items():
         if name in values:
@@ -248,6 +253,13 @@ def _source(document: Document, values: Mapping[str, Any]) -> KafkaSource:
     problems.refuse()
     _check_dispatchers(sink, source)
     return source
+
+
+def _own_of_source(fields: Mapping[str, str]) -> dict[str, Any]:
+    """An empty one is one not given."""
+    for name, value in fields.items():
+        parse_reference(f"kafka-{name.replace('_', '-')}", value)
+    return {name: value for name, value in fields.items() if value}
 
 
 def _kafka_config(document: Document) -> dict[str, str]:

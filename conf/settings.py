@@ -74,9 +74,13 @@ class KafkaSecurity:
     cert: str | None = None
     key: str | None = None
     insecure_skip_verify: bool = False
-    sasl_mechanism: str | None = None  # PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER
+    sasl_mechanism: str | None = None  # PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
     sasl_user: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
+    oauth_client_id: str | None = None  # sasl-oauth-…
+    oauth_client_secret: str | None = field(default=None, repr=False)  # in Base64, as TiCDC has it
+    oauth_token_url: str | None = None
+    oauth_scopes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +95,11 @@ class KafkaSource:
     # for a topic that exists (3 is only what it makes a new one with).
     partition_num: int | None
     time_zone: str = "UTC"  # the TiCDC server's `tz`: what TIMESTAMP text is written in
+    max_message_bytes: int | None = None  # TiCDC's limit; None: nothing was said
     security: KafkaSecurity = KafkaSecurity()
+    # kafka-group-id, for brokers that let only some groups read; nothing is committed to it
+    group_id: str = "tidelake"
+    client_rack: str | None = None  # kafka-client-rack: reads from the replica that is near
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,9 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from zoneinfo import ZoneInfo
 
 from conf.masking import is_secret_name
-from conf.references import parse_reference
-from conf.settings import KafkaSecurity, KafkaSource, Problems, SettingError, require
+from conf.settings import KafkaSource, Problems, SettingError, require
+from conf.source_security import NOT_BUILT, boolean, parse_security
+from conf.source_security import PARAMETERS as SECURITY
 from conf.unknown import unknown
 
 PROTOCOLS_NOT_BUILT = (
@@ -38,29 +39,18 @@ SCHEMES = ("kafka", "kafka+ssl")  # TiCDC takes both and lets enable-tls alone d
 
 READ = (
     "protocol", "partition-num", "enable-tidb-extension", "time-zone", "topics",
-    "enable-tls", "ca", "cert", "key", "insecure-skip-verify",
-    "sasl-mechanism", "sasl-user", "sasl-password", "large-message-handle-compression",
+    "max-message-bytes", "large-message-handle-compression", *SECURITY,
 )  # fmt: skip
 PRODUCER_ONLY = (
-    "kafka-version", "kafka-client-id", "replication-factor", "max-message-bytes", "max-batch-size",
-    "compression", "auto-create-topic", "required-acks", "dial-timeout", "write-timeout",
+    "kafka-version", "kafka-client-id", "replication-factor", "max-batch-size", "compression",
+    "auto-create-topic", "required-acks", "dial-timeout", "write-timeout",
     "read-timeout", "transaction-atomicity", "only-output-updated-columns", "content-compatible",
     "safe-mode", "large-message-handle-option", "claim-check-storage-uri",
     "claim-check-raw-value", "output-row-key", "schema-registry", "avro-enable-watermark",
     "avro-decimal-handling-mode",
     "avro-bigint-unsigned-handling-mode", "encoding-format",
 )  # fmt: skip
-SASL_NOT_BUILT = (
-    "sasl-gssapi-auth-type", "sasl-gssapi-keytab-path", "sasl-gssapi-kerberos-config-path",
-    "sasl-gssapi-service-name", "sasl-gssapi-user", "sasl-gssapi-password", "sasl-gssapi-realm",
-    "sasl-gssapi-disable-pafxfast", "sasl-oauth-client-id", "sasl-oauth-client-secret",
-    "sasl-oauth-token-url", "sasl-oauth-scopes", "sasl-oauth-grant-type", "sasl-oauth-audience",
-)  # fmt: skip
-KNOWN = (*READ, *PRODUCER_ONLY, *SASL_NOT_BUILT)
-
-SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})  # Go's strconv.ParseBool
-FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+KNOWN = (*READ, *PRODUCER_ONLY, *NOT_BUILT)
 
 _BROKER = re.compile(r"^(\[[0-9a-fA-F:.%]+\]|[^:\[\]@/\s]+):(\d{1,5})$")
 _TOPIC = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
@@ -95,7 +85,9 @@ def parse_source_uri(
     with problems.noted():
         made["time_zone"] = _time_zone(parameters.get("time-zone", "UTC"))
     with problems.noted():
-        made["security"] = _security(parameters)
+        made["max_message_bytes"] = _max_message_bytes(parameters.get("max-message-bytes"))
+    with problems.noted():
+        made["security"] = parse_security(parameters)
     problems.refuse()
     return KafkaSource(protocol=parameters["protocol"], **made)
 
@@ -127,10 +119,7 @@ def check_names(parameters: Mapping[str, str]) -> None:
     for name, value in parameters.items():
         with problems.noted():
             require(name in KNOWN, _unknown_parameter(name, parameters))
-            require(
-                name not in SASL_NOT_BUILT or not value,
-                f"{name} is not built yet: of SASL, use {', '.join(SASL_MECHANISMS)}",
-            )
+            require(name not in NOT_BUILT or not value, NOT_BUILT.get(name, ""))
     problems.refuse()
 
 
@@ -177,7 +166,7 @@ def _check_protocol(parameters: Mapping[str, str]) -> None:
         unknown("protocol", protocol, ("canal-json", *PROTOCOLS_NOT_BUILT)),
     )
     require(
-        _boolean("enable-tidb-extension", parameters.get("enable-tidb-extension", "false")),
+        boolean("enable-tidb-extension", parameters.get("enable-tidb-extension", "false")),
         "enable-tidb-extension=true is needed: without it the messages carry no commit-ts and no "
         "watermarks; set it in the TiCDC changefeed and here",
     )
@@ -214,6 +203,13 @@ def _partition_num(text: str | None) -> int | None:
     return int(text)
 
 
+def _max_message_bytes(text: str | None) -> int | None:
+    if text is None:
+        return None
+    require(text.isdecimal() and 0 < int(text) < 2**30, f"max-message-bytes={text} must be bytes")
+    return int(text)
+
+
 def _time_zone(name: str) -> str:
     if _OFFSET.match(name):
         return name
@@ -226,53 +222,3 @@ def _time_zone(name: str) -> str:
     hint = " ('+' is written %2B in a URI)" if name.startswith(" ") else ""
     require(known, f"time-zone={name}: not a zone such as Asia/Shanghai or UTC{hint}")
     return name
-
-
-def _boolean(name: str, text: str) -> bool:
-    require(text in TRUE | FALSE, f"{name}={text} must be true or false")
-    return text in TRUE
-
-
-def _security(parameters: Mapping[str, str]) -> KafkaSecurity:
-    """TLS follows the files unless enable-tls speaks; SASL follows the mechanism, as in TiCDC."""
-    ca, cert, key = (parameters.get(name) or None for name in ("ca", "cert", "key"))
-    require((cert is None) == (key is None), "cert and key go together: one of them is missing")
-    files = ca is not None or cert is not None
-    tls = _boolean("enable-tls", parameters.get("enable-tls") or str(files).lower())
-    require(tls or not files, "ca, cert and key are given, but enable-tls is false")
-    user, password = parameters.get("sasl-user") or None, parameters.get("sasl-password") or None
-    for name in ("sasl-user", "sasl-password"):
-        parse_reference(name, parameters.get(name, ""))
-    mechanism = _mechanism(parameters.get("sasl-mechanism") or None, user, password)
-    return KafkaSecurity(
-        tls=tls,
-        ca=ca,
-        cert=cert,
-        key=key,
-        insecure_skip_verify=tls
-        and _boolean("insecure-skip-verify", parameters.get("insecure-skip-verify") or "false"),
-        sasl_mechanism=mechanism,
-        sasl_user=user,
-        sasl_password=password,
-    )
-
-
-def _mechanism(mechanism: str | None, user: str | None, password: str | None) -> str | None:
-    choices = ", ".join(SASL_MECHANISMS)
-    if mechanism is None:
-        # TiCDC would connect without SASL here, without a word.
-        require(
-            user is None and password is None, f"sasl-user without sasl-mechanism: name {choices}"
-        )
-        return None
-    mechanism = mechanism.upper()
-    require(
-        mechanism not in ("GSSAPI", "OAUTHBEARER"),
-        f"sasl-mechanism={mechanism} is not built yet: use {choices}",
-    )
-    require(mechanism in SASL_MECHANISMS, f"sasl-mechanism={mechanism} must be one of {choices}")
-    require(
-        user is not None and password is not None,
-        f"sasl-mechanism={mechanism} needs sasl-user and sasl-password",
-    )
-    return mechanism

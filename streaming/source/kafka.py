@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TopicMissing, TryAgain
 from streaming.events import TopicPartition
-from streaming.kafka_security import java_options, python_options
+from streaming.source.security import java_options, python_options
 
 _CONNECT_TIMEOUT_MS = 5_000
 _REQUEST_TIMEOUT_MS = 10_000

@@ -50,6 +50,17 @@ def test_arguments_alone_are_enough():
     assert settings.changefeed.filter.rules == ("*.*",)
 
 
+def test_who_reads_from_kafka_and_where_it_stands(tmp_path: Path):
+    source = load().changefeed.source
+    assert (source.group_id, source.client_rack) == ("tidelake", None)
+    text = "kafka-group-id = 'lake'\nkafka-client-rack = 'a'\n"
+    environment = {"TIDELAKE_KAFKA_CLIENT_RACK": "${env:RACK}"}
+    source = load(text, tmp_path=tmp_path, environment=environment).changefeed.source
+    assert (source.group_id, source.client_rack) == ("lake", "${env:RACK}")
+    with pytest.raises(SettingError, match="kafka-client-rack: a reference must be the whole"):
+        load("kafka-client-rack = 'x${env:RACK}'", tmp_path=tmp_path)
+
+
 def test_arguments_win_over_the_environment_and_that_over_the_file(tmp_path: Path):
     text = "start-ts = 1\ntarget-ts = 10\nlog-format = 'json'\n"
     environment = {"TIDELAKE_TARGET_TS": "20", "TIDELAKE_LOG_FORMAT": "text", "HOME": "x"}
@@ -236,7 +247,7 @@ def test_all_that_is_refused_is_said_at_once_in_one_line(tmp_path: Path):
             REFUSED_FILE,
             tmp_path=tmp_path,
             environment={"TIDELAKE_TARGET_TZ": "5", "TIDELAKE_APPLY_ENGINE": "flink"},
-            source_uri=f"{SOURCE}&sasl-oauth-scopes=x&partion-num=3",
+            source_uri=f"{SOURCE}&sasl-oauth-audience=x&partion-num=3",
         )
     line = str(raised.value)
     assert "\n" not in line
@@ -245,7 +256,7 @@ def test_all_that_is_refused_is_said_at_once_in_one_line(tmp_path: Path):
         *("target-tz", "force-replicate", "start-ts must be", "ignore-txn-start-ts"),
         *("'inserts'", "'deltes'", "'('", "'['", "event-filters.matchr", "consistent.level"),
         *("TIDELAKE_TARGET_TZ", "'flink'"),
-        *("'partition-nums'", "sasl-oauth-scopes", "'partion-num'"),
+        *("'partition-nums'", "sasl-oauth-audience", "'partion-num'"),
     ]
     assert [each for each in wanted if each not in line] == []
     assert line.count("changefeed.toml: ") == 11

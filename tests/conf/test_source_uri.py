@@ -8,6 +8,10 @@ from conf.settings import KafkaSecurity, SettingError
 from conf.source_uri import PRODUCER_ONLY, PROTOCOLS_NOT_BUILT, SCHEMES_NOT_BUILT, parse_source_uri
 
 GOOD = "kafka://127.0.0.1:9092/shop?protocol=canal-json&enable-tidb-extension=true"
+OAUTH = (
+    f"{GOOD}&sasl-mechanism=OAUTHBEARER&sasl-oauth-client-id=id"
+    "&sasl-oauth-client-secret=c2VjcmV0&sasl-oauth-token-url=https://h/token"
+)
 
 
 def test_the_usual_uri():
@@ -69,6 +73,20 @@ def test_sasl_and_tls_as_ticdc_names_them():
     assert "a+b" not in repr(security)
 
 
+def test_oauth_as_ticdc_names_it():
+    security = parse_source_uri(
+        f"{OAUTH}&sasl-oauth-scopes=a,b&sasl-oauth-grant-type=client_credentials"
+    ).security
+    assert security == KafkaSecurity(
+        sasl_mechanism="OAUTHBEARER",
+        oauth_client_id="id",
+        oauth_client_secret="c2VjcmV0",
+        oauth_token_url="https://h/token",
+        oauth_scopes=("a", "b"),
+    )
+    assert "c2VjcmV0" not in repr(security)
+
+
 def test_tls_without_files_trusts_the_system():
     security = parse_source_uri(f"{GOOD}&enable-tls=true").security
     assert security.tls
@@ -100,9 +118,15 @@ def test_tls_without_files_trusts_the_system():
         (f"{GOOD}&time-zone=+08:00", "%2B"),
         (f"{GOOD}&topics=a%20b", "topic 'a b'"),
         (f"{GOOD}&large-message-handle-compression=lz4", "not built yet"),
-        (f"{GOOD}&sasl-gssapi-user=x", "sasl-gssapi-user is not built yet"),
-        (f"{GOOD}&sasl-mechanism=gssapi", "GSSAPI is not built yet"),
-        (f"{GOOD}&sasl-mechanism=OAUTHBEARER", "not built yet"),
+        (f"{GOOD}&sasl-gssapi-user=x&sasl-gssapi-realm=y", "Kerberos (sasl-mechanism=GSSAPI"),
+        (f"{GOOD}&sasl-mechanism=gssapi", "Kerberos (sasl-mechanism=GSSAPI"),
+        (f"{GOOD}&sasl-mechanism=OAUTHBEARER", "needs sasl-oauth-client-id, sasl-oauth-client-sec"),
+        (f"{OAUTH}&sasl-oauth-grant-type=password", "client_credentials (the default) is"),
+        (f"{OAUTH}&sasl-oauth-audience=x", "sasl-oauth-audience is not built"),
+        (OAUTH.replace("https://", ""), "sasl-oauth-token-url must be a URL"),
+        (OAUTH.replace("OAUTHBEARER", "PLAIN"), "only with sasl-mechanism=OAUTHBEARER"),
+        (f"{GOOD}&sasl-oauth-scopes=x", "sasl-oauth-scopes without sasl-mechanism"),
+        (f"{GOOD}&max-message-bytes=10MB", "max-message-bytes=10MB must be bytes"),
         (f"{GOOD}&sasl-mechanism=DIGEST", "must be one of PLAIN"),
         (f"{GOOD}&sasl-mechanism=PLAIN&sasl-user=u", "needs sasl-user and sasl-password"),
         (f"{GOOD}&sasl-user=u&sasl-password=p", "without sasl-mechanism"),
@@ -116,6 +140,7 @@ def test_what_cannot_be_read_is_one_clear_line(uri: str, says: str):
         parse_source_uri(uri)
     assert says in str(raised.value)
     assert "\n" not in str(raised.value)
+    assert "refused: (1)" not in str(raised.value)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS_NOT_BUILT)

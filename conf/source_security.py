@@ -1,0 +1,113 @@
+"""SASL and TLS among the parameters of a Kafka source URI, by TiCDC's names.
+
+TiCDC takes the ``sasl-oauth-*`` from ``[sink.kafka-config]`` alone; here they may stand in the URI
+too, as all of that table may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from conf.references import parse_reference
+from conf.settings import KafkaSecurity, SettingError, require
+
+LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SASL_MECHANISMS = (*LOGINS, "OAUTHBEARER")
+_CHOICES = ", ".join(SASL_MECHANISMS)
+OAUTH = (
+    "sasl-oauth-client-id", "sasl-oauth-client-secret", "sasl-oauth-token-url", "sasl-oauth-scopes",
+    "sasl-oauth-grant-type",
+)  # fmt: skip
+PARAMETERS = (
+    "enable-tls", "ca", "cert", "key", "insecure-skip-verify",
+    "sasl-mechanism", "sasl-user", "sasl-password", *OAUTH,
+)  # fmt: skip
+_OAUTH_NEEDS = OAUTH[:3]
+
+KERBEROS = (
+    "Kerberos (sasl-mechanism=GSSAPI, sasl-gssapi-…) is not supported: librdkafka, which reads "
+    f"here, comes built without it. Read from a listener of the brokers with {_CHOICES}"
+)
+NOT_BUILT: Mapping[str, str] = {
+    **{
+        f"sasl-gssapi-{name}": KERBEROS
+        for name in (
+            "auth-type", "keytab-path", "kerberos-config-path", "service-name", "user", "password",
+            "realm", "disable-pafxfast",
+        )
+    },
+    "sasl-oauth-audience": "sasl-oauth-audience is not built: librdkafka asks the token endpoint "
+    "for no audience. Give the client a default audience there, and leave it out here",
+}  # fmt: skip
+
+TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})  # Go's strconv.ParseBool
+FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+def boolean(name: str, text: str) -> bool:
+    """As TiCDC reads it. Raises SettingError."""
+    require(text in TRUE | FALSE, f"{name}={text} must be true or false")
+    return text in TRUE
+
+
+def parse_security(parameters: Mapping[str, str]) -> KafkaSecurity:
+    """TLS follows the files unless enable-tls speaks; SASL follows the mechanism, as in TiCDC."""
+    given = {name: parameters.get(name) or None for name in PARAMETERS}
+    ca, cert, key = given["ca"], given["cert"], given["key"]
+    require((cert is None) == (key is None), "cert and key go together: one of them is missing")
+    files = ca is not None or cert is not None
+    tls = boolean("enable-tls", given["enable-tls"] or str(files).lower())
+    require(tls or not files, "ca, cert and key are given, but enable-tls is false")
+    skipped = boolean("insecure-skip-verify", given["insecure-skip-verify"] or "false")
+    for name in ("sasl-user", "sasl-password", *OAUTH[:2]):
+        parse_reference(name, parameters.get(name, ""))
+    mechanism = _mechanism(given)
+    return KafkaSecurity(
+        tls=tls,
+        ca=ca,
+        cert=cert,
+        key=key,
+        insecure_skip_verify=tls and skipped,
+        sasl_mechanism=mechanism,
+        sasl_user=given["sasl-user"],
+        sasl_password=given["sasl-password"],
+        oauth_client_id=given["sasl-oauth-client-id"],
+        oauth_client_secret=given["sasl-oauth-client-secret"],
+        oauth_token_url=given["sasl-oauth-token-url"],
+        oauth_scopes=tuple(filter(None, (given["sasl-oauth-scopes"] or "").split(","))),
+    )
+
+
+def _mechanism(given: Mapping[str, str | None]) -> str | None:
+    named = [name for name, value in given.items() if value and name.startswith("sasl-")]
+    mechanism = (given["sasl-mechanism"] or "").upper()
+    if not mechanism:
+        # TiCDC would connect without SASL here, without a word.
+        require(not named, f"{named[0] if named else ''} without sasl-mechanism: name {_CHOICES}")
+        return None
+    if mechanism == "GSSAPI":
+        raise SettingError(KERBEROS)
+    require(mechanism in SASL_MECHANISMS, f"sasl-mechanism={mechanism} must be one of {_CHOICES}")
+    if mechanism == "OAUTHBEARER":
+        _check_oauth(given)
+        return mechanism
+    foreign = [name for name in OAUTH if given[name]]
+    require(not foreign, f"{', '.join(foreign)}: only with sasl-mechanism=OAUTHBEARER")
+    require(
+        given["sasl-user"] is not None and given["sasl-password"] is not None,
+        f"sasl-mechanism={mechanism} needs sasl-user and sasl-password",
+    )
+    return mechanism
+
+
+def _check_oauth(given: Mapping[str, str | None]) -> None:
+    missing = [name for name in _OAUTH_NEEDS if given[name] is None]
+    require(not missing, f"sasl-mechanism=OAUTHBEARER needs {', '.join(missing)}")
+    grant = given["sasl-oauth-grant-type"]
+    require(
+        grant in (None, "client_credentials"),
+        f"sasl-oauth-grant-type={grant} is not built: client_credentials (the default) is",
+    )
+    scheme = urlsplit(given["sasl-oauth-token-url"] or "").scheme
+    require(scheme in ("http", "https"), "sasl-oauth-token-url must be a URL: https://host/path")

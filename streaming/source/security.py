@@ -1,0 +1,129 @@
+"""SASL and TLS of a source, in the words of its clients: kafka-python asks for metadata and
+offsets, and Spark's connector reads. (librdkafka: ``librdkafka_settings``.)"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ssl
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from conf.settings import KafkaSecurity
+from coordination.errors import ConfigError
+from coordination.secrets import revealed
+from streaming.source.oidc import TokenEndpoint
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+class Client(NamedTuple):
+    """Who asks a token endpoint for a token."""
+
+    id: str
+    secret: str
+
+
+def security_protocol(security: KafkaSecurity) -> str:
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+    transport = "SSL" if security.tls else "PLAINTEXT"
+    return f"SASL_{transport}" if security.sasl_mechanism else transport
+
+
+def java_options(security: KafkaSecurity) -> dict[str, str]:
+    """For Spark's connector, without its ``kafka.`` prefix."""
+    options = {"security.protocol": security_protocol(security)}
+    if security.sasl_mechanism:
+        options["sasl.mechanism"] = security.sasl_mechanism
+        options["sasl.jaas.config"] = _jaas(security)
+    if not security.tls:
+        return options
+    if security.insecure_skip_verify:
+        options["ssl.endpoint.identification.algorithm"] = ""
+    if security.ca:
+        options["ssl.truststore.type"] = "PEM"
+        options["ssl.truststore.certificates"] = pem(security.ca, "ca")
+    if security.cert and security.key:
+        options["ssl.keystore.type"] = "PEM"
+        options["ssl.keystore.certificate.chain"] = pem(security.cert, "cert")
+        options["ssl.keystore.key"] = pem(security.key, "key")
+    return options
+
+
+def python_options(security: KafkaSecurity) -> dict[str, Any]:
+    """For kafka-python's clients. Raises ConfigError where a file or a secret cannot be had."""
+    options: dict[str, Any] = {"security_protocol": security_protocol(security)}
+    if security.sasl_mechanism:
+        options["sasl_mechanism"] = security.sasl_mechanism
+    if security.sasl_mechanism == "OAUTHBEARER":
+        client = oauth_client(security)
+        options["sasl_oauth_token_provider"] = TokenEndpoint(
+            security.oauth_token_url or "", client.id, client.secret, security.oauth_scopes
+        )
+    elif security.sasl_mechanism:
+        options["sasl_plain_username"], options["sasl_plain_password"] = login(security)
+    if security.tls:
+        options["ssl_context"] = _ssl_context(security)
+    return options
+
+
+def login(security: KafkaSecurity) -> tuple[str, str]:
+    """User and password. Looked up here, and not before: only who connects must have them."""
+    user = revealed("sasl-user", security.sasl_user or "")
+    return user, revealed("sasl-password", security.sasl_password or "")
+
+
+def oauth_client(security: KafkaSecurity) -> Client:
+    """Looked up in the same way; TiCDC has the secret in Base64, so it is written so here too."""
+    name = "sasl-oauth-client-secret"
+    text = revealed(name, security.oauth_client_secret or "")
+    try:
+        secret = base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise ConfigError(f"{name} is not Base64: write it as TiCDC has it") from None
+    return Client(
+        revealed("sasl-oauth-client-id", security.oauth_client_id or ""), revealed(name, secret)
+    )
+
+
+def pem(path: str, parameter: str) -> str:
+    """What the file holds: whoever reads elsewhere needs no copy of the file."""
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise ConfigError(f"cannot read {parameter}={path} of the source URI: {why}") from error
+    except UnicodeDecodeError:
+        raise ConfigError(f"{parameter}={path} of the source URI is no PEM file") from None
+
+
+def _jaas(security: KafkaSecurity) -> str:
+    mechanism = security.sasl_mechanism or ""
+    module = _LOGIN_MODULES.get(mechanism)
+    if module is None:
+        known = ", ".join(sorted(_LOGIN_MODULES))
+        raise ConfigError(f"sasl-mechanism={mechanism} is not built yet: use one of {known}")
+    user, password = map(_quoted, login(security))
+    return f"{module} required username={user} password={password};"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _ssl_context(security: KafkaSecurity) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=security.ca)
+        if security.cert:
+            context.load_cert_chain(security.cert, security.key)
+    except OSError as error:
+        raise ConfigError(f"cannot use ca, cert or key of the source URI: {error}") from error
+    if security.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
