@@ -1,0 +1,184 @@
+"""The carry: row blocks that are read and not wholly applied yet (design 3, rule 3).
+
+Per table, as they came: compressed, and above a budget in files. A block goes when all of its rows
+are applied; of one with applied and waiting rows, the applied ones are left out by their commit-ts
+wherever it is read. The low-water offsets are where the oldest rows that wait begin, so the carry
+can be rebuilt from Kafka at any time.
+
+    TableBlocks ──add, without, joined──► TableBlocks      values, per table
+    Carry                                                  owns them, their memory and their files
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from coordination.model import TableName
+from streaming.apply.joining import MANY_BLOCKS, joined
+from streaming.apply.row_block import RowBlock, total_rows
+from streaming.apply.spill import Spilled, SpillFiles
+from streaming.events import TopicPartition
+from streaming.protocols.contract import Block
+
+MEMORY_BYTES: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableBlocks:
+    """What waits of one table, in the order in which it came."""
+
+    blocks: tuple[RowBlock, ...] = ()
+    checkpoint: int = 0  # the greatest that was told: what is at or below it is applied
+    join_at: int = MANY_BLOCKS  # with so many blocks, small ones are joined
+
+    def add(self, block: RowBlock) -> TableBlocks:
+        return replace(self, blocks=(*self.blocks, block))
+
+    def due(self, checkpoint: int, limit: int) -> list[RowBlock]:
+        """Those that may hold rows in ``(checkpoint, limit]``."""
+        return [
+            block for block in self.blocks if block.min_ts <= limit and block.max_ts > checkpoint
+        ]
+
+    def applied(self, checkpoint: int) -> TableBlocks:
+        """Without those that lie wholly at or below it."""
+        kept = tuple(block for block in self.blocks if block.max_ts > checkpoint)
+        return replace(self, blocks=kept, checkpoint=max(checkpoint, self.checkpoint))
+
+    def low_water(self) -> dict[TopicPartition, int]:
+        """The first offset of each partition with a block that holds rows above the checkpoint."""
+        offsets: dict[TopicPartition, int] = {}
+        for block in self.blocks:
+            if block.max_ts > self.checkpoint:
+                known = offsets.get(block.partition, block.first)
+                offsets[block.partition] = min(known, block.first)
+        return offsets
+
+
+@dataclass(slots=True, eq=False)
+class Carry:
+    """Of one changefeed and capture. One thread at a time.
+
+    ``folder``: where files may be made, in a folder that goes with ``close``. ``memory_bytes``:
+    of bodies in memory; what comes above it goes to files.
+    """
+
+    folder: Path
+    memory_bytes: int = MEMORY_BYTES
+    _tables: dict[TableName, TableBlocks] = field(default_factory=dict, init=False)
+    _files: SpillFiles = field(init=False)
+    _held_bytes: int = field(default=0, init=False)
+    _spilled_bytes: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._files = SpillFiles(self.folder)
+
+    def __iter__(self) -> Iterator[TableName]:
+        """The tables of which something is held."""
+        return iter([name for name, table in self._tables.items() if table.blocks])
+
+    @property
+    def bytes(self) -> int:
+        """Of all bodies, in memory and in files."""
+        return self._held_bytes + self._spilled_bytes
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Of the bodies in files."""
+        return self._spilled_bytes
+
+    def add(self, block: Block) -> None:
+        """Take a row block; its body is copied, so that nothing else is kept alive by it.
+
+        Raises TidelakeError where memory is used up and the disk takes no more.
+        """
+        table = self._tables.get(block.name, TableBlocks()).add(self._kept(RowBlock.of(block)))
+        if len(table.blocks) >= table.join_at:
+            table = self._with_small_ones_joined(table)
+        self._tables[block.name] = table
+
+    def due(self, name: TableName, checkpoint: int, limit: int) -> list[RowBlock]:
+        """The blocks that may hold rows of a table in ``(checkpoint, limit]``, oldest first. They
+        stay readable whatever is dropped meanwhile, but for those in files."""
+        table = self._tables.get(name)
+        return table.due(checkpoint, limit) if table else []
+
+    def drop_applied(self, name: TableName, checkpoint: int) -> None:
+        """The table is at ``checkpoint``: what lies wholly at or below it goes."""
+        if name in self._tables:
+            self._replace(name, self._tables[name].applied(checkpoint))
+
+    def forget(self, name: TableName) -> None:
+        """Nobody here wants the table any more."""
+        if name in self._tables:
+            self._replace(name, TableBlocks())
+            del self._tables[name]
+
+    def low_water(self, name: TableName) -> dict[TopicPartition, int]:
+        """Where a restart must read the table from, per partition with rows that wait."""
+        table = self._tables.get(name)
+        return table.low_water() if table else {}
+
+    def rows(self, name: TableName) -> int:
+        """How many rows are held of a table: no fewer than those that wait."""
+        table = self._tables.get(name)
+        return total_rows(table.blocks) if table else 0
+
+    def due_rows(self, limit: int) -> int:
+        """How many rows of all tables may lie at or below ``limit`` (an upper bound)."""
+        return sum(
+            total_rows(table.due(table.checkpoint, limit)) for table in self._tables.values()
+        )
+
+    def waiting_rows(self, limit: int) -> int:
+        """How many rows of all tables may lie above ``limit`` (an upper bound)."""
+        return sum(
+            block.rows
+            for table in self._tables.values()
+            for block in table.blocks
+            if block.max_ts > max(limit, table.checkpoint)
+        )
+
+    def names(self, limit: int) -> set[TableName]:
+        """The tables that may have rows at or below ``limit`` which are not applied."""
+        return {name for name, table in self._tables.items() if table.due(table.checkpoint, limit)}
+
+    def close(self) -> None:
+        """Everything goes, the files too."""
+        self._tables.clear()
+        self._files.close()
+        self._held_bytes = self._spilled_bytes = 0
+
+    def _kept(self, block: RowBlock) -> RowBlock:
+        body = block.buffer()
+        if self._held_bytes + body.size > self.memory_bytes:
+            self._spilled_bytes += body.size
+            return replace(block, body=self._files.write(body))
+        self._held_bytes += body.size
+        return replace(block, body=pa.py_buffer(body.to_pybytes()))
+
+    def _with_small_ones_joined(self, table: TableBlocks) -> TableBlocks:
+        """Many small blocks, as they come while a watermark stands still, are dear to read."""
+        blocks, replaced = joined(table.blocks)
+        self._release(replaced)
+        known = {id(block) for block in table.blocks}
+        kept = tuple(block if id(block) in known else self._kept(block) for block in blocks)
+        return replace(table, blocks=kept, join_at=max(MANY_BLOCKS, 2 * len(kept)))
+
+    def _replace(self, name: TableName, table: TableBlocks) -> None:
+        kept = {id(block) for block in table.blocks}
+        self._release(block for block in self._tables[name].blocks if id(block) not in kept)
+        self._tables[name] = table
+
+    def _release(self, blocks: Iterable[RowBlock]) -> None:
+        for block in blocks:
+            if isinstance(block.body, Spilled):
+                self._spilled_bytes -= block.bytes
+                self._files.release(block.body)
+            else:
+                self._held_bytes -= block.bytes

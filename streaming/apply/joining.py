@@ -1,0 +1,62 @@
+"""Many small row blocks of a table as fewer, larger ones.
+
+Only blocks of one partition and one schema are joined, so that nothing of what they tell is lost:
+offsets stay those of their partition, and the wire's types those of their messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from streaming.apply.row_block import RowBlock, total_rows
+from streaming.events import TopicPartition
+from streaming.protocols.contract import ipc
+
+MANY_BLOCKS: Final = 64
+SMALL_BYTES: Final = 256 << 10  # compressed; a larger block is not read again to be joined
+
+_Shape = tuple[TopicPartition, bytes]
+
+
+def joined(blocks: Sequence[RowBlock]) -> tuple[tuple[RowBlock, ...], list[RowBlock]]:
+    """The blocks with the small ones joined, where there are any, and those that were replaced.
+
+    A joined block stands where its first part stood.
+    """
+    groups: dict[_Shape, list[RowBlock]] = {}
+    for block in blocks:
+        if block.bytes < SMALL_BYTES:
+            groups.setdefault(_shape(block), []).append(block)
+    instead: dict[int, RowBlock | None] = {}  # by the identity of the block that is replaced
+    replaced: list[RowBlock] = []
+    for group in groups.values():
+        if len(group) > 1:
+            instead.update({id(block): None for block in group})
+            instead[id(group[0])] = _join(group)
+            replaced += group
+    kept = (instead.get(id(block), block) for block in blocks)
+    return tuple(block for block in kept if block is not None), replaced
+
+
+def _shape(block: RowBlock) -> _Shape:
+    return block.partition, block.schema().serialize().to_pybytes()
+
+
+def _join(blocks: Sequence[RowBlock]) -> RowBlock:
+    batches = [batch for block in blocks for batch in block.batches()]
+    rows = pa.Table.from_batches(batches, blocks[0].schema()).combine_chunks()
+    first = blocks[0]
+    return RowBlock(
+        name=first.name,
+        partition=first.partition,
+        rows=total_rows(blocks),
+        min_ts=min(block.min_ts for block in blocks),
+        max_ts=max(block.max_ts for block in blocks),
+        first=min(block.first for block in blocks),
+        last=max(block.last for block in blocks),
+        key_changes=sum(block.key_changes for block in blocks),
+        body=pa.py_buffer(ipc(rows)),
+    )

@@ -1,0 +1,70 @@
+"""Rows of one table and shape, from one partition, as the carry keeps them: compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from coordination.model import TableName
+from streaming.apply.spill import Spilled
+from streaming.events import TopicPartition
+from streaming.protocols.contract import Block, Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowBlock:
+    """``body`` is what a decoder made (``contract.ROW_FIELDS`` …), here or in a file."""
+
+    name: TableName
+    partition: TopicPartition
+    rows: int
+    min_ts: int
+    max_ts: int
+    first: int  # offsets, both inclusive
+    last: int
+    key_changes: int
+    body: pa.Buffer | Spilled
+
+    @classmethod
+    def of(cls, block: Block) -> RowBlock:
+        """A row block as it came; its memory is still that of what it came in."""
+        assert block.kind is Kind.ROW, f"a {block.kind} block holds no rows"
+        assert block.body is not None, f"rows of {block.name} were counted, not decoded"
+        assert block.min_ts is not None and block.max_ts is not None  # noqa: PT018
+        return cls(
+            name=block.name,
+            partition=TopicPartition(block.topic, block.partition),
+            rows=block.rows,
+            min_ts=block.min_ts,
+            max_ts=block.max_ts,
+            first=block.first,
+            last=block.last,
+            key_changes=block.key_changes,
+            body=pa.py_buffer(block.body),
+        )
+
+    @property
+    def bytes(self) -> int:
+        """Compressed, wherever they are."""
+        return self.body.size
+
+    def buffer(self) -> pa.Buffer:
+        """The body; one in a file is mapped, not copied."""
+        return self.body.read() if isinstance(self.body, Spilled) else self.body
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """The rows, decompressed; the same batches each time."""
+        with pa.ipc.open_stream(self.buffer()) as reader:
+            return [batch for batch in reader if batch.num_rows]
+
+    def schema(self) -> pa.Schema:
+        """Of the batches, with what the messages told about types and key."""
+        with pa.ipc.open_stream(self.buffer()) as reader:
+            return reader.schema
+
+
+def total_rows(blocks: Sequence[RowBlock]) -> int:
+    """No fewer than are due of them."""
+    return sum(block.rows for block in blocks)
