@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coordination.etcd.embedded import EmbeddedEtcd
     from tests.services.kafka_broker import KafkaBroker
     from tests.services.s3_server import S3Server
+    from tests.services.secured_broker import SecuredBroker
 
 ROOT = Path(__file__).resolve().parents[1]
 # Serial GC, and less of C2, which compiles for a longer life than this one.
@@ -113,6 +114,15 @@ def broker() -> Iterator[KafkaBroker]:
     from tests.services.kafka_broker import KafkaBroker
 
     with KafkaBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secured_broker() -> Iterator[SecuredBroker]:
+    """One broker that asks for certificates and logins; use a topic name of your own."""
+    from tests.services.secured_broker import SecuredBroker
+
+    with SecuredBroker() as running:
         yield running
 
 

@@ -20,7 +20,8 @@ from coordination.etcd.embedded import EmbeddedEtcd, find_binary
 from coordination.etcd.etcd3_client import connect
 from streaming.cli import main
 from tests.acceptance.processes import Life, await_, environment
-from tests.services.kafka_broker import REPOSITORY, SASL_PASSWORD, SASL_USER, KafkaBroker
+from tests.services.broker_settings import SASL_PASSWORD, SASL_USER
+from tests.services.kafka_broker import REPOSITORY, KafkaBroker
 from tests.shop.feed import FeedSettings, messages
 from tests.shop.history import HistorySettings, history
 

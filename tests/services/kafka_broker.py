@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,53 +19,14 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Assignment
 from kafka import KafkaAdminClient, TopicPartition
 
+from tests.services.broker_settings import LOGGING, SASL_LISTENER, Listener, Node
 from tests.services.child_process import end_child, start_child
 from tests.services.topic_producer import BrokerError, Outgoing, TopicProducer
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BROKER_JARS = REPOSITORY / ".jars" / "broker"
 START_PATIENCE_S = 60.0  # 3 seconds on a quiet machine
-SASL_USER = "tidelake"
-SASL_PASSWORD = "marked-s3cret/&+=1"  # has to be quoted in a URI; tests search for it
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
-_NODE_ID = 1
-_SETTINGS = """\
-process.roles=broker,controller
-node.id={node}
-listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port},\
-CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}
-listener.security.protocol.map=\
-PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
-inter.broker.listener.name=PLAINTEXT
-sasl.enabled.mechanisms=PLAIN
-listener.name.sasl_plaintext.plain.sasl.jaas.config=\
-org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";
-controller.listener.names=CONTROLLER
-controller.quorum.voters={node}@127.0.0.1:{controller_port}
-log.dirs={folder}/data
-auto.create.topics.enable=false
-broker.heartbeat.interval.ms=500
-broker.session.timeout.ms=3000
-group.initial.rebalance.delay.ms=0
-offsets.topic.num.partitions=1
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-log.retention.ms=-1
-log.cleaner.dedupe.buffer.size=2097152
-message.max.bytes=16777216
-num.io.threads=2
-num.network.threads=2
-"""
-_LOGGING = """\
-rootLogger.level = WARN
-rootLogger.appenderRef.out.ref = OUT
-appender.out.type = Console
-appender.out.name = OUT
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d %p %c{1} %m%n
-"""
 
 
 class ReadMessage(NamedTuple):
@@ -83,13 +44,28 @@ class KafkaBroker:
     Start it on a thread that outlives it (see ``child_process``).
     """
 
-    def __init__(self, *, heap: str = "512m") -> None:
+    def __init__(
+        self,
+        *,
+        heap: str = "512m",
+        listeners: Sequence[Listener] = (SASL_LISTENER,),
+        settings: Mapping[str, str] | None = None,
+        scram: Sequence[str] = (),
+        beside: KafkaBroker | None = None,
+    ) -> None:
+        """``scram``: what ``StorageTool format --add-scram`` takes. ``beside``: a running broker
+        whose cluster this one joins.
+        """
         self._heap = heap
+        self._listeners = listeners
+        self._settings = settings or {}
+        self._scram = scram
+        self.node_id = 1 if beside is None else beside.node_id + 1
+        self._voter = "" if beside is None else beside._voter
+        self._ports: dict[str, int] = {}
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._producer: TopicProducer | None = None
-        self.port = 0
-        self._sasl_port = 0
 
     def __enter__(self) -> KafkaBroker:
         return self.start()
@@ -99,12 +75,19 @@ class KafkaBroker:
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return self.bootstrap_of("plaintext")
+
+    @property
+    def port(self) -> int:
+        return self._ports["plaintext"]
 
     @property
     def sasl_bootstrap(self) -> str:
         """The same broker, for who logs in (PLAIN, ``SASL_USER``, ``SASL_PASSWORD``)."""
-        return f"127.0.0.1:{self._sasl_port}"
+        return self.bootstrap_of(SASL_LISTENER.name)
+
+    def bootstrap_of(self, listener: str) -> str:
+        return f"127.0.0.1:{self._ports[listener]}"
 
     @property
     def pid(self) -> int:
@@ -156,10 +139,10 @@ class KafkaBroker:
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
-    def create_topic(self, name: str, partitions: int = 3) -> None:
+    def create_topic(self, name: str, partitions: int = 3, replicas: int = 1) -> None:
         """Blocks until every partition has a leader."""
         with self._admin() as admin:
-            topic = {"num_partitions": partitions, "replication_factor": 1}
+            topic = {"num_partitions": partitions, "replication_factor": replicas}
             admin.create_topics({name: topic}, wait_for_metadata=True)
 
     def delete_topic(self, name: str) -> None:
@@ -224,20 +207,16 @@ class KafkaBroker:
 
     def _format(self) -> None:
         assert self._folder is not None
-        self.port, self._sasl_port, controller_port = _free_ports(3)
-        (self._folder / "log4j2.properties").write_text(_LOGGING)
-        (self._folder / "server.properties").write_text(
-            _SETTINGS.format(
-                node=_NODE_ID,
-                port=self.port,
-                sasl_port=self._sasl_port,
-                controller_port=controller_port,
-                folder=self._folder,
-                user=SASL_USER,
-                password=SASL_PASSWORD,
-            )
-        )
-        arguments = ["format", "-t", _CLUSTER_ID, "-c", str(self._folder / "server.properties")]
+        names = ["plaintext", *(each.name for each in self._listeners)]
+        controller_port, *ports = _free_ports(1 + len(names))
+        self._ports = dict(zip(names, ports, strict=True))
+        self._voter = self._voter or f"{self.node_id}@127.0.0.1:{controller_port}"
+        node = Node(self.node_id, self._voter, self._ports, self._listeners, self._folder)
+        properties = self._folder / "server.properties"
+        properties.write_text(node.properties(self._settings))
+        (self._folder / "log4j2.properties").write_text(LOGGING)
+        arguments = ["format", "-t", _CLUSTER_ID, "-c", str(properties)]
+        arguments += [word for each in self._scram for word in ("--add-scram", each)]
         done = subprocess.run(
             self._java("kafka.tools.StorageTool", *arguments), capture_output=True, check=False
         )
