@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TopicMissing, TryAgain
 from streaming.events import TopicPartition
+from streaming.source.refusal import connection_refusal
 from streaming.source.security import java_options, python_options
 
 _CONNECT_TIMEOUT_MS = 5_000
@@ -218,19 +219,30 @@ class Source:
     def _ask(self, request: Any) -> Any:
         try:
             if self._admin is None:
-                self._admin = KafkaAdminClient(
-                    bootstrap_servers=list(self._settings.brokers),
-                    client_id="tidelake",
-                    bootstrap_timeout_ms=_CONNECT_TIMEOUT_MS,
-                    request_timeout_ms=_REQUEST_TIMEOUT_MS,
-                    **python_options(self._settings.security),
-                )
+                self._admin = self._connected()
             return request(self._admin)
         except (KafkaError, OSError) as error:
             self.close()
             raise SourceAway(
                 f"no answer from the Kafka broker at {self._where()}: {_reason(error)}. "
                 "Check the address and the SASL and TLS parameters of the source URI"
+            ) from error
+
+    def _connected(self) -> KafkaAdminClient:
+        try:
+            return KafkaAdminClient(
+                bootstrap_servers=list(self._settings.brokers),
+                client_id="tidelake",
+                bootstrap_timeout_ms=_CONNECT_TIMEOUT_MS,
+                request_timeout_ms=_REQUEST_TIMEOUT_MS,
+                **python_options(self._settings.security),
+            )
+        except (KafkaError, OSError) as error:
+            why = connection_refusal(self._settings)
+            if why is None:
+                raise
+            raise SourceAway(
+                f"no answer from the Kafka broker at {self._where()}: {why}"
             ) from error
 
     def _where(self) -> str:

@@ -67,7 +67,7 @@ def python_options(security: KafkaSecurity) -> dict[str, Any]:
     elif security.sasl_mechanism:
         options["sasl_plain_username"], options["sasl_plain_password"] = login(security)
     if security.tls:
-        options["ssl_context"] = _ssl_context(security)
+        options["ssl_context"] = ssl_context(security)
     return options
 
 
@@ -101,6 +101,20 @@ def pem(path: str, parameter: str) -> str:
         raise ConfigError(f"{parameter}={path} of the source URI is no PEM file") from None
 
 
+def ssl_context(security: KafkaSecurity) -> ssl.SSLContext:
+    """Raises ConfigError for files that are not what the parameters say."""
+    try:
+        context = ssl.create_default_context(cafile=security.ca)
+        if security.cert:
+            context.load_cert_chain(security.cert, security.key)
+    except OSError as error:
+        raise ConfigError(f"cannot use ca, cert or key of the source URI: {error}") from error
+    if security.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def _jaas(security: KafkaSecurity) -> str:
     mechanism = security.sasl_mechanism or ""
     module = _LOGIN_MODULES.get(mechanism)
@@ -114,16 +128,3 @@ def _jaas(security: KafkaSecurity) -> str:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _ssl_context(security: KafkaSecurity) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=security.ca)
-        if security.cert:
-            context.load_cert_chain(security.cert, security.key)
-    except OSError as error:
-        raise ConfigError(f"cannot use ca, cert or key of the source URI: {error}") from error
-    if security.insecure_skip_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -1,0 +1,118 @@
+"""Why a broker does not let us in, as one line: kafka-python says no more than that it waited.
+
+librdkafka tells what the broker answered; of a certificate that it does not trust it tells no more
+than that, and Python's ssl knows the reason.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import time
+from contextlib import suppress
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from conf.settings import KafkaSecurity, KafkaSource
+from streaming.source.librdkafka_settings import librdkafka_settings
+from streaming.source.security import ssl_context
+
+_ASKED_FOR_S = 0.2
+_FRAME = re.compile(
+    r"^\S+(?:/bootstrap|/\d+): | \(after \d+ms in state \w+\)|error:\w+:SSL routines::"
+)
+_OFFERED = re.compile(r"supported mechanisms: (.*)")
+_ALERT = re.compile(r"alert [a-z ]*(?:certificate|unknown ca|access denied)")
+_WITHOUT_A_WORD = {
+    "_ALL_BROKERS_DOWN": "it closes the connection without a word: it may want TLS or a login. "
+    "Check the port, enable-tls and sasl-mechanism",
+    "_TIMED_OUT": "it does not answer. Check the address, and whether the broker is well",
+}
+_VERIFIED = "certificate verify failed"
+
+
+def connection_refusal(kafka: KafkaSource, patience_s: float = 2.0) -> str | None:
+    """Connect once more, and say why not and what to do; None: it works now.
+
+    Raises ConfigError where a file or secret that the URI names cannot be had.
+    """
+    told: list[KafkaError] = []
+    settings = librdkafka_settings(kafka)
+    consumer = Consumer({**settings, "error_cb": told.append, "log_level": 0})
+    give_up_at = time.monotonic() + patience_s
+    try:
+        while time.monotonic() < give_up_at:
+            with suppress(KafkaException):
+                consumer.list_topics(timeout=_ASKED_FOR_S)
+                return None
+            consumer.poll(0)
+            for error in told:
+                if error.code() != KafkaError._ALL_BROKERS_DOWN:
+                    return _exactly(kafka, error.name(), error.str())
+    finally:
+        consumer.close()
+    return in_words("_ALL_BROKERS_DOWN" if told else "_TIMED_OUT", "", kafka.security)
+
+
+def in_words(code: str, text: str, security: KafkaSecurity) -> str:
+    """What librdkafka says, and what to do about it. ``code``: ``KafkaError.name()``."""
+    reason = _FRAME.sub("", text)
+    if code == "_AUTHENTICATION":
+        return _login_refused(reason, security)
+    if _ALERT.search(reason):
+        todo = "is refused: check cert and key" if security.cert else "is wanted: give cert and key"
+        return f"{reason}: a certificate of ours {todo}"
+    if "PLAINTEXT broker listener" in reason:
+        return "it speaks no TLS there: give the port of its TLS listener, or no enable-tls and ca"
+    if _VERIFIED in reason:
+        return f"its certificate cannot be trusted ({reason}): check ca"
+    return _WITHOUT_A_WORD.get(code, f"{reason}. Check the address")
+
+
+def _login_refused(reason: str, security: KafkaSecurity) -> str:
+    offered = _OFFERED.search(reason)
+    if offered is not None and not offered[1].strip():
+        return "it takes no login there: give the port of its SASL listener, or no sasl-mechanism"
+    if offered is not None:
+        return (
+            f"it takes no login by {security.sasl_mechanism}: "
+            f"sasl-mechanism must be one of {offered[1].strip()}"
+        )
+    if security.sasl_mechanism == "OAUTHBEARER":
+        return f"{reason}: check sasl-oauth-token-url, -client-id, -client-secret and -scopes"
+    return f"{reason}: check sasl-user and sasl-password"
+
+
+def _exactly(kafka: KafkaSource, code: str, text: str) -> str:
+    if _VERIFIED not in text:
+        return in_words(code, text, kafka.security)
+    for broker in kafka.brokers:
+        fault = _certificate_fault(broker, kafka.security)
+        if fault is not None:
+            return fault
+    return in_words(code, text, kafka.security)
+
+
+def _certificate_fault(broker: str, security: KafkaSecurity) -> str | None:
+    host, _, port = broker.rpartition(":")
+    host = host.strip("[]")
+    context = ssl_context(security)
+    try:
+        with (
+            socket.create_connection((host, int(port)), timeout=1) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return None
+    except ssl.SSLCertVerificationError as error:
+        return f"its certificate cannot be trusted ({error.verify_message}): {_todo(error)}"
+    except OSError:
+        return None
+
+
+def _todo(error: ssl.SSLCertVerificationError) -> str:
+    if "mismatch" in error.verify_message:
+        return "name the broker in the source URI as its certificate does"
+    if "expired" in error.verify_message or "not yet valid" in error.verify_message:
+        return "give the broker another one, or set this machine's clock"
+    return "ca must be the file of the CA that signed it"
