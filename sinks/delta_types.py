@@ -1,6 +1,11 @@
-"""The Delta type of each MySQL type (design 6), as Spark SQL writes it."""
+"""The Delta type of each MySQL type (design 6), as Spark SQL writes it and as Arrow holds it."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pyarrow as pa
 
 from sinks.schema import BINARY_TYPES, MySQLType
 
@@ -8,6 +13,21 @@ INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigin
 DELTA_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 UNSIGNED_LONG = "decimal(20,0)"
 _MAX_PRECISION = 38
+_ARROW: Mapping[str, pa.DataType] = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "array<float>": pa.list_(pa.field("element", pa.float32())),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def delta_type(mysql_type: MySQLType) -> str:
@@ -31,6 +51,14 @@ def delta_type(mysql_type: MySQLType) -> str:
         "vector": "array<float>",
     }
     return others.get(name, "string")
+
+
+def arrow_type(mysql_type: MySQLType) -> pa.DataType:
+    """The Arrow type of ``delta_type``, which the table's files hold."""
+    name = delta_type(mysql_type)
+    if (decimal := _DECIMAL.fullmatch(name)) is not None:
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    return _ARROW[name]
 
 
 def cast_kind(mysql_type: MySQLType) -> MySQLType:

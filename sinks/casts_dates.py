@@ -1,0 +1,107 @@
+"""Dates and times from text; MySQL's zero dates; TIMESTAMP from its server's zone to UTC."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.text_cells import (
+    CastRules,
+    Cells,
+    as_mask,
+    bytes_at,
+    cells,
+    is_valid,
+    matches,
+    only,
+    spans,
+    try_cast,
+)
+from sinks.time_zones import to_utc
+
+_DATE_LENGTH = 10  # 2020-01-02
+_SECONDS_LENGTH = 19  # 2020-01-02 03:04:05
+_FIRST_DAY = -719_162  # 0001-01-01; Arrow also takes the year 0000
+_FIRST_MICRO = _FIRST_DAY * 86_400_000_000
+_MICROS = pa.timestamp("us")
+_MONTH_AND_DAY = (
+    "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+    "|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    "|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+)
+_LEAP_YEAR = (
+    "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"  # not 0000
+)
+_YEAR = "(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
+_DATE = f"(?:{_YEAR}-{_MONTH_AND_DAY}|{_LEAP_YEAR}-02-29)"
+_TIME = r" (?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_ZERO_DATE = (
+    "(?:0000-[0-9]{2}-[0-9]{2}|[0-9]{4}-00-[0-9]{2}|[0-9]{4}-[0-9]{2}-00)"
+    r"(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?"
+)
+_PLAIN_ZEROS = pa.array(
+    [
+        "0000-00-00",
+        "0000-00-00 00:00:00",
+        *("0000-00-00 00:00:00." + "0" * digits for digits in range(1, 7)),
+    ]
+)
+
+
+def cast_dates(text: pa.Array, rules: CastRules) -> Cells:
+    """``2020-01-02``, from the year 1 to 9999, to date32."""
+    return _cast(text, pa.date32(), rules)
+
+
+def cast_datetimes(text: pa.Array, rules: CastRules) -> Cells:
+    """``2020-01-02 03:04:05``, with one to six digits of a fraction or none, to microseconds."""
+    return _cast(text, _MICROS, rules)
+
+
+def cast_timestamps(text: pa.Array, rules: CastRules) -> Cells:
+    """As datetimes are written, in the rules' zone, to microseconds of UTC."""
+    local = _cast(text, _MICROS, rules)
+    return Cells(values=to_utc(local.values, rules.time_zone), failed=local.failed)
+
+
+def _cast(text: pa.Array, kind: pa.DataType, rules: CastRules) -> Cells:
+    values = _plain(text, kind)
+    if values is not None:
+        return Cells(values=values, failed=None)
+    zeros = as_mask(pc.is_in(text, value_set=_PLAIN_ZEROS.cast(text.type)))
+    if zeros.any():  # the one that is common: a look at each cell's form is spared
+        values = _plain(only(text, is_valid(text) & ~zeros), kind)
+        if values is not None:
+            return cells(values, text, ~zeros | (rules.zero_date == "null"))
+    fine = matches(text, _DATE if kind == pa.date32() else _DATE + _TIME)
+    values = only(text, fine).cast(kind)
+    if rules.zero_date == "null":
+        fine |= matches(only(text, ~fine & is_valid(text)), _ZERO_DATE)
+    return cells(values, text, fine)
+
+
+def _plain(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Values without a failure, or None."""
+    is_date = kind == pa.date32()
+    if not is_date and not _has_times(text):
+        return None
+    values = try_cast(text, kind)
+    if values is None:
+        return None
+    numbers = values.view(pa.int32() if is_date else pa.int64())
+    earliest = pc.min(numbers).as_py()
+    first = _FIRST_DAY if is_date else _FIRST_MICRO
+    return values if earliest is None or earliest >= first else None
+
+
+def _has_times(text: pa.Array) -> bool:
+    """Whether a blank and a time to the second or finer stand behind each date.
+
+    Arrow would also take a bare date, hours without minutes, and a ``T`` for the blank.
+    """
+    begin, end = spans(text)
+    if not len(begin):
+        return True
+    if int((end - begin).min()) < _SECONDS_LENGTH:
+        return False
+    return bool((bytes_at(text, begin + _DATE_LENGTH) == ord(" ")).all())

@@ -1,0 +1,102 @@
+"""Bytes, names of enums and sets, and vectors from text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.casts_numbers import cast_bits, cast_index
+from sinks.delta_types import arrow_type
+from sinks.schema import MySQLType
+from sinks.text_cells import (
+    Cells,
+    as_mask,
+    cells,
+    data,
+    is_valid,
+    matches,
+    only,
+    without_hidden,
+)
+
+_ABOVE_A_BYTE = r"[\x{100}-\x{10FFFF}]"
+_HIGHEST_LEAD = 0xC3  # of a character up to U+00FF in UTF-8
+_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"  # of JSON
+_VECTOR = rf"\[ *(?:{_NUMBER} *(?:, *{_NUMBER} *)*)?\]"
+
+
+def cast_bytes(text: pa.Array, _: MySQLType) -> Cells:
+    """ISO-8859-1: a byte a character; one above U+00FF is none."""
+    found = data(text)
+    if len(found) and found.max() > _HIGHEST_LEAD:
+        wide = as_mask(pc.match_substring_regex(text, _ABOVE_A_BYTE))
+        return cells(_latin(only(text, is_valid(text) & ~wide)), text, ~wide)
+    return Cells(values=_latin(text), failed=None)
+
+
+def _latin(text: pa.Array) -> pa.Array:
+    text = without_hidden(text)
+    found = data(text)
+    if not len(found) or found.max() < 0x80:
+        return text.cast(pa.binary())
+    lengths = pc.fill_null(pc.utf8_length(text), 0).to_numpy()
+    bounds = np.zeros(len(text) + 1, np.int32)
+    np.cumsum(lengths, out=bounds[1:])
+    encoded = str(found.data, "utf-8").encode("latin-1")
+    bitmap = pa.array(is_valid(text)).buffers()[1] if text.null_count else None
+    buffers = [bitmap, pa.py_buffer(bounds), pa.py_buffer(encoded)]
+    return pa.Array.from_buffers(pa.binary(), len(text), buffers)
+
+
+def cast_enums(text: pa.Array, mysql_type: MySQLType) -> Cells:
+    """The name for an index; 0 is what MySQL keeps for an invalid value: the empty text."""
+    indexes = cast_index(text, len(mysql_type.elements))
+    names = pa.array(["", *mysql_type.elements], pa.string())
+    return Cells(values=names.take(indexes.values), failed=indexes.failed)
+
+
+def cast_sets(text: pa.Array, mysql_type: MySQLType) -> Cells:
+    """The names for a bitmask, in the order of the definition, with commas between."""
+    elements = mysql_type.elements
+    masks = cast_bits(text, MySQLType(name="bit", length=len(elements)))
+    if masks.values.null_count == len(text):
+        return Cells(values=pa.nulls(len(text), pa.string()), failed=masks.failed)
+    encoded = masks.values.cast(pa.uint64()).dictionary_encode()
+    distinct = encoded.dictionary.to_numpy()
+    chosen = [
+        pc.if_else(pa.array((distinct >> np.uint64(bit)) & np.uint64(1) != 0), name, None)
+        for bit, name in enumerate(pa.array(elements, pa.string()))
+    ]
+    always = pa.repeat(pa.scalar("", pa.string()), len(distinct))  # Arrow drops a row without parts
+    names = pc.binary_join_element_wise(always, *chosen, ",", null_handling="skip")
+    names = pc.utf8_slice_codeunits(names, len(","))
+    return Cells(values=names.take(encoded.indices), failed=masks.failed)
+
+
+def cast_vectors(text: pa.Array, mysql_type: MySQLType) -> Cells:
+    """A JSON array of numbers, each finite as a float."""
+    kind = arrow_type(mysql_type)
+    fine = matches(text, _VECTOR)
+    values = _vectors(only(text, fine), kind)
+    infinite = as_mask(pc.is_inf(values.flatten()))
+    if infinite.any():
+        fine[pc.list_parent_indices(values).to_numpy()[infinite]] = False
+        values = _vectors(only(text, fine), kind)
+    return cells(values, text, fine)
+
+
+def _vectors(text: pa.Array, kind: pa.DataType) -> pa.Array:
+    inner = pc.utf8_trim(text, "[] ")
+    parts = pc.split_pattern(inner, ",")
+    lengths = pc.fill_null(pc.list_value_length(parts), 0).to_numpy()
+    empty = as_mask(pc.equal(inner, pa.scalar("", inner.type)))
+    numbers = parts.flatten()
+    if empty.any():  # split gives one empty part of them
+        lengths = np.where(empty, 0, lengths)
+        numbers = numbers.filter(pc.not_equal(numbers, pa.scalar("", numbers.type)))
+    numbers = pc.utf8_trim(numbers, " ").cast(pa.float32())
+    bounds = np.zeros(len(text) + 1, np.int32)
+    np.cumsum(lengths, out=bounds[1:])
+    missing = pa.array(~is_valid(text))
+    return pa.ListArray.from_arrays(pa.array(bounds), numbers, type=kind, mask=missing)

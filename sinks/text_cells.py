@@ -1,0 +1,133 @@
+"""Arrow text arrays seen through their buffers: what a cast asks of a column's text.
+
+Arrow's casts of strings take more than is a value here (hexadecimal, ``+1``, ``nan``, a bare date)
+and raise for the whole array at the first text that they refuse. So a cast first proves by the
+bytes of the whole column that Arrow's cast is strict on it, which costs a tenth of the cast, and
+only where that or the cast itself fails is each cell looked at by a regular expression.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CastRules:
+    """What TIMESTAMP text is written in (a zone's name or ``+08:00``), and what a zero date is."""
+
+    time_zone: str
+    zero_date: Literal["null", "fail"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """A column's values in its Arrow type, and which cells have a text that is no value of it.
+
+    Both are as long as the text was; a failed cell's value is null. ``failed`` has no nulls and
+    is None where nothing failed.
+    """
+
+    values: pa.Array
+    failed: pa.BooleanArray | None
+
+
+def offsets(text: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
+    """Where each cell begins in the data buffer, and behind them where the last one ends."""
+    kind = np.dtype(np.int64 if pa.types.is_large_string(text.type) else np.int32)
+    buffer = text.buffers()[1]
+    return np.frombuffer(buffer, kind, len(text) + 1, text.offset * kind.itemsize)
+
+
+def data(text: pa.Array) -> npt.NDArray[np.uint8]:
+    """The bytes of all cells (of null ones too, which mostly have none)."""
+    bounds = offsets(text)
+    first, last = int(bounds[0]), int(bounds[-1])
+    if first == last:
+        return np.empty(0, np.uint8)
+    return np.frombuffer(text.buffers()[2], np.uint8, last - first, first)
+
+
+def is_within(text: pa.Array, lowest: str, highest: str) -> bool:
+    """Whether every byte lies between two ASCII characters: a sufficient test, not a needed one."""
+    found = data(text)
+    return not len(found) or bool(found.min() >= ord(lowest) and found.max() <= ord(highest))
+
+
+def is_valid(text: pa.Array) -> Mask:
+    """Which cells are not null."""
+    return as_mask(text.is_valid())
+
+
+def as_mask(found: pa.Array) -> Mask:
+    """Of a boolean array, where null is false."""
+    if found.null_count:
+        found = pc.fill_null(found, False)
+    mask: Mask = found.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def spans(text: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Where the cells that are not null begin and end in the data buffer."""
+    bounds = offsets(text)
+    if not text.null_count:
+        return bounds[:-1], bounds[1:]
+    valid = is_valid(text)
+    return bounds[:-1][valid], bounds[1:][valid]
+
+
+def bytes_at(text: pa.Array, positions: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """The bytes at positions of the data buffer, as ``spans`` counts them."""
+    found: npt.NDArray[np.uint8] = np.frombuffer(text.buffers()[2], np.uint8)[positions]
+    return found
+
+
+def matches(text: pa.Array, pattern: str) -> Mask:
+    """Which cells match a regular expression (RE2) as a whole; null does not."""
+    return as_mask(pc.match_substring_regex(text, f"^(?:{pattern})$"))
+
+
+def only(text: pa.Array, keep: Mask) -> pa.Array:
+    """The same cells, with null for those not kept; no bytes are copied."""
+    width = 8 if pa.types.is_large_string(text.type) else 4
+    _, bounds, bytes_ = text.buffers()
+    bounds = bounds.slice(text.offset * width, (len(text) + 1) * width)
+    return pa.Array.from_buffers(text.type, len(text), [_bitmap(keep), bounds, bytes_])
+
+
+def without_hidden(text: pa.Array) -> pa.Array:
+    """The same cells where null ones have no bytes."""
+    begin, end = spans(text)
+    if int((end - begin).sum()) == len(data(text)):
+        return text
+    return text.take(pa.array(np.arange(len(text))))
+
+
+def try_cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Arrow's cast, or None where it refuses a cell."""
+    try:
+        return text.cast(kind)
+    except pa.ArrowInvalid:
+        return None
+
+
+def cells(values: pa.Array, text: pa.Array, fine: Mask) -> Cells:
+    """Of values that are null where not ``fine``; what the source sent and is lost has failed."""
+    lost = is_valid(text) & ~fine
+    return Cells(values=values, failed=pa.array(lost) if lost.any() else None)
+
+
+def nullified(values: pa.Array, keep: Mask) -> pa.Array:
+    """The values with null for those not kept."""
+    return pc.if_else(pa.array(keep), values, pa.scalar(None, values.type))
+
+
+def _bitmap(mask: Mask) -> pa.Buffer:
+    return pa.array(mask).buffers()[1]

@@ -1,0 +1,103 @@
+"""Every type of design 6 at its extremes, and what is not a value of it, in Arrow."""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sinks.casts import CastRules, arrow_type, cast_cells, key_cells
+from sinks.creation import log_type
+from sinks.delta_types import delta_type
+from sinks.merge_on_write import table_shape
+from sinks.schema import Column, MySQLType
+from tests.sinks.cast_cases import DATES, DELTA_TYPES, FAIL, NUMBERS, TEXTS, ZERO
+
+CASES = NUMBERS | TEXTS | DATES
+
+
+def column(mysql_type: str) -> Column:
+    return Column(name="c", type=MySQLType.parse(mysql_type))
+
+
+def cast(
+    texts: pa.Array | list[str | None],
+    mysql_type: str,
+    zero_date: Any = "null",
+    time_zone: str = "UTC",
+) -> tuple[list[Any], list[bool]]:
+    """Values and failures."""
+    text = pa.array(texts, pa.string()) if isinstance(texts, list) else texts
+    rules = CastRules(time_zone=time_zone, zero_date=zero_date)
+    cells = cast_cells(text, column(mysql_type), rules)
+    assert cells.values.type == arrow_type(MySQLType.parse(mysql_type))
+    assert len(cells.values) == len(text)
+    cells.values.validate(full=True)
+    if cells.failed is None:
+        return cells.values.to_pylist(), [False] * len(text)
+    assert (len(cells.failed), cells.failed.null_count) == (len(text), 0)
+    assert True in cells.failed.to_pylist()
+    return cells.values.to_pylist(), cells.failed.to_pylist()
+
+
+def expected(mysql_type: str, value: Any, zero_date: str) -> tuple[Any, bool]:
+    if value in (FAIL, ZERO):
+        return None, value == FAIL or zero_date == "fail"
+    if mysql_type.startswith("timestamp") and value is not None:
+        return value.replace(tzinfo=UTC), False
+    if mysql_type == "float" and value is not None:
+        return struct.unpack("f", struct.pack("f", value))[0], False
+    return value, False
+
+
+@pytest.mark.parametrize("zero_date", ["null", "fail"])
+@pytest.mark.parametrize("mysql_type", CASES)
+def test_a_text_becomes_its_exact_value_or_a_failure(mysql_type: str, zero_date: str) -> None:
+    """Alone, and beside all others, where the failing ones must not touch the good ones."""
+    cases = [*CASES[mysql_type], (None, None)]
+    wanted = [expected(mysql_type, value, zero_date) for _, value in cases]
+    alone = [cast([text], mysql_type, zero_date) for text, _ in cases]
+    assert [(values[0], failed[0]) for values, failed in alone] == wanted
+    values, failed = cast([text for text, _ in cases], mysql_type, zero_date)
+    assert list(zip(values, failed, strict=True)) == wanted
+    assert [type(value) for value in values] == [type(value) for value, _ in wanted]
+
+
+@pytest.mark.parametrize("text", DELTA_TYPES)
+def test_a_column_has_the_type_that_its_files_have(text: str) -> None:
+    mysql_type = MySQLType.parse(text)
+    in_files = table_shape.arrow_type("c", log_type(delta_type(mysql_type)))
+    assert arrow_type(mysql_type) == in_files
+
+
+@pytest.mark.parametrize(
+    ("time_zone", "text", "instant"),
+    [
+        ("UTC", "2020-07-01 00:00:00.000001", "2020-07-01T00:00:00.000001+00:00"),
+        ("Asia/Shanghai", "2020-07-01 08:00:00", "2020-07-01T00:00:00+00:00"),
+        ("+08:00", "2020-07-01 08:00:00", "2020-07-01T00:00:00+00:00"),
+        ("-03:30", "2020-07-01 08:00:00", "2020-07-01T11:30:00+00:00"),
+        ("PRC", "2020-07-01 08:00:00", "2020-07-01T00:00:00+00:00"),
+        ("America/New_York", "2020-07-01 00:00:00", "2020-07-01T04:00:00+00:00"),
+        ("America/New_York", "2020-11-01 01:30:00", "2020-11-01T05:30:00+00:00"),  # twice: earlier
+        ("America/New_York", "2020-03-08 02:30:00", "2020-03-08T07:30:00+00:00"),  # never: 03:30
+        ("Pacific/Apia", "2011-12-30 12:00:00", "2011-12-30T22:00:00+00:00"),  # a day that was not
+        ("America/New_York", "1950-07-01 00:00:00", "1950-07-01T04:00:00+00:00"),  # no TIMESTAMP
+        ("America/New_York", "2200-07-01 00:00:00", "2200-07-01T04:00:00+00:00"),
+    ],
+)
+def test_a_timestamp_is_read_in_the_source_zone(time_zone: str, text: str, instant: str) -> None:
+    assert cast([text], "timestamp(6)", "null", time_zone)[0] == [datetime.fromisoformat(instant)]
+
+
+def test_minus_zero_is_zero_in_a_key() -> None:
+    for kind in (pa.float32(), pa.float64()):
+        made = key_cells(pa.array([-0.0, 0.0, 1.5, None], kind))
+        assert (made.type, list(map(str, made.to_pylist()))) == (
+            kind,
+            ["0.0", "0.0", "1.5", "None"],
+        )
+    assert key_cells(pa.array([1, 2])).to_pylist() == [1, 2]
