@@ -8,7 +8,6 @@ offsets."""
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,13 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TopicMissing, TryAgain
 from streaming.events import TopicPartition
+from streaming.source.first_values import NoAnswer, first_values
 from streaming.source.refusal import connection_refusal
 from streaming.source.security import java_options, python_options
 
 _CONNECT_TIMEOUT_MS = 5_000
 _REQUEST_TIMEOUT_MS = 10_000
 _SEARCH_S = 60.0  # for the first watermarks: one comes about every second
-_SEARCH_POLL_MS = 500
 _UNKNOWN_TOPIC = 3  # Kafka's error code UNKNOWN_TOPIC_OR_PARTITION
 
 # The consumer's defaults are made for streams of small polls: a task waited for the broker a
@@ -147,27 +146,12 @@ class Source:
 
         A partition in which it reads none is left out. Raises SourceAway when that takes too long.
         """
-        ends = self.ends(first)
-        consumer = self._ask(lambda _: self._consumer())
         try:
-            return _search(consumer, {p: at for p, at in first.items() if at < ends[p]}, ends, read)
-        except (KafkaError, OSError) as error:
+            return first_values(self._settings, first, read, _SEARCH_S)
+        except NoAnswer as error:
             raise SourceAway(
-                f"cannot read the first messages of {self._where()}: {_reason(error)}"
+                f"cannot read the first messages of {self._where()}: {error}"
             ) from error
-        finally:
-            consumer.close()
-
-    def _consumer(self) -> kafka.KafkaConsumer:
-        return kafka.KafkaConsumer(
-            bootstrap_servers=list(self._settings.brokers),
-            client_id="tidelake",
-            group_id=None,
-            enable_auto_commit=False,
-            bootstrap_timeout_ms=_CONNECT_TIMEOUT_MS,
-            request_timeout_ms=_REQUEST_TIMEOUT_MS,
-            **python_options(self._settings.security),
-        )
 
     def stream(
         self, spark: SparkSession, offsets: Mapping[TopicPartition, int], max_messages: int
@@ -247,34 +231,6 @@ class Source:
 
     def _where(self) -> str:
         return ",".join(self._settings.brokers)
-
-
-def _search(
-    consumer: kafka.KafkaConsumer,
-    first: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
-    read: Callable[[bytes | None], int | None],
-) -> dict[TopicPartition, int]:
-    waiting = {kafka.TopicPartition(p.topic, p.partition): p for p in first}
-    found: dict[TopicPartition, int] = {}
-    consumer.assign(list(waiting))
-    for asked, partition in waiting.items():
-        consumer.seek(asked, first[partition])
-    give_up_at = time.monotonic() + _SEARCH_S
-    while waiting:
-        if time.monotonic() > give_up_at:
-            where = ", ".join(map(str, sorted(waiting.values())))
-            raise SourceAway(f"no watermark of {where} was found within {_SEARCH_S:.0f} s")
-        for asked, records in consumer.poll(timeout_ms=_SEARCH_POLL_MS).items():
-            values = (read(each.value) for each in records)
-            value = next((each for each in values if each is not None), None)
-            if value is not None and asked in waiting:
-                found[waiting[asked]] = value
-        for asked, partition in list(waiting.items()):
-            if partition in found or consumer.position(asked) >= ends[partition]:
-                del waiting[asked]
-                consumer.pause(asked)
-    return found
 
 
 def check_topic_ids(recorded: Mapping[str, str], now: Mapping[str, str]) -> None:
