@@ -1,0 +1,110 @@
+"""Why rows cannot be applied, row by row, as the dead letters will tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.delta_types import delta_type
+from sinks.schema import Column
+from streaming.apply.due_rows import Piece, Rows
+from streaming.events import TopicPartition
+
+CAST: Final = "cast"  # error classes
+UNKNOWN_COLUMN: Final = "unknown-column"
+QUOTED_CHARS: Final = 80  # of a bad value in an error message
+
+ERRORS: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("index", pa.int32()),
+        ("commit_ts", pa.int64()),
+        ("error_class", pa.string()),
+        ("message", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowErrors:
+    """Of rows of one piece."""
+
+    rows: Rows
+    error_class: pa.Array
+    message: pa.Array
+
+    def where(self, is_wanted: npt.NDArray[np.bool_]) -> RowErrors:
+        """Of some of the rows; one entry for each of ``rows``."""
+        if is_wanted.all():
+            return self
+        mask = pa.array(is_wanted)
+        return RowErrors(
+            self.rows[is_wanted], self.error_class.filter(mask), self.message.filter(mask)
+        )
+
+
+def cast_errors(rows: Rows, text: pa.Array, column: Column) -> RowErrors:
+    """``text`` is that of the rows' cells; NULL in a key column is an error too."""
+    cannot_read = pc.binary_join_element_wise(
+        f"column {column.name}: cannot read '",
+        pc.utf8_slice_codeunits(text, 0, QUOTED_CHARS),
+        f"' as {delta_type(column.type)}",
+        "",
+    )
+    message = pc.fill_null(cannot_read, f"column {column.name}: a key column has no value")
+    return RowErrors(rows, _same(CAST, rows), message)
+
+
+def unknown_column_errors(rows: Rows, names: Sequence[str]) -> RowErrors:
+    """The rows have columns that their table lacks."""
+    message = (
+        f"the target table lacks column {', '.join(names)}: add it there and start again, and the"
+        " rows that come then have it"
+    )
+    return RowErrors(rows, _same(UNKNOWN_COLUMN, rows), _same(message, rows))
+
+
+def told_errors(piece: Piece, rows: Rows, otherwise: tuple[str, str] = ("", "")) -> RowErrors:
+    """What the decoder said about these rows; where it said nothing, ``otherwise``."""
+    at = pa.array(rows)
+    told = (piece.error_class, piece.error_message)
+    texts = [
+        _same(text, rows) if column is None else pc.fill_null(column.take(at), text)
+        for column, text in zip(told, otherwise, strict=True)
+    ]
+    return RowErrors(rows, *texts)
+
+
+def error_table(
+    found: Sequence[tuple[Piece, RowErrors]], origins: Sequence[TopicPartition]
+) -> pa.Table:
+    """``ERRORS``, a row per row that cannot be applied, in no order."""
+    topics = pa.array([each.topic for each in origins], pa.string())
+    partitions = pa.array([each.partition for each in origins], pa.int32())
+    batches = []
+    for piece, errors in found:
+        at = errors.rows
+        origin = pa.array(piece.origin[at])
+        arrays = [
+            topics.take(origin),
+            partitions.take(origin),
+            pa.array(piece.offset[at]),
+            pa.array(piece.index[at]),
+            pa.array(piece.commit_ts[at]),
+            errors.error_class,
+            errors.message,
+        ]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=ERRORS))
+    return pa.Table.from_batches(batches, ERRORS)
+
+
+def _same(text: str, rows: Rows) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), len(rows))

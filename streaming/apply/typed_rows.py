@@ -1,0 +1,111 @@
+"""The cells of due rows in the table's types, the key's first, and which of them cannot be cast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.casts import CastRules, cast_cells, key_cells
+from sinks.delta_types import arrow_type
+from sinks.merge_on_write.key_hash import Keys, keys_of
+from sinks.schema import Column, TableSchema
+from streaming.apply.due_rows import Piece, Rows
+from streaming.apply.row_errors import RowErrors, cast_errors
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TypedKeys:
+    """Of rows or of old rows, one entry each. ``errors`` counts them from 0."""
+
+    columns: tuple[pa.Array, ...]  # by the table's key columns
+    numbers: Keys
+    is_bad: Mask | None  # None: no key is
+    errors: tuple[RowErrors, ...]
+
+    def of(self, entries: Rows) -> list[pa.Array]:
+        """The columns of some of them, which rise."""
+        if len(entries) == len(self.numbers):
+            return list(self.columns)
+        at = pa.array(entries)
+        return [column.take(at) for column in self.columns]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TypedCells:
+    """The columns beside the key, of some rows of a piece."""
+
+    rows: Rows
+    columns: dict[str, pa.Array]
+    is_bad: Mask | None
+    errors: tuple[RowErrors, ...]
+
+    def of(self, rows: Rows) -> dict[str, pa.Array]:
+        """Those of rows that are among them."""
+        if len(rows) == len(self.rows):
+            return self.columns
+        at = pa.array(np.searchsorted(self.rows, rows))
+        return {name: column.take(at) for name, column in self.columns.items()}
+
+
+def typed_keys(texts: Sequence[pa.Array], schema: TableSchema, rules: CastRules) -> TypedKeys:
+    """Every key column must have a value."""
+    bad = _Bad()
+    typed: dict[str, pa.Array] = {}
+    text_of = dict(zip(schema.key, texts, strict=True))
+    for column in schema.delivered:
+        if column.name in text_of:
+            text = text_of[column.name]
+            values = key_cells(cast_cells(text, column, rules).values)
+            typed[column.name] = values
+            if values.null_count:
+                bad.add(values.is_null(), text, column)
+    columns = tuple(typed[name] for name in schema.key)
+    return TypedKeys(
+        columns=columns, numbers=keys_of(columns), is_bad=bad.mask, errors=tuple(bad.errors)
+    )
+
+
+def typed_cells(
+    piece: Piece, rows: Rows, columns: Sequence[Column], rules: CastRules
+) -> TypedCells:
+    """``rows`` rise. A column that the piece lacks is NULL."""
+    if not len(rows) or not columns:
+        nothing = {column.name: pa.nulls(0, arrow_type(column.type)) for column in columns}
+        return TypedCells(rows=rows, columns=nothing, is_bad=None, errors=())
+    data = piece.cells(rows)
+    places = {each.name: number for number, each in enumerate(piece.shape)}
+    bad = _Bad(rows)
+    typed = {}
+    for column in columns:
+        place = places.get(column.name)
+        text = pa.nulls(len(rows), pa.string()) if place is None else data.field(place)
+        cells = cast_cells(text, column, rules)
+        typed[column.name] = cells.values
+        if cells.failed is not None:
+            bad.add(cells.failed, text, column)
+    return TypedCells(rows=rows, columns=typed, is_bad=bad.mask, errors=tuple(bad.errors))
+
+
+@dataclass(slots=True)
+class _Bad:
+    """The rows of which some cell is bad; the first bad one of a row is told."""
+
+    rows: Rows | None = None  # what the entries are numbered by
+    mask: Mask | None = None
+    errors: list[RowErrors] = field(default_factory=list)
+
+    def add(self, is_bad: pa.BooleanArray, text: pa.Array, column: Column) -> None:
+        mask = np.asarray(pc.fill_null(is_bad, False).to_numpy(zero_copy_only=False))
+        fresh = mask if self.mask is None else mask & ~self.mask
+        self.mask = mask if self.mask is None else mask | self.mask
+        at = np.flatnonzero(fresh)
+        if len(at):
+            rows = at if self.rows is None else self.rows[at]
+            self.errors.append(cast_errors(rows, text.take(pa.array(at)), column))

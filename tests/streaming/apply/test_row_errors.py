@@ -1,0 +1,171 @@
+"""Rows that cannot be applied: each is told, and its key keeps its last good change (rule 8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.streaming.apply.resolved import RULES, by_key, errors, numbered, resolved, row, schema
+
+
+def test_an_update_that_cannot_be_applied_leaves_the_row_under_its_old_key() -> None:
+    """Its dead letter stands for both halves."""
+    of = schema(id="bigint", v="int")
+    cut = ("handle-key-only", "only the key")
+    rows = [
+        row("INSERT", 10, {"id": "1", "v": "7"}),
+        row("UPDATE", 20, {"id": "2", "v": "seven"}, {"id": "1", "v": "7"}),
+        row("UPDATE", 25, {"id": "2", "v": "eight"}, {"id": "1"}),
+        row("INSERT", 30, {"id": "3", "v": "8"}),
+        row("UPDATE", 40, {"id": None, "v": "9"}, {"id": "3", "v": "8"}),
+        row("UPDATE", 50, {"id": "6"}, {"id": "5"}, error=cut),
+    ]
+    found = resolved(numbered(rows), of)
+    assert by_key(found) == {1: 7, 3: 8}
+    assert sorted(errors(found)) == [1, 2, 4, 5]
+    assert errors(found)[5] == cut
+
+
+def test_a_bad_move_is_bad_though_a_later_good_change_replaces_its_row() -> None:
+    of = schema(id="bigint", v="int")
+    rows = [
+        row("INSERT", 10, {"id": "1", "v": "7"}),
+        row("UPDATE", 20, {"id": "2", "v": "seven"}, {"id": "1", "v": "7"}),
+        row("UPDATE", 30, {"id": "2", "v": "8"}),
+    ]
+    found = resolved(numbered(rows), of)
+    assert by_key(found) == {1: 7, 2: 8}
+    assert sorted(errors(found)) == [1]
+
+
+def test_an_old_key_that_cannot_be_read_is_an_error_beside_the_good_new_row() -> None:
+    rows = [row("UPDATE", 10, {"id": "2", "v": "b"}, {"id": "one", "v": "a"}, offset=3)]
+    found = resolved(rows)
+    assert by_key(found) == {2: "b"}
+    assert errors(found) == {3: ("cast", "column id: cannot read 'one' as bigint")}
+
+
+def test_a_key_keeps_its_last_good_change_and_the_bad_one_is_told() -> None:
+    of = schema(id="bigint", v="int")
+    rows = [
+        row("INSERT", 10, {"id": "1", "v": "7"}, partition=0, offset=5),
+        row("UPDATE", 20, {"id": "1", "v": "seven"}, partition=1, offset=6),
+        row("INSERT", 30, {"id": "2", "v": "many"}, partition=2, offset=7),
+        row("INSERT", 40, {"id": None, "v": "1"}, partition=2, offset=8),
+        row("DELETE", 50, {"id": "3", "v": "not a number"}, partition=2, offset=9),
+    ]
+    found = resolved(rows, of)
+    assert by_key(found) == {1: 7, 3: None}
+    told = errors(found)
+    assert sorted(told) == [6, 7, 8]
+    assert told[6] == ("cast", "column v: cannot read 'seven' as int")
+    assert told[8] == ("cast", "column id: a key column has no value")
+    (six,) = [each for each in found.errors.to_pylist() if each["offset"] == 6]
+    where = ("topic", "partition", "index", "commit_ts")
+    assert [six[name] for name in where] == ["shop", 1, 0, 20]
+
+
+def test_the_first_bad_cell_of_a_row_is_told_the_keys_before_all_others() -> None:
+    of = schema(("b", "c"), a="int", b="int", c="int", d="int", v="text")
+    bad = {"a": "A", "b": "B", "c": "C", "d": "D", "v": ""}
+    rows = [
+        row("INSERT", 10, bad),
+        row("INSERT", 10, {**bad, "b": "1"}),
+        row("INSERT", 10, {**bad, "b": "1", "c": "2"}),
+        row("INSERT", 10, {**bad, "b": "1", "c": "2", "a": None}),
+        row("DELETE", 10, {**bad, "b": "1"}),
+        row("INSERT", 10, {**bad, "b": None}, error=("claim-check", "elsewhere")),
+    ]
+    assert errors(resolved(numbered(rows), of)) == {
+        0: ("cast", "column b: cannot read 'B' as int"),
+        1: ("cast", "column c: cannot read 'C' as int"),
+        2: ("cast", "column a: cannot read 'A' as int"),
+        3: ("cast", "column d: cannot read 'D' as int"),
+        4: ("cast", "column c: cannot read 'C' as int"),
+        5: ("claim-check", "elsewhere"),
+    }
+
+
+def test_a_long_value_is_cut_in_its_message() -> None:
+    rows = [row("INSERT", 10, {"id": "ä" * 100, "v": ""})]
+    sentence = f"column id: cannot read '{'ä' * 80}' as bigint"
+    assert errors(resolved(rows)) == {0: ("cast", sentence)}
+
+
+def test_a_zero_date_in_a_key_is_no_value() -> None:
+    of = schema(("id",), id="date", v="date")
+    rows = [
+        row("INSERT", 10, {"id": "0000-00-00", "v": "0000-00-00"}),
+        row("INSERT", 10, {"id": "2020-01-01", "v": "0000-00-00"}),
+    ]
+    found = resolved(numbered(rows), of)
+    assert [each["v"] for each in found.rows.to_pylist()] == [None]
+    assert errors(found) == {0: ("cast", "column id: cannot read '0000-00-00' as date")}
+    found = resolved(numbered(rows), of, rules=replace(RULES, zero_date="fail"))
+    assert sorted(errors(found)) == [0, 1]
+
+
+def test_rows_that_were_cut_to_their_key_are_errors() -> None:
+    rows = [
+        row("INSERT", 10, {"id": "1", "v": "a"}),
+        row("UPDATE", 20, {"id": "1"}, error=("handle-key-only", "only the key")),
+        row("UPDATE", 30, {"id": "1"}, error=("claim-check", "elsewhere")),
+        row("DELETE", 30, {"id": "2"}),
+        row("DELETE", 30, {"id": "3"}),
+    ]
+    found = resolved(numbered(rows))
+    assert by_key(found) == {1: "a", 2: None, 3: None}  # all that a DELETE needs is its key
+    told = {1: ("handle-key-only", "only the key"), 2: ("claim-check", "elsewhere")}
+    assert errors(found) == told
+    assert errors(resolved(numbered(rows), limit=20)) == {1: told[1]}  # when they are due
+
+
+def test_columns_come_in_any_order_and_unknown_ones_never_pass_in_silence() -> None:
+    rows = numbered(
+        [
+            row("INSERT", 10, {"v": "a", "id": "1"}),
+            row("INSERT", 10, {"id": "2", "note": "x", "v": "b", "more": None}),
+            row("UPDATE", 20, {"id": "3", "v": "c", "note": "y"}, {"id": "1", "v": "a"}),
+            row("DELETE", 20, {"id": "4", "v": "d", "note": "z"}),
+        ]
+    )
+    found = resolved(rows)
+    assert by_key(found) == {1: "a", 4: None}  # a DELETE needs its key alone
+    assert {each[0] for each in errors(found).values()} == {"unknown-column"}
+    assert errors(found)[1][1] == (
+        "the target table lacks column note, more: add it there and start again, and the rows "
+        "that come then have it"
+    )
+    assert sorted(errors(found)) == [1, 2]
+    assert found.dropped == {}
+
+    dropped = resolved(rows, rules=replace(RULES, unknown_column="drop"))
+    assert by_key(dropped) == {1: None, 2: "b", 3: "c", 4: None}
+    assert dropped.dropped == {"note": 2, "more": 1}
+    assert errors(dropped) == {}
+
+
+def test_a_bad_cell_comes_before_an_unknown_column() -> None:
+    of = schema(id="bigint", v="int")
+    rows = [
+        row("INSERT", 10, {"id": "1", "v": "one", "note": "x"}),
+        row("INSERT", 10, {"id": "2", "v": "2", "note": "x"}),
+    ]
+    found = errors(resolved(numbered(rows), of))
+    assert [each[0] for each in found.values()] == ["cast", "unknown-column"]
+
+
+def test_a_column_that_the_rows_lack_is_null() -> None:
+    of = schema(id="bigint", v="varchar(9)", since="int")
+    rows = [
+        row("INSERT", 10, {"id": "1", "v": "a"}),
+        row("INSERT", 10, {"id": "2", "v": "b", "since": "5"}),
+    ]
+    found = {each["id"]: each["since"] for each in resolved(numbered(rows), of).rows.to_pylist()}
+    assert found == {1: None, 2: 5}
+
+
+def test_a_key_column_that_the_rows_lack_has_no_value() -> None:
+    rows = [row("INSERT", 10, {"v": "a"}), row("INSERT", 10, {"id": "1", "v": "a"})]
+    found = resolved(numbered(rows))
+    assert by_key(found) == {1: "a"}
+    assert errors(found) == {0: ("cast", "column id: a key column has no value")}
