@@ -1,0 +1,73 @@
+"""What the rows of a table tell of its columns and key, where its CREATE TABLE was not read.
+
+The newest whole row tells it. A DELETE may name the key alone, and a row that was cut to its key
+does: they tell no columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+
+from coordination.model import Ts
+from streaming.apply.row_block import RowBlock
+from streaming.protocols.contract import DATA, ERROR_CLASS, OP_DELETE, key_names, wire_types
+
+Place = tuple[int, int, int]  # commit-ts, offset, index: which row is newer
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRow:
+    """What ``schema_from_mysql_types`` asks for."""
+
+    types: Mapping[str, str]  # column -> type as the wire says it, in the row's order
+    key: tuple[str, ...]  # empty where the messages do not say
+
+
+class Untold(StrEnum):
+    """Why no row tells what the table is."""
+
+    NOT_WRITTEN = "not-written"  # nothing but DELETEs has come: they have nothing to delete
+    ONLY_CUT = "only-cut"  # rows came, and all of them were cut
+
+
+def newest_whole_row(blocks: Sequence[RowBlock], limit: Ts) -> WholeRow | Untold:
+    """Of the blocks of one table, what the newest whole row at or below ``limit`` tells."""
+    newest: tuple[Place, pa.Schema] | None = None
+    is_cut = False
+    for block in sorted(blocks, key=lambda block: block.max_ts, reverse=True):
+        if newest is not None and block.max_ts < newest[0][0]:
+            break
+        for batch in block.batches():
+            place, has_cut = _newest_in(batch, limit)
+            is_cut |= has_cut
+            if place is not None and (newest is None or place > newest[0]):
+                newest = place, batch.schema
+    if newest is None:
+        return Untold.ONLY_CUT if is_cut else Untold.NOT_WRITTEN
+    _, schema = newest
+    types = wire_types(schema)
+    names = [each.name for each in schema.field(DATA).type if each.name in types]
+    in_order = {name: types[name] for name in names}
+    return WholeRow(in_order, key_names(schema) or ())
+
+
+def _newest_in(batch: pa.RecordBatch, limit: Ts) -> tuple[Place | None, bool]:
+    """The place of the newest whole row that is written, and whether one was cut."""
+    commit_ts = batch.column("commit_ts").to_numpy()
+    is_written = (batch.column("op").to_numpy() != OP_DELETE) & (commit_ts <= limit)
+    has_cut = False
+    if ERROR_CLASS in batch.schema.names:
+        is_whole = batch.column(ERROR_CLASS).is_null().to_numpy(zero_copy_only=False)
+        has_cut = bool((is_written & ~is_whole).any())
+        is_written &= is_whole
+    rows = np.flatnonzero(is_written)
+    if not len(rows):
+        return None, has_cut
+    offset, index = batch.column("offset").to_numpy(), batch.column("index").to_numpy()
+    last = rows[np.lexsort((index[rows], offset[rows], commit_ts[rows]))[-1]]
+    return (int(commit_ts[last]), int(offset[last]), int(index[last])), has_cut

@@ -1,0 +1,65 @@
+"""What the rows of a table that nobody created tell of it."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+from coordination.model import Ts
+from streaming.apply.row_block import RowBlock
+from streaming.apply.shape import Untold, WholeRow, newest_whole_row
+from tests.streaming.apply.blocks import Row, block_of, blocks_of
+
+CUT = ("handle-key-only", "only the key")
+
+
+def row(op: str, ts: int, **more: Any) -> Row:
+    types = more.pop("types", {"id": "bigint", "v": "text"})
+    data = dict.fromkeys(more.pop("names", types), "1")
+    return Row(op=op, ts=ts, data=data, types=types, **more)
+
+
+def test_the_newest_whole_row_tells_whatever_order_they_come_in() -> None:
+    rows = [
+        row("INSERT", 10),
+        row("INSERT", 30, types={"id": "bigint", "v": "text", "w": "int"}),
+        row("UPDATE", 20, types={"id": "int"}),
+    ]
+    for order in permutations(rows):
+        blocks = [RowBlock.of(block_of([each])) for each in order]
+        assert newest_whole_row(blocks, Ts(100)) == WholeRow(
+            {"id": "bigint", "v": "text", "w": "int"}, ("id",)
+        )
+        assert newest_whole_row(blocks, Ts(29)) == WholeRow({"id": "int"}, ("id",))
+        assert newest_whole_row(blocks, Ts(9)) is Untold.NOT_WRITTEN
+
+
+def test_columns_come_in_the_rows_order_not_in_that_of_their_types() -> None:
+    only = row("INSERT", 10, types={"v": "text", "id": "bigint"}, names=["id", "v"])
+    found = newest_whole_row(blocks_of([only]), Ts(100))
+    assert isinstance(found, WholeRow)
+    assert list(found.types.items()) == [("id", "bigint"), ("v", "text")]
+
+
+def test_of_one_commit_ts_the_later_message_tells() -> None:
+    rows = [row("INSERT", 10, offset=2, types={"id": "bigint"}), row("INSERT", 10, offset=1)]
+    found = newest_whole_row(blocks_of(rows), Ts(100))
+    assert isinstance(found, WholeRow)
+    assert list(found.types) == ["id"]
+
+
+def test_deletes_and_rows_that_were_cut_tell_nothing() -> None:
+    cut, deleted = row("UPDATE", 20, types={"id": "int"}, error=CUT), row("DELETE", 30)
+    assert newest_whole_row(blocks_of([deleted]), Ts(100)) is Untold.NOT_WRITTEN
+    assert newest_whole_row(blocks_of([cut, deleted]), Ts(100)) is Untold.ONLY_CUT
+    assert newest_whole_row(blocks_of([cut, deleted]), Ts(19)) is Untold.NOT_WRITTEN
+    found = newest_whole_row(blocks_of([cut, row("INSERT", 10), deleted]), Ts(100))
+    assert isinstance(found, WholeRow)
+    mixed = [row("INSERT", 10), row("UPDATE", 20, error=CUT)]
+    assert newest_whole_row(blocks_of(mixed), Ts(100)) == found
+
+
+def test_a_key_that_nobody_says_is_none() -> None:
+    assert newest_whole_row(blocks_of([row("INSERT", 10, key=None)]), Ts(100)) == WholeRow(
+        {"id": "bigint", "v": "text"}, ()
+    )
