@@ -1,0 +1,1 @@
+from streaming.protocols.canal_json.decoder import decode as decode

@@ -1,0 +1,171 @@
+"""From what was read to blocks: one per kind, table and shape of its rows, each message in one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from coordination.model import TableName
+from streaming.protocols.canal_json.events import Bad, Ddl, Row, Shape, Watermark
+from streaming.protocols.canal_json.message import read
+from streaming.protocols.canal_json.rows import Rows, row_body, rows_of
+from streaming.protocols.contract import (
+    BAD_BODY,
+    DDL_BODY,
+    NO_TABLE,
+    Block,
+    Kind,
+    Messages,
+    Wanted,
+    ipc,
+)
+
+Positions = npt.NDArray[np.int64]  # of messages in their chunk
+_Event = TypeVar("_Event")
+
+
+@dataclass(slots=True)
+class Collector:
+    """What was read of one chunk so far."""
+
+    messages: Messages
+    wanted: Wanted
+    sizes: Positions
+    _rows: dict[tuple[TableName, Shape], list[Rows]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    _single: dict[tuple[TableName, Shape], list[tuple[int, Row]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    _unwanted: dict[TableName, list[tuple[Positions, Positions]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    _ddls: dict[TableName, list[tuple[int, Ddl]]] = field(default_factory=lambda: defaultdict(list))
+    _bad: dict[TableName, list[tuple[int, Bad]]] = field(default_factory=lambda: defaultdict(list))
+    _watermarks: list[tuple[int, int]] = field(default_factory=list)
+
+    def read_each(self, positions: Iterable[int]) -> None:
+        """Read these messages one by one."""
+        values = self.messages.values
+        for position in positions:
+            match read(values[position].as_py()):
+                case Row() as row if row.name in self.wanted:
+                    self._single[row.name, row.shape].append((position, row))
+                case Row() as row:
+                    self.count(row.name, np.array([position]), np.array([row.commit_ts]))
+                case Ddl() as ddl:
+                    self._ddls[ddl.name].append((position, ddl))
+                case Watermark() as watermark:
+                    self._watermarks.append((position, watermark.watermark_ts))
+                case Bad() as bad:
+                    self._bad[bad.name].append((position, bad))
+
+    def take(self, name: TableName, shape: Shape, rows: Rows) -> None:
+        """Rows of a wanted table."""
+        self._rows[name, shape].append(rows)
+
+    def count(self, name: TableName, positions: Positions, commit_ts: Positions) -> None:
+        """Rows that nobody wants."""
+        self._unwanted[name].append((positions, commit_ts))
+
+    def blocks(self) -> Iterator[Block]:
+        """By their first offset."""
+        found = [
+            *self._row_blocks(),
+            *self._unwanted_blocks(),
+            *self._ddl_blocks(),
+            *self._bad_blocks(),
+            *self._watermark_block(),
+        ]
+        return iter(sorted(found, key=lambda block: block.first))
+
+    def _row_blocks(self) -> Iterator[Block]:
+        for (name, shape), singles in self._single.items():
+            self._rows[name, shape].append(rows_of(shape, singles))
+        offsets = self.messages.offsets
+        for (name, shape), pieces in self._rows.items():
+            table = self.wanted[name]
+            rows = Rows.of(pieces)
+            above = rows.commit_ts > table.above_ts
+            if not above.all():
+                rows = rows.take(np.flatnonzero(above))
+            if len(rows.positions):
+                body, key_changes = row_body(rows, shape, table.key, offsets)
+                block = self._block(Kind.ROW, name, rows.positions, rows.commit_ts)
+                yield replace(block, body=ipc(body), key_changes=key_changes)
+
+    def _unwanted_blocks(self) -> Iterator[Block]:
+        for name, counted in self._unwanted.items():
+            positions, commit_ts = (np.concatenate(part) for part in zip(*counted, strict=True))
+            yield self._block(Kind.ROW, name, positions, commit_ts)
+
+    def _ddl_blocks(self) -> Iterator[Block]:
+        for name, ddls in self._ddls.items():
+            positions, events = _columns(ddls)
+            commit_ts = np.array([ddl.commit_ts for ddl in events], np.int64)
+            columns = [
+                pa.array(commit_ts),
+                self._offsets(positions),
+                _zeros(len(events)),
+                pa.array([ddl.name.schema for ddl in events], pa.string()),
+                pa.array([ddl.name.table for ddl in events], pa.string()),
+                pa.array([ddl.ddl_type for ddl in events], pa.string()),
+                pa.array([ddl.query for ddl in events], pa.string()),
+            ]
+            block = self._block(Kind.DDL, name, positions, commit_ts)
+            yield replace(block, body=ipc(pa.Table.from_arrays(columns, schema=DDL_BODY)))
+
+    def _bad_blocks(self) -> Iterator[Block]:
+        for name, found in self._bad.items():
+            positions, events = _columns(found)
+            columns = [
+                self._offsets(positions),
+                _zeros(len(events)),
+                pa.array([bad.error.error_class for bad in events], pa.string()),
+                pa.array([bad.error.message for bad in events], pa.string()),
+                self.messages.values.take(pa.array(positions)).cast(pa.large_binary()),
+            ]
+            block = self._block(Kind.BAD, name, positions, None)
+            yield replace(block, body=ipc(pa.Table.from_arrays(columns, schema=BAD_BODY)))
+
+    def _watermark_block(self) -> Iterator[Block]:
+        if self._watermarks:
+            positions = np.array([position for position, _ in self._watermarks], np.int64)
+            marks = np.array([mark for _, mark in self._watermarks], np.int64)
+            block = self._block(Kind.WATERMARK, NO_TABLE, positions, marks)
+            greatest = positions[marks == marks.max()]
+            yield replace(block, last=self.messages.offsets[int(greatest.max())].as_py())
+
+    def _block(
+        self, kind: Kind, name: TableName, positions: Positions, ts: Positions | None
+    ) -> Block:
+        return Block(
+            kind=kind,
+            topic=self.messages.topic,
+            partition=self.messages.partition,
+            name=name,
+            rows=len(positions),
+            min_ts=None if ts is None else int(ts.min()),
+            max_ts=None if ts is None else int(ts.max()),
+            first=self.messages.offsets[int(positions.min())].as_py(),
+            last=self.messages.offsets[int(positions.max())].as_py(),
+            message_bytes=int(self.sizes[positions].sum()),
+        )
+
+    def _offsets(self, positions: Positions) -> pa.Array:
+        return self.messages.offsets.take(pa.array(positions))
+
+
+def _columns(found: Sequence[tuple[int, _Event]]) -> tuple[Positions, list[_Event]]:
+    ordered = sorted(found, key=lambda entry: entry[0])
+    return np.array([p for p, _ in ordered], np.int64), [event for _, event in ordered]
+
+
+def _zeros(length: int) -> pa.Array:
+    return pa.array(np.zeros(length, np.int32))

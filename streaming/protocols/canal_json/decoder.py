@@ -1,0 +1,177 @@
+"""canal-json with the TiDB extension, decoded in Arrow: messages in, blocks out.
+
+Each message takes one of three ways. Rows of a wanted table that are written as TiCDC writes them
+are read many at a time (``template.py``). Rows of other tables are counted by their head and their
+end alone. Everything else, and whatever does not turn out to be plain, is read one by one
+(``message.py``), which says what a message means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordination.model import TableName
+from streaming.protocols.canal_json.collect import Collector
+from streaming.protocols.canal_json.heads import by_head, some
+from streaming.protocols.canal_json.message import Malformed, parse
+from streaming.protocols.canal_json.rows import Rows
+from streaming.protocols.canal_json.tails import Mask, Positions
+from streaming.protocols.canal_json.template import Template
+from streaming.protocols.contract import Block, Messages, Wanted
+
+_START: Final = b'{"id":0,"database":"'
+_NEWLINE: Final = 10
+_OPS: Final = pa.array([b'INSERT"', b'UPDATE"', b'DELETE"'], pa.binary())
+_COMMIT_TS: Final = r'"_tidb":\{"commitTs":(?P<ts>0|[1-9][0-9]{0,17})\}\}$'
+_END_BYTES: Final = 48  # of a message in which its commit-ts stands
+FEW: Final = 32  # so many are read sooner one by one than by a call of pyarrow.json
+_MAX_TEMPLATES: Final = 16
+_MAX_SAMPLES: Final = 16
+_ROW: Final = re.compile(r" in row (\d+)$")
+
+
+def decode(messages: Messages, wanted: Wanted) -> Iterator[Block]:
+    """Blocks of a chunk by their first offset; rows at or below a table's ``above_ts`` are in
+    none. A watermark block ends (``last``) where its greatest watermark stands last."""
+    if not len(messages):
+        return iter(())
+    values = messages.values
+    if not pa.types.is_binary(values.type):
+        values = values.cast(pa.binary())
+    messages = Messages(
+        topic=messages.topic,
+        partition=messages.partition,
+        offsets=messages.offsets,
+        values=values,
+    )
+    sizes = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
+    collector = Collector(messages=messages, wanted=wanted, sizes=sizes)
+    likely = _likely(values)
+    groups, others = by_head(values, np.flatnonzero(likely))
+    single = [np.flatnonzero(~likely), others]
+    for head, positions in groups.items():
+        single.append(_read_group(values, head, positions, collector))
+    collector.read_each(np.sort(np.concatenate(single)).tolist())
+    return collector.blocks()
+
+
+def _likely(values: pa.BinaryArray) -> Mask:
+    """Messages that begin as TiCDC's, in UTF-8 and without a newline."""
+    begins = pc.fill_null(pc.starts_with(values, _START), False)
+    likely: Mask = begins.to_numpy(zero_copy_only=False).copy()
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
+    data = values.buffers()[2]
+    text = np.frombuffer(data if data is not None else b"", np.uint8)[: offsets[-1]]
+    newlines = np.flatnonzero(text[offsets[0] :] == _NEWLINE) + offsets[0]
+    if len(newlines):
+        likely[np.searchsorted(offsets, newlines, side="right") - 1] = False
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        for position in np.flatnonzero(likely).tolist():
+            likely[position] = _is_utf8(values[position].as_py())
+    return likely
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _read_group(
+    values: pa.BinaryArray, head: bytes, positions: Positions, collector: Collector
+) -> Positions:
+    """Reads what it can; the positions of the rest."""
+    try:
+        fields = parse(head + b'"}')
+    except Malformed:
+        return positions
+    name = TableName(fields["database"], fields["table"])
+    if not name.table:
+        return positions
+    if name not in collector.wanted:
+        return _count(values, len(head), name, positions, collector)
+    rest = positions
+    budget = [8 + len(positions) // 128]
+    skipped: list[Positions] = []
+    for _ in range(_MAX_TEMPLATES):
+        if len(rest) < FEW or budget[0] <= 0:
+            break
+        template, samples = _template(values, rest, len(head))
+        skipped.append(rest[:samples])
+        rest = rest[samples:]
+        if template is None:
+            break
+        pieces, taken = _read(template, values, rest, budget)
+        for piece in pieces:
+            collector.take(name, template.shape, piece)
+        if not taken[0]:
+            skipped.append(rest[:1])
+            taken[0] = True
+        rest = rest[~taken]
+    return np.concatenate([*skipped, rest])
+
+
+def _count(
+    values: pa.BinaryArray, head: int, name: TableName, positions: Positions, collector: Collector
+) -> Positions:
+    here = some(values, positions)
+    is_row = pc.is_in(pc.binary_slice(here, head, head + 7), _OPS)
+    found = pc.extract_regex(pc.binary_slice(here, -_END_BYTES, 1 << 30), _COMMIT_TS)
+    counted = pc.and_(is_row, found.is_valid())
+    at: Mask = counted.to_numpy(zero_copy_only=False)
+    if at.any():
+        commit_ts = found.filter(counted).field("ts").cast(pa.string()).cast(pa.int64())
+        collector.count(name, positions[at], commit_ts.to_numpy())
+    return positions[~at]
+
+
+def _template(values: pa.BinaryArray, rest: Positions, head: int) -> tuple[Template | None, int]:
+    """The template of the first message that is plain, and how many before it are not."""
+    for samples, position in enumerate(rest[:_MAX_SAMPLES].tolist()):
+        template = Template.of(values[position].as_py(), head)
+        if template is not None:
+            return template, samples
+    return None, 0
+
+
+def _read(
+    template: Template, values: pa.BinaryArray, positions: Positions, budget: list[int]
+) -> tuple[list[Rows], Mask]:
+    """Rows by a template, and which messages those are. What does not parse is left out by
+    halves, or at the row that the parser names, for as many calls as ``budget`` has."""
+    here = some(values, positions)
+    fits = template.fits(here)
+    taken = np.zeros(len(positions), np.bool_)
+    at = np.flatnonzero(fits)
+    if not len(at):
+        return [], taken
+    here = some(here, at)
+    found: list[Rows] = []
+    todo = [(0, len(at))]
+    while todo:
+        begin, end = todo.pop()
+        if (end - begin < FEW and len(at) > FEW) or budget[0] <= 0:
+            continue
+        budget[0] -= 1
+        try:
+            rows, plain = template.read(here.slice(begin, end - begin), positions[at[begin:end]])
+        except pa.ArrowInvalid as error:
+            row = _ROW.search(str(error))
+            if row is not None and (middle := begin + int(row[1])) < end:
+                todo += [(middle + 1, end), (begin, middle)]
+            elif end - begin > 1:
+                todo += [((begin + end) // 2, end), (begin, (begin + end) // 2)]
+        else:
+            taken[at[begin + plain]] = True
+            found.append(rows)
+    return found, taken

@@ -1,0 +1,67 @@
+"""What one message of canal-json means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coordination.model import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Why something cannot be used; the class is for programs, the message for people."""
+
+    error_class: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What all rows of a block have in common beside their table.
+
+    ``wire_types`` names the columns of ``columns`` whose type the message tells; ``only_old``
+    stand in ``old`` alone.
+    """
+
+    columns: tuple[str, ...]
+    wire_types: tuple[tuple[str, str], ...]
+    key_names: tuple[str, ...] | None
+    only_old: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``old`` is of UPDATEs alone, and holds the cells that the message sent."""
+
+    name: TableName
+    op: int
+    commit_ts: int
+    shape: Shape
+    cells: tuple[str | None, ...]
+    old: Mapping[str, str | None] | None
+    error: Error | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    name: TableName
+    commit_ts: int
+    ddl_type: str
+    query: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    watermark_ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """``name`` as far as the message tells."""
+
+    name: TableName
+    error: Error
+
+
+Event = Row | Ddl | Watermark | Bad

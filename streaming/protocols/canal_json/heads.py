@@ -1,0 +1,74 @@
+"""Messages by the bytes they begin with, up to their type: a hint which table they are of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.protocols.canal_json.tails import Positions
+
+_TEXT: Final = r'"(?:[^"\\]|\\.)*"'
+_HEAD: Final = (
+    rf'\{{"id":0,"database":{_TEXT},"table":{_TEXT},'
+    rf'"pkNames":(?:null|\[(?:{_TEXT}(?:,{_TEXT})*)?\]),"isDdl":false,"type":"'
+)
+_PATTERN: Final = re.compile(_HEAD.encode(), re.DOTALL)
+_MAX_GUESSES: Final = 8
+_FEW: Final = 0.1  # a guess that finds less than that is not worth another
+
+
+def by_head(
+    values: pa.BinaryArray, positions: Positions
+) -> tuple[dict[bytes, Positions], Positions]:
+    """The messages at ``positions`` by their head, and those that begin in another way.
+
+    Most chunks hold few tables: the head of the first message is looked for in all of them, and
+    so on; only what is left is searched by the pattern.
+    """
+    groups: dict[bytes, Positions] = {}
+    rest = positions
+    for _ in range(_MAX_GUESSES):
+        if not len(rest):
+            break
+        head = _PATTERN.match(values[int(rest[0])].as_buffer())
+        if head is None:
+            break
+        same = pc.starts_with(some(values, rest), head[0]).to_numpy(zero_copy_only=False)
+        groups[head[0]] = rest[same]
+        enough = same.sum() >= _FEW * len(rest)
+        rest = rest[~same]
+        if not enough:
+            break
+    others: list[Positions] = []
+    for found, where in _searched(values, rest):
+        if found is None:
+            others.append(where)
+        else:
+            groups[found] = (
+                np.sort(np.concatenate([groups[found], where])) if found in groups else where
+            )
+    return groups, np.concatenate(others) if others else rest[:0]
+
+
+def some(values: pa.BinaryArray, positions: Positions) -> pa.BinaryArray:
+    """The messages at rising positions, without a copy where they are all or side by side."""
+    if len(positions) and positions[-1] - positions[0] == len(positions) - 1:
+        return values.slice(int(positions[0]), len(positions))
+    return values.take(pa.array(positions))
+
+
+def _searched(values: pa.BinaryArray, rest: Positions) -> Iterator[tuple[bytes | None, Positions]]:
+    if not len(rest):
+        return
+    heads = pc.extract_regex(some(values, rest), f"^(?s:(?P<head>{_HEAD}))").field("head")
+    coded = heads.dictionary_encode(null_encoding="encode")
+    codes = coded.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    bounds = np.flatnonzero(np.diff(codes[order])) + 1
+    for part in np.split(order, bounds):
+        yield coded.dictionary[int(codes[part[0]])].as_py(), rest[part]

@@ -1,0 +1,284 @@
+"""One canal-json message by Python's own JSON parser: what a message means, however rare.
+
+Slow and strict. ``template.py`` reads the plain rows of a table many at a time and hands over
+whatever is not plain; what it takes must mean the same here.
+
+Stricter than JSON as others read it, so that nothing is guessed: a name that stands twice among
+what we read, ``NaN``, half a surrogate pair, an object or an array where a cell should be, and
+nesting below ``MAX_DEPTH`` make a message malformed. A number or a truth value in a cell is its
+text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+from coordination.model import TableName
+from streaming.protocols.canal_json.events import Bad, Ddl, Error, Event, Row, Shape, Watermark
+from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE
+
+OPS: Final = {"DELETE": OP_DELETE, "INSERT": OP_INSERT, "UPDATE": OP_UPDATE}
+MAX_DEPTH: Final = 100  # Python's parser recurses
+_WATERMARK: Final = "TIDB_WATERMARK"
+_INT64: Final = range(-(2**63), 2**63)
+_READ: Final = frozenset(
+    ("database", "table", "pkNames", "isDdl", "type", "sql", "mysqlType", "old", "data", "_tidb")
+)
+_TEXT: Final = rb'"((?:[^"\\]|\\.)*)"'
+_HEAD: Final = re.compile(rb'\{"id":\d+,"database":' + _TEXT + rb',"table":' + _TEXT)
+_NESTING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+_EMPTY = Error("empty", "the message has no value")
+_MALFORMED = Error("malformed", "not a canal-json message")
+_NO_WATERMARK_TS = Error("malformed", "a watermark without _tidb.watermarkTs")
+_NO_COMMIT_TS = Error(
+    "no-commit-ts", "no _tidb.commitTs: set enable-tidb-extension=true in TiCDC's sink URI"
+)
+_NOT_ONE_ROW = Error("malformed", "a row message must name its table and hold one row")
+_CLAIM_CHECK = Error("claim-check", "the row is in claim-check storage, which is not supported yet")
+_HANDLE_KEY_ONLY = Error(
+    "handle-key-only", "only the key of a large row was sent: not supported yet"
+)
+
+
+class Malformed(ValueError):
+    """Not a canal-json message."""
+
+
+class Number(str):
+    """A JSON number as it was written."""
+
+    __slots__ = ()
+
+
+class Repeating(dict[str, Any]):
+    """An object that has names twice: ``twice``."""
+
+    twice: frozenset[str] = frozenset()
+
+
+def read(value: bytes | None) -> Event:
+    """What the message means."""
+    if value is None:
+        return Bad(NO_TABLE, _EMPTY)
+    try:
+        fields = parse(value)
+    except Malformed:
+        return Bad(_name_in_head(value), _MALFORMED)
+    try:
+        return event(fields)
+    except Malformed:
+        return Bad(_name_in(fields), _MALFORMED)
+
+
+def parse(value: bytes) -> dict[str, Any]:
+    """The object that the message is; numbers as ``Number``.
+
+    Raises ``Malformed`` where it is none.
+    """
+    try:
+        text = value.decode()
+        if _depth_exceeds(text, MAX_DEPTH):
+            raise Malformed
+        found = _DECODER.decode(text)
+        if _SURROGATE.search(value) is not None:
+            json.dumps(found, ensure_ascii=False).encode()  # refuses half a pair
+    except (ValueError, RecursionError) as error:
+        raise Malformed from error
+    if not isinstance(found, dict):
+        raise Malformed
+    return found
+
+
+def key_names(fields: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """``pkNames``."""
+    names = _list(fields, "pkNames")
+    if names is None:
+        return None
+    if any(type(name) is not str for name in names):
+        raise Malformed
+    return tuple(names)
+
+
+def event(fields: Mapping[str, Any]) -> Event:
+    """What an object means. Raises ``Malformed``."""
+    if isinstance(fields, Repeating) and fields.twice & _READ:
+        raise Malformed
+    name = TableName(_string(fields, "database") or "", _string(fields, "table") or "")
+    kind, is_ddl, query = _string(fields, "type"), _boolean(fields, "isDdl"), _string(fields, "sql")
+    tidb = _object(fields, "_tidb") or {}
+    commit_ts, watermark_ts = _integer(tidb, "commitTs"), _integer(tidb, "watermarkTs")
+    error = _reduced(tidb)
+    data, old, shape = _cells(fields)
+    if kind is None:
+        raise Malformed
+    if kind == _WATERMARK:
+        return Bad(name, _NO_WATERMARK_TS) if watermark_ts is None else Watermark(watermark_ts)
+    op = OPS.get(kind)
+    if commit_ts is None and (is_ddl or op is not None):
+        return Bad(name, _NO_COMMIT_TS)
+    if is_ddl:
+        return Ddl(name, commit_ts or 0, kind, query)
+    if op is None:
+        return Bad(name, Error("unknown-type", f"unknown message type {kind}"))
+    if commit_ts is None or not data or not name.table:
+        return Bad(name, _NOT_ONE_ROW)
+    return Row(
+        name=name,
+        op=op,
+        commit_ts=commit_ts,
+        shape=shape if op == OP_UPDATE else Shape(*_common(shape)),
+        cells=tuple(data.values()),
+        old=old if op == OP_UPDATE else None,
+        error=None if op == OP_DELETE else error,  # of a DELETE the key is all that counts
+    )
+
+
+def _common(shape: Shape) -> tuple[Any, ...]:
+    return shape.columns, shape.wire_types, shape.key_names
+
+
+def _cells(
+    fields: Mapping[str, Any],
+) -> tuple[Mapping[str, str | None] | None, Mapping[str, str | None] | None, Shape]:
+    """The one row, the old one, and their shape; None for a row where there is not one."""
+    rows, olds = _rows(fields, "data"), _rows(fields, "old")
+    types = _texts(_object(fields, "mysqlType") or {})
+    data = rows[0] if len(rows) == 1 else None
+    old = olds[0] if olds else None
+    columns = tuple(data or ())
+    pairs = ((column, types.get(column)) for column in columns)
+    shape = Shape(
+        columns=columns,
+        wire_types=tuple((column, text) for column, text in pairs if text is not None),
+        key_names=key_names(fields),
+        only_old=tuple(column for column in old or () if column not in (data or ())),
+    )
+    return data, old, shape
+
+
+def _rows(fields: Mapping[str, Any], name: str) -> list[Mapping[str, str | None] | None]:
+    rows = _list(fields, name) or []
+    return [None if row is None else _texts(_checked_object(row)) for row in rows]
+
+
+def _texts(cells: Mapping[str, Any]) -> Mapping[str, str | None]:
+    """Cells as text; the same object where they are."""
+    for cell in cells.values():
+        if cell is not None and type(cell) is not str:
+            return {name: _text(value) for name, value in cells.items()}
+    return cells
+
+
+def _text(value: Any) -> str | None:
+    if value is None or type(value) is str:
+        return value
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    raise Malformed
+
+
+def _string(fields: Mapping[str, Any], name: str) -> str | None:
+    return _text(fields.get(name))
+
+
+def _boolean(fields: Mapping[str, Any], name: str) -> bool:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise Malformed
+    return bool(value)
+
+
+def _integer(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, Number) or len(value) > 20 or not value.lstrip("-").isdigit():
+        raise Malformed
+    number = int(value)
+    if number not in _INT64:
+        raise Malformed
+    return number
+
+
+def _list(fields: Mapping[str, Any], name: str) -> list[Any] | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, list):
+        raise Malformed
+    return value
+
+
+def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    value = fields.get(name)
+    return None if value is None else _checked_object(value)
+
+
+def _checked_object(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or isinstance(value, Repeating):
+        raise Malformed
+    return value
+
+
+def _reduced(tidb: Mapping[str, Any]) -> Error | None:
+    """Rows that were cut to their key because they were too large."""
+    is_cut = _boolean(tidb, "onlyHandleKey")
+    if _string(tidb, "claimCheckLocation") is not None:
+        return _CLAIM_CHECK
+    return _HANDLE_KEY_ONLY if is_cut else None
+
+
+def _name_in(fields: Mapping[str, Any]) -> TableName:
+    schema, table = fields.get("database"), fields.get("table")
+    return TableName(schema, table) if type(schema) is str and type(table) is str else NO_TABLE
+
+
+def _name_in_head(value: bytes) -> TableName:
+    """As TiCDC begins a message, whatever comes after."""
+    head = _HEAD.match(value)
+    if head is None:
+        return NO_TABLE
+    try:
+        schema, table = (json.loads(f'"{text.decode()}"') for text in head.groups())
+        (schema + table).encode()
+    except ValueError:
+        return NO_TABLE
+    return TableName(schema, table)
+
+
+def _depth_exceeds(text: str, limit: int) -> bool:
+    if text.count("[") + text.count("{") <= limit:
+        return False
+    depth = 0
+    for found in _NESTING.finditer(text):
+        mark = found[0][0]
+        depth += (mark in "[{") - (mark in "]}")
+        if depth > limit:
+            return True
+    return False
+
+
+def _refuse(_constant: str) -> NoReturn:
+    raise Malformed
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    counts = Counter(name for name, _ in pairs)
+    repeating = Repeating(found)
+    repeating.twice = frozenset(name for name, count in counts.items() if count > 1)
+    return repeating
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_pairs, parse_int=Number, parse_float=Number, parse_constant=_refuse
+)

@@ -1,0 +1,150 @@
+"""Rows of one table and one shape as Arrow, and the body of their block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.protocols.canal_json.events import Error, Row, Shape
+from streaming.protocols.contract import (
+    DATA,
+    ERROR_CLASS,
+    ERROR_MESSAGE,
+    OLD,
+    ROW_FIELDS,
+    wire_metadata,
+)
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """``positions`` are the messages' in their chunk. ``old`` has only the old rows that there
+    are, ``old_at`` says of which rows (by their index here)."""
+
+    positions: Int64s
+    op: npt.NDArray[np.int8]
+    commit_ts: Int64s
+    data: pa.StructArray
+    old: pa.StructArray
+    old_at: Int64s
+    errors: Mapping[int, Error]  # by position
+
+    @staticmethod
+    def of(pieces: Sequence[Rows]) -> Rows:
+        """All of them, by position."""
+        if len(pieces) == 1:
+            whole = pieces[0]
+        else:
+            starts = np.cumsum([0, *(len(piece.positions) for piece in pieces)])
+            shifted = [p.old_at + start for p, start in zip(pieces, starts, strict=False)]
+            whole = Rows(
+                positions=np.concatenate([piece.positions for piece in pieces]),
+                op=np.concatenate([piece.op for piece in pieces]),
+                commit_ts=np.concatenate([piece.commit_ts for piece in pieces]),
+                data=pa.concat_arrays([piece.data for piece in pieces]),
+                old=pa.concat_arrays([piece.old for piece in pieces]),
+                old_at=np.concatenate(shifted),
+                errors={p: error for piece in pieces for p, error in piece.errors.items()},
+            )
+        rising = np.all(whole.positions[1:] > whole.positions[:-1])
+        return whole if rising else whole.take(np.argsort(whole.positions))
+
+    def take(self, indices: Int64s) -> Rows:
+        """Rows by their index here."""
+        old_of = np.full(len(self.positions), -1, np.int64)
+        old_of[self.old_at] = np.arange(len(self.old_at))
+        chosen = old_of[indices]
+        return Rows(
+            positions=self.positions[indices],
+            op=self.op[indices],
+            commit_ts=self.commit_ts[indices],
+            data=self.data.take(pa.array(indices)),
+            old=self.old.take(pa.array(chosen[chosen >= 0])),
+            old_at=np.flatnonzero(chosen >= 0),
+            errors=self.errors,
+        )
+
+
+def rows_of(shape: Shape, singles: Sequence[tuple[int, Row]]) -> Rows:
+    """Rows that were read one by one, with their positions."""
+    rows = [row for _, row in singles]
+    olds = [(index, row.old) for index, row in enumerate(rows) if row.old is not None]
+    old_columns = (*shape.columns, *shape.only_old)
+    return Rows(
+        positions=np.array([position for position, _ in singles], np.int64),
+        op=np.array([row.op for row in rows], np.int8),
+        commit_ts=np.array([row.commit_ts for row in rows], np.int64),
+        data=_struct(shape.columns, list(zip(*(row.cells for row in rows), strict=True))),
+        old=_struct(old_columns, [[old.get(c) for _, old in olds] for c in old_columns]),
+        old_at=np.array([index for index, _ in olds], np.int64),
+        errors={position: row.error for position, row in singles if row.error is not None},
+    )
+
+
+def row_body(
+    rows: Rows, shape: Shape, key: Sequence[str] | None, offsets: pa.Int64Array
+) -> tuple[pa.Table, int]:
+    """The body of a row block, and how many of its rows have an ``old``."""
+    old, key_changes = _old(rows, key)
+    columns = [
+        pa.array(rows.op),
+        pa.array(rows.commit_ts),
+        offsets.take(pa.array(rows.positions)),
+        pa.array(np.zeros(len(rows.op), np.int32)),
+        rows.data,
+    ]
+    fields = [*ROW_FIELDS, pa.field(DATA, rows.data.type)]
+    if old is not None:
+        columns.append(old)
+        fields.append(pa.field(OLD, old.type))
+    errors = (
+        [rows.errors.get(position) for position in rows.positions.tolist()] if rows.errors else []
+    )
+    if any(errors):
+        columns.append(pa.array([e and e.error_class for e in errors], pa.string()))
+        columns.append(pa.array([e and e.message for e in errors], pa.string()))
+        fields += [pa.field(ERROR_CLASS, pa.string()), pa.field(ERROR_MESSAGE, pa.string())]
+    metadata = wire_metadata(shape.wire_types, shape.key_names)
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata)), key_changes
+
+
+def _old(rows: Rows, key: Sequence[str] | None) -> tuple[pa.StructArray | None, int]:
+    """By row, null where the key stayed; of a table whose key is known its key columns only."""
+    at, old = rows.old_at, rows.old
+    if key is not None and len(at):
+        names = [name for name in key if old.type.get_field_index(name) >= 0]
+        changed = _changed(rows, names)
+        at, old = at[changed], _struct(names, [old.field(name) for name in names])
+        old = old.filter(pa.array(changed)) if names else old
+    if not len(at):
+        return None, 0
+    index = np.full(len(rows.op), -1, np.int64)
+    index[at] = np.arange(len(at))
+    return old.take(pa.array(index, mask=index < 0)), len(at)
+
+
+def _changed(rows: Rows, names: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Of the old rows: those of which a key cell was sent that is not the new one's."""
+    changed = np.zeros(len(rows.old_at), np.bool_)
+    at = None if len(rows.old_at) == len(rows.op) else pa.array(rows.old_at)
+    for name in names:
+        old = rows.old.field(name)
+        if rows.data.type.get_field_index(name) < 0:
+            continue
+        new = rows.data.field(name)
+        differs = pc.not_equal(old, new if at is None else new.take(at))
+        differs = pc.and_(old.is_valid(), pc.fill_null(differs, True))
+        changed |= differs.to_numpy(zero_copy_only=False)
+    return changed
+
+
+def _struct(names: Sequence[str], columns: Sequence[object]) -> pa.StructArray:
+    arrays = [c if isinstance(c, pa.Array) else pa.array(c, pa.string()) for c in columns]
+    return pa.StructArray.from_arrays(arrays, list(names))
