@@ -46,8 +46,8 @@ _HEAD: Final = (
     rf'"sqlType":\{{(?:{_PAIR}(?:,{_PAIR})*)?\}},"mysqlType":$'
 )
 _NAMES: Final = frozenset(
-    ["id", "database", "table", "pkNames", "isDdl", "type", "es", "ts", "sql", "sqlType", "mysqlType", "old", "data", "_tidb"]
-)
+    ("id", "database", "table", "pkNames", "isDdl", "type", "es", "ts", "sql", "sqlType")
+) | {"mysqlType", "old", "data", "_tidb"}
 _END: Final = 1 << 30
 _OPS: Final = np.zeros(256, np.int8)
 _OPS[ord("D")], _OPS[ord("I")], _OPS[ord("U")] = OP_DELETE, OP_INSERT, OP_UPDATE
