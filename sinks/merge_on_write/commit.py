@@ -27,6 +27,7 @@ LEAST_PATIENCE_S = 60.0  # where a table keeps nothing at all
 PAUSE_S = 0.2  # between tries, doubled each time
 ENGINE_INFO = "tidelake"
 _CLOCK = SystemClock()
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # dumps makes one a call
 
 
 class LostRace(TryAgain):
@@ -143,8 +144,7 @@ def prove_no_other_lock(storage: TableStorage) -> None:
 
 def encode(actions: Sequence[Json]) -> bytes:
     """The bytes of a commit: a JSON document per line."""
-    lines = (json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in actions)
-    return "".join(f"{line}\n" for line in lines).encode("utf-8")
+    return "".join(f"{_JSON.encode(each)}\n" for each in actions).encode("utf-8")
 
 
 def _put(storage: TableStorage, version: int, raw: bytes, before_put: Callable[[], None]) -> None:
@@ -198,9 +198,17 @@ def _withdraw(storage: TableStorage, version: int, raw: bytes) -> None:
 
 def _folders_of(actions: Iterable[Json]) -> set[str]:
     """Where the files are that a commit names: their names must last before the commit does."""
-    files = (DataFile.from_add(each["add"]) for each in actions if each.get("add"))
-    paths = {path for each in files for path in files_of(each) if is_in_table(path)}
+    files = {_files_named(each["add"]): each["add"] for each in actions if each.get("add")}
+    added = map(DataFile.from_add, files.values())
+    paths = {path for each in added for path in files_of(each) if is_in_table(path)}
     return {path.rpartition("/")[0] for path in paths}
+
+
+def _files_named(add: Json) -> tuple[str, str]:
+    """The same for files of one folder whose vectors are in one file."""
+    vector = add.get("deletionVector") or {}
+    folder = add["path"].rpartition("/")[0]
+    return folder, f"{vector.get('storageType')}{vector.get('pathOrInlineDv')}"
 
 
 def _patience_s(metadata: Metadata | None) -> float:

@@ -71,6 +71,7 @@ class OpenTable:
         self._files: dict[str, FileRows] = {}
         self._key: tuple[ShapeColumn, ...] = ()  # what bounds and indexes are of
         self._followed_at = 0.0
+        self.looked_at: float | None = None  # by a look that no write has relied on yet
 
     @property
     def state(self) -> LogState:
@@ -108,7 +109,7 @@ class OpenTable:
 
     def forget(self) -> None:
         """Nothing that is known holds any more: the next ``refresh`` reads the log from scratch."""
-        self._state = self._shape = None
+        self._state = self._shape = self.looked_at = None
         self._files.clear()
         self._memory.drop(self.uri)
 
@@ -182,6 +183,7 @@ class OpenTable:
         if not len(wanted):
             return {}
         batch_bounds = bounds_of(columns[0])
+        numeric = is_numeric([column.arrow for column in key_columns])
         candidates = [
             each
             for each in self._files.values()
@@ -189,7 +191,8 @@ class OpenTable:
         ]
         found: dict[str, Ordinals] = {}
         for each, index in zip(candidates, self._indexes(candidates, key_columns), strict=True):
-            hits = rows_with(index, _within(wanted, each, key_columns))
+            here = _within(wanted, each.bounds) if numeric and each.bounds else wanted
+            hits = rows_with(index, here)
             if len(hits):
                 hits = hits[~self.deleted_rows(each).mask[hits]]
             if len(hits):
@@ -284,13 +287,11 @@ def _is_text(column: ShapeColumn) -> bool:
     return bool(pa.types.is_string(column.arrow) or pa.types.is_binary(column.arrow))
 
 
-def _within(wanted: SortedKeys, each: FileRows, key_columns: Sequence[ShapeColumn]) -> SortedKeys:
-    """The part of the wanted keys that the file can hold, where keys are in their own order."""
-    if each.bounds is None or not is_numeric([column.arrow for column in key_columns]):
-        return wanted
+def _within(wanted: SortedKeys, bounds: Bounds) -> SortedKeys:
+    """The part of the wanted keys that a file of these bounds can hold: keys in their own order."""
     low, high = (
-        wanted.first.searchsorted(each.bounds[0]),
-        wanted.first.searchsorted(each.bounds[1], "right"),
+        wanted.first.searchsorted(bounds[0]),
+        wanted.first.searchsorted(bounds[1], "right"),
     )
     rows = None if wanted.rows is None else wanted.rows[low:high]
     return SortedKeys(first=wanted.first[low:high], second=None, rows=rows)

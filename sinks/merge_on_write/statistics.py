@@ -25,6 +25,7 @@ LARGEST = "\U0010ffff"
 _MS = timedelta(milliseconds=1)
 _ROWS = re.compile(r'"numRecords"\s*:\s*(\d+)')
 _TIGHT = re.compile(r',?\s*"tightBounds"\s*:\s*(?:true|false)')
+_WIDE = ',"tightBounds":false}'
 
 Bound = int | float | str | bool | None
 
@@ -65,8 +66,10 @@ def widened(stats: str | None, rows: int) -> str:
     """
     if stats is None or _ROWS.search(stats) is None:
         return f'{{"numRecords":{rows},"tightBounds":false}}'
+    if stats.endswith(_WIDE):
+        return stats  # from its second vector on
     head = _TIGHT.sub("", stats, count=1).replace("{,", "{", 1)
-    return head.rstrip()[:-1].rstrip() + ',"tightBounds":false}'
+    return head.rstrip()[:-1].rstrip() + _WIDE
 
 
 def rows_in(stats: str | None) -> int | None:
