@@ -37,7 +37,7 @@ class Collector:
     messages: Messages
     wanted: Wanted
     sizes: Positions
-    _rows: dict[tuple[TableName, Shape], list[Rows]] = field(
+    _rows: dict[tuple[TableName, object], list[tuple[Shape, Rows]]] = field(
         default_factory=lambda: defaultdict(list)
     )
     _single: dict[tuple[TableName, Shape], list[tuple[int, Row]]] = field(
@@ -68,7 +68,8 @@ class Collector:
 
     def take(self, name: TableName, shape: Shape, rows: Rows) -> None:
         """Rows of a wanted table."""
-        self._rows[name, shape].append(rows)
+        if len(rows.positions):
+            self._rows[name, shape.unordered].append((shape, rows))
 
     def count(self, name: TableName, positions: Positions, commit_ts: Positions) -> None:
         """Rows that nobody wants."""
@@ -87,11 +88,12 @@ class Collector:
 
     def _row_blocks(self) -> Iterator[Block]:
         for (name, shape), singles in self._single.items():
-            self._rows[name, shape].append(rows_of(shape, singles))
+            self.take(name, shape, rows_of(shape, singles))
         offsets = self.messages.offsets
-        for (name, shape), pieces in self._rows.items():
+        for (name, _), found in self._rows.items():
             table = self.wanted[name]
-            rows = Rows.of(pieces)
+            shape, _ = min(found, key=lambda piece: piece[1].positions[0])  # the first row's order
+            rows = Rows.of([rows.ordered(shape) for _, rows in found])
             above = rows.commit_ts > table.above_ts
             if not above.all():
                 rows = rows.take(np.flatnonzero(above))

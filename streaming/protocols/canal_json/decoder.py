@@ -101,7 +101,7 @@ def _read_group(
     if name not in collector.wanted:
         return _count(values, len(head), name, positions, collector)
     rest = positions
-    budget = [8 + len(positions) // 128]
+    budget = [24 + len(positions) // 64]  # calls of pyarrow.json: garbage is cheaper one by one
     skipped: list[Positions] = []
     for _ in range(_MAX_TEMPLATES):
         if len(rest) < FEW or budget[0] <= 0:

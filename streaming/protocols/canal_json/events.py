@@ -29,6 +29,12 @@ class Shape:
     key_names: tuple[str, ...] | None
     only_old: tuple[str, ...] = ()
 
+    @property
+    def unordered(self) -> object:
+        """Equal where only the order of the columns differs: such rows share a block."""
+        names = frozenset(self.columns), frozenset(self.only_old)
+        return *names, frozenset(self.wire_types), self.key_names
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

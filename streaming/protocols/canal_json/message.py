@@ -127,7 +127,7 @@ def event(fields: Mapping[str, Any]) -> Event:
         return Ddl(name, commit_ts or 0, kind, query)
     if op is None:
         return Bad(name, Error("unknown-type", f"unknown message type {kind}"))
-    if commit_ts is None or not data or not name.table:
+    if commit_ts is None or data is None or not name.table:
         return Bad(name, _NOT_ONE_ROW)
     return Row(
         name=name,

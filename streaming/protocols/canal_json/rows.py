@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,14 @@ class Rows:
         rising = np.all(whole.positions[1:] > whole.positions[:-1])
         return whole if rising else whole.take(np.argsort(whole.positions))
 
+    def ordered(self, shape: Shape) -> Rows:
+        """With the columns in this order."""
+        return replace(
+            self,
+            data=_in_order(self.data, shape.columns),
+            old=_in_order(self.old, (*shape.columns, *shape.only_old)),
+        )
+
     def take(self, indices: Int64s) -> Rows:
         """Rows by their index here."""
         old_of = np.full(len(self.positions), -1, np.int64)
@@ -81,8 +89,10 @@ def rows_of(shape: Shape, singles: Sequence[tuple[int, Row]]) -> Rows:
         positions=np.array([position for position, _ in singles], np.int64),
         op=np.array([row.op for row in rows], np.int8),
         commit_ts=np.array([row.commit_ts for row in rows], np.int64),
-        data=_struct(shape.columns, list(zip(*(row.cells for row in rows), strict=True))),
-        old=_struct(old_columns, [[old.get(c) for _, old in olds] for c in old_columns]),
+        data=_struct(
+            shape.columns, list(zip(*(row.cells for row in rows), strict=True)), len(rows)
+        ),
+        old=_struct(old_columns, [[old.get(c) for _, old in olds] for c in old_columns], len(olds)),
         old_at=np.array([index for index, _ in olds], np.int64),
         errors={position: row.error for position, row in singles if row.error is not None},
     )
@@ -121,8 +131,7 @@ def _old(rows: Rows, key: Sequence[str] | None) -> tuple[pa.StructArray | None, 
     if key is not None and len(at):
         names = [name for name in key if old.type.get_field_index(name) >= 0]
         changed = _changed(rows, names)
-        at, old = at[changed], _struct(names, [old.field(name) for name in names])
-        old = old.filter(pa.array(changed)) if names else old
+        at, old = at[changed], _in_order(old, names).filter(pa.array(changed))
     if not len(at):
         return None, 0
     index = np.full(len(rows.op), -1, np.int64)
@@ -145,6 +154,14 @@ def _changed(rows: Rows, names: Sequence[str]) -> npt.NDArray[np.bool_]:
     return changed
 
 
-def _struct(names: Sequence[str], columns: Sequence[object]) -> pa.StructArray:
+def _in_order(rows: pa.StructArray, names: Sequence[str]) -> pa.StructArray:
+    if [field.name for field in rows.type] == list(names):
+        return rows
+    return _struct(names, [rows.field(name) for name in names], len(rows))
+
+
+def _struct(names: Sequence[str], columns: Sequence[object], length: int) -> pa.StructArray:
+    if not names:
+        return pa.array([{}] * length, pa.struct([]))
     arrays = [c if isinstance(c, pa.Array) else pa.array(c, pa.string()) for c in columns]
     return pa.StructArray.from_arrays(arrays, list(names))

@@ -33,6 +33,20 @@ def wanted(*names: TableName, key: tuple[str, ...] | None = ("id",), above: int 
     return {name: WantedTable(above_ts=Ts(above), key=key) for name in names}
 
 
+class EveryTable(dict[TableName, WantedTable]):
+    """All are wanted alike."""
+
+    def __init__(self, key: tuple[str, ...] | None) -> None:
+        super().__init__()
+        self._table = WantedTable(above_ts=Ts(-1), key=key)
+
+    def __contains__(self, _name: object) -> bool:
+        return True
+
+    def __missing__(self, _name: TableName) -> WantedTable:
+        return self._table
+
+
 def message(**changes: Any) -> bytes:
     """A row as TiCDC writes it, names in its order, but for ``changes``."""
     fields: dict[str, Any] = {

@@ -45,7 +45,6 @@ BAD: dict[str, tuple[bytes | None, str, TableName]] = {
     "a watermark without a ts": (message(type="TIDB_WATERMARK", _tidb={}), "malformed", NAME),
     "no data": (message(data=None), "malformed", NAME),
     "two rows": (message(data=[{"id": "1"}, {"id": "2"}]), "malformed", NAME),
-    "no columns": (message(data=[{}]), "malformed", NAME),
     "a null row": (message(data=[None]), "malformed", NAME),
     "no table": (message(table=""), "malformed", TableName("shop", "")),
     "a ts that is text": (message(_tidb={"commitTs": "soon"}), "malformed", NAME),
@@ -233,3 +232,10 @@ def test_a_column_that_only_the_old_row_has_makes_a_block_of_its_own() -> None:
     first, second = read(values, wanted(NAME, key=None))
     assert first.table().column("old").to_pylist() == [{"id": None, "v": None, "gone": "x"}]
     assert second.table().column("old").to_pylist() == [{"id": "1", "v": "x"}]
+
+
+def test_a_delete_of_a_table_without_a_key_may_name_no_column() -> None:
+    """As TiCDC writes it with ``delete-only-output-handle-key-columns``."""
+    value = message(type="DELETE", sqlType=None, mysqlType={}, data=[{}], pkNames=[])
+    (block,) = read([value, value], wanted(NAME, key=None))
+    assert (block.rows, block.table().column("data").to_pylist()) == (2, [{}, {}])
