@@ -1,7 +1,7 @@
 # make setup      .venv and .jars, once (everything below runs it first)
 # make test       lint and all tests
 # make demo       a shop changefeed through a real broker into Delta, watched live
-# make bench      the yardstick, an hour; bench-quick: five minutes
+# make bench      the yardstick, two hours; bench-quick: five minutes
 # make simulate   a cluster in virtual time, SEEDS=1000 of them from FIRST=0
 # make soak       long seeds, and what make test has no time for; SEEDS=5000 histories of a table
 # make clean      remove what setup and the tests made

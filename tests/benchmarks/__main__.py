@@ -1,5 +1,4 @@
-"""``python -m tests.benchmarks [--quick] [--only bulk|freshness|tables|floors]``: the whole
-yardstick.
+"""``python -m tests.benchmarks [PART …] [--quick]``: the yardstick, whole or in parts.
 
 It starts a broker, runs one contender at a time and leaves nothing behind but ``bench-
 results/*.json``.
@@ -14,226 +13,112 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
-from tests.benchmarks import contenders
-from tests.benchmarks.bulk import Cell, Entrant, run_cell
-from tests.benchmarks.floors import run_floors
-from tests.benchmarks.freshness import run_freshness
-from tests.benchmarks.many_tables import run_many_tables
-from tests.benchmarks.measure import REPOSITORY, ContenderFailed
-from tests.benchmarks.report import Report
-from tests.benchmarks.targets import TablesDiffer
+from tests.benchmarks import (
+    backlogs,
+    bulk,
+    captures,
+    dead_letters,
+    floors,
+    freshness,
+    idle,
+    many_tables,
+    report,
+    scaling,
+)
+from tests.benchmarks.bench import CONTENDERS, Bench
+from tests.benchmarks.contenders import Setting
+from tests.benchmarks.measure import REPOSITORY
+from tests.benchmarks.sizes import FULL, QUICK, Size, scaled
 from tests.services.kafka_broker import KafkaBroker
 
-PARTS = ("bulk", "freshness", "tables", "floors")
-NAMES = ("naive", "delta-rs", "tidelake")
-NOTES = (
-    "All contenders read the same topics (2 partitions, in (a) filled beforehand), and every cell "
-    "of every table was checked against the history after every run.",
-    "The clock of (a) runs from 'could begin to read' (JVM, imports, session, election behind it) "
-    "to the target's last commit, for all alike; 'process s' is the whole life of the process.",
-    "The feed's watermarks: in each partition every 10,000 changes in (a), a second of the feed's "
-    "clock; every second in (b); at each round's end in (c).",
-    "Tidelake's target: made by Tidelake itself from the feed's CREATE TABLE, then filled by the "
-    "same plain append that made the others' tables (sorted keys, 22 MB files).",
-    "CPU and RSS are of the whole process tree (embedded etcd included); 'others' is all else on "
-    "the machine but the broker and the yardstick: rows where it is large are noisy.",
-    "naive and delta-rs take 200,000 messages a batch, evened out so that no tiny one is left.",
-    "naive takes minutes: it runs once, and after the first cell its first batch only, with a cold "
-    "JVM; in (c) over a twentieth of the tables, scaled.",
-)
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """``run`` adds its results one by one, so that what was measured outlasts a failure."""
+
+    run: Callable[[Bench, list[Any]], None]
+    tables: Callable[[list[Any]], list[Table]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """How much of everything; figures of different sizes are not compared."""
-
-    changes: int
-    base_rows: tuple[int, ...]
-    rounds: int
-    freshness: tuple[int, int, int]  # rows, warm-up s, seconds
-    table_rounds: int
-    naive_tables: int  # 0: naive is left out there
-    keys: tuple[str, ...] = ("recent", "uniform")
-    parts: tuple[str, ...] = PARTS
-
-
-FULL = Size(
-    changes=1_000_000,
-    base_rows=(1_000_000, 10_000_000),
-    rounds=3,
-    freshness=(1_000_000, 15, 45),
-    table_rounds=3,
-    naive_tables=5,
-)
-QUICK = Size(
-    changes=150_000,
-    base_rows=(1_000_000,),
-    rounds=1,
-    freshness=(1_000_000, 8, 15),
-    table_rounds=1,
-    naive_tables=0,
-    keys=("recent",),
-    parts=PARTS[:-1],
-)
-
-
-def scaled(size: Size, scale: float) -> Size:
-    """The same shape, smaller: for trying the yardstick itself."""
-
-    def small(count: int, least: int) -> int:
-        return max(int(count * scale) // 1_000 * 1_000, least)
-
-    rows, warm_up, seconds = size.freshness
-    return Size(
-        changes=small(size.changes, 5_000),
-        base_rows=tuple(small(count, 20_000) for count in size.base_rows),
-        rounds=size.rounds,
-        freshness=(small(rows, 20_000), min(warm_up, 5), min(seconds, 10)),
-        table_rounds=1,
-        naive_tables=min(size.naive_tables, 2),
-        keys=size.keys,
-        parts=size.parts,
-    )
-
-
-class Bench:
-    """The parts, in turn; one that fails is reported and the others still run."""
-
-    def __init__(
-        self, size: Size, names: list[str], broker: KafkaBroker, setting: contenders.Setting
-    ) -> None:
-        self._size, self._broker, self._setting = size, broker, setting
-        kinds = {
-            "naive": contenders.Naive,
-            "delta-rs": contenders.DeltaRs,
-            "tidelake": contenders.Tidelake,
-        }
-        self._contenders = {name: kinds[name](setting) for name in names}
-        self.report = Report(notes=[*NOTES])
-
-    def bulk(self) -> None:
-        for base_rows, keys in product(self._size.base_rows, self._size.keys):
-            cell = Cell(keys=keys, base_rows=base_rows, changes=self._size.changes)
-            is_first = not self.report.bulk
-            entrants = [self._entrant(name, is_first=is_first) for name in self._contenders]
-            self.report.bulk[cell] = runs = []
-            self._guarded(
-                lambda cell=cell, entrants=entrants, runs=runs: runs.extend(
-                    run_cell(cell, entrants, self._broker, self._setting)
-                )
-            )
-
-    def _entrant(self, name: str, *, is_first: bool) -> Entrant:
-        contender = self._contenders[name]
-        if not isinstance(contender, contenders.Naive):
-            return Entrant(contender=contender, rounds=self._size.rounds)
-        contender.batches = None if is_first else 1
-        note = f"first {contender.batches} batch(es) only" if contender.batches else ""
-        return Entrant(contender=contender, rounds=1, note=note)
-
-    def freshness(self) -> None:
-        rows, warm_up_s, seconds = self._size.freshness
-        for name, contender in self._contenders.items():
-            if name != "naive":
-                self._guarded(
-                    lambda contender=contender: self.report.freshness.append(
-                        run_freshness(
-                            contender,
-                            self._broker,
-                            self._setting,
-                            base_rows=rows,
-                            warm_up_s=warm_up_s,
-                            seconds=seconds,
-                            watermark_every=1_000,
-                        )
-                    )
-                )
-
-    def tables(self) -> None:
-        for contender in self._contenders.values():
-            size, rounds = {}, self._size.table_rounds
-            if isinstance(contender, contenders.Naive):
-                if not self._size.naive_tables:
-                    continue
-                contender.batches = None  # (a) has cut it short
-                size, rounds = {"only_tables": self._size.naive_tables}, 1
-            self._guarded(
-                lambda contender=contender, size=size, rounds=rounds: (
-                    self.report.many_tables.append(
-                        run_many_tables(
-                            contender, self._broker, self._setting, rounds=rounds, **size
-                        )
-                    )
-                )
-            )
-
-    def floors(self) -> None:
-        self._guarded(
-            lambda: self.report.floors.extend(
-                run_floors(self._broker, self._setting, self._size.changes, self._size.base_rows[0])
-            )
-        )
-
-    def _guarded(self, part: Callable[[], None]) -> None:
-        try:
-            part()
-        except (ContenderFailed, TablesDiffer) as error:
-            self.report.failures.append(str(error))
-            self._setting.say(f"FAILED: {error}")
+PARTS = {
+    "bulk": Part(bulk.run, bulk.tables),
+    "freshness": Part(freshness.run, freshness.tables),
+    "tables": Part(many_tables.run, many_tables.tables),
+    "floors": Part(floors.run, floors.tables),
+    "captures": Part(captures.run, captures.tables),
+    "scaling": Part(scaling.run, scaling.tables),
+    "backlogs": Part(backlogs.run, backlogs.tables),
+    "idle": Part(idle.run, idle.tables),
+    "garbage": Part(dead_letters.run, dead_letters.tables),
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
-    parser.add_argument("--quick", action="store_true", help="150 k changes over 1 M rows, once")
-    parser.add_argument("--only", choices=PARTS, action="append", help="some parts (repeatable)")
-    parser.add_argument("--contender", choices=NAMES, action="append", help="some contenders")
-    parser.add_argument("--scale", type=float, default=1.0, help="to try the yardstick itself")
-    parser.add_argument("--rounds", type=int, help="of (a), instead of 3 (quick: 1)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--quick", action="store_true", help="500 k changes over 1 M rows, once")
+    parser.add_argument("--contender", choices=CONTENDERS, action="append", help="some contenders")
+    parser.add_argument("--scale", type=float, default=1.0, help="to try the bench itself")
+    parser.add_argument("--rows", type=int, action="append", help="of (a): some sizes of the table")
     parser.add_argument("--memory", default="8g", help="of each contender's JVM")
     parser.add_argument("--output", type=Path, help="the JSON file (default: in bench-results/)")
     args = parser.parse_args()
-    size = QUICK if args.quick else FULL
-    if args.scale < 1:
-        size = scaled(size, args.scale)
-    if args.rounds:
-        size = replace(size, rounds=args.rounds)
-    name = "bench-quick.json" if args.quick else "bench.json"
-    output = args.output or REPOSITORY / "bench-results" / name
-    console = Console(width=None if sys.stdout.isatty() else 220)
+    if unknown := set(args.parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    return run(args, size, output, console)
+    return run(args, size_of(args))
 
 
-def run(args: argparse.Namespace, size: Size, output: Path, console: Console) -> int:
+def size_of(args: argparse.Namespace) -> Size:
+    size = QUICK if args.quick else FULL
+    if args.rows:
+        for rows in set(size.bulk) - set(args.rows):
+            del size.bulk[rows]
+    return scaled(size, args.scale) if args.scale < 1 else size
+
+
+def run(args: argparse.Namespace, size: Size) -> int:
     """All the parts that were asked for; the exit code says whether all of them were measured."""
+    console = Console(width=None if sys.stdout.isatty() else 240)
     started = time.monotonic()
 
     def say(message: str) -> None:
         minutes, seconds = divmod(int(time.monotonic() - started), 60)
         console.print(f"{minutes:2}:{seconds:02} {message}", highlight=False, markup=False)
 
+    names = args.parts or size.parts or list(PARTS)
+    name = "-".join(["bench", *args.parts, *(["quick"] if args.quick else [])])
+    output = args.output or REPOSITORY / "bench-results" / f"{name}.json"
     folder = Path(tempfile.mkdtemp(prefix="tidelake-bench-"))
+    found: dict[str, list[Any]] = {name: [] for name in names}
     try:
         say("starting a broker")
         with KafkaBroker(heap="1g") as broker:
-            setting = contenders.Setting(
-                folder=folder, broker_pid=broker.pid, memory=args.memory, say=say
+            setting = Setting(folder=folder, broker_pid=broker.pid, memory=args.memory, say=say)
+            bench = Bench(
+                size=size, names=args.contender or list(CONTENDERS), broker=broker, setting=setting
             )
-            bench = Bench(size, args.contender or list(NAMES), broker, setting)
-            for part in args.only or size.parts:
-                getattr(bench, part)()
-                bench.report.write(output)
+            for name, results in found.items():
+                PARTS[name].run(bench, results)
+                report.write(output, found, bench.failures)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    bench.report.show(console)
+    for name, results in found.items():
+        for table in PARTS[name].tables(results) if results else []:
+            console.print(table)
+    for note in report.NOTES:
+        console.print(f"· {note}", highlight=False)
+    for failure in bench.failures:
+        console.print(f"[red]FAILED[/red] {failure.splitlines()[0]} (more above)", highlight=False)
     say(f"written to {output}")
-    return 1 if bench.report.failures else 0
+    return 1 if bench.failures else 0
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ _TIMED = (
 class PartTimes:
     """Seconds of each part since the last ``take``; of one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._seconds = dict.fromkeys(PARTS, 0.0)
         self._open: list[float] = []  # what was timed within each open call
 
@@ -41,11 +42,11 @@ class PartTimes:
     def timed(self, part: str, inner: Callable[..., Any]) -> Callable[..., Any]:
         def outer(*args: Any, **kwargs: Any) -> Any:
             self._open.append(0.0)
-            begun = time.perf_counter()
+            begun = self._clock()
             try:
                 return inner(*args, **kwargs)
             finally:
-                took = time.perf_counter() - begun
+                took = self._clock() - begun
                 self._seconds[part] += took - self._open.pop()
                 if self._open:
                     self._open[-1] += took
@@ -54,9 +55,9 @@ class PartTimes:
 
 
 @contextmanager
-def part_times() -> Iterator[PartTimes]:
+def part_times(clock: Callable[[], float] = time.perf_counter) -> Iterator[PartTimes]:
     """Not while the engine's upkeep runs: its thread would be timed too."""
-    times = PartTimes()
+    times = PartTimes(clock)
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in _TIMED]
     for owner, name, part in _TIMED:
         setattr(owner, name, times.timed(part, getattr(owner, name)))

@@ -24,9 +24,9 @@ from sinks.merge_on_write.key_hash import keys_of
 from sinks.merge_on_write.sorted_files import write_sorted
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import DdlIdentity, ownership
-from tests.benchmarks import workload
+from tests.benchmarks.rows import MYSQL_TYPES, Cells, mix, strings_of
 from tests.benchmarks.targets import TablesDiffer
-from tests.benchmarks.workload import DEAD, MYSQL_TYPES
+from tests.benchmarks.workload import DEAD
 
 KEYS = {"integer": ("id",), "text": ("k",), "composite": ("cust", "id")}
 INSERT_SHARE, DELETE_SHARE = 0.40, 0.05  # and the rest are updates
@@ -80,19 +80,19 @@ def schema_of(key: str) -> TableSchema:
 
 def rows(key: str, ids: np.ndarray, vers: np.ndarray) -> pa.Table:
     """The rows with these ids and versions, in the table's column order."""
-    table = workload.rows(ids, vers)
+    table = Cells(ids, vers).arrow()
     return table.add_column(0, "k", _uuids(ids)) if key == "text" else table
 
 
 def _uuids(ids: np.ndarray) -> pa.Array:
     """Text like a random UUID, a function of the id."""
-    words = np.stack([workload._mix(ids, 101), workload._mix(ids, 202)], axis=1)
+    words = np.stack([mix(ids, 101), mix(ids, 202)], axis=1)
     data = words.view(np.uint8).reshape(len(ids), 16)
     letters = np.empty((len(ids), 32), np.uint8)
     letters[:, 0::2], letters[:, 1::2] = _HEX[data >> 4], _HEX[data & 15]
     text = np.full((len(ids), 36), ord("-"), np.uint8)
     text[:, [at for at in range(36) if at not in _DASHES]] = letters
-    return workload._fixed_width_strings(text)
+    return strings_of(text.view("S36")[:, 0])
 
 
 def target_at(path: Path, key: str) -> Target:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tests.benchmarks.feed import CREATED_TARGET_TS, PARTITIONS, SCHEMA_NAME, START_TS, Feed
+from tests.benchmarks.feed import CREATED_TARGET_TS, SCHEMA_NAME, START_TS, Feed
 from tests.benchmarks.measure import Job, commits
 from tests.benchmarks.targets import append_base, copy_warehouse
 
@@ -120,12 +120,17 @@ class DeltaRs(EventContender):
 
 
 class Tidelake:
-    """The program as a user starts it, embedded etcd and all."""
+    """The program as a user starts it, embedded etcd and all.
+
+    ``log_level`` DEBUG: it tells each cycle's parts (cycles.py); ``master``: Spark's.
+    """
 
     name = "tidelake"
 
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
+    def __init__(
+        self, setting: Setting, *, log_level: str = "INFO", master: str | None = None
+    ) -> None:
+        self._setting, self._log_level, self._master = setting, log_level, master
 
     def prepare(self, feed: Feed, base_rows: int, warehouse: Path) -> None:
         with self._job(feed, warehouse, CREATED_TARGET_TS) as job:
@@ -141,15 +146,22 @@ class Tidelake:
         return job.said_at("spark is up")
 
     def visible_at(self, job: Job, feed: Feed, warehouse: Path) -> np.ndarray:
+        return self.read_at(feed, warehouse, job.started_at)
+
+    @staticmethod
+    def read_at(feed: Feed, warehouse: Path, since: float) -> np.ndarray:
+        """From the identities in the tables' own logs."""
         visible = np.full(len(feed), np.nan)
+        order = np.argsort(feed.table_index, kind="stable")
+        bounds = np.searchsorted(feed.table_index[order], np.arange(len(feed.tables) + 1))
         for n, table in enumerate(feed.tables):
             reached = [
                 (limit, commit.at)
                 for commit in commits(warehouse / SCHEMA_NAME / table)
                 for app, limit in commit.txns.items()
-                if app.startswith(f"tidelake/{CHANGEFEED_ID}/") and commit.at > job.started_at
+                if app.startswith(f"tidelake/{CHANGEFEED_ID}/") and commit.at > since
             ]
-            mine = np.flatnonzero(feed.table_index == n)
+            mine = order[bounds[n] : bounds[n + 1]]
             for limit, at in sorted(reached, reverse=True):
                 visible[mine[feed.commits[mine] <= limit]] = at
         visible[feed.offsets < 0] = np.nan
@@ -160,10 +172,13 @@ class Tidelake:
             sys.executable, "-m", "streaming.cli", "run",
             "--source-uri", feed.source_uri, "--sink-uri", f"delta://{warehouse}",
             "--changefeed-id", CHANGEFEED_ID, "--start-ts", str(START_TS), "--etcd", "embedded",
+            "--log-level", self._log_level,
             *([] if target_ts is None else ["--target-ts", str(target_ts)]),
         ]  # fmt: skip
-        memory = {"SPARK_DRIVER_MEMORY": self._setting.memory}
-        return Job(self.name, command, self._setting.folder, self._setting.broker_pid, memory)
+        spark = {"SPARK_DRIVER_MEMORY": self._setting.memory}
+        if self._master:
+            spark["SPARK_MASTER"] = self._master
+        return Job(self.name, command, self._setting.folder, self._setting.broker_pid, spark)
 
 
 def even_batch(feed: Feed) -> int:
@@ -175,7 +190,7 @@ def even_batch(feed: Feed) -> int:
 
 def is_read(feed: Feed, end: dict[str, int] | dict[int, int]) -> np.ndarray:
     """Mask of the changes below these offsets."""
-    bounds = np.zeros(PARTITIONS, dtype=np.int64)
+    bounds = np.zeros(feed.partition_count, dtype=np.int64)
     for partition, offset in end.items():
         bounds[int(partition)] = offset
     return (feed.offsets >= 0) & (feed.offsets < bounds[feed.partitions])

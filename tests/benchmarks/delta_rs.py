@@ -28,7 +28,7 @@ from confluent_kafka import Consumer, TopicPartition
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from tests.benchmarks.measure import tell
-from tests.benchmarks.workload import SCHEMA
+from tests.benchmarks.rows import SCHEMA
 
 _MESSAGE = pa.schema(
     [

@@ -1,72 +1,120 @@
-"""(d) What is below the whole: reading, decoding, applying and committing, each by itself.
+"""(d) What is below the whole: each step of the data plane as a direct call of its module, and a
+whole run over the same topic beside their sum.
 
-They run in one process, one after the other, on the product's own code where it is Tidelake's
-step, so that the next piece of work is plain. The first figure of a Spark step is that of a cold
-JVM.
+CPU-µs a message: what the steps cost is what the whole cannot fall below; what is above it is
+Spark, processes and copies between them.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from dataclasses import dataclass
 
-from tests.benchmarks.bulk import TABLE, rows_text
-from tests.benchmarks.contenders import DeltaRs, Setting, Tidelake
-from tests.benchmarks.feed import Feed
-from tests.benchmarks.measure import Job
+from rich.table import Table
+
+from tests.benchmarks.bench import Bench
+from tests.benchmarks.bulk import TABLE, BulkRun, measured, rows_text
+from tests.benchmarks.commit_workload import make_base
+from tests.benchmarks.contenders import Tidelake
+from tests.benchmarks.feed import SCHEMA_NAME, Feed
+from tests.benchmarks.measure import KINDS, Job
+from tests.benchmarks.printing import grouped, middle, new_table, number
 from tests.benchmarks.workload import make_changes
-from tests.services.kafka_broker import KafkaBroker
 
 _PATIENCE_S = 900.0
+WHOLE = "whole run: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """One step, several times."""
+    """One step, or a kind of process of the whole run, once."""
 
     step: str
-    seconds: tuple[float, ...]
-    count: int  # of what one repetition handled; 0: a fixed cost
-    unit: str
-    note: str
+    wall_s: float | None  # None: not by itself
+    cpu_s: float
+    messages: int
+
+    @property
+    def micros(self) -> float:
+        return 1e6 * self.cpu_s / self.messages
 
 
-def run_floors(broker: KafkaBroker, setting: Setting, changes: int, base_rows: int) -> list[Floor]:
-    """A topic of ``changes`` and a table of ``base_rows``, made the same way as for (a)."""
-    folder = setting.folder / "floors"
-    setting.say(f"floors: building a topic and a table of {rows_text(base_rows)} rows")
-    feed = Feed(broker, "floors", {TABLE: make_changes(base_rows, changes, recent=True)})
-    try:
-        feed.send_creates()
-        Tidelake(setting).prepare(feed, base_rows, folder / "tidelake")
-        DeltaRs(setting).prepare(feed, base_rows, folder / "plain")
-        feed.send()
-        command = [
-            sys.executable, "-m", "tests.benchmarks.floors_job", "--source-uri", feed.source_uri,
-            "--bootstrap", feed.bootstrap, "--topic", feed.topic, "--folder", str(folder),
-        ]  # fmt: skip
-        memory = {"SPARK_DRIVER_MEMORY": setting.memory}
-        with Job("floors", command, setting.folder, setting.broker_pid, memory) as job:
-            setting.say("floors: read, decode, apply, commit")
-            job.wait(_PATIENCE_S)
-        return _grouped(job)
-    finally:
-        broker.delete_topic(feed.topic)
-        shutil.rmtree(folder, ignore_errors=True)
+def run(bench: Bench, results: list[Floor]) -> None:
+    """The first stage of the smallest table of (a)."""
+    base_rows = min(bench.size.bulk)
+    count = bench.size.bulk[base_rows][0].changes
+    folder = bench.setting.folder / "floors"
+
+    def work() -> None:
+        bench.say(f"floors: a topic of {rows_text(count)}, a table of {rows_text(base_rows)} rows")
+        changes = make_changes(base_rows, count, recent=True)
+        feed = Feed(bench.broker, "floors", {TABLE: changes})
+        try:
+            feed.send_creates()
+            contender = Tidelake(bench.setting)
+            if contender.name in bench.names:
+                contender.prepare(feed, base_rows, folder / contender.name)
+            start = feed.end_offsets()
+            feed.send()
+            make_base(folder / "base", "integer", base_rows)
+            results.extend(_steps(bench, feed, start))
+            if contender.name in bench.names:
+                bench.say("floors: a whole run beside them")
+                results.extend(_whole(measured(contender, feed, folder)))
+        finally:
+            bench.broker.delete_topic(feed.topic)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    bench.attempt("floors", work)
 
 
-def _grouped(job: Job) -> list[Floor]:
-    by_step: dict[str, list[dict[str, object]]] = {}
-    for event in job.events("floor"):
-        by_step.setdefault(event["step"], []).append(event)
+def _steps(bench: Bench, feed: Feed, start: dict[int, int]) -> list[Floor]:
+    folder = bench.setting.folder / "floors"
+    command = [
+        sys.executable, "-m", "tests.benchmarks.floors_job", "--bootstrap", feed.bootstrap,
+        "--topic", feed.topic, "--start", json.dumps(start), "--schema", SCHEMA_NAME,
+        "--end", json.dumps(feed.end_offsets()), "--table", TABLE,
+        "--folder", str(folder), "--base", str(folder / "base"),
+    ]  # fmt: skip
+    with Job("floors", command, bench.setting.folder, bench.setting.broker_pid) as job:
+        bench.say("floors: consume, decode, carry, cast, commit")
+        job.wait(_PATIENCE_S)
+    names = ("step", "wall_s", "cpu_s", "messages")
+    return [Floor(**{name: event[name] for name in names}) for event in job.events("floor")]
+
+
+def _whole(run_: BulkRun) -> list[Floor]:
+    seconds = {**{k: run_.cost.cpu_s_of[k] for k in KINDS}, "broker": run_.cost.broker_cpu_s}
     return [
-        Floor(
-            step=step,
-            seconds=tuple(float(event["seconds"]) for event in events),
-            count=int(events[0]["count"]),
-            unit=str(events[0]["unit"]),
-            note=str(events[0]["note"]),
-        )
-        for step, events in by_step.items()
+        Floor(step=f"{WHOLE}{kind}", wall_s=None, cpu_s=cpu_s, messages=run_.applied)
+        for kind, cpu_s in seconds.items()
     ]
+
+
+def tables(results: list[Floor]) -> list[Table]:
+    table = new_table(
+        "(d) Floors, medians of three, and the whole (start of its processes included)",
+        "step", "CPU-µs a message", "each", "wall µs a message",
+    )  # fmt: skip
+    floors = wholes = 0.0
+    for step, mine in grouped(results, lambda floor: floor.step).items():
+        micros = middle(mine, lambda floor: floor.micros)
+        if step.startswith(WHOLE):
+            wholes += 0.0 if step.endswith("broker") else micros
+        else:
+            floors += micros
+        walls = [1e6 * each.wall_s / each.messages for each in mine if each.wall_s is not None]
+        table.add_row(
+            step,
+            number(micros, 2),
+            " ".join(number(floor.micros, 2) for floor in mine),
+            number(sorted(walls)[len(walls) // 2], 2) if walls else "",
+        )
+    table.add_section()
+    table.add_row("sum of the floors", number(floors, 2))
+    if wholes:
+        table.add_row("whole, without the broker", number(wholes, 2))
+        table.add_row("whole / floors", number(wholes / floors, 2))
+    return [table]

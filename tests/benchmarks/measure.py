@@ -1,8 +1,8 @@
 """Runs a contender as a process tree and says what it cost; reads what a Delta log tells.
 
-CPU is that of the whole tree (driver, JVM, embedded etcd), sampled: what a process used in its
-last quarter of a second may be missed. RSS is summed over the tree, so pages shared by two
-processes count twice.
+CPU and RSS are those of the whole tree by kind of process, sampled: what a process used in its
+last quarter of a second may be missed. RSS is summed, so pages shared by two processes (the
+workers', which are forked) count twice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ import psutil
 from tests.services.child_process import start_child
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+KINDS = ("driver", "jvm", "executors", "workers", "etcd")  # driver: the Python process
 _SAMPLE_S = 0.25
 _STOP_PATIENCE_S = 40.0  # the program promises 30
 _TAIL_BYTES = 1_500
@@ -48,9 +49,27 @@ def tell(event: str, **fields: Any) -> None:
 class Cost:
     """What a stretch of a run used."""
 
-    cpu_s: float  # of the contender's process tree
-    others_cpu_s: float  # of everything else but the broker and the yardstick itself
-    peak_rss_mb: float
+    cpu_s_of: dict[str, float]  # by kind, of the contender's process tree
+    peak_rss_mb_of: dict[str, float]  # by kind, each at its own peak
+    peak_rss_mb: float  # of all at once
+    broker_cpu_s: float
+    others_cpu_s: float  # of everything else but the yardstick itself
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(self.cpu_s_of.values())
+
+
+def kind_of(process: psutil.Process, root: int) -> str:
+    """One of KINDS."""
+    if process.pid == root:
+        return "driver"
+    name = process.name()
+    if name == "java":
+        is_executor = any("CoarseGrainedExecutorBackend" in word for word in process.cmdline())
+        return "executors" if is_executor else "jvm"
+    is_etcd = name == "etcd" or process.ppid() == root  # etcd's guard is a Python process too
+    return "etcd" if is_etcd else "workers"
 
 
 class Job:
@@ -67,14 +86,13 @@ class Job:
         self.name, self._command = name, list(command)
         self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
         self.log = folder / f"{name}.log"
-        self._aside = [psutil.Process(broker_pid), psutil.Process()]
-        self._cpu_by_pid: dict[int, float] = {}
-        self._samples: list[tuple[float, float, float, float]] = []  # at, own, others, rss
+        self._broker, self._me = psutil.Process(broker_pid), psutil.Process()
+        self._cpu_by_pid: dict[int, tuple[str, float]] = {}
+        self._samples: list[_Sample] = []
         self._stopping = threading.Event()
         self._tree: dict[int, psutil.Process] = {}
 
     def __enter__(self) -> Job:
-        self._busy_before = _busy_s() - sum(map(_cpu_of, self._aside))
         with self.log.open("wb") as output:
             self._process = start_child(
                 self._command, output=output, env=self._environment, cwd=str(REPOSITORY)
@@ -149,19 +167,29 @@ class Job:
 
     def cost(self, first: float, last: float) -> Cost:
         """Between two times (of ``time.time``)."""
-        at, own, others, rss = (np.array(column) for column in zip(*self._samples, strict=True))
+        at = np.array([sample.at for sample in self._samples])
         inside = (at >= first - _SAMPLE_S) & (at <= last + _SAMPLE_S)
+
+        def used(values: Iterable[float]) -> float:
+            totals = list(values)
+            return float(np.interp(last, at, totals) - np.interp(first, at, totals))
+
+        rss = {k: np.array([sample.rss_mb_of[k] for sample in self._samples]) for k in KINDS}
+        own = {k: used(sample.cpu_s_of[k] for sample in self._samples) for k in KINDS}
+        broker = used(sample.broker_s for sample in self._samples)
+        idle = used(sample.broker_s + sample.me_s for sample in self._samples) + sum(own.values())
         return Cost(
-            cpu_s=float(np.interp(last, at, own) - np.interp(first, at, own)),
-            others_cpu_s=float(np.interp(last, at, others) - np.interp(first, at, others)),
-            peak_rss_mb=float(rss[inside].max(initial=0)) / 1e6,
+            cpu_s_of=own,
+            peak_rss_mb_of={k: float(values[inside].max(initial=0)) for k, values in rss.items()},
+            peak_rss_mb=float(sum(rss.values())[inside].max(initial=0)),
+            broker_cpu_s=broker,
+            others_cpu_s=max(used(sample.busy_s for sample in self._samples) - idle, 0.0),
         )
 
     def _sample(self) -> None:
         root = psutil.Process(self._process.pid)
-        aside_before = self._busy_before
         while True:
-            rss = 0.0
+            rss = dict.fromkeys(KINDS, 0.0)
             try:
                 for process in [root, *root.children(recursive=True)]:
                     self._tree[process.pid] = process
@@ -170,15 +198,29 @@ class Job:
             for pid, process in self._tree.items():
                 try:
                     with process.oneshot():
-                        self._cpu_by_pid[pid] = _cpu_of(process)
-                        rss += process.memory_info().rss
+                        kind = kind_of(process, root.pid)
+                        self._cpu_by_pid[pid] = kind, _cpu_of(process)
+                        rss[kind] += process.memory_info().rss / 1e6
                 except psutil.Error:
                     continue  # it has ended: its last sample stands
-            own = sum(self._cpu_by_pid.values())
-            others = _busy_s() - sum(map(_cpu_of, self._aside)) - aside_before - own
-            self._samples.append((time.time(), own, max(others, 0.0), rss))
+            cpu = dict.fromkeys(KINDS, 0.0)
+            for kind, seconds in self._cpu_by_pid.values():
+                cpu[kind] += seconds
+            self._samples.append(
+                _Sample(time.time(), cpu, rss, _cpu_of(self._broker), _cpu_of(self._me), _busy_s())
+            )
             if self._stopping.wait(_SAMPLE_S):
                 return
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    at: float
+    cpu_s_of: dict[str, float]
+    rss_mb_of: dict[str, float]
+    broker_s: float
+    me_s: float
+    busy_s: float  # the whole machine
 
 
 def _cpu_of(process: psutil.Process) -> float:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StreamingQuery
 
 from tests.benchmarks.measure import REPOSITORY, tell
-from tests.benchmarks.workload import SCHEMA
+from tests.benchmarks.rows import SCHEMA
 
 _TYPES = {"id": "bigint", "cust": "bigint", "amount": "decimal(18,2)", "name": "string",
           "ts": "timestamp_ntz", "status": "string", "note": "string", "flag": "tinyint",

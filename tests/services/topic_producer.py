@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -36,9 +36,7 @@ class TopicProducer:
 
     def send(self, topic: str, messages: Iterable[Outgoing]) -> None:
         """Queue messages; blocks while the queue is full. ``flush`` waits for the acks."""
-        if topic not in self._known:  # librdkafka parks what it is given before it knows the
-            self._producer.list_topics(topic, timeout=30)  # partitions, and others overtake it
-            self._known.add(topic)
+        self._know(topic)
         for partition, key, value in messages:
             while True:
                 try:
@@ -49,6 +47,22 @@ class TopicProducer:
                 except BufferError:
                     self._producer.poll(0.05)
         self._producer.poll(0)
+
+    def send_values(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
+        """The same for many messages of one partition, without keys: twice as fast."""
+        self._know(topic)
+        batch = [{"value": value} for value in values]
+        while batch:
+            queued = self._producer.produce_batch(
+                topic, batch, partition=partition, on_delivery=self._delivered
+            )
+            batch = batch[queued:]  # the queue is full: librdkafka took the first ones
+            self._producer.poll(0.02 if batch else 0)
+
+    def _know(self, topic: str) -> None:
+        if topic not in self._known:  # librdkafka parks what it is given before it knows the
+            self._producer.list_topics(topic, timeout=30)  # partitions, and others overtake it
+            self._known.add(topic)
 
     def flush(self, timeout_s: float = 60.0) -> None:
         """Returns when the broker has acknowledged everything."""
