@@ -27,6 +27,7 @@ from typing import Final, Protocol
 from pyspark.sql import DataFrame
 
 from coordination.model import TableName, Ts
+from streaming.source.ranges import TopicPartition as TopicPartition
 
 ROW: Final = "row"
 DDL: Final = "ddl"
@@ -65,22 +66,6 @@ ENVELOPE_COLUMNS: Final = (
     "value",
 )
 KAFKA_COLUMNS: Final = ("topic", "partition", "offset", "value")
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """One partition of one topic; ``str()`` is its key in Delta's map columns."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}"
-
-    @staticmethod
-    def parse(text: str) -> TopicPartition:
-        topic, _, partition = text.rpartition("/")
-        return TopicPartition(topic, int(partition))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -46,6 +47,8 @@ STATIC_CONF = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
+    "spark.speculation": "false",  # a second reader of the same messages only takes their time
+    "spark.driver.maxResultSize": "0",  # a read has its own budget: 64 MiB of messages a task
     "spark.ui.showConsoleProgress": "false",
     # Spark's own, and what Kafka's connector is given: in no UI or event log, and in no plan.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
@@ -95,6 +98,7 @@ def spark_session(jvm: DriverJvm, archive_to: Path | None = None) -> SparkSessio
     session = active or _build(jvm, archive_to)
     _check(session)
     configure(session)
+    use_this_python(session)
     cores = session.sparkContext.defaultParallelism
     session.conf.set("spark.sql.shuffle.partitions", str(max(2, cores)))
     session.sparkContext.setLogLevel("ERROR")
@@ -168,6 +172,19 @@ def configure(session: SparkSession) -> None:
     conf = RUNTIME_CONF if _is_databricks(session) else RUNTIME_CONF | CHECKPOINT_CONF
     for name, value in conf.items():
         session.conf.set(name, value)
+
+
+def use_this_python(session: SparkSession) -> None:
+    """Executors within the driver run its own Python and code, not what the PATH has.
+
+    Elsewhere PYSPARK_PYTHON says which, and the packages have to be there.
+    """
+    context = session.sparkContext
+    master = context.master or ""
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        context.pythonExec = sys.executable
+        code = [str(Path(__file__).resolve().parents[1]), context.environment.get("PYTHONPATH")]
+        context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, code)))
 
 
 def expect_rows(session: SparkSession, rows: int) -> None:

@@ -84,7 +84,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark session with Delta and the Kafka source."""
     from pyspark.sql import SparkSession
 
-    from streaming.session import CHECKPOINT_CONF, RUNTIME_CONF, STATIC_CONF, jvm_conf
+    from streaming.session import (
+        CHECKPOINT_CONF,
+        RUNTIME_CONF,
+        STATIC_CONF,
+        jvm_conf,
+        use_this_python,
+    )
 
     jars = sorted(map(str, SPARK_JARS.glob("*.jar")))
     assert jars, "no jars in .jars/spark: run make setup"
@@ -104,6 +110,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    use_this_python(session)
     yield session
     session.stop()
 

@@ -16,6 +16,7 @@ from uuid import UUID
 import kafka
 from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import KafkaError
+from kafka.protocol.consumer import IsolationLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from conf.settings import KafkaSource
@@ -75,12 +76,7 @@ class Source:
         topic_ids = {}
         for topic in described:
             name = topic["name"]
-            if topic["error_code"] == _UNKNOWN_TOPIC:
-                raise TopicMissing(
-                    f"topic {name} does not exist on {self._where()}: "
-                    "check the source URI, or create the changefeed in TiCDC first"
-                )
-            topic_ids[name] = _topic_id(topic)
+            topic_ids[name] = self._topic_id(topic)
             partitions |= self._ours(name, len(topic["partitions"]))
         return SourceShape(topic_ids, frozenset(partitions))
 
@@ -110,19 +106,46 @@ class Source:
             added = ", ".join(str(p) for p in sorted(now.partitions - start.partitions))
             raise SourceChanged(f"new partitions {added}: starting the stream again to read them")
 
+    def check_topic_ids(self, recorded: Mapping[str, str]) -> None:
+        """Raise SourceLost when a topic was made again, TopicMissing when it is gone."""
+        described = self._ask(lambda admin: admin.describe_topics(list(recorded)))
+        check_topic_ids(recorded, {topic["name"]: self._topic_id(topic) for topic in described})
+
+    def _topic_id(self, topic: Mapping[str, Any]) -> str:
+        if topic["error_code"] == _UNKNOWN_TOPIC:
+            raise TopicMissing(
+                f"topic {topic['name']} does not exist on {self._where()}: "
+                "check the source URI, or create the changefeed in TiCDC first"
+            )
+        found = topic.get("topic_id")
+        return str(found) if isinstance(found, UUID | str) else ""
+
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that Kafka still has, by partition."""
         return self._offsets(partitions, OffsetSpec.EARLIEST)
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last message, by partition."""
+        """The offset after the last message that a reader of whole transactions is given."""
         return self._offsets(partitions, OffsetSpec.LATEST)
 
     def check_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Raise SourceLost, naming topic, partition and offsets, unless Kafka can go on from
         here.
         """
-        first, end = self.beginnings(offsets), self.ends(offsets)
+        self.check_beginnings(offsets)
+        end = self.ends(offsets)
+        for partition, offset in sorted(offsets.items()):
+            if offset > end[partition]:
+                raise SourceLost(
+                    f"topic {partition.topic} partition {partition.partition}: offset {offset} is "
+                    f"needed and Kafka ends at {end[partition]}: the topic was truncated or made "
+                    "again. "
+                    "Load the tables anew and start with --overwrite-checkpoint-ts"
+                )
+
+    def check_beginnings(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Raise SourceLost unless Kafka still has everything from here on."""
+        first = self.beginnings(offsets)
         for partition, offset in sorted(offsets.items()):
             if offset < first[partition]:
                 raise SourceLost(
@@ -130,13 +153,6 @@ class Source:
                     f"needed and Kafka begins at {first[partition]}: messages were deleted before "
                     "they "
                     "were applied. Load the tables anew and start with --overwrite-checkpoint-ts"
-                )
-            if offset > end[partition]:
-                raise SourceLost(
-                    f"topic {partition.topic} partition {partition.partition}: offset {offset} is "
-                    f"needed and Kafka ends at {end[partition]}: the topic was truncated or made "
-                    "again. "
-                    "Load the tables anew and start with --overwrite-checkpoint-ts"
                 )
 
     def search(
@@ -194,7 +210,9 @@ class Source:
         self, partitions: Iterable[TopicPartition], spec: OffsetSpec
     ) -> dict[TopicPartition, int]:
         wanted = {kafka.TopicPartition(p.topic, p.partition): spec for p in partitions}
-        found = self._ask(lambda admin: admin.list_partition_offsets(wanted))
+        found = self._ask(
+            lambda admin: admin.list_partition_offsets(wanted, IsolationLevel.READ_COMMITTED)
+        )
         return {
             TopicPartition(partition.topic, partition.partition): answer.offset
             for partition, answer in found.items()
@@ -243,11 +261,6 @@ def check_topic_ids(recorded: Mapping[str, str], now: Mapping[str, str]) -> None
                 "mean nothing any more. Load the tables anew and start with "
                 "--overwrite-checkpoint-ts"
             )
-
-
-def _topic_id(topic: Mapping[str, Any]) -> str:
-    found = topic.get("topic_id")
-    return str(found) if isinstance(found, UUID | str) else ""
 
 
 def _offsets_json(offsets: Mapping[TopicPartition, int]) -> str:

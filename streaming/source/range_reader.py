@@ -1,0 +1,165 @@
+"""Reading in the driver: one Spark job that reads and decodes ranges, whole or not at all.
+
+    ranges ──pack──► work lists ──one stage of as many tasks──► blocks ──► topic still the same?
+
+What a job brings counts only when the broker afterwards still has the topics with the IDs that the
+ranges name, and everything from their beginnings on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from conf.settings import KafkaSource
+from coordination.errors import TryAgain
+from streaming.protocols.contract import BLOCK, Block, Decoder, Kind, Wanted, from_table
+from streaming.source.consumer import GUESSED_BYTES
+from streaming.source.kafka import Source, SourceAway
+from streaming.source.librdkafka_settings import librdkafka_settings
+from streaming.source.ranges import Range, TopicPartition, joined, pack
+from streaming.source.read_task import FAILED, UNREADABLE, ReadTask
+from streaming.source.reading import TASK_BYTES
+
+FEW_MESSAGES: Final = 500  # one task reads so many as fast as several
+
+
+class ReadFailed(TryAgain):
+    """A task failed at something that is not Kafka's: it is tried again for a while."""
+
+
+class RangeReader:
+    """Of one changefeed's topics, for one thread. ``name`` is what Spark's UI shows."""
+
+    def __init__(
+        self, spark: SparkSession, kafka: KafkaSource, decode: Decoder, *, name: str = "tidelake"
+    ) -> None:
+        self._spark = spark
+        self._kafka = kafka
+        self._decode = decode
+        self._name = name
+        self._source = Source(kafka)
+        self._schema = from_arrow_schema(BLOCK)
+        self._message_bytes = float(GUESSED_BYTES)
+
+    def close(self) -> None:
+        self._source.close()
+
+    @property
+    def tasks(self) -> int:
+        """Side by side."""
+        return max(1, self._spark.sparkContext.defaultParallelism)
+
+    @property
+    def messages(self) -> int:
+        """About so many are read at once before tasks stop at their budgets."""
+        return max(1, int(self.tasks * TASK_BYTES / self._message_bytes))
+
+    def warm_up(self) -> None:
+        """Start the executors' Python and load all it needs: seconds that the first read need not
+        take.
+        """
+        self._run(ReadTask({}, [()] * self.tasks, self._decode, {}))
+
+    def read(self, ranges: Sequence[Range], wanted: Wanted) -> list[Block]:
+        """By partition, in order of offset, at last the DONE block of its range.
+
+        ``ranges``: at most one of each partition. A DONE block's ``last`` is where the next range
+        begins: a budget may end a range early. Raises SourceLost, TopicMissing, or what is worth
+        another try: SourceAway, ReadFailed, Spark's own errors.
+        """
+        partitions = [each.topic_partition for each in ranges]
+        assert len(set(partitions)) == len(partitions), "two ranges of one partition"
+        total = sum(each.messages for each in ranges)
+        lists = pack(ranges, self.tasks if total > FEW_MESSAGES else 1)
+        table = self._job(lists, wanted, total) if lists else BLOCK.empty_table()
+        self._raise_failure(table, ranges)
+        self.check(ranges)
+        blocks = list(_in_order(ranges, lists, from_table(table)))
+        done = [each for each in blocks if each.kind is Kind.DONE]
+        if messages := sum(each.rows for each in done):
+            self._message_bytes = max(1.0, sum(each.message_bytes for each in done) / messages)
+        return blocks
+
+    def check(self, ranges: Sequence[Range]) -> None:
+        """Raise SourceLost or TopicMissing unless these offsets still mean what they meant."""
+        self._source.check_topic_ids({each.topic: each.topic_id for each in ranges})
+        self._source.check_beginnings({each.topic_partition: each.begin for each in ranges})
+
+    def _job(self, lists: Sequence[Sequence[Range]], wanted: Wanted, total: int) -> pa.Table:
+        settings = librdkafka_settings(self._kafka)
+        task = ReadTask(settings, lists, self._decode, wanted, TASK_BYTES)
+        with self._described(lists, total):
+            return self._run(task)
+
+    def _run(self, task: ReadTask) -> pa.Table:
+        count = len(task.lists)
+        return self._spark.range(0, count, 1, count).mapInArrow(task, self._schema).toArrow()
+
+    @contextmanager
+    def _described(self, lists: Sequence[Sequence[Range]], total: int) -> Iterator[None]:
+        """Spark knows of no offsets: its UI shows them here."""
+        first = lists[0][0]
+        parts = sum(map(len, lists))
+        context = self._spark.sparkContext
+        context.setJobDescription(
+            f"{self._name}: {total} offsets from {first}{' …' if parts > 1 else ''}"
+        )
+        try:
+            yield
+        finally:
+            context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+
+    def _raise_failure(self, table: pa.Table, ranges: Sequence[Range]) -> None:
+        is_error = pc.is_in(table["kind"], value_set=pa.array([UNREADABLE, FAILED]))
+        errors = table.filter(is_error).select(["kind", "body"]).to_pylist()
+        if not errors:
+            return
+        first = errors[0]
+        reason = first["body"].decode(errors="replace")
+        if first["kind"] == FAILED:
+            raise ReadFailed(f"reading {self._kafka.topic} failed: {reason}")
+        self.check(ranges)
+        raise SourceAway(f"cannot read {reason}")
+
+
+def _in_order(
+    ranges: Sequence[Range], lists: Sequence[Sequence[Range]], blocks: Iterator[Block]
+) -> Iterator[Block]:
+    """Of each range what was read without a hole, from one or several pieces of it.
+
+    Pieces come in the order of their offsets: lists do, and tasks keep to their lists.
+    """
+    pieces: defaultdict[TopicPartition, list[Range]] = defaultdict(list)
+    for piece in (each for work in lists for each in work):
+        pieces[piece.topic_partition].append(piece)
+    found: defaultdict[TopicPartition, list[Block]] = defaultdict(list)
+    done: dict[tuple[TopicPartition, int], Block] = {}
+    for block in blocks:
+        partition = TopicPartition(block.topic, block.partition)
+        if block.kind is Kind.DONE:
+            done[partition, block.first] = block
+        else:
+            found[partition].append(block)
+    for each in sorted(ranges):
+        partition = each.topic_partition
+        ends = [done[partition, piece.begin] for piece in pieces[partition]]
+        reached = joined([(end.first, end.last) for end in ends], each.begin)
+        yield from (block for block in found[partition] if block.first < reached)
+        counted = [end for end in ends if end.first < reached]
+        yield Block(
+            kind=Kind.DONE,
+            topic=each.topic,
+            partition=each.partition,
+            rows=sum(end.rows for end in counted),
+            first=each.begin,
+            last=reached,
+            message_bytes=sum(end.message_bytes for end in counted),
+        )

@@ -1,0 +1,165 @@
+"""Reading a work list and decoding it, chunk by chunk: what a task does. No Spark in it.
+
+A range has been read when a message at or behind its end comes, when the partition ends there, or
+when the consumer's position has passed it: the markers of transactions and what compaction took are
+never delivered, so the last offset may never come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError
+
+from streaming.protocols.contract import Block, Decoder, Messages, Wanted
+from streaming.source.consumer import RangeConsumer
+from streaming.source.cursor import CHUNK_BYTES, CHUNK_MESSAGES, Cursor, size_of
+from streaming.source.ranges import Range, TopicPartition
+
+SIDE_BY_SIDE: Final = 1_000  # ranges of at most so many messages are read together
+TASK_BYTES: Final = 64 << 20  # of messages in one task: it stops there
+NO_PROGRESS_S: Final = 30.0
+
+# What librdkafka does not try again, or what trying again does not mend soon.
+_FINAL: Final = {
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError._LOG_TRUNCATION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNKNOWN_TOPIC_ID,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError._AUTHENTICATION,
+}
+
+
+class ReadError(Exception):
+    """A range that cannot be read now; the driver finds out whether it ever can be."""
+
+    def __init__(self, unread: Range, offset: int, reason: str) -> None:
+        super().__init__(
+            f"topic {unread.topic} partition {unread.partition} offset {offset}: {reason}"
+        )
+
+
+def read_list(
+    consumer: RangeConsumer,
+    ranges: Sequence[Range],
+    decode: Decoder,
+    wanted: Wanted,
+    budget_bytes: int = TASK_BYTES,
+) -> Iterator[list[Block]]:
+    """The blocks of these ranges, chunk by chunk, at last a DONE block of each range.
+
+    What exceeds the budget is left for the next read. Raises ReadError.
+    """
+    cursors = [Cursor(each, each.begin, each.begin) for each in ranges]
+    left = budget_bytes
+    for group in _groups(cursors, consumer):
+        if left <= 0:
+            break
+        for chunk in _read_group(consumer, group):
+            yield list(decode(chunk, wanted))
+            left -= size_of(chunk.values)
+            if left <= 0:
+                break
+        _leave(consumer, group)
+    yield [each.done() for each in cursors]
+
+
+def _read_group(consumer: RangeConsumer, group: Sequence[Cursor]) -> Iterator[Messages]:
+    """Ranges of different partitions, side by side."""
+    consumer.assign([each.range for each in group])
+    by_partition = {each.range.topic_partition: each for each in group}
+    progress_s, held, held_bytes = time.monotonic(), 0, 0
+    while left := sum(each.left for each in group):
+        room = max(0, CHUNK_BYTES - held_bytes) // consumer.message_bytes + 1
+        messages = consumer.fetch(min(left, CHUNK_MESSAGES - held, room))
+        if messages:
+            size = sum(map(len, messages))
+            held, held_bytes = held + len(messages), held_bytes + size
+            consumer.message_bytes = max(1, size // len(messages))
+        if _take(by_partition, messages) or (not messages and _passed(consumer, by_partition)):
+            progress_s = time.monotonic()
+        elif time.monotonic() - progress_s > NO_PROGRESS_S:
+            stuck = next(each for each in group if not each.is_read)
+            reason = f"nothing came for {NO_PROGRESS_S:.0f} s {consumer.trouble}".strip()
+            raise ReadError(stuck.range, stuck.position, reason)
+        if held_bytes >= CHUNK_BYTES or held >= CHUNK_MESSAGES:
+            held, held_bytes = 0, 0
+            for each in group:
+                yield from each.chunks()
+    for each in group:
+        yield from each.chunks()
+
+
+def _take(cursors: Mapping[TopicPartition, Cursor], messages: list[Any]) -> bool:
+    """Hand messages and events to the cursors; returns whether one of them went on."""
+    events = [each for each in messages if each.error() is not None]
+    if events:
+        messages = [each for each in messages if each.error() is None]
+    if len(cursors) == 1 and messages:
+        (only,) = cursors.values()
+        offsets = [each.offset() for each in messages]
+        only.take(offsets, [each.value() for each in messages])
+    elif messages:
+        sorted_out: dict[tuple[str, int], tuple[list[int], list[bytes | None]]] = {}
+        for each in messages:
+            offsets, values = sorted_out.setdefault((each.topic(), each.partition()), ([], []))
+            offsets.append(each.offset())
+            values.append(each.value())
+        for (topic, partition), (offsets, values) in sorted_out.items():
+            cursors[TopicPartition(topic, partition)].take(offsets, values)
+    return any([_heed(cursors, each) for each in events]) or bool(messages)
+
+
+def _heed(cursors: Mapping[TopicPartition, Cursor], event: Any) -> bool:
+    """An event: an end was reached, something cannot be read, or librdkafka tries again itself."""
+    error, cursor = event.error(), None
+    if event.topic() is not None and event.partition() is not None:
+        cursor = cursors.get(TopicPartition(event.topic(), event.partition()))
+    if error.code() == KafkaError._PARTITION_EOF:
+        return cursor is not None and cursor.reach(event.offset())
+    if error.code() in _FINAL:
+        cursor = cursor or next(each for each in cursors.values() if not each.is_read)
+        raise ReadError(cursor.range, cursor.position, error.str())
+    return False
+
+
+def _passed(consumer: RangeConsumer, cursors: Mapping[TopicPartition, Cursor]) -> bool:
+    """Whether the consumer has passed markers, of which it says nothing by itself."""
+    waiting = [each.range for each in cursors.values() if not each.is_read]
+    positions = consumer.positions(waiting)
+    return any([cursors[each].reach(position) for each, position in positions.items()])
+
+
+def _leave(consumer: RangeConsumer, group: Sequence[Cursor]) -> None:
+    """The last range of a read may go on in the next."""
+    last = group[-1]
+    if len(group) == 1 and last.at == last.range.end and not last.passed:
+        consumer.finish(last.range, last.at, last.position)
+    else:
+        consumer.rest()
+
+
+def _groups(cursors: Sequence[Cursor], consumer: RangeConsumer) -> list[list[Cursor]]:
+    """Small ranges of different partitions share a group: to assign one takes milliseconds. First
+    comes what the consumer is in the midst of.
+    """
+    small: dict[int, list[Cursor]] = {}
+    seen: Counter[TopicPartition] = Counter()
+    large: list[list[Cursor]] = []
+    for each in cursors:
+        if each.range.messages > SIDE_BY_SIDE:
+            large.append([each])
+        elif each.range.messages > 0:
+            small.setdefault(seen[each.range.topic_partition], []).append(each)
+            seen[each.range.topic_partition] += 1
+    return sorted(
+        [*small.values(), *large],
+        key=lambda group: not (len(group) == 1 and consumer.continues(group[0].range)),
+    )

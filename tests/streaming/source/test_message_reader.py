@@ -1,0 +1,110 @@
+"""Single messages by their offsets, and how far the partitions are."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Mapping
+
+import pytest
+
+from conf.settings import KafkaSource
+from streaming.source.end_offsets import EndOffsets
+from streaming.source.kafka import Source, SourceAway, SourceLost
+from streaming.source.message_reader import MessageReader
+from streaming.source.ranges import TopicPartition
+from tests.services.kafka_broker import KafkaBroker
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker) -> str:
+    name = f"single-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(name, 2)
+    return name
+
+
+def source_of(broker: KafkaBroker, topic: str) -> KafkaSource:
+    return KafkaSource(
+        brokers=(broker.bootstrap,),
+        topic=topic,
+        topics=(topic,),
+        protocol="canal-json",
+        partition_num=None,
+    )
+
+
+def topic_ids(kafka: KafkaSource) -> Mapping[str, str]:
+    source = Source(kafka)
+    try:
+        return source.shape().topic_ids
+    finally:
+        source.close()
+
+
+def test_messages_by_their_offsets(broker: KafkaBroker, topic: str):
+    broker.produce(topic, ((each % 2, b"k", b"%d" % each) for each in range(6_000)))
+    broker.produce(topic, [(1, b"k", None)])
+    kafka = source_of(broker, topic)
+    asked = {TopicPartition(topic, 0): [2_900, 7, 8], TopicPartition(topic, 1): [3_000, 0]}
+    found = MessageReader(kafka).values(asked, topic_ids(kafka)).to_pylist()
+    assert [(row["partition"], row["offset"], row["value"]) for row in found] == [
+        (0, 7, b"14"),
+        (0, 8, b"16"),
+        (0, 2_900, b"5800"),
+        (1, 0, b"1"),
+        (1, 3_000, None),
+    ]
+    assert {row["topic"] for row in found} == {topic}
+
+
+def test_more_than_a_task_may_hold(broker: KafkaBroker, topic: str):
+    broker.produce(topic, ((0, None, b"x" * 1_000_000) for _ in range(80)))
+    kafka = source_of(broker, topic)
+    found = MessageReader(kafka).values({TopicPartition(topic, 0): range(80)}, topic_ids(kafka))
+    assert found["offset"].to_pylist() == list(range(80))
+
+
+def test_nothing_is_asked_for(broker: KafkaBroker, topic: str):
+    assert len(MessageReader(source_of(broker, topic)).values({}, {})) == 0
+
+
+def test_messages_that_are_gone_are_lost(broker: KafkaBroker, topic: str):
+    broker.produce(topic, [(0, None, b"x")] * 10)
+    kafka = source_of(broker, topic)
+    ids = topic_ids(kafka)
+    broker.delete_records(topic, {0: 5})
+    with pytest.raises(SourceLost, match="offset 3 is needed and Kafka begins at 5"):
+        MessageReader(kafka).values({TopicPartition(topic, 0): [3]}, ids)
+    with pytest.raises(SourceLost, match="made again"):
+        MessageReader(kafka).values({TopicPartition(topic, 0): [6]}, {topic: "another"})
+
+
+def test_end_offsets_tell_news_and_survive_a_broker_that_goes(broker: KafkaBroker, topic: str):
+    partitions = [TopicPartition(topic, each) for each in range(2)]
+    ends = EndOffsets(source_of(broker, topic), partitions)
+    broker.produce(topic, [(1, None, b"x")] * 3)
+    positions = dict(zip(partitions, (0, 2), strict=True))
+    assert ends.beyond(positions, threading.Event(), 30.0) == dict(
+        zip(partitions, (0, 3), strict=True)
+    )
+    positions[partitions[1]] = 3
+    assert ends.beyond(positions, threading.Event(), 0.05) == positions
+    wake = threading.Event()
+    threading.Timer(0.05, wake.set).start()
+    assert ends.beyond(positions, wake, 60.0) == positions
+    ends.close()
+
+
+def test_end_offsets_connect_again():
+    with KafkaBroker() as own:
+        own.create_topic("t", 1)
+        ends = EndOffsets(source_of(own, "t"), [TopicPartition("t", 0)])
+        assert ends() == {TopicPartition("t", 0): 0}
+        own.kill()
+        with pytest.raises(SourceAway):
+            ends()
+        own.restart()
+        assert ends() == {TopicPartition("t", 0): 0}
+        ends.close()

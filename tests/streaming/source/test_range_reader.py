@@ -1,0 +1,155 @@
+"""Reading by a Spark job: whole and in order, or one error that says what is the matter."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.settings import KafkaSource
+from coordination.errors import TopicMissing
+from coordination.model import TableName, Ts
+from streaming.protocols.contract import Kind, WantedTable
+from streaming.source import range_reader
+from streaming.source.kafka import Source, SourceAway, SourceLost
+from streaming.source.range_reader import RangeReader, ReadFailed
+from streaming.source.ranges import Range, cut
+from tests.services.kafka_broker import KafkaBroker
+from tests.streaming.source.tiny_decoder import FAIL, decode, decoded, done
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker) -> str:
+    name = f"ranges-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(name, 2)
+    return name
+
+
+@pytest.fixture
+def kafka(broker: KafkaBroker, topic: str) -> KafkaSource:
+    return KafkaSource(
+        brokers=(broker.bootstrap,),
+        topic=topic,
+        topics=(topic,),
+        protocol="canal-json",
+        partition_num=None,
+    )
+
+
+@pytest.fixture
+def reader(spark: SparkSession, kafka: KafkaSource) -> Iterator[RangeReader]:
+    one = RangeReader(spark, kafka, decode, name="tests")
+    yield one
+    one.close()
+
+
+def topic_ids(kafka: KafkaSource) -> Mapping[str, str]:
+    source = Source(kafka)
+    try:
+        return source.shape().topic_ids
+    finally:
+        source.close()
+
+
+def everything(kafka: KafkaSource) -> list[Range]:
+    source = Source(kafka)
+    try:
+        shape = source.shape()
+        ends = source.ends(shape.partitions)
+        return cut(dict.fromkeys(ends, 0), ends, shape.topic_ids, messages=1_000_000)
+    finally:
+        source.close()
+
+
+def test_all_of_a_topic(broker: KafkaBroker, topic: str, kafka: KafkaSource, reader: RangeReader):
+    broker.produce(topic, ((each % 2, None, b"%d" % each) for each in range(60_000)))
+    wanted = {TableName("a", "b"): WantedTable(above_ts=Ts(1), key=("id",))}
+    blocks = reader.read(everything(kafka), wanted)
+    for partition in range(2):
+        expected = [(n, b"%d" % (2 * n + partition)) for n in range(30_000)]
+        assert decoded(blocks, partition) == expected
+        mine = [each for each in blocks if each.partition == partition]
+        assert mine[-1] is done(blocks, partition)
+        assert (mine[-1].first, mine[-1].last, mine[-1].rows) == (0, 30_000, 30_000)
+
+
+def test_one_partition_is_read_in_pieces_and_comes_as_one(
+    broker: KafkaBroker, topic: str, kafka: KafkaSource, reader: RangeReader
+):
+    broker.produce(topic, ((0, None, b"%d" % each) for each in range(60_000)))
+    assert reader.tasks == 2
+    blocks = reader.read(everything(kafka), {})
+    assert decoded(blocks) == [(each, b"%d" % each) for each in range(60_000)]
+    assert (done(blocks).last, done(blocks).rows) == (60_000, 60_000)
+
+
+def test_pieces_behind_a_budget_do_not_count(
+    broker: KafkaBroker,
+    topic: str,
+    kafka: KafkaSource,
+    reader: RangeReader,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(range_reader, "TASK_BYTES", 10 << 20)
+    broker.produce(topic, ((0, None, b"x" * 1_000) for _ in range(60_000)))
+    (whole,) = everything(kafka)
+    blocks = reader.read([whole], {})
+    reached = done(blocks).last
+    assert 10_000 < reached < 30_000
+    assert [offset for offset, _ in decoded(blocks)] == list(range(reached))
+    assert done(blocks).rows == reached
+    rest = Range(whole.topic, whole.topic_id, 0, reached, whole.end)
+    assert decoded(reader.read([rest], {}))[0][0] == reached
+    assert reader.messages == pytest.approx(2 * (10 << 20) / 1_000, rel=0.01)
+
+
+def test_an_empty_range_is_done_without_a_job(kafka: KafkaSource, reader: RangeReader):
+    (name, topic_id) = next(iter(topic_ids(kafka).items()))
+    (block,) = reader.read([Range(name, topic_id, 1, 0, 0)], {})
+    assert (block.kind, block.first, block.last, block.rows) == (Kind.DONE, 0, 0, 0)
+
+
+def test_a_topic_that_was_made_again_is_lost(
+    broker: KafkaBroker, topic: str, kafka: KafkaSource, reader: RangeReader
+):
+    broker.produce(topic, [(0, None, b"x")] * 10)
+    ranges = everything(kafka)
+    reader.read(ranges, {})
+    broker.delete_topic(topic)
+    with pytest.raises(TopicMissing, match=topic):
+        reader.check(ranges)
+    broker.create_topic(topic, 2)
+    broker.produce(topic, [(0, None, b"y")] * 10)
+    with pytest.raises(SourceLost, match="deleted and made again"):
+        reader.read(ranges, {})
+
+
+def test_what_was_deleted_is_lost(
+    broker: KafkaBroker, topic: str, kafka: KafkaSource, reader: RangeReader
+):
+    broker.produce(topic, [(0, None, b"x")] * 100)
+    ranges = everything(kafka)
+    broker.delete_records(topic, {0: 60})
+    with pytest.raises(SourceLost, match="offset 0 is needed and Kafka begins at 60"):
+        reader.read(ranges, {})
+
+
+def test_what_the_broker_does_not_have_is_worth_another_try(
+    kafka: KafkaSource, reader: RangeReader
+):
+    (name, topic_id) = next(iter(topic_ids(kafka).items()))
+    with pytest.raises(SourceAway, match=f"cannot read topic {name} partition 9"):
+        reader.read([Range(name, topic_id, 9, 0, 5)], {})
+
+
+def test_a_decoder_that_fails_is_one_line(
+    broker: KafkaBroker, topic: str, kafka: KafkaSource, reader: RangeReader
+):
+    broker.produce(topic, [(0, None, FAIL)])
+    with pytest.raises(ReadFailed, match="ValueError: a decoder that fails") as caught:
+        reader.read(everything(kafka), {})
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,45 @@
+"""A decoder that tells which messages it was given: for tests of reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from streaming.protocols.contract import Block, Kind, Messages, Wanted, ipc
+from streaming.source.cursor import size_of
+
+FAIL = b"fail"  # what no decoder may do
+
+
+def decode(messages: Messages, wanted: Wanted) -> Iterator[Block]:  # noqa: ARG001
+    """One BAD block of all messages."""
+    if FAIL in messages.values.to_pylist():
+        raise ValueError("a decoder that fails")
+    columns = {"offset": messages.offsets, "value": messages.values.cast(pa.large_binary())}
+    yield Block(
+        kind=Kind.BAD,
+        topic=messages.topic,
+        partition=messages.partition,
+        rows=len(messages),
+        first=messages.offsets[0].as_py(),
+        last=messages.offsets[-1].as_py(),
+        message_bytes=size_of(messages.values),
+        body=ipc(pa.table(columns)),
+    )
+
+
+def decoded(blocks: Sequence[Block], partition: int = 0) -> list[tuple[int, bytes | None]]:
+    """The messages of a partition, as they came."""
+    return [
+        (row["offset"], row["value"])
+        for block in blocks
+        if block.kind is Kind.BAD and block.partition == partition
+        for row in block.table().to_pylist()
+    ]
+
+
+def done(blocks: Sequence[Block], partition: int = 0) -> Block:
+    """Of the only range of a partition."""
+    (found,) = (each for each in blocks if each.kind is Kind.DONE and each.partition == partition)
+    return found
