@@ -126,7 +126,8 @@ class RangeReader:
         reason = first["body"].decode(errors="replace")
         if first["kind"] == FAILED:
             raise ReadFailed(f"reading {self._kafka.topic} failed: {reason}")
-        self.check(ranges)
+        self._source.check_topic_ids({each.topic: each.topic_id for each in ranges})
+        self._source.check_offsets({each.topic_partition: each.begin for each in ranges})
         raise SourceAway(f"cannot read {reason}")
 
 

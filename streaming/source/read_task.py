@@ -39,12 +39,14 @@ class ReadTask:
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         """Rows of ``contract.BLOCK``; after an error a row of UNREADABLE or FAILED ends them."""
-        consumer = consumer_for(self.settings, ranges)
+        consumer = None
         try:
+            consumer = consumer_for(self.settings, ranges)
             for blocks in read_list(consumer, ranges, self.decode, self.wanted, self.budget_bytes):
                 yield from _batches(blocks)
         except Exception as error:  # noqa: BLE001  # raised again in the driver
-            discard(consumer)
+            if consumer is not None:
+                discard(consumer)
             kind = UNREADABLE if isinstance(error, ReadError) else FAILED
             yield _failure(kind, error)
 

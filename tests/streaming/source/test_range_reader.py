@@ -142,7 +142,7 @@ def test_what_the_broker_does_not_have_is_worth_another_try(
     kafka: KafkaSource, reader: RangeReader
 ):
     (name, topic_id) = next(iter(topic_ids(kafka).items()))
-    with pytest.raises(SourceAway, match=f"cannot read topic {name} partition 9"):
+    with pytest.raises(SourceAway):
         reader.read([Range(name, topic_id, 9, 0, 5)], {})
 
 

@@ -1,0 +1,18 @@
+"""Spark's Python daemon, with what a task needs loaded before it forks its workers.
+
+For ``spark.python.daemon.module``, where the executors' Python has this package. Nothing here may
+start a thread or make a consumer: neither survives a fork.
+"""
+
+from __future__ import annotations
+
+import confluent_kafka  # noqa: F401
+import pyarrow.compute
+import pyarrow.json  # noqa: F401
+import pyspark.worker  # noqa: F401
+from pyspark.daemon import manager
+
+import streaming.source.read_task  # noqa: F401
+
+if __name__ == "__main__":
+    manager()
