@@ -109,6 +109,7 @@ class Reader(threading.Thread):
                 "fetch.message.max.bytes": 8 << 20,
                 "fetch.max.bytes": 64 << 20,
                 "fetch.wait.max.ms": 20,
+                "fetch.queue.backoff.ms": 20,  # the default is a second without fetching
                 "queued.min.messages": 200_000,
                 "queued.max.messages.kbytes": 256 << 10,
             }

@@ -25,6 +25,7 @@ from streaming.apply.changes import changes
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Block, Kind, Messages, WantedTable
+from streaming.source.consumer import READING, WAIT_S
 from tests.benchmarks.commit_parts import part_times
 from tests.benchmarks.commit_workload import target_at
 from tests.benchmarks.measure import tell
@@ -72,14 +73,10 @@ class Floors:
     def _consumed(self) -> Iterator[Messages]:
         consumer = Consumer(
             {
+                **READING,
                 "bootstrap.servers": self._args.bootstrap,
                 "group.id": "floor",
-                "enable.auto.commit": False,
-                "fetch.message.max.bytes": 8 << 20,
-                "fetch.max.bytes": 64 << 20,
-                "queued.min.messages": 200_000,
-                "queued.max.messages.kbytes": 32 << 10,
-                "check.crcs": False,
+                "enable.partition.eof": False,
             }
         )
         topic = self._args.topic
@@ -87,7 +84,7 @@ class Floors:
             at = self._begin[partition]
             consumer.assign([TopicPartition(topic, partition, at)])
             while at < end:
-                got = consumer.consume(min(CHUNK, end - at), 0.05)
+                got = consumer.consume(min(CHUNK, end - at), WAIT_S)
                 if got:
                     at = got[-1].offset() + 1
                     offsets = pa.array([message.offset() for message in got], pa.int64())

@@ -20,7 +20,7 @@ from tests.benchmarks.rows import FIRST_KEY, FIRST_VER, SCHEMA, Cells
 from tests.benchmarks.workload import DEAD
 
 ROWS_PER_FILE = 300_000  # 22 MB: an initial load leaves files of 16 to 30 MB, sorted by key
-WHOLE_ROWS = 2_000_000  # of a table up to this size every cell is compared
+WHOLE_ROWS = 10_000_000  # of a table up to this size every cell is compared
 WHOLE_EACH = 64
 _CHECKED_BATCH = 200_000
 _TABLE = "t"
