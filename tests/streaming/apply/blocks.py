@@ -85,8 +85,14 @@ def block_of(rows: Sequence[Row], name: TableName = A) -> Block:
         first=min(offsets),
         last=max(offsets),
         key_changes=sum(row.old is not None for row in rows),
-        body=ipc(pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata))),
+        body=ipc(_in_batches(pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata)))),
     )
+
+
+def _in_batches(rows: pa.Table) -> pa.Table:
+    """Two of them where there is enough: a body may have any number."""
+    middle = len(rows) // 3
+    return pa.concat_tables([rows.slice(0, middle), rows.slice(middle)]) if middle else rows
 
 
 def blocks_of(rows: Iterable[Row], name: TableName = A) -> list[RowBlock]:
