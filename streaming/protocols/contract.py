@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from coordination.model import TableName, Ts
@@ -178,14 +179,24 @@ def to_batch(blocks: Iterable[Block]) -> pa.RecordBatch:
 
 def from_table(table: pa.Table) -> Iterator[Block]:
     """As they arrive in the driver. A body is a view of the table's memory, never a copy."""
-    for batch in table.to_batches():
-        columns = {name: batch.column(name) for name in BLOCK.names}
-        for index in range(batch.num_rows):
-            row = {name: columns[name][index] for name in BLOCK.names}
-            body = row.pop("body").as_buffer()
-            values = {name: cell.as_py() for name, cell in row.items()}
-            name = TableName(values.pop("schema_name"), values.pop("table_name"))
-            yield Block(kind=Kind(values.pop("kind")), name=name, body=body, **values)
+    for batch in filter(len, table.to_batches()):
+        cells = {name: batch.column(name).to_pylist() for name in BLOCK.names if name != "body"}
+        kinds = map(Kind, cells.pop("kind"))
+        names = map(TableName, cells.pop("schema_name"), cells.pop("table_name"))
+        bodies = _views(batch.column("body"))
+        rest = (dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True))
+        for kind, name, body, values in zip(kinds, names, bodies, rest, strict=True):
+            yield Block(kind=kind, name=name, body=body, **values)
+
+
+def _views(cells: pa.BinaryArray) -> Iterator[pa.Buffer | None]:
+    """A scalar of binary would be a copy."""
+    _, ends, memory = cells.buffers()
+    offsets = np.frombuffer(ends, np.int32)[cells.offset : cells.offset + len(cells) + 1].tolist()
+    for is_there, first, last in zip(
+        cells.is_valid().to_pylist(), offsets[:-1], offsets[1:], strict=True
+    ):
+        yield memory.slice(first, last - first) if is_there else None
 
 
 def wire_metadata(

@@ -43,6 +43,20 @@ def test_blocks_travel_whole():
     assert row.body is None
 
 
+def test_a_body_that_arrives_is_no_copy():
+    blocks = [
+        Block(kind=Kind.BAD, topic="t", partition=0, first=n, body=b"%d" % n * 9) for n in (1, 2)
+    ]
+    batch = to_batch(blocks)
+    table = pa.Table.from_batches([batch, batch[:0], batch[1:]])
+    memory = batch.column("body").buffers()[2]
+    for block in from_table(table):
+        assert isinstance(block.body, pa.Buffer)
+        assert block.body.to_pybytes() == b"%d" % block.first * 9
+        assert memory.address <= block.body.address < memory.address + memory.size
+    assert [block.first for block in from_table(table)] == [1, 2, 2]
+
+
 def test_what_the_wire_says_of_its_columns_is_kept_in_order():
     metadata = wire_metadata([("b", "int"), ("a", "varchar(9)")], ["b"])
     schema = pa.schema([("op", pa.int8())], metadata=metadata)
