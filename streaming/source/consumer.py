@@ -21,6 +21,7 @@ from streaming.source.ranges import Range, TopicPartition
 Settings = Mapping[str, str | int | bool]
 
 WAIT_S: Final = 0.02  # ``consume`` waits for its whole time-out unless it gets all it asked for
+METADATA_S: Final = 10.0  # the broker may take so long to tell a topic's partitions
 CONSUMERS: Final = 2  # of one process: for the settings that were used last
 GUESSED_BYTES: Final = 16 << 10  # of a message, as long as none has been read
 READING: Final[Settings] = {
@@ -49,6 +50,7 @@ class RangeConsumer:
 
     def __init__(self, settings: Settings) -> None:
         self._topic_ids: dict[str, str] = {}
+        self._partitions: set[TopicPartition] = set()
         self._place: tuple[TopicPartition, int, int] | None = None
         self.message_bytes = GUESSED_BYTES  # about so large are messages here
         self.trouble = ""  # the last thing that librdkafka complained of
@@ -71,11 +73,20 @@ class RangeConsumer:
         """Begin to read these, which are of different partitions, side by side."""
         is_continued = len(ranges) == 1 and self.continues(ranges[0])
         self._place, self.trouble = None, ""
-        self._topic_ids |= {each.topic: each.topic_id for each in ranges}
+        self._learn(ranges)
         if not is_continued:
             self._consumer.assign(
                 [Assignment(each.topic, each.partition, each.begin) for each in ranges]
             )
+
+    def _learn(self, ranges: Sequence[Range]) -> None:
+        """Partitions that a topic grew would otherwise be found at the next of rare refreshes."""
+        known = self._topic_ids.keys()
+        new = {each.topic_partition for each in ranges} - self._partitions
+        for topic in {each.topic for each in new if each.topic in known}:
+            self._consumer.list_topics(topic, METADATA_S)
+        self._topic_ids |= {each.topic: each.topic_id for each in ranges}
+        self._partitions |= new
 
     def fetch(self, messages: int) -> list[Message]:
         """At most so many; events are among them, their ``error()`` says which."""

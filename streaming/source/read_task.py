@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, Final
 
 import pyarrow as pa
 
-from streaming.protocols.contract import BLOCK, Block, Decoder, Wanted, to_batch
+from coordination.model import TableName
+from streaming.protocols.contract import BLOCK, Block, Decoder, Wanted, WantedTable, to_batch
 from streaming.source.consumer import Settings, consumer_for, discard
 from streaming.source.ranges import Range
 from streaming.source.reading import TASK_BYTES, ReadError, read_list
@@ -18,6 +21,8 @@ BATCH_BYTES: Final = 32 << 20  # of bodies that travel together
 # by Spark, which cannot tell what is worth it, and brings a stack trace through two languages.
 UNREADABLE: Final = "unreadable"  # the driver asks the broker what is the matter
 FAILED: Final = "failed"
+
+_plain = attrgetter(*(each.name for each in fields(Range)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,15 @@ class ReadTask:
     decode: Decoder
     wanted: Wanted
     budget_bytes: int = TASK_BYTES
+
+    def __reduce__(self) -> tuple[Callable[..., ReadTask], tuple[Any, ...]]:
+        """In tuples: thousands of small objects take Spark's pickler several times as long."""
+        lists = [[_plain(each) for each in work] for work in self.lists]
+        wanted = [
+            (name.schema, name.table, each.above_ts, each.key) for name, each in self.wanted.items()
+        ]
+        plain = pickle.dumps((lists, wanted))
+        return _task, (self.settings, plain, self.decode, self.budget_bytes)
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pa.set_cpu_count(1)  # the other cores have tasks of their own
@@ -49,6 +63,20 @@ class ReadTask:
                 discard(consumer)
             kind = UNREADABLE if isinstance(error, ReadError) else FAILED
             yield _failure(kind, error)
+
+
+def _task(settings: Settings, plain: bytes, decode: Decoder, budget_bytes: int) -> ReadTask:
+    lists, wanted = pickle.loads(plain)
+    return ReadTask(
+        settings,
+        [[Range(*each) for each in work] for work in lists],
+        decode,
+        {
+            TableName(schema, table): WantedTable(above_ts=above_ts, key=key)
+            for schema, table, above_ts, key in wanted
+        },
+        budget_bytes,
+    )
 
 
 def _batches(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:

@@ -18,6 +18,7 @@ from streaming.source.consumer import RangeConsumer, consumer_for, discard
 from streaming.source.ranges import Range
 from streaming.source.reading import ReadError, read_list
 from tests.services.kafka_broker import KafkaBroker
+from tests.services.topic_producer import TopicProducer
 from tests.streaming.source.tiny_decoder import decode, decoded, done
 
 pytestmark = pytest.mark.kafka
@@ -256,12 +257,12 @@ def test_partitions_that_are_added_are_read(
     assert offsets(read(consumer, Range(topic, "id", 0, 0, 10))) == list(range(10))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
-    for _ in range(50):  # until the broker has made it
-        try:
-            produce(broker, topic, 10, partition=3)
-            break
-        except Exception:  # noqa: BLE001
-            time.sleep(0.1)
+    give_up_s = time.monotonic() + 30
+    while 3 not in broker.end_offsets(topic):
+        assert time.monotonic() < give_up_s
+    producer = TopicProducer(broker.bootstrap)  # one that knows of it
+    producer.send(topic, [(3, None, b"x")] * 10)
+    producer.flush()
     assert offsets(read(consumer, Range(topic, "id", 3, 0, 10)), 3) == list(range(10))
 
 
