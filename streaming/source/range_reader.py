@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from streaming.source.ranges import Range, TopicPartition, joined, pack
 from streaming.source.read_task import FAILED, UNREADABLE, ReadTask
 from streaming.source.reading import TASK_BYTES
 
+_DESCRIPTION: Final = "spark.job.description"
 FEW_MESSAGES: Final = 500  # one task reads so many as fast as several
 
 
@@ -45,12 +47,17 @@ class RangeReader:
         self._kafka = kafka
         self._decode = decode
         self._name = name
+        self._tag = f"read-{name}"
         self._source = Source(kafka)
         self._schema = from_arrow_schema(BLOCK)
         self._message_bytes = float(GUESSED_BYTES)
 
     def close(self) -> None:
         self._source.close()
+
+    def cancel(self) -> None:
+        """From another thread: ``read`` raises Spark's error soon, whatever it waits for."""
+        self._spark.sparkContext.cancelJobsWithTag(self._tag)
 
     @property
     def tasks(self) -> int:
@@ -75,6 +82,8 @@ class RangeReader:
         begins: a budget may end a range early. Raises SourceLost, TopicMissing, or what is worth
         another try: SourceAway, ReadFailed, Spark's own errors.
         """
+        if not ranges:
+            return []
         partitions = [each.topic_partition for each in ranges]
         assert len(set(partitions)) == len(partitions), "two ranges of one partition"
         total = sum(each.messages for each in ranges)
@@ -106,16 +115,16 @@ class RangeReader:
     @contextmanager
     def _described(self, lists: Sequence[Sequence[Range]], total: int) -> Iterator[None]:
         """Spark knows of no offsets: its UI shows them here."""
-        first = lists[0][0]
-        parts = sum(map(len, lists))
         context = self._spark.sparkContext
-        context.setJobDescription(
-            f"{self._name}: {total} offsets from {first}{' …' if parts > 1 else ''}"
-        )
+        before = context.getLocalProperty(_DESCRIPTION)
+        more = " and others" if sum(map(len, lists)) > 1 else ""
+        context.setJobDescription(f"{self._name}: {total} offsets, {lists[0][0]}{more}")
+        context.addJobTag(self._tag)
         try:
             yield
         finally:
-            context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+            context.removeJobTag(self._tag)
+            context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
     def _raise_failure(self, table: pa.Table, ranges: Sequence[Range]) -> None:
         is_error = pc.is_in(table["kind"], value_set=pa.array([UNREADABLE, FAILED]))
@@ -149,7 +158,7 @@ def _in_order(
             done[partition, block.first] = block
         else:
             found[partition].append(block)
-    for each in sorted(ranges):
+    for each in sorted(ranges, key=attrgetter("topic", "partition")):
         partition = each.topic_partition
         ends = [done[partition, piece.begin] for piece in pieces[partition]]
         reached = joined([(end.first, end.last) for end in ends], each.begin)

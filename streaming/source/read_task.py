@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
+from confluent_kafka import KafkaException
 
 from coordination.model import TableName
 from streaming.protocols.contract import BLOCK, Block, Decoder, Wanted, WantedTable, to_batch
@@ -61,7 +62,7 @@ class ReadTask:
         except Exception as error:  # noqa: BLE001  # raised again in the driver
             if consumer is not None:
                 discard(consumer)
-            kind = UNREADABLE if isinstance(error, ReadError) else FAILED
+            kind = UNREADABLE if isinstance(error, ReadError | KafkaException) else FAILED
             yield _failure(kind, error)
 
 
@@ -89,6 +90,6 @@ def _batches(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
 
 
 def _failure(kind: str, error: Exception) -> pa.RecordBatch:
-    text = str(error) if isinstance(error, ReadError) else f"{type(error).__name__}: {error}"
+    text = str(error) if kind == UNREADABLE else f"{type(error).__name__}: {error}"
     row: Mapping[str, object] = {"kind": kind, "body": text.encode()}
     return pa.RecordBatch.from_pylist([row], schema=BLOCK)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conf.settings import KafkaSource
@@ -153,3 +156,16 @@ def test_a_decoder_that_fails_is_one_line(
     with pytest.raises(ReadFailed, match="ValueError: a decoder that fails") as caught:
         reader.read(everything(kafka), {})
     assert "\n" not in str(caught.value)
+
+
+def test_a_read_is_given_up_when_it_is_told_to(kafka: KafkaSource, reader: RangeReader):
+    (name, topic_id) = next(iter(topic_ids(kafka).items()))
+    with ThreadPoolExecutor(1) as other:
+        nothing_there = Range(name, topic_id, 0, 0, 5)
+        reading = other.submit(reader.read, [nothing_there], {})
+        with pytest.raises(NotYet):
+            reading.result(2)
+        reader.cancel()
+        with pytest.raises(PySparkException):
+            reading.result(20)
+    assert reader.read([Range(name, topic_id, 0, 0, 0)], {})
