@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,6 +17,7 @@ from sinks.text_cells import (
     as_mask,
     bytes_at,
     cells,
+    data,
     is_within,
     matches,
     nullified,
@@ -139,7 +142,7 @@ def _decimal_pattern(whole: int, scale: int) -> str:
 def cast_floats(text: pa.Array, mysql_type: MySQLType) -> Cells:
     """Finite numbers; too large for the type is a failure, too small is zero."""
     kind = arrow_type(mysql_type)
-    if is_within(text, "-", "9"):
+    if is_within(text, "-", "9") or _has_only_exponents(text):
         values = try_cast(text, kind)
         if values is not None and not _has_infinite(values):
             return Cells(values=values, failed=None)
@@ -149,6 +152,21 @@ def cast_floats(text: pa.Array, mysql_type: MySQLType) -> Cells:
         fine &= ~as_mask(pc.is_inf(values))
         values = nullified(values, fine)
     return cells(values, text, fine)
+
+
+def _has_only_exponents(text: pa.Array) -> bool:
+    """Whether ``e``, ``E`` and a ``+`` behind one are all that stands beside digits and points."""
+    found = data(text)
+    rare = np.flatnonzero((found - ord("-")) > ord("9") - ord("-"))  # a byte below "-" wraps
+    letters = found[rare]
+    is_plus = letters == ord("+")
+    before = found[rare[is_plus] - 1]  # of a first byte the last one: it is no letter, or a failure
+    return bool(_is_e(letters[~is_plus]).all() and _is_e(before).all())
+
+
+def _is_e(letters: npt.NDArray[np.uint8]) -> Mask:
+    found: Mask = (letters | 0x20) == ord("e")
+    return found
 
 
 def _has_infinite(values: pa.Array) -> bool:

@@ -6,6 +6,7 @@ import struct
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -101,3 +102,50 @@ def test_minus_zero_is_zero_in_a_key() -> None:
             ["0.0", "0.0", "1.5", "None"],
         )
     assert key_cells(pa.array([1, 2])).to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "mysql_type"),
+    [
+        ("0x1f", "int"),
+        ("0XFF", "tinyint"),  # -1 to Arrow
+        ("0x1f", "bigint unsigned"),
+        ("0x1", "enum('a')"),
+        ("1e2", "decimal(10,2)"),
+        ("+1", "decimal(10,2)"),
+        ("1.230", "decimal(10,2)"),
+        ("9" * 39, "decimal(38,0)"),  # a negative number to Arrow
+        ("+1", "double"),
+        ("nan", "double"),
+        ("inf", "float"),
+        ("Infinity", "double"),
+        ("1e39", "float"),
+        ("1" + "0" * 400, "double"),
+        ("0000-02-29", "date"),  # null by `zero-date`, which "fail" makes a failure
+        ("2020-01-01", "datetime"),
+        ("2020-01-01 00", "datetime"),
+        ("2020-01-01 00:00", "datetime"),
+        ("2020-01-01T00:00:00", "datetime(6)"),
+        ("2020-01-01T00:00:00", "timestamp"),
+        ("0000-02-29 00:00:00", "datetime"),
+        ("0000-01-01 00:00:00.000000", "timestamp"),
+    ],
+)
+def test_what_arrow_alone_would_take_is_a_failure(text: str, mysql_type: str) -> None:
+    kind = arrow_type(MySQLType.parse(mysql_type))
+    kind = pa.int64() if mysql_type.startswith(("enum", "bigint")) else kind
+    naive = pa.timestamp("us") if pa.types.is_timestamp(kind) else kind
+    assert pa.array([text]).cast(naive).null_count == 0  # if not, the guard may go
+    assert cast([text], mysql_type, "fail") == ([None], [True])
+    good = "2020-01-01 00:00:00" if pa.types.is_timestamp(kind) else "1"
+    good = "2020-01-01" if mysql_type == "date" else good
+    assert cast([good, text, good], mysql_type, "fail")[1] == [False, True, False]
+
+
+def test_no_array_can_hold_more_text_than_its_offsets_count() -> None:
+    """It is said so, not cut."""
+    bounds = pa.array([0, 1 << 31], pa.int64()).buffers()[1]
+    zeros = pa.py_buffer(np.zeros(1 << 31, np.uint8))  # nobody reads them: they take no memory
+    huge = pa.Array.from_buffers(pa.large_string(), 1, [None, bounds, zeros])
+    with pytest.raises(pa.ArrowInvalid):
+        cast_cells(huge, column("longtext"), CastRules(time_zone="UTC", zero_date="null"))
