@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from coordination.model import TableName
 from streaming.protocols.canal_json.events import Bad, Ddl, Row, Shape, Watermark
+from streaming.protocols.canal_json.heads import some
 from streaming.protocols.canal_json.message import read
 from streaming.protocols.canal_json.rows import Rows, row_body, rows_of
 from streaming.protocols.contract import (
@@ -50,11 +51,11 @@ class Collector:
     _bad: dict[TableName, list[tuple[int, Bad]]] = field(default_factory=lambda: defaultdict(list))
     _watermarks: list[tuple[int, int]] = field(default_factory=list)
 
-    def read_each(self, positions: Iterable[int]) -> None:
+    def read_each(self, positions: Positions) -> None:
         """Read these messages one by one."""
-        values = self.messages.values
-        for position in positions:
-            match read(values[position].as_py()):
+        values = some(self.messages.values, positions)
+        for position, value in zip(positions.tolist(), values, strict=True):
+            match read(value.as_py()):
                 case Row() as row if row.name in self.wanted:
                     self._single[row.name, row.shape].append((position, row))
                 case Row() as row:
@@ -88,12 +89,12 @@ class Collector:
 
     def _row_blocks(self) -> Iterator[Block]:
         for (name, shape), singles in self._single.items():
-            self.take(name, shape, rows_of(shape, singles))
+            self.take(name, shape, rows_of(shape, singles, self.wanted[name].key))
         offsets = self.messages.offsets
         for (name, _), found in self._rows.items():
             table = self.wanted[name]
             shape, _ = min(found, key=lambda piece: piece[1].positions[0])  # the first row's order
-            rows = Rows.of([rows.ordered(shape) for _, rows in found])
+            rows = Rows.of([rows.ordered(shape, table.key) for _, rows in found])
             above = rows.commit_ts > table.above_ts
             if not above.all():
                 rows = rows.take(np.flatnonzero(above))

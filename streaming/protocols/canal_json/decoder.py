@@ -57,7 +57,7 @@ def decode(messages: Messages, wanted: Wanted) -> Iterator[Block]:
     single = [np.flatnonzero(~likely), others]
     for head, positions in groups.items():
         single.append(_read_group(values, head, positions, collector))
-    collector.read_each(np.sort(np.concatenate(single)).tolist())
+    collector.read_each(np.sort(np.concatenate(single)))
     return collector.blocks()
 
 

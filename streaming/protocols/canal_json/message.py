@@ -15,6 +15,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NoReturn
 
 from coordination.model import TableName
@@ -30,6 +31,8 @@ _READ: Final = frozenset(
 )
 _TEXT: Final = rb'"((?:[^"\\]|\\.)*)"'
 _HEAD: Final = re.compile(rb'\{"id":\d+,"database":' + _TEXT + rb',"table":' + _TEXT)
+_TEXTS: Final = frozenset((str, type(None)))
+_NOTHING: Final[Mapping[str, Any]] = {}
 _NESTING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -112,10 +115,11 @@ def event(fields: Mapping[str, Any]) -> Event:
         raise Malformed
     name = TableName(_string(fields, "database") or "", _string(fields, "table") or "")
     kind, is_ddl, query = _string(fields, "type"), _boolean(fields, "isDdl"), _string(fields, "sql")
-    tidb = _object(fields, "_tidb") or {}
+    tidb = _object(fields, "_tidb")
     commit_ts, watermark_ts = _integer(tidb, "commitTs"), _integer(tidb, "watermarkTs")
-    error = _reduced(tidb)
-    data, old, shape = _cells(fields)
+    error = _reduced(tidb) if len(tidb) > 1 else None
+    data, old = _rows(fields, "data"), _rows(fields, "old")
+    types, keys = _texts(_object(fields, "mysqlType")), key_names(fields)
     if kind is None:
         raise Malformed
     if kind == _WATERMARK:
@@ -127,40 +131,45 @@ def event(fields: Mapping[str, Any]) -> Event:
         return Ddl(name, commit_ts or 0, kind, query)
     if op is None:
         return Bad(name, Error("unknown-type", f"unknown message type {kind}"))
-    if commit_ts is None or data is None or not name.table:
+    cells = data[0] if len(data) == 1 else None
+    if commit_ts is None or cells is None or not name.table:
         return Bad(name, _NOT_ONE_ROW)
+    before = old[0] if old and op == OP_UPDATE else None
     return Row(
         name=name,
         op=op,
         commit_ts=commit_ts,
-        shape=shape if op == OP_UPDATE else Shape(*_common(shape)),
-        cells=tuple(data.values()),
-        old=old if op == OP_UPDATE else None,
+        shape=_shape_of(cells, before, types, keys),
+        cells=tuple(cells.values()),
+        old=before,
         error=None if op == OP_DELETE else error,  # of a DELETE the key is all that counts
     )
 
 
-def _common(shape: Shape) -> tuple[Any, ...]:
-    return shape.columns, shape.wire_types, shape.key_names
+def _shape_of(
+    cells: Mapping[str, str | None],
+    old: Mapping[str, str | None] | None,
+    types: Mapping[str, str | None],
+    keys: tuple[str, ...] | None,
+) -> Shape:
+    columns = tuple(cells)
+    only_old: tuple[str, ...] = ()
+    if old is not None and not old.keys() <= cells.keys():
+        only_old = tuple(column for column in old if column not in cells)
+    return _shape(columns, tuple(map(types.get, columns)), keys, only_old)
 
 
-def _cells(
-    fields: Mapping[str, Any],
-) -> tuple[Mapping[str, str | None] | None, Mapping[str, str | None] | None, Shape]:
-    """The one row, the old one, and their shape; None for a row where there is not one."""
-    rows, olds = _rows(fields, "data"), _rows(fields, "old")
-    types = _texts(_object(fields, "mysqlType") or {})
-    data = rows[0] if len(rows) == 1 else None
-    old = olds[0] if olds else None
-    columns = tuple(data or ())
-    pairs = ((column, types.get(column)) for column in columns)
-    shape = Shape(
-        columns=columns,
-        wire_types=tuple((column, text) for column, text in pairs if text is not None),
-        key_names=key_names(fields),
-        only_old=tuple(column for column in old or () if column not in (data or ())),
-    )
-    return data, old, shape
+@lru_cache(maxsize=256)
+def _shape(
+    columns: tuple[str, ...],
+    types: tuple[str | None, ...],
+    keys: tuple[str, ...] | None,
+    only_old: tuple[str, ...],
+) -> Shape:
+    """One object for many rows."""
+    pairs = zip(columns, types, strict=True)
+    known = tuple((column, text) for column, text in pairs if text is not None)
+    return Shape(columns, known, keys, only_old)
 
 
 def _rows(fields: Mapping[str, Any], name: str) -> list[Mapping[str, str | None] | None]:
@@ -170,10 +179,9 @@ def _rows(fields: Mapping[str, Any], name: str) -> list[Mapping[str, str | None]
 
 def _texts(cells: Mapping[str, Any]) -> Mapping[str, str | None]:
     """Cells as text; the same object where they are."""
-    for cell in cells.values():
-        if cell is not None and type(cell) is not str:
-            return {name: _text(value) for name, value in cells.items()}
-    return cells
+    if _TEXTS.issuperset(map(type, cells.values())):
+        return cells
+    return {name: _text(value) for name, value in cells.items()}
 
 
 def _text(value: Any) -> str | None:
@@ -187,14 +195,15 @@ def _text(value: Any) -> str | None:
 
 
 def _string(fields: Mapping[str, Any], name: str) -> str | None:
-    return _text(fields.get(name))
+    value = fields.get(name)
+    return value if type(value) is str else _text(value)
 
 
 def _boolean(fields: Mapping[str, Any], name: str) -> bool:
     value = fields.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise Malformed
-    return bool(value)
+    if value is True or value is False or value is None:
+        return value is True
+    raise Malformed
 
 
 def _integer(fields: Mapping[str, Any], name: str) -> int | None:
@@ -216,13 +225,13 @@ def _list(fields: Mapping[str, Any], name: str) -> list[Any] | None:
     return value
 
 
-def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = fields.get(name)
-    return None if value is None else _checked_object(value)
+    return _NOTHING if value is None else _checked_object(value)
 
 
 def _checked_object(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or isinstance(value, Repeating):
+    if type(value) is not dict:
         raise Malformed
     return value
 

@@ -56,12 +56,12 @@ class Rows:
         rising = np.all(whole.positions[1:] > whole.positions[:-1])
         return whole if rising else whole.take(np.argsort(whole.positions))
 
-    def ordered(self, shape: Shape) -> Rows:
-        """With the columns in this order."""
+    def ordered(self, shape: Shape, key: Sequence[str] | None) -> Rows:
+        """With the columns in this order, those of ``old`` as far as they are wanted."""
         return replace(
             self,
             data=_in_order(self.data, shape.columns),
-            old=_in_order(self.old, (*shape.columns, *shape.only_old)),
+            old=_in_order(self.old, _old_columns(shape, key)),
         )
 
     def take(self, indices: Int64s) -> Rows:
@@ -80,11 +80,11 @@ class Rows:
         )
 
 
-def rows_of(shape: Shape, singles: Sequence[tuple[int, Row]]) -> Rows:
+def rows_of(shape: Shape, singles: Sequence[tuple[int, Row]], key: Sequence[str] | None) -> Rows:
     """Rows that were read one by one, with their positions."""
     rows = [row for _, row in singles]
     olds = [(index, row.old) for index, row in enumerate(rows) if row.old is not None]
-    old_columns = (*shape.columns, *shape.only_old)
+    old_columns = _old_columns(shape, key)
     return Rows(
         positions=np.array([position for position, _ in singles], np.int64),
         op=np.array([row.op for row in rows], np.int8),
@@ -126,12 +126,11 @@ def row_body(
 
 
 def _old(rows: Rows, key: Sequence[str] | None) -> tuple[pa.StructArray | None, int]:
-    """By row, null where the key stayed; of a table whose key is known its key columns only."""
+    """By row, null where the key is known and stayed."""
     at, old = rows.old_at, rows.old
     if key is not None and len(at):
-        names = [name for name in key if old.type.get_field_index(name) >= 0]
-        changed = _changed(rows, names)
-        at, old = at[changed], _in_order(old, names).filter(pa.array(changed))
+        changed = _changed(rows, [field.name for field in old.type])
+        at, old = at[changed], old.filter(pa.array(changed))
     if not len(at):
         return None, 0
     index = np.full(len(rows.op), -1, np.int64)
@@ -152,6 +151,12 @@ def _changed(rows: Rows, names: Sequence[str]) -> npt.NDArray[np.bool_]:
         differs = pc.and_(old.is_valid(), pc.fill_null(differs, True))
         changed |= differs.to_numpy(zero_copy_only=False)
     return changed
+
+
+def _old_columns(shape: Shape, key: Sequence[str] | None) -> list[str]:
+    """Whether the key changed is all that the old row of a known table tells."""
+    columns = [*shape.columns, *shape.only_old]
+    return columns if key is None else [name for name in key if name in columns]
 
 
 def _in_order(rows: pa.StructArray, names: Sequence[str]) -> pa.StructArray:

@@ -38,7 +38,7 @@ class EveryTable(dict[TableName, WantedTable]):
 
     def __init__(self, key: tuple[str, ...] | None) -> None:
         super().__init__()
-        self._table = WantedTable(above_ts=Ts(-1), key=key)
+        self._table = WantedTable(above_ts=Ts(-(2**63)), key=key)
 
     def __contains__(self, _name: object) -> bool:
         return True
@@ -88,7 +88,7 @@ def one_by_one(values: Sequence[bytes | None], tables: Wanted) -> list[Block]:
     messages = chunk(values)
     sizes = np.array([len(value or b"") for value in values], np.int64)
     collector = Collector(messages=messages, wanted=tables, sizes=sizes)
-    collector.read_each(range(len(values)))
+    collector.read_each(np.arange(len(values)))
     return list(collector.blocks())
 
 
