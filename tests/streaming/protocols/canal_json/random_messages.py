@@ -27,8 +27,9 @@ _PIECES = (
 class RandomMessages:
     """One chunk after the other, by a seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, well_formed: bool = False) -> None:
         self.random = random.Random(seed)
+        self.well_formed = well_formed
 
     def chunk(self, size: int) -> list[bytes | None]:
         """Stretches of plain rows of a table, and others among them."""
@@ -90,7 +91,7 @@ class RandomMessages:
         name = self.random.choice([*TABLES])
         message = self.row(name, {column: "bigint" for column in TABLES[name][0]})
         columns = [*message["data"][0]]
-        kind = self.random.randrange(9)
+        kind = self.random.randrange(8 if self.well_formed else 9)
         if kind == 0:
             message |= {"type": "TIDB_WATERMARK", "database": "", "table": "", "data": None}
             message["_tidb"] = {"watermarkTs": self.random.randrange(2**60)}
@@ -105,9 +106,9 @@ class RandomMessages:
         elif kind == 5:
             message["data"][0] |= {columns[0]: self.random.choice((1, 1.5, True, False, 10**30))}
         elif kind == 6:
-            message[self.random.choice([*message])] = self.random.choice((None, 1, "x", [], {}))
-        elif kind == 7:
             message["rowkey"] = self._text()
+        elif kind == 8:
+            message[self.random.choice([*message])] = self.random.choice((None, 1, "x", [], {}))
         return message
 
     def _writer(self) -> Callable[[Mapping[str, Any]], bytes]:
@@ -118,7 +119,7 @@ class RandomMessages:
         ).encode()
 
     def _written_oddly(self, message: Mapping[str, Any]) -> bytes:
-        kind = self.random.randrange(4)
+        kind = self.random.randrange(3 if self.well_formed else 4)
         if kind == 0:
             message = self._shuffled(message)
         separators = (" ,\n", ": ") if kind == 1 else (",", ":")
