@@ -122,7 +122,8 @@ class RangeConsumer:
         self._consumer.close()
 
     def _complain(self, error: KafkaError) -> None:
-        self.trouble = error.str()
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.trouble:  # it says why before
+            self.trouble = error.str()
 
 
 def consumer_for(settings: Settings, ranges: Sequence[Range]) -> RangeConsumer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ _plain = attrgetter(*(each.name for each in fields(Range)))
 class ReadTask:
     """For ``mapInArrow`` over the numbers of work lists."""
 
-    settings: Settings
+    settings: Settings = field(repr=False)  # a password may be in them
     lists: Sequence[Sequence[Range]]
     decode: Decoder
     wanted: Wanted

@@ -15,6 +15,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from conf.settings import KafkaSecurity, KafkaSource
+from coordination.errors import ConfigError
 from streaming.source.librdkafka_settings import librdkafka_settings
 from streaming.source.security import ssl_context
 
@@ -35,11 +36,14 @@ _VERIFIED = "certificate verify failed"
 def connection_refusal(kafka: KafkaSource, patience_s: float = 2.0) -> str | None:
     """Connect once more, and say why not and what to do; None: it works now.
 
-    Raises ConfigError where a file or secret that the URI names cannot be had.
+    Raises ConfigError where a file or secret that the URI names cannot be had or used.
     """
     told: list[KafkaError] = []
     settings = librdkafka_settings(kafka)
-    consumer = Consumer({**settings, "error_cb": told.append, "log_level": 0})
+    try:
+        consumer = Consumer({**settings, "error_cb": told.append, "log_level": 0})
+    except KafkaException as unusable:  # "Failed to create consumer: ssl.key.pem failed: …"
+        raise ConfigError(f"the source URI's SASL or TLS: {unusable.args[0].str()}") from unusable
     give_up_at = time.monotonic() + patience_s
     try:
         while time.monotonic() < give_up_at:

@@ -93,12 +93,10 @@ def oauth_client(security: KafkaSecurity) -> Client:
 def pem(path: str, parameter: str) -> str:
     """What the file holds: whoever reads elsewhere needs no copy of the file."""
     try:
-        return Path(path).read_text(encoding="ascii")
+        return Path(path).read_text(encoding="utf-8", errors="replace")  # bundles have comments
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise ConfigError(f"cannot read {parameter}={path} of the source URI: {why}") from error
-    except UnicodeDecodeError:
-        raise ConfigError(f"{parameter}={path} of the source URI is no PEM file") from None
 
 
 def ssl_context(security: KafkaSecurity) -> ssl.SSLContext:
@@ -106,7 +104,7 @@ def ssl_context(security: KafkaSecurity) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=security.ca)
         if security.cert:
-            context.load_cert_chain(security.cert, security.key)
+            context.load_cert_chain(security.cert, security.key, _no_passphrase)
     except OSError as error:
         raise ConfigError(f"cannot use ca, cert or key of the source URI: {error}") from error
     if security.insecure_skip_verify:
@@ -128,3 +126,8 @@ def _jaas(security: KafkaSecurity) -> str:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _no_passphrase() -> str:
+    """OpenSSL would ask the terminal for it."""
+    raise ConfigError("key of the source URI is encrypted: give one without a passphrase")

@@ -19,6 +19,8 @@ SOURCE = (
     "&sasl-mechanism=plain&sasl-user=u&sasl-password=p"
 )
 FILE = """
+kafka-group-id = "lake"
+kafka-client-rack = "${env:RACK}"
 zero-date = "fail"
 on-error = "fail"
 on-unknown-column = "drop"

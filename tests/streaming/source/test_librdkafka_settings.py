@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
+from cryptography.hazmat.primitives import serialization
 
 from conf.masking import masked
 from conf.settings import KafkaSource
 from conf.source_uri import parse_source_uri
 from coordination.errors import ConfigError
 from streaming.source.librdkafka_settings import librdkafka_settings
+from streaming.source.refusal import connection_refusal
+from streaming.source.security import python_options
+from tests.services.certificates import Authority
 
 GOOD = "kafka://a:9092,b:9093/shop?protocol=canal-json&enable-tidb-extension=true"
 
@@ -54,6 +58,20 @@ def test_files_are_read_here_for_those_who_have_none(tmp_path: Path):
     (tmp_path / "key").unlink()
     with pytest.raises(ConfigError, match=r"cannot read key=.*/key of the source URI: No such"):
         librdkafka_settings(source(files))
+
+
+def test_a_key_with_a_passphrase_asks_nobody_for_it(tmp_path: Path):
+    authority = Authority(tmp_path, "authority")
+    files = authority.issue("client")
+    key = serialization.load_pem_private_key(files.key.read_bytes(), None)
+    encrypted = serialization.BestAvailableEncryption(b"passphrase")
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encrypted)
+    files.key.write_bytes(key.private_bytes(*form))
+    kafka = source(f"&ca={authority.ca}&cert={files.cert}&key={files.key}")
+    with pytest.raises(ConfigError, match="give one without a passphrase"):
+        python_options(kafka.security)
+    with pytest.raises(ConfigError, match=r"SASL or TLS: Failed to create consumer: ssl\.key\.pem"):
+        connection_refusal(kafka)
 
 
 def test_a_password_is_looked_up_and_masked(monkeypatch: pytest.MonkeyPatch):
