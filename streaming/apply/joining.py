@@ -17,6 +17,7 @@ from streaming.protocols.contract import ipc
 
 MANY_BLOCKS: Final = 64
 SMALL_BYTES: Final = 256 << 10  # compressed; a larger block is not read again to be joined
+BATCH_BYTES: Final = 64 << 20  # decompressed
 
 _Shape = tuple[TopicPartition, bytes]
 
@@ -41,13 +42,20 @@ def joined(blocks: Sequence[RowBlock]) -> tuple[tuple[RowBlock, ...], list[RowBl
     return tuple(block for block in kept if block is not None), replaced
 
 
+def _in_large_batches(rows: pa.Table) -> pa.Table:
+    """As many rows in a batch as memory is meant for: what compresses well is large when read."""
+    step = max(1, len(rows) * BATCH_BYTES // max(1, rows.nbytes))
+    parts = [rows.slice(begin, step).combine_chunks() for begin in range(0, len(rows), step)]
+    return pa.concat_tables(parts)
+
+
 def _shape(block: RowBlock) -> _Shape:
     return block.partition, block.schema().serialize().to_pybytes()
 
 
 def _join(blocks: Sequence[RowBlock]) -> RowBlock:
     batches = [batch for block in blocks for batch in block.batches()]
-    rows = pa.Table.from_batches(batches, blocks[0].schema()).combine_chunks()
+    rows = _in_large_batches(pa.Table.from_batches(batches, blocks[0].schema()))
     first = blocks[0]
     return RowBlock(
         name=first.name,

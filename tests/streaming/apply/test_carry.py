@@ -11,6 +11,7 @@ import pytest
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
+from streaming.apply import joining
 from streaming.apply.carry import Carry
 from streaming.apply.joining import MANY_BLOCKS
 from streaming.apply.row_block import RowBlock
@@ -150,8 +151,12 @@ def test_a_full_disk_ends_with_a_sentence(tmp_path: Path) -> None:
         Carry(tmp_path / "taken", memory_bytes=0).add(block(1))
 
 
-def test_many_small_blocks_become_few_and_lose_nothing(carry: Carry) -> None:
+@pytest.mark.parametrize("batch_bytes", [joining.BATCH_BYTES, 500])
+def test_many_small_blocks_become_few_and_lose_nothing(
+    carry: Carry, batch_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As they come while a watermark stands still: of two partitions, and of two wire types."""
+    monkeypatch.setattr(joining, "BATCH_BYTES", batch_bytes)
     rows = 4 * MANY_BLOCKS
     for number in range(rows):
         row = Row(
@@ -170,8 +175,8 @@ def test_many_small_blocks_become_few_and_lose_nothing(carry: Carry) -> None:
     assert carry.bytes == sum(each.bytes for each in held)
     assert carry.low_water(A) == {P0: 0, P1: 1}
     for each in held:
-        (batch,) = each.batches()
-        offsets = batch["offset"].tolist()
+        offsets = [offset for batch in each.batches() for offset in batch["offset"].tolist()]
+        assert all(batch.nbytes < 2 * batch_bytes for batch in each.batches())
         assert (min(offsets), max(offsets)) == (each.first, each.last)
         assert {offset % 2 for offset in offsets} == {each.partition.partition}
         wire = {"int" if offset < rows // 2 else "bigint" for offset in offsets}

@@ -1,0 +1,124 @@
+"""What TiCDC recorded, from messages to changes: as row by row from Python's JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from coordination.model import SEALED_TS, TableName, Ts
+from sinks.schema import Column, MySQLType, TableSchema, schema_from_mysql_types
+from streaming.apply.carry import Carry
+from streaming.apply.changes import changes
+from streaming.apply.shape import WholeRow, newest_whole_row
+from streaming.apply.table_task import TableTask
+from streaming.protocols.canal_json import decode
+from streaming.protocols.contract import Kind, Messages, WantedTable
+from tests.services import wire
+from tests.streaming.apply.blocks import Row
+from tests.streaming.apply.resolved import RULES
+from tests.streaming.apply.slow_model import SlowModel
+
+VARIANTS = (
+    "canal-json",
+    "canal-json-interleaved",
+    "canal-json-claim-check",
+    "canal-json-content-compatible",
+    "canal-json-delete-handle-key",
+    "canal-json-handle-key-only",
+)
+CHUNK = 40  # messages
+
+
+def recorded_rows(variant: str) -> dict[TableName, list[Row]]:
+    found: dict[TableName, list[Row]] = defaultdict(list)
+    for message in wire.messages(variant):
+        each = json.loads(message.value or b"")
+        if each["type"] not in ("INSERT", "UPDATE", "DELETE"):
+            continue
+        tidb = each["_tidb"]
+        is_cut = "onlyHandleKey" in tidb or "claimCheckLocation" in tidb
+        error = ("claim-check" if "claimCheckLocation" in tidb else "handle-key-only", "")
+        found[TableName(each["database"], each["table"])].append(
+            Row(
+                op=each["type"],
+                ts=tidb["commitTs"],
+                data=each["data"][0],
+                old=each["old"][0] if each["old"] else None,
+                partition=message.partition,
+                offset=message.offset,
+                error=error if is_cut and each["type"] != "DELETE" else None,
+                key=each["pkNames"],
+                topic=message.topic,
+            )
+        )
+    return found
+
+
+def carried(variant: str, carry: Carry, names: list[TableName], *, knows_keys: bool) -> None:
+    keys = {name: tuple(rows[0].key or ()) for name, rows in recorded_rows(variant).items()}
+    tables = {
+        name: WantedTable(above_ts=Ts(0), key=keys[name] if knows_keys else None) for name in names
+    }
+    streams: dict[tuple[str, int], list[wire.WireMessage]] = defaultdict(list)
+    for message in wire.messages(variant):
+        streams[message.topic, message.partition].append(message)
+    for (topic, partition), messages in streams.items():
+        for begin in range(0, len(messages), CHUNK):
+            part = messages[begin : begin + CHUNK]
+            chunk = Messages(
+                topic=topic,
+                partition=partition,
+                offsets=pa.array([message.offset for message in part], pa.int64()),
+                values=pa.array([message.value for message in part], pa.binary()),
+            )
+            for block in decode(chunk, tables):
+                if block.kind is Kind.ROW:
+                    carry.add(block)
+
+
+def as_text(schema: TableSchema) -> TableSchema:
+    columns = tuple(
+        Column(name=column.name, type=MySQLType.parse("longtext"), nullable=True)
+        for column in schema.columns
+    )
+    return TableSchema(columns=columns, key=schema.key)
+
+
+@pytest.mark.parametrize("knows_keys", [False, True])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_recorded_messages_come_to_what_python_reads(
+    variant: str, knows_keys: bool, tmp_path: Path
+) -> None:
+    every = recorded_rows(variant)
+    carry = Carry(tmp_path)
+    carried(variant, carry, list(every), knows_keys=knows_keys)
+    keyed = 0
+    for name, rows in every.items():
+        blocks = carry.due(name, 0, SEALED_TS)
+        assert sum(block.rows for block in blocks) == len(rows)
+        told = newest_whole_row(blocks, Ts(SEALED_TS))
+        if not isinstance(told, WholeRow) or not told.key:
+            continue
+        keyed += 1
+        schema = as_text(schema_from_mysql_types(told.types, told.key)[0])
+        task = TableTask(name=name, schema=schema, checkpoint=Ts(0))
+        found = changes(task, blocks, Ts(SEALED_TS), RULES)
+        model = SlowModel(casts={c.name: str for c in schema.columns}, key=schema.key)
+        expected = model.run(rows, 0, SEALED_TS)
+        last: dict[Any, Any] = {}
+        for row in found.rows.to_pylist():
+            op = row.pop("_op ")
+            last[tuple(row[column] for column in schema.key)] = row if op == "U" else None
+        assert last == expected.last, name
+        errors = {
+            (row["topic"], row["partition"], row["offset"], row["index"]): row["error_class"]
+            for row in found.errors.to_pylist()
+        }
+        assert errors == expected.errors, name
+    assert keyed
+    carry.close()
