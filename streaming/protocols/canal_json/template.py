@@ -31,6 +31,7 @@ from streaming.protocols.canal_json.tails import (
     Positions,
     Tails,
     all_named,
+    are_all,
     column,
     lengths,
     valid,
@@ -131,9 +132,10 @@ class Template:
         tidb, types = column(table, "_tidb"), column(table, "mysqlType")
         plain = valid(tidb.field("commitTs")) & valid(tidb) & valid(types)
         for name, text in self.types.items():
-            same = pc.equal(types.field(name), text)
-            if not pc.all(same, skip_nulls=False).as_py():
-                plain &= pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+            cells = types.field(name)
+            if not are_all(cells, text):
+                same = pc.fill_null(pc.equal(cells, text), False)
+                plain &= same.to_numpy(zero_copy_only=False)
         data, old = column(table, "data"), column(table, "old")
         plain &= (lengths(data) == 1) & (lengths(old) <= (op == OP_UPDATE))
         for rows in (data, old):
