@@ -21,7 +21,7 @@ from streaming.protocols.canal_json.collect import Collector
 from streaming.protocols.canal_json.heads import by_head, some
 from streaming.protocols.canal_json.message import Malformed, parse
 from streaming.protocols.canal_json.rows import Rows
-from streaming.protocols.canal_json.tails import Mask, Positions
+from streaming.protocols.canal_json.tails import REFUSALS, Mask, Positions
 from streaming.protocols.canal_json.template import Template
 from streaming.protocols.contract import Block, Messages, Wanted
 
@@ -33,6 +33,7 @@ _END_BYTES: Final = 48  # of a message in which its commit-ts stands
 FEW: Final = 48  # so many are read sooner one by one than by a call of pyarrow.json
 _MAX_TEMPLATES: Final = 16
 _MAX_SAMPLES: Final = 16
+_UNEXPECTED: Final = "unexpected field"
 _ROW: Final = re.compile(r" in row (\d+)$")
 
 
@@ -157,21 +158,38 @@ def _read(
         return [], taken
     here = some(here, at)
     found: list[Rows] = []
-    todo = [(0, len(at))]
+    todo = [np.arange(len(at))]
     while todo:
-        begin, end = todo.pop()
-        if (end - begin < FEW and len(at) > FEW) or budget[0] <= 0:
+        part = todo.pop()
+        if len(part) < min(FEW, len(at)) or budget[0] <= 0:
             continue
         budget[0] -= 1
         try:
-            rows, plain = template.read(here.slice(begin, end - begin), positions[at[begin:end]])
-        except pa.ArrowInvalid as error:
-            row = _ROW.search(str(error))
-            if row is not None and (middle := begin + int(row[1])) < end:
-                todo += [(middle + 1, end), (begin, middle)]
-            elif end - begin > 1:
-                todo += [((begin + end) // 2, end), (begin, (begin + end) // 2)]
+            rows, plain = template.read(some(here, part), positions[at[part]])
+        except REFUSALS as error:
+            todo += _without_culprit(template, here, part, str(error), budget)
         else:
-            taken[at[begin + plain]] = True
+            taken[at[part[plain]]] = True
             found.append(rows)
     return found, taken
+
+
+def _without_culprit(
+    template: Template, values: pa.BinaryArray, part: Positions, error: str, budget: list[int]
+) -> list[Positions]:
+    """What to try next of messages that do not parse: without those to blame, or half by half."""
+    row = _ROW.search(error)
+    if row is None and _UNEXPECTED in error:
+        budget[0] -= 1
+        try:
+            strange = template.strangers(some(values, part))
+        except REFUSALS as other:
+            row = _ROW.search(str(other))
+        else:
+            if strange.any():
+                return [part[~strange]]
+    if row is not None and int(row[1]) < len(part):
+        at = int(row[1])
+        return [part[at + 1 :], part[:at]]
+    half = len(part) // 2
+    return [part[half:], part[:half]] if half else []

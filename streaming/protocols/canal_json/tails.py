@@ -13,6 +13,9 @@ import pyarrow.json as pj
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
 
+# What ``pyarrow.json`` says no with; the last where it cuts a text within its message.
+REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError)
+
 _BINARY = pa.binary()
 _NULL = np.frombuffer(b'":null', np.uint8)
 _BACKSLASH = ord("\\")
@@ -30,8 +33,8 @@ class Tails:
         brace, line = pa.scalar(b"{", _BINARY), pa.scalar(b"\n", _BINARY)
         return Tails(pc.binary_join_element_wise(brace, tails, line, pa.scalar(b"", _BINARY)))
 
-    def parse(self, schema: pa.Schema) -> pa.Table:
-        """A row a line. Raises ``pa.ArrowInvalid`` for the first that is not by ``schema``.
+    def parse(self, schema: pa.Schema, unexpected: str = "error") -> pa.Table:
+        """A row a line. Raises one of ``REFUSALS`` for the first that is not by ``schema``.
 
         Every line begins with a brace and ends with one, so it holds at least one object, and as
         many rows as lines means one in each.
@@ -39,12 +42,32 @@ class Tails:
         text = self._text()
         read = pj.ReadOptions(use_threads=False, block_size=text.size + 1)
         parse = pj.ParseOptions(
-            explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior="error"
+            explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior=unexpected
         )
         table = pj.read_json(pa.BufferReader(text), read, parse)
         if len(table) != len(self.lines):
             raise pa.ArrowInvalid("several objects in one message")
         return table
+
+    def strangers(self, schema: pa.Schema) -> Mask:
+        """Which lines have a value under a name that is not in ``schema``. May miss some.
+
+        Raises as ``parse`` does, but not for such names.
+        """
+        table = self.parse(schema, "infer")
+        found = np.zeros(len(table), np.bool_)
+        for name in table.column_names:
+            cells = column(table, name)
+            if name not in schema.names:
+                found |= valid(cells)
+            elif pa.types.is_list(cells.type):
+                parents = pc.list_parent_indices(cells).to_numpy()
+                found[parents[_has_more(cells.flatten(), schema.field(name).type.value_type)]] = (
+                    True
+                )
+            elif pa.types.is_struct(cells.type):
+                found |= _has_more(cells, schema.field(name).type)
+        return found
 
     def explicit_nulls(self, begin: Positions, at: Positions) -> Positions:
         """How many names have a null, in those lines, from a place in each on.
@@ -128,6 +151,14 @@ def lengths(lists: pa.ListArray) -> Positions:
     """Zero for a null."""
     found = pc.fill_null(pc.list_value_length(lists), 0)
     return found.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
+def _has_more(rows: pa.StructArray, expected: pa.StructType) -> Mask:
+    found = np.zeros(len(rows), np.bool_)
+    for index, field in enumerate(rows.type):
+        if expected.get_field_index(field.name) < 0:
+            found |= valid(rows.field(index))
+    return found
 
 
 def _null_cells(rows: pa.StructArray, length: int) -> Positions:

@@ -105,7 +105,7 @@ class Template:
     def read(self, values: pa.BinaryArray, positions: Positions) -> tuple[Rows, Positions]:
         """The rows of messages that fit and turn out to be plain, and the indices of those.
 
-        Raises ``pa.ArrowInvalid`` where one is no JSON or not by this template.
+        Raises one of ``REFUSALS`` where one is no JSON or not by this template.
         """
         tails = Tails.of(pc.binary_slice(values, self.tail, _END))
         table = tails.parse(self.schema)
@@ -126,6 +126,10 @@ class Template:
             errors={},
         )
         return rows, at
+
+    def strangers(self, values: pa.BinaryArray) -> Mask:
+        """Of messages that ``read`` refuses those with names that the template does not have."""
+        return Tails.of(pc.binary_slice(values, self.tail, _END)).strangers(self.schema)
 
     def _plain(self, table: pa.Table, op: npt.NDArray[np.int8]) -> Mask:
         """One row each, with a commit-ts and these types, and an old row only of an UPDATE."""
