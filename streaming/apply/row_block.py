@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -11,6 +12,8 @@ from coordination.model import TableName
 from streaming.apply.spill import Spilled
 from streaming.events import TopicPartition
 from streaming.protocols.contract import Block, Kind
+
+THREADED_BYTES: Final = 256 << 10  # to hand the columns of less to other threads takes ten times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,7 +59,8 @@ class RowBlock:
 
     def batches(self) -> list[pa.RecordBatch]:
         """The rows, decompressed; the same batches each time."""
-        with pa.ipc.open_stream(self.buffer()) as reader:
+        options = pa.ipc.IpcReadOptions(use_threads=self.bytes >= THREADED_BYTES)
+        with pa.ipc.open_stream(self.buffer(), options=options) as reader:
             return [batch for batch in reader if batch.num_rows]
 
     def schema(self) -> pa.Schema:
