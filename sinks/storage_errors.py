@@ -13,7 +13,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import (
+    CommitFailedError,
+    DeltaError,
+    DeltaProtocolError,
+    SchemaMismatchError,
+    TableNotFoundError,
+)
 
 from coordination.errors import TidelakeError, TryAgain
 
@@ -21,6 +27,7 @@ ERROR_LENGTH = 300
 _FOLDER_BYTES = 4096  # of a new one
 STORAGE_ERRORS = (DeltaError, OSError, pa.ArrowException)
 _NOISE = re.compile(r"(\x1b\[[0-9;]*m|↳|\s)+")
+_STACK = re.compile(r"\s+0: <unknown>.*", re.DOTALL)  # of Rust's
 
 # The words of Rust's object stores, of Linux, and of Hadoop's file systems. The first match counts:
 # who has no credentials is also told 403.
@@ -52,6 +59,7 @@ _SILENT = re.compile(
     r"|UnknownHostException|Connection reset",
     re.IGNORECASE,
 )
+_UNLIKE = re.compile(r"Schema error|Json error|Unsupported|is not supported")  # of delta-rs alone
 
 # What each store reads from the environment (or, but for Spark, from [storage-options]).
 _VARIABLES = {
@@ -66,7 +74,7 @@ class StorageAway(TryAgain):
 
 
 class StorageRefuses(TidelakeError):
-    """Somebody must give what is missing: a right, credentials, a bucket."""
+    """Somebody must give what is missing (a right, credentials, a bucket) or mend a table."""
 
 
 def storage_error(doing: str, uri: str, error: BaseException) -> TidelakeError:
@@ -74,7 +82,7 @@ def storage_error(doing: str, uri: str, error: BaseException) -> TidelakeError:
     text = _told(error)
     if _JAVA_MKDIR.search(text):
         text = f"{text} <- {_why_no_folder(uri)}"
-    reason = _refusal(text, uri)
+    reason = _refusal(text, uri) or _unlike(error)
     if reason is not None:
         return StorageRefuses(f"cannot {doing} {uri}: {reason}")
     return StorageAway(f"cannot {doing} {uri}: {_absence(text, error)}")
@@ -101,7 +109,8 @@ def one_sentence(doing: str, uri: str) -> Iterator[None]:
 
 def one_line(error: BaseException) -> str:
     """The message of an error without colours and line breaks, and not too long."""
-    return _NOISE.sub(" ", str(error)).strip()[:ERROR_LENGTH] or type(error).__name__
+    text = _NOISE.sub(" ", _STACK.sub("", str(error))).strip()
+    return text[:ERROR_LENGTH] or type(error).__name__
 
 
 def _told(error: BaseException) -> str:
@@ -131,6 +140,17 @@ def _refusal(text: str, uri: str) -> str | None:
     if _PERMISSION.search(text):
         return f"permission denied. {_permit(store)}"
     return None
+
+
+def _unlike(error: BaseException) -> str | None:
+    """Of a table that stays as it is, however long one waits."""
+    is_lasting = isinstance(error, (SchemaMismatchError, DeltaProtocolError))
+    if not is_lasting and not (isinstance(error, DeltaError) and _UNLIKE.search(str(error))):
+        return None
+    return (
+        f"{one_line(error)} (waiting does not help: the table has other columns or features than "
+        "this release knows, or its log is damaged; restore it, or take the release that wrote it)"
+    )
 
 
 def _why_no_folder(uri: str) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -21,7 +22,13 @@ from coordination.errors import TidelakeError, TryAgain
 from sinks.apply import Applied, Engine
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark_engine import SESSION_CONF, SparkEngine
-from sinks.storage_errors import StorageAway, StorageRefuses, is_storage_error, storage_error
+from sinks.storage_errors import (
+    StorageAway,
+    StorageRefuses,
+    is_storage_error,
+    one_sentence,
+    storage_error,
+)
 from sinks.tables import open_table, refused
 from tests.contracts.engine_contract import NAMED, EngineLab, upsert
 
@@ -81,6 +88,44 @@ def test_what_may_heal_is_waited_for(uri: str, raised: str, says: str):
     assert isinstance(error, StorageAway)
     assert says in str(error)
     assert_one_sentence(error, uri)
+
+
+def made_unlike(folder: Path) -> Path:
+    write_deltalake(str(folder), pa.table({"a": [1]}))
+    return folder
+
+
+def with_feature(folder: Path) -> Path:
+    features = {"readerFeatures": ["tides"], "writerFeatures": ["tides"]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    commit = made_unlike(folder) / "_delta_log" / "00000000000000000001.json"
+    commit.write_text(json.dumps(protocol) + "\n")
+    return folder
+
+
+def damaged(folder: Path) -> Path:
+    (made_unlike(folder) / "_delta_log" / "00000000000000000000.json").write_text("garbage\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [(made_unlike, "No field named b"), (with_feature, "tides"), (damaged, "Json error")],
+)
+def test_a_table_of_another_kind_is_not_waited_for(
+    make: Callable[[Path], Path], says: str, tmp_path: Path
+):
+    uri = str(make(tmp_path / "table"))
+    with pytest.raises(StorageRefuses, match=says) as refused, one_sentence("read", uri):
+        QueryBuilder().register("t", DeltaTable(uri)).execute("SELECT b FROM t").read_all()
+    assert "waiting does not help" in str(refused.value)
+    assert "<unknown>" not in str(refused.value), "no stack of Rust's"
+
+
+def test_rows_that_do_not_fit_a_table_are_not_waited_for(tmp_path: Path):
+    uri = str(made_unlike(tmp_path / "table"))
+    with pytest.raises(StorageRefuses, match="Field b not found"), one_sentence("write to", uri):
+        write_deltalake(uri, pa.table({"b": [1]}), mode="append")
 
 
 def assert_one_sentence(error: TidelakeError, uri: str) -> None:
