@@ -208,7 +208,7 @@ class _Upsert:
             user_metadata=write.user_metadata,
         )
         for each in marked:
-            table.files[each.file.path].deleted = each.deleted
+            table.marked(each)
         learn(table, self._key, written)
         return version
 

@@ -60,6 +60,7 @@ class FileRows:
     deleted: DeletedRows | None = None
     bounds: Bounds | None = None
     bounds_known: bool = False  # False: nobody has looked
+    vector_bytes: int = 0  # of all vectors that this process has written for it
 
     @property
     def live_rows(self) -> int | None:

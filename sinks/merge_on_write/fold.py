@@ -174,4 +174,5 @@ def _candidate(table: OpenTable, each: FileRows) -> FoldCandidate:
         size=each.file.size,
         rows=rows,
         live=rows - (0 if vector is None else vector.cardinality),
+        vector_bytes=each.vector_bytes,
     )

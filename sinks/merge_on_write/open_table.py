@@ -39,6 +39,7 @@ from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
+from sinks.merge_on_write.vectors import Marked
 
 _CLOCK = SystemClock()
 
@@ -166,6 +167,13 @@ class OpenTable:
             known.bounds, known.bounds_known = bounds, True
             self._memory.put(self.uri, file.path, index)
         self._files[file.path] = known
+
+    def marked(self, each: Marked) -> None:
+        """After a commit: a file's new vector need not be read."""
+        known = self._files[each.file.path]
+        known.deleted = each.deleted
+        assert each.file.deletion_vector is not None
+        known.vector_bytes += each.file.deletion_vector.size_in_bytes
 
     def find(
         self, key: Sequence[str], columns: Sequence[pa.Array], wanted: SortedKeys

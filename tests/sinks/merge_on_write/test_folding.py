@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -10,6 +12,7 @@ from sinks.merge_on_write.folding import (
     FAN_OUT,
     MAX_DEAD,
     MIN_DEAD_BYTES,
+    MIN_DEBT_BYTES,
     SMALLEST_CLASS_BYTES,
     FoldCandidate,
     choose,
@@ -18,8 +21,11 @@ from sinks.merge_on_write.folding import (
 TARGET, MOST = 128 << 20, 256 << 20
 
 
-def file(path: int, size: int, *, rows: int = 100, live: int | None = None) -> FoldCandidate:
-    return FoldCandidate(path=str(path), size=size, rows=rows, live=rows if live is None else live)
+def file(
+    path: int, size: int, *, rows: int = 100, live: int | None = None, vector_bytes: int = 0
+) -> FoldCandidate:
+    live = rows if live is None else live
+    return FoldCandidate(path=str(path), size=size, rows=rows, live=live, vector_bytes=vector_bytes)
 
 
 def chosen(*files: FoldCandidate) -> list[str]:
@@ -49,6 +55,40 @@ def test_a_file_that_is_largely_dead_is_written_anew_by_itself():
     assert chosen(file(1, size, live=70)) == []
     assert chosen(file(1, 2 * TARGET, live=60)) == ["1"]
     assert chosen(file(1, MIN_DEAD_BYTES, live=10)) == []  # not worth a commit
+
+
+def test_a_file_whose_vectors_cost_more_than_itself_is_written_anew():
+    size = 2 * MIN_DEBT_BYTES
+    assert chosen(file(1, size, live=99, vector_bytes=size), file(2, size)) == ["1"]
+    assert chosen(file(1, size, live=99, vector_bytes=size - 1)) == []
+    assert chosen(file(1, 100, live=99, vector_bytes=MIN_DEBT_BYTES - 1)) == []  # no commit's worth
+    assert chosen(file(1, size, vector_bytes=size)) == [], "it has no vector now"
+
+
+def test_commits_that_hit_a_file_everywhere_write_as_little_as_can_be():
+    """Against any other number of commits after which it is written anew."""
+    size, hits, commits = 35_000_000, 30, 5_000
+
+    def written(anew: Callable[[int, int], bool]) -> int:
+        total = dead = vectors = 0
+        for _ in range(commits):
+            dead += hits
+            vectors += 2 * dead
+            total += 2 * dead
+            if anew(dead, vectors):
+                total, dead, vectors = total + size, 0, 0
+        return total
+
+    ours = written(
+        lambda dead, vectors: bool(
+            chosen(file(1, size, rows=10**6, live=10**6 - dead, vector_bytes=vectors))
+        )
+    )
+    every = (
+        partial(lambda most, dead, _: dead >= most, most) for most in range(3000, 300_000, 3000)
+    )
+    assert ours < 1.2 * min(map(written, every))
+    assert ours < written(lambda *_: False) / 2
 
 
 def test_a_fold_reads_so_much_at_the_most():
