@@ -233,7 +233,7 @@ class Application:
         row = settle(claimed, self._settings.changefeed, shape, log)
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
         if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
-            self._source.check_offsets(offsets)
+            self._source.check_offsets(offsets, row.checkpoint_ts)
             self._backlog.begin(offsets)
             row = replace(row, **self._backlog.look().columns())
         spans = Spans(self._settings.changefeed.sink, row)

@@ -39,7 +39,7 @@ def claimed_row(
     row = settle(claimed, changefeed, shape, log, start_id)
     if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
-        workshop.source.check_offsets(offsets)
+        workshop.source.check_offsets(offsets, row.checkpoint_ts)
     return row
 
 

@@ -128,22 +128,25 @@ class Source:
         """The offset after the last message that a reader of whole transactions is given."""
         return self._offsets(partitions, OffsetSpec.LATEST)
 
-    def check_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def check_offsets(
+        self, offsets: Mapping[TopicPartition, int], checkpoint_ts: int | None = None
+    ) -> None:
         """Raise SourceLost, naming topic, partition and offsets, unless Kafka can go on from
-        here.
+        here. ``checkpoint_ts``: of the changefeed, for the advice.
         """
-        self.check_beginnings(offsets)
+        self.check_beginnings(offsets, checkpoint_ts)
         end = self.ends(offsets)
         for partition, offset in sorted(offsets.items()):
             if offset > end[partition]:
                 raise SourceLost(
                     f"topic {partition.topic} partition {partition.partition}: offset {offset} is "
                     f"needed and Kafka ends at {end[partition]}: the topic was truncated or made "
-                    "again. "
-                    "Load the tables anew and start with --overwrite-checkpoint-ts"
+                    f"again. {_by_a_new_topic(checkpoint_ts)}"
                 )
 
-    def check_beginnings(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def check_beginnings(
+        self, offsets: Mapping[TopicPartition, int], checkpoint_ts: int | None = None
+    ) -> None:
         """Raise SourceLost unless Kafka still has everything from here on."""
         first = self.beginnings(offsets)
         for partition, offset in sorted(offsets.items()):
@@ -151,8 +154,7 @@ class Source:
                 raise SourceLost(
                     f"topic {partition.topic} partition {partition.partition}: offset {offset} is "
                     f"needed and Kafka begins at {first[partition]}: messages were deleted before "
-                    "they "
-                    "were applied. Load the tables anew and start with --overwrite-checkpoint-ts"
+                    f"they were applied. {_by_a_new_topic(checkpoint_ts)}"
                 )
 
     def search(
@@ -268,6 +270,15 @@ def _offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
     for partition, offset in offsets.items():
         nested.setdefault(partition.topic, {})[str(partition.partition)] = offset
     return json.dumps(nested)
+
+
+def _by_a_new_topic(checkpoint_ts: int | None) -> str:
+    """How the tables get what this topic lacks: they stay, and a rewind takes up any topic."""
+    ts = "the changefeed's checkpoint-ts" if checkpoint_ts is None else checkpoint_ts
+    return (
+        f"Have TiCDC send the tables to a new topic from start-ts {ts}, name it in source-uri, and "
+        f"start with --overwrite-checkpoint-ts {ts} (docs/operations.md, What Kafka has no more)"
+    )
 
 
 def _reason(error: BaseException) -> str:

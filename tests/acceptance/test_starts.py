@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from coordination.errors import TidelakeError
 from streaming.source.kafka import SourceLost
 from tests.acceptance.small_tables import (
     IDLE,
+    PARTITIONS,
     A,
     B,
     MakeLives,
@@ -56,6 +58,29 @@ def test_a_start_where_kafka_has_forgotten_is_refused_until_it_cannot_matter(
     assert values(lives, "a") == {2: "x"}
     error = lives.live(target_ts=45, overwrite_checkpoint_ts=20)
     assert "It can be rewound to 30 at the earliest" in str(error)
+
+
+def test_what_kafka_deleted_comes_by_a_new_topic(make_lives: MakeLives) -> None:
+    """What the refusal says is done, to the letter: the tables are taken up as they are."""
+    lives = make_lives()
+    lives.produce([*made(10, A), (1, None, row(20, 1, "x")), *marks(30)])
+    lives.finish(target_ts=25)
+    lives.produce([(1, None, row(40, 2, "lost")), *marks(50)])
+    lives.broker.delete_records(lives.topics[0], {1: 4})
+
+    error = lives.live(target_ts=45)
+
+    assert isinstance(error, SourceLost)
+    assert "messages were deleted before they were applied" in str(error)
+    for said in ("new topic from start-ts 25", "source-uri", "--overwrite-checkpoint-ts 25"):
+        assert said in str(error)
+    topic = f"{lives.topics[0]}-again"
+    lives.broker.create_topic(topic, partitions=PARTITIONS)
+    lives.produce([(1, None, row(40, 2, "lost")), *marks(50)], topic)
+    source = replace(lives.settings.changefeed.source, topic=topic, topics=(topic,))
+    lives.finish(source=source, target_ts=45, overwrite_checkpoint_ts=25)
+    assert values(lives, "a") == {1: "x", 2: "lost"}
+    lives.broker.delete_topic(topic)
 
 
 def test_what_a_wider_filter_would_take_up_in_the_middle_is_refused(

@@ -212,6 +212,15 @@ def test_where_kafka_begins_too_late_is_refused(
     ]
 
 
+def test_what_a_topic_lost_comes_by_another_one() -> None:
+    """As SourceLost advises: where the changefeed is, from the new topic's beginning."""
+    other = SourceShape({"again": "id-7"}, frozenset({TopicPartition("again", 0)}))
+    advised = replace(CHANGEFEED, overwrite_checkpoint_ts=100)
+    row = settle(ran_to(100), advised, other, Log(100))
+    assert (row.checkpoint_ts, row.incarnation) == (100, 2)
+    assert (row.source_offsets, row.topic_ids) == ({"again/0": 5}, {"again": "id-7"})
+
+
 def test_who_reads_nothing_more_may_have_lost_everything() -> None:
     ended = replace(CHANGEFEED, target_ts=100)
     assert settle(ran_to(100), ended, NEW_TOPIC, Log(170)).state == "finished"
