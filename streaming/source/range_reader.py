@@ -22,7 +22,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from conf.settings import KafkaSource
 from coordination.errors import TryAgain
 from streaming.protocols.contract import BLOCK, Block, Decoder, Kind, Wanted, from_table
-from streaming.source.consumer import GUESSED_BYTES
 from streaming.source.kafka import Source, SourceAway
 from streaming.source.librdkafka_settings import librdkafka_settings
 from streaming.source.ranges import Range, TopicPartition, joined, pack
@@ -50,7 +49,7 @@ class RangeReader:
         self._tag = f"read-{name}"
         self._source = Source(kafka)
         self._schema = from_arrow_schema(BLOCK)
-        self._message_bytes = float(GUESSED_BYTES)
+        self._message_bytes = 1_000.0  # a guess, until some have been read
 
     def close(self) -> None:
         self._source.close()

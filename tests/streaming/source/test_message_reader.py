@@ -81,6 +81,25 @@ def test_messages_that_are_gone_are_lost(broker: KafkaBroker, topic: str):
         MessageReader(kafka).values({TopicPartition(topic, 0): [6]}, {topic: "another"})
 
 
+def test_the_first_message_that_says_something(broker: KafkaBroker, topic: str):
+    """As the first watermark of a partition is looked for."""
+    broker.produce(topic, ((0, None, b"%d" % each) for each in range(3_000)))
+    broker.produce(topic, [(0, None, b"mark 7"), (0, None, b"mark 8"), (1, None, None)])
+
+    def mark(value: bytes | None) -> int | None:
+        return int(value[5:]) if value and value.startswith(b"mark") else None
+
+    kafka = source_of(broker, topic)
+    first = {TopicPartition(topic, 0): 5, TopicPartition(topic, 1): 0}
+    found = MessageReader(kafka).search(first, topic_ids(kafka), mark)
+    assert found == {TopicPartition(topic, 0): 7}
+    first = {TopicPartition(topic, 0): 3_001}
+    assert MessageReader(kafka).search(first, topic_ids(kafka), mark) == {
+        TopicPartition(topic, 0): 8
+    }
+    assert MessageReader(kafka).search({}, topic_ids(kafka), mark) == {}
+
+
 def test_end_offsets_tell_news_and_survive_a_broker_that_goes(broker: KafkaBroker, topic: str):
     partitions = [TopicPartition(topic, each) for each in range(2)]
     ends = EndOffsets(source_of(broker, topic), partitions)
