@@ -67,7 +67,7 @@ def main() -> int:
     parser.add_argument("--contender", choices=CONTENDERS, action="append", help="some contenders")
     parser.add_argument("--scale", type=float, default=1.0, help="to try the bench itself")
     parser.add_argument("--rows", type=int, action="append", help="of (a): some sizes of the table")
-    parser.add_argument("--memory", default="8g", help="of each contender's JVM")
+    parser.add_argument("--memory", default="8g", help="of naive's JVM")
     parser.add_argument("--output", type=Path, help="the JSON file (default: in bench-results/)")
     args = parser.parse_args()
     if unknown := set(args.parts) - set(PARTS):

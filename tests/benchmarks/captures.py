@@ -34,7 +34,6 @@ from tests.benchmarks.workload import make_changes
 
 TABLES = 8
 RATE_PER_S = 1_000
-_MEMORY = "2g"
 _PATIENCE_S = 180.0
 _CLI_PATIENCE_S = 120.0
 _AFTER_MOVE_S = 30.0
@@ -71,9 +70,8 @@ class _Cluster:
         self._to = ["--etcd", etcd.endpoint, "--cluster-id", feed.topic]
         server = [sys.executable, "-m", "streaming.cli", "server", *self._to]
         options = ["--addr", "127.0.0.1:0", "--log-level", "DEBUG"]
-        memory = {"SPARK_DRIVER_MEMORY": _MEMORY}
         self.jobs = [
-            Job(name, [*server, *options], setting.folder, setting.broker_pid, memory)
+            Job(name, [*server, *options], setting.folder, setting.broker_pid)
             for name in ("capture-a", "capture-b")
         ]
 

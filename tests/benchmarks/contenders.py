@@ -32,7 +32,7 @@ class Setting:
 
     folder: Path
     broker_pid: int
-    memory: str  # of each JVM contender
+    memory: str  # of naive's JVM; Tidelake has its own default
     say: Callable[[str], None] = field(repr=False)
 
 
@@ -175,9 +175,7 @@ class Tidelake:
             "--log-level", self._log_level,
             *([] if target_ts is None else ["--target-ts", str(target_ts)]),
         ]  # fmt: skip
-        spark = {"SPARK_DRIVER_MEMORY": self._setting.memory}
-        if self._master:
-            spark["SPARK_MASTER"] = self._master
+        spark = {"SPARK_MASTER": self._master} if self._master else {}
         return Job(self.name, command, self._setting.folder, self._setting.broker_pid, spark)
 
 
