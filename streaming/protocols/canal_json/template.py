@@ -88,6 +88,8 @@ class Template:
         ):
             return None
         start = tail + len(_TAIL_START)
+        if sample[start : start + 1] != b"{":
+            return None
         text = sample[start:].decode()
         length = len(text[: json.JSONDecoder().raw_decode(text)[1]].encode())
         shape = Shape(columns, row.shape.wire_types, row.shape.key_names)

@@ -47,20 +47,29 @@ class RandomMessages:
 
     def mutated(self, value: bytes) -> bytes | None:
         """With one to three bytes or pieces that do not belong there."""
-        for _ in range(self.random.choice((1, 1, 1, 2, 3))):
-            at = self.random.randrange(len(value) + 1)
-            upto = min(len(value), at + self.random.choice((0, 1, 1, 2, 9, 300)))
-            piece = self.random.choice(
-                (b"", self.random.choice(_PIECES), bytes([self.random.randrange(256)]))
-            )
-            kind = self.random.random()
-            if kind < 0.05:
-                value = value[:at]
-            elif kind < 0.1:
-                value = value[:upto] + value[at:]
-            else:
+        mutate = self.mutation(len(value))
+        return mutate(value) if self.random.random() < 0.99 else None
+
+    def mutation(self, length: int) -> Callable[[bytes], bytes]:
+        """The same change of any message of about this length."""
+        edits = [self._edit(length) for _ in range(self.random.choice((1, 1, 1, 2, 3)))]
+
+        def mutate(value: bytes) -> bytes:
+            for at, upto, piece in edits:
                 value = value[:at] + piece + value[upto:]
-        return value if self.random.random() < 0.99 else None
+            return value
+
+        return mutate
+
+    def _edit(self, length: int) -> tuple[int, int, bytes]:
+        """What to put in place of which bytes."""
+        at = self.random.randrange(length + 1)
+        kind = self.random.random()
+        if kind < 0.05:
+            return at, length + 99, b""
+        upto = at + self.random.choice((0, 0, 0, 1, 1, 2, 9, 300))
+        some_piece, any_byte = self.random.choice(_PIECES), bytes([self.random.randrange(256)])
+        return at, upto, self.random.choice((b"", some_piece, some_piece, any_byte))
 
     def row(self, name: TableName, types: Mapping[str, str]) -> dict[str, Any]:
         op = self.random.choice(("INSERT", "UPDATE", "UPDATE", "DELETE"))

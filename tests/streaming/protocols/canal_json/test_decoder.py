@@ -167,6 +167,15 @@ def test_other_columns_or_types_make_other_blocks(slowly: list[bytes | None]) ->
     assert plain(blocks) == plain(one_by_one(values, wanted(NAME)))
 
 
+@pytest.mark.parametrize("place", [b'"mysqlType":', b'"data":', b'"sqlType":', b'{"commitTs":'])
+@pytest.mark.parametrize("text", [b" ", b"\t ", b"null,", b'{},"mysqlType":'])
+def test_rows_that_all_are_odd_in_the_same_way(place: bytes, text: bytes) -> None:
+    values = [value.replace(place, place + text) for value in rows_like(MANY)]
+    blocks = read(values, wanted(NAME))
+    assert accounted(blocks, MANY)
+    assert plain(blocks) == plain(one_by_one(values, wanted(NAME)))
+
+
 @pytest.mark.parametrize("share", [0.01, 0.5])
 def test_garbage_among_rows_costs_no_row(share: float, slowly: list[bytes | None]) -> None:
     values: list[bytes | None] = list(rows_like(1000))

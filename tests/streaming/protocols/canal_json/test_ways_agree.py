@@ -63,6 +63,19 @@ def test_random_messages(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
+def test_rows_with_the_same_change(part: int) -> None:
+    """What is odd in all is odd in the one that the others are read like."""
+    for seed in range(seeds(part).start, seeds(part).start + 10 * len(seeds(part))):
+        mutate = RandomMessages(seed).mutation(300)
+        values: list[bytes | None] = [mutate(row) for row in rows_like(10)]
+        tables = EveryTable((None, ("id",))[seed % 2])
+        blocks = read(values, tables)
+        assert accounted(blocks, len(values)), seed
+        assert plain(blocks) == plain(one_by_one(values, tables)), seed
+        assert accounted(read(values, {}), len(values)), seed
+
+
+@pytest.mark.parametrize("part", range(PARTS))
 def test_garbage(part: int) -> None:
     """Rows of one table, each with something wrong, or each tenth."""
     for seed in seeds(part):
