@@ -16,11 +16,14 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from conf.settings import KafkaSource
 from coordination.errors import TryAgain
+from sinks.jvm_errors import line
 from streaming.protocols.contract import BLOCK, Block, Decoder, Kind, Wanted, from_table
 from streaming.source.kafka import Source, SourceAway
 from streaming.source.librdkafka_settings import librdkafka_settings
@@ -33,7 +36,7 @@ FEW_MESSAGES: Final = 500  # one task reads so many as fast as several
 
 
 class ReadFailed(TryAgain):
-    """A task failed at something that is not Kafka's: it is tried again for a while."""
+    """Something failed that is not Kafka's, or was cancelled: it is tried again for a while."""
 
 
 class RangeReader:
@@ -55,7 +58,7 @@ class RangeReader:
         self._source.close()
 
     def cancel(self) -> None:
-        """From another thread: ``read`` raises Spark's error soon, whatever it waits for."""
+        """From another thread: ``read`` raises ReadFailed soon, whatever it waits for."""
         self._spark.sparkContext.cancelJobsWithTag(self._tag)
 
     @property
@@ -79,7 +82,7 @@ class RangeReader:
 
         ``ranges``: at most one of each partition. A DONE block's ``last`` is where the next range
         begins: a budget may end a range early. Raises SourceLost, TopicMissing, or what is worth
-        another try: SourceAway, ReadFailed, Spark's own errors.
+        another try: SourceAway, ReadFailed.
         """
         if not ranges:
             return []
@@ -104,8 +107,11 @@ class RangeReader:
     def _job(self, lists: Sequence[Sequence[Range]], wanted: Wanted, total: int) -> pa.Table:
         settings = librdkafka_settings(self._kafka)
         task = ReadTask(settings, lists, self._decode, wanted, TASK_BYTES)
-        with self._described(lists, total):
-            return self._run(task)
+        try:
+            with self._described(lists, total):
+                return self._run(task)
+        except (PySparkException, Py4JError) as error:
+            raise ReadFailed(f"reading {self._kafka.topic} failed: {line(error)}") from error
 
     def _run(self, task: ReadTask) -> pa.Table:
         count = len(task.lists)

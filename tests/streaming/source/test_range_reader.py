@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conf.settings import KafkaSource
@@ -166,6 +165,7 @@ def test_a_read_is_given_up_when_it_is_told_to(kafka: KafkaSource, reader: Range
         with pytest.raises(NotYet):
             reading.result(2)
         reader.cancel()
-        with pytest.raises(PySparkException):
+        with pytest.raises(ReadFailed, match="cancelled") as caught:
             reading.result(20)
+        assert "\n" not in str(caught.value)
     assert reader.read([Range(name, topic_id, 0, 0, 0)], {})
