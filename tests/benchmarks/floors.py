@@ -24,6 +24,7 @@ from tests.benchmarks.printing import grouped, middle, new_table, number
 from tests.benchmarks.workload import make_changes
 
 _PATIENCE_S = 900.0
+JOBS = "consume and decode in Spark jobs: "
 WHOLE = "whole run: "
 
 
@@ -60,6 +61,7 @@ def run(bench: Bench, results: list[Floor]) -> None:
             feed.send()
             make_base(folder / "base", "integer", base_rows)
             results.extend(_steps(bench, feed, start))
+            results.extend(_read_jobs(bench, feed))
             if contender.name in bench.names:
                 bench.say("floors: a whole run beside them")
                 results.extend(_whole(measured(contender, feed, folder)))
@@ -85,6 +87,27 @@ def _steps(bench: Bench, feed: Feed, start: dict[int, int]) -> list[Floor]:
     return [Floor(**{name: event[name] for name in names}) for event in job.events("floor")]
 
 
+def _read_jobs(bench: Bench, feed: Feed) -> list[Floor]:
+    """Reading and decoding through Spark, by kind of process."""
+    command = [
+        sys.executable, "-m", "tests.benchmarks.read_job", "--source-uri", feed.source_uri,
+        "--tables", ",".join(f"{SCHEMA_NAME}.{name}" for name in feed.tables),
+    ]  # fmt: skip
+    with Job("read-job", command, bench.setting.folder, bench.setting.broker_pid) as job:
+        bench.say("floors: read and decode in Spark jobs")
+        job.wait(_PATIENCE_S)
+    found = []
+    for event in job.events("pass"):
+        cost = job.cost(event["first"], event["last"])
+        kinds = {**{k: v for k, v in cost.cpu_s_of.items() if v}, "broker": cost.broker_cpu_s}
+        wall = event["last"] - event["first"]
+        found += [
+            Floor(step=f"{JOBS}{kind}", wall_s=wall, cpu_s=cpu, messages=event["messages"])
+            for kind, cpu in kinds.items()
+        ]
+    return found
+
+
 def _whole(run_: BulkRun) -> list[Floor]:
     seconds = {**{k: run_.cost.cpu_s_of[k] for k in KINDS}, "broker": run_.cost.broker_cpu_s}
     return [
@@ -103,7 +126,7 @@ def tables(results: list[Floor]) -> list[Table]:
         micros = middle(mine, lambda floor: floor.micros)
         if step.startswith(WHOLE):
             wholes += 0.0 if step.endswith("broker") else micros
-        else:
+        elif not step.startswith(JOBS):
             floors += micros
         walls = [1e6 * each.wall_s / each.messages for each in mine if each.wall_s is not None]
         table.add_row(

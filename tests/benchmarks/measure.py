@@ -29,6 +29,7 @@ from tests.services.child_process import start_child
 REPOSITORY = Path(__file__).resolve().parents[2]
 KINDS = ("driver", "jvm", "executors", "workers", "etcd")  # driver: the Python process
 _SAMPLE_S = 0.25
+_FORKED_S = 1.0  # a younger process may be a fork that still is a copy of its parent
 _STOP_PATIENCE_S = 40.0  # the program promises 30
 _TAIL_BYTES = 1_500
 _ERROR = re.compile(r"(Error|Exception|Caused by|ERROR)\b")
@@ -200,7 +201,8 @@ class Job:
                     with process.oneshot():
                         kind = kind_of(process, root.pid)
                         self._cpu_by_pid[pid] = kind, _cpu_of(process)
-                        rss[kind] += process.memory_info().rss / 1e6
+                        if time.time() - process.create_time() > _FORKED_S:
+                            rss[kind] += process.memory_info().rss / 1e6
                 except psutil.Error:
                     continue  # it has ended: its last sample stands
             cpu = dict.fromkeys(KINDS, 0.0)
