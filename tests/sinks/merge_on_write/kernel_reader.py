@@ -43,9 +43,9 @@ _CELLS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 class KernelReader:
-    """The newest version of one table."""
+    """One version of a table, the newest where none is given."""
 
-    def __init__(self, spark: SparkSession, uri: str) -> None:
+    def __init__(self, spark: SparkSession, uri: str, version: int | None = None) -> None:
         context = spark.sparkContext
         jvm = context._jvm
         assert jvm is not None
@@ -55,7 +55,10 @@ class KernelReader:
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(
             context._jsc.hadoopConfiguration()
         )
-        self._snapshot = self._kernel.TableManager.loadSnapshot(uri).build(self._engine)
+        builder = self._kernel.TableManager.loadSnapshot(uri)
+        if version is not None:
+            builder = builder.atVersion(version)
+        self._snapshot = builder.build(self._engine)
 
     def rows(self) -> dict[str, list[Row]]:
         """All live rows, by the data file that they are in."""

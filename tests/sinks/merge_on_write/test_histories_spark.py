@@ -27,8 +27,11 @@ STEPS = 12
 FIRST = 1000  # seeds that delta-rs alone does not read
 SPARKS = 4
 KERNELS = 10
+SPARKS_OF_ALL = 2
+KERNELS_OF_ALL = 6
 
 Predicate = tuple[str, str, Any]  # column, sign, value
+Seen = dict[int, list[Row]]
 
 
 @pytest.fixture
@@ -39,11 +42,15 @@ def session(spark: SparkSession) -> SparkSession:
     return session
 
 
-def lived(seed: int, folder: Path) -> History:
+def lived(seed: int, folder: Path, seen: Seen | None = None) -> History:
+    """``seen``: takes what each step left, by its version."""
     history = History(seed=seed, folder=folder)
     try:
         for _ in range(STEPS):
             history.step()
+            if seen is not None:
+                history.reader.update_incremental()
+                seen[history.reader.version()] = list(history.rows.values())
     finally:
         history.close()
     return history
@@ -75,6 +82,29 @@ def test_spark_reads_the_model(session: SparkSession, tmp_path: Path) -> None:
         spark_reads(session, lived(seed, tmp_path))
 
 
+def test_spark_reads_what_each_commit_left(session: SparkSession, tmp_path: Path) -> None:
+    for seed in range(FIRST, FIRST + SPARKS_OF_ALL):
+        seen: Seen = {}
+        history = lived(seed, tmp_path, seen)
+        reader = session.read.format("delta")
+        versions = [
+            reader.option("versionAsOf", version).load(history.target.uri) for version in seen
+        ]
+        for found, (version, rows) in zip(each_of(versions), seen.items(), strict=True):
+            problem = history.difference(found, rows)
+            assert problem is None, f"version {version}: {problem} after {history.log}"
+
+
+def test_kernel_reads_what_each_commit_left(spark: SparkSession, tmp_path: Path) -> None:
+    for seed in range(FIRST, FIRST + KERNELS_OF_ALL):
+        seen: Seen = {}
+        history = lived(seed, tmp_path, seen)
+        for version, rows in seen.items():
+            found = KernelReader(spark, history.target.uri, version).rows()
+            problem = history.difference((row for part in found.values() for row in part), rows)
+            assert problem is None, f"version {version}: {problem} after {history.log}"
+
+
 @pytest.mark.soak
 def test_spark_and_kernel_read_the_model(session: SparkSession, tmp_path: Path) -> None:
     for seed in chosen_seeds(100):
@@ -96,9 +126,14 @@ def spark_reads(session: SparkSession, history: History) -> None:
 
 
 def answers(table: DataFrame, conditions: list[Column]) -> list[list[Row]]:
-    """The rows of each condition, all in one job; each scan skips files by itself."""
-    parts = [table.filter(each).withColumn(" nr", f.lit(at)) for at, each in enumerate(conditions)]
-    found: list[list[Row]] = [[] for _ in conditions]
+    """The rows of each condition; each scan skips files by itself."""
+    return each_of([table.filter(each) for each in conditions])
+
+
+def each_of(tables: list[DataFrame]) -> list[list[Row]]:
+    """The rows of each, all in one job."""
+    parts = [table.withColumn(" nr", f.lit(at)) for at, table in enumerate(tables)]
+    found: list[list[Row]] = [[] for _ in tables]
     for row in reduce(DataFrame.unionAll, parts).toArrow().to_pylist():
         found[row.pop(" nr")].append(row)
     return found
