@@ -64,6 +64,10 @@ def appended(rows: Rows) -> Rows:
     return rows | {203: "theirs", 200: "theirs"}
 
 
+def loaded(_rows: Rows) -> Rows:
+    return {1: "loaded", 24: "loaded", 203: "loaded"}
+
+
 def same(rows: Rows) -> Rows:
     return rows
 
@@ -76,6 +80,10 @@ FOREIGN: dict[str, tuple[Callable[[SparkSession, str], object], Callable[[Rows],
     "vacuum": (sql("VACUUM {table} RETAIN 0 HOURS"), same),
     "properties": (sql("ALTER TABLE {table} SET TBLPROPERTIES ('a' = 'b')"), same),
     "append": (append, appended),
+    "overwrite": (  # how rows are loaded anew in place (docs/operations.md)
+        sql("INSERT OVERWRITE {table} VALUES (1, 'loaded'), (24, 'loaded'), (203, 'loaded')"),
+        loaded,
+    ),
 }
 
 
