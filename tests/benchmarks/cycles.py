@@ -1,6 +1,6 @@
 """The parts of Tidelake's cycles, from the line that each tells at log level DEBUG.
 
-    … DEBUG streaming.…: cycle name=… rows=… ends_ms=… job_ms=… cast_ms=… commit_ms=…
+    … DEBUG streaming.…: cycle name=… messages=… ends_ms=… job_ms=… apply_ms=…
 
 Whatever ``<part>_ms`` the line has is a part; the order is that of the line.
 """
@@ -16,14 +16,15 @@ from rich.table import Table
 
 from tests.benchmarks.printing import new_table, number
 
-_LINE = re.compile(r"^(?P<at>\S+) DEBUG \S+: cycle (?P<facts>.*)$")
+_LINE = re.compile(r"^(?P<at>\S+) DEBUG \S+: (?P<event>[a-z ]+?) (?P<facts>[a-z_]+=.*)$")
 _FACT = re.compile(r"(?P<name>[a-z][a-z_]*)=(?P<value>\S+)")
 _MS = "_ms"
+_WATERMARKS = 4  # messages: each partition's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CyclePart:
-    """Milliseconds of one part over the cycles that had rows."""
+    """Milliseconds of one part over the cycles that had changes."""
 
     part: str
     cycles: int
@@ -32,19 +33,19 @@ class CyclePart:
     max_ms: float
 
 
-def facts_of(log: Path) -> list[dict[str, str]]:
-    """``name=value`` of each cycle's line, in order; ``at`` is its time."""
+def facts_of(log: Path, event: str) -> list[dict[str, str]]:
+    """``name=value`` of each line that tells this, in order; ``at`` is its time."""
     found = []
     for line in log.read_text(errors="replace").splitlines():
-        if match := _LINE.match(line):
+        if (match := _LINE.match(line)) and match["event"] == event:
             facts = {fact["name"]: fact["value"] for fact in _FACT.finditer(match["facts"])}
             found.append({"at": match["at"], **facts})
     return found
 
 
 def cycle_parts(log: Path) -> list[CyclePart]:
-    """Of the cycles that brought rows (all, where the lines do not say)."""
-    cycles = [facts for facts in facts_of(log) if facts.get("rows", "1") != "0"]
+    """Of the cycles that read more than a handful of watermarks."""
+    cycles = [facts for facts in facts_of(log, "cycle") if int(facts["messages"]) > _WATERMARKS]
     names = dict.fromkeys(name for facts in cycles for name in facts if name.endswith(_MS))
     parts = []
     for name in names:
