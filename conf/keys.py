@@ -223,7 +223,7 @@ CHANGEFEED_FILE = Table(
         "scheduler": Ignored(_TICDC_ITSELF),
         "synced-status": Ignored(_TICDC_ITSELF),
         "force-replicate": NotBuilt("tables without a key", (False,)),
-        "enable-sync-point": Ignored("one capture alone records a snapshot with every batch"),
+        "enable-sync-point": Ignored("a run records a snapshot whenever its tables meet"),
         "bdr-mode": NotBuilt("a lake has no changes of its own to send back", (False,)),
         "consistent": Table(
             {

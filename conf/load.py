@@ -23,6 +23,7 @@ from conf.keys import (
 )
 from conf.references import parse_reference
 from conf.settings import (
+    ANY_LOCAL_PORT,
     ID_MAX_LENGTH,
     BatchSettings,
     Changefeed,
@@ -35,6 +36,7 @@ from conf.settings import (
     SessionSettings,
     SettingError,
     Settings,
+    TransportSettings,
     is_id,
     require,
 )
@@ -195,6 +197,8 @@ def _settings(document: Document, values: Mapping[str, Any]) -> Settings:
         made["session"] = SessionSettings(**parts["session"])
     with problems.noted():
         made["batch"] = BatchSettings(**parts["batch"])
+    with problems.noted():
+        made["transport"] = transport_settings({"addr": ANY_LOCAL_PORT, **values})
     problems.refuse()
     return Settings(**made, **parts["settings"])
 
@@ -340,6 +344,12 @@ def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
             f"etcd: {endpoint!r} must be http://host:2379 (or https, or 'embedded' alone)",
         )
     return EtcdSettings(endpoints=endpoints, embedded=False, **fields)
+
+
+def transport_settings(values: Mapping[str, Any]) -> TransportSettings:
+    """Of the keys that a server has."""
+    given = {name.replace("-", "_"): values[name] for name in SERVER_KEYS if name in values}
+    return TransportSettings(**given)
 
 
 def _string_items(path: str, table: Document) -> tuple[tuple[str, str], ...]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from conf.changefeed_file import read_checked
 from conf.keys import CHANGEFEED_FILE, OWN_KEYS, SERVER_KEYS, Entry, Ignored, Table
-from conf.load import FIELDS, etcd_settings, from_environment
+from conf.load import FIELDS, etcd_settings, from_environment, transport_settings
 from conf.settings import (
     BatchSettings,
     EtcdSettings,
@@ -99,7 +99,6 @@ def _settings(
     for name, (part, field_name) in FIELDS.items():
         if name in values and part in parts:
             parts[part][field_name] = values[name]
-    transport = {name.replace("-", "_"): values[name] for name in SERVER_KEYS if name in values}
     made: dict[str, Any] = {}
     with problems.noted():
         made["etcd"] = etcd_settings(values.get("etcd", "embedded"), parts["etcd"])
@@ -108,6 +107,6 @@ def _settings(
     with problems.noted():
         made["batch"] = BatchSettings(**parts["batch"])
     with problems.noted():
-        made["transport"] = TransportSettings(**transport)
+        made["transport"] = transport_settings(values)
     problems.refuse()
     return ServerSettings(**made, **parts["settings"])

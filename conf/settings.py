@@ -14,6 +14,7 @@ from typing import Literal
 
 ID_PATTERN = re.compile(r"^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$")  # TiCDC's rule, facts 1.1
 ID_MAX_LENGTH = 128
+ANY_LOCAL_PORT = "127.0.0.1:0"
 ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):[0-9]{1,5}$")
 
 
@@ -248,5 +249,6 @@ class Settings:
     etcd: EtcdSettings = EtcdSettings()
     session: SessionSettings = SessionSettings()
     batch: BatchSettings = BatchSettings()
+    transport: TransportSettings = TransportSettings(addr=ANY_LOCAL_PORT)
     log_format: Literal["text", "json"] = "text"
     log_level: str = "INFO"

@@ -18,11 +18,13 @@ from coordination.etcd import keys
 from coordination.etcd.client import Compare, Put, get
 from coordination.etcd.election import Candidate
 from coordination.etcd.identity import etcd_identity
+from coordination.etcd.keys import ChangefeedName
 from coordination.etcd.session import Session
 from coordination.life_context import LifeContext, turn_worker
 from coordination.metadata.committer import TickCommitter
 from coordination.metadata.elector import EtcdElector
 from coordination.metadata.etcd_roles import EtcdCaptureObservation
+from coordination.metadata.model import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, Ownership, ProcessorEpoch, Revision
 from coordination.office import OwnerOffice
 from coordination.orchestrator.global_state import Role
@@ -127,6 +129,11 @@ class Life:
         """Who is registered, as this one has seen it; may be read by any thread."""
         return self._state.captures
 
+    def changefeed(self, name: ChangefeedName) -> ChangefeedInfo | None:
+        """As this one has seen it in etcd."""
+        found = self._state.changefeeds.get(name)
+        return found.info if found is not None else None
+
     @property
     def processor(self) -> ProcessorReactor:
         return self._processor
@@ -135,6 +142,11 @@ class Life:
     def owner(self) -> OwnerReactor | None:
         """While this capture leads."""
         return self._office.owner
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether an owner's message has come to it: it may have tables."""
+        return self._info.is_reached
 
     @property
     def leads_since(self) -> Revision:
@@ -215,6 +227,12 @@ class Life:
             return False
         if found is None:
             raise LeaseGone("the capture's key went as soon as it was put")
+        try:
+            if not self._context.admit(self._role.id, found.create_revision):
+                return False
+        except TryAgain as error:
+            logger.warning("etcd does not answer, trying again capture_id=%s: %s", self.id, error)
+            return False
         self._registered = found.create_revision
         return True
 
@@ -223,14 +241,8 @@ class Life:
         is_draining = self._office.is_stopping or self._processor.is_stopping
         if is_draining == self._info.is_draining:
             return
-        info = dataclasses.replace(self._info, is_draining=is_draining)
-        put = Put(self._key, keys.dump_capture_info(info), self.session.lease)
-        try:
-            self._context.client.txn(self._capture_guards(), (put,))
-        except TryAgain as error:
-            logger.warning("could not say so, trying again capture_id=%s: %s", self.id, error)
+        if not self._put(dataclasses.replace(self._info, is_draining=is_draining)):
             return
-        self._info = info
         if is_draining:
             logger.info(
                 "this capture hands over: it leads no more and takes no tables capture_id=%s",
@@ -239,9 +251,25 @@ class Life:
         else:
             logger.info("this capture serves again capture_id=%s", self.id)
 
+    def _put(self, info: CaptureInfo) -> bool:
+        put = Put(self._key, keys.dump_capture_info(info), self.session.lease)
+        try:
+            self._context.client.txn(self._capture_guards(), (put,))
+        except TryAgain as error:
+            logger.warning("could not say so, trying again capture_id=%s: %s", self.id, error)
+            return False
+        self._info = info
+        return True
+
     def _deliver(self, messages: list[Message]) -> None:
+        """No agent hears of an owner before etcd has that it may: owners wait for none but those
+        who may have tables."""
         for_owner = [each for each in messages if isinstance(each.body, _OF_AGENTS)]
-        self._processor.post(each for each in messages if not isinstance(each.body, _OF_AGENTS))
+        for_agents = [each for each in messages if not isinstance(each.body, _OF_AGENTS)]
+        if for_agents and not self._info.is_reached:
+            self._put(dataclasses.replace(self._info, is_reached=True))
+        if self._info.is_reached:
+            self._processor.post(for_agents)
         if (owner := self.owner) is not None:
             owner.post(for_owner)
 

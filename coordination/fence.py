@@ -12,16 +12,12 @@ control rows are the others.
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordination.clock import Clock
 from coordination.errors import Fenced
 from coordination.model import Ownership
-
-logger = logging.getLogger(__name__)
 
 NEVER_OPENED = "this capture has not won its election"
 
@@ -40,7 +36,6 @@ class Fence:
         self._clock = clock
         self._lock = threading.Lock()
         self._state: _Open | str = NEVER_OPENED  # a str is the reason why it is shut
-        self._callbacks: list[Callable[[str], None]] = []
 
     def check(self) -> Ownership:
         """Return who may write; raise ``Fenced`` with the reason when nobody here may."""
@@ -77,23 +72,7 @@ class Fence:
         return 0.0 if isinstance(state, str) else self._clock.monotonic() - state.extended_at
 
     def shut(self, reason: str) -> None:
-        """Let nobody write from now on, and tell who asked to be told; nothing if it is shut."""
+        """Let nobody write from now on; nothing if it is shut."""
         with self._lock:
-            if isinstance(self._state, str):
-                return
-            self._state = reason
-            callbacks = tuple(self._callbacks)
-        for callback in callbacks:
-            _tell(callback, reason)
-
-    def on_shut(self, callback: Callable[[str], None]) -> None:
-        """Call back with the reason at every shutting, from the thread that shuts: be quick."""
-        with self._lock:
-            self._callbacks.append(callback)
-
-
-def _tell(callback: Callable[[str], None], reason: str) -> None:
-    try:
-        callback(reason)
-    except Exception:  # the others must be told too
-        logger.exception("a callback of the fence failed reason=%r", reason)
+            if not isinstance(self._state, str):
+                self._state = reason

@@ -15,6 +15,7 @@ from coordination.clock import Clock
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, EtcdClient
 from coordination.fence import Fence
+from coordination.model import CaptureID, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.global_state import GlobalReactorState, Role
 from coordination.orchestrator.reactor import Reactor
@@ -44,10 +45,16 @@ class LifeContext:
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     tick_interval_s: float = FLUSH_INTERVAL_S
     is_driven: bool = False  # sessions without threads
+    removal_grace_s: float | None = None  # None: as the session's TTL has it
+    tries_again: bool = True  # after an error of a changefeed; else it has failed
+    # Asked once registered (with the create-revision of its key), until it says yes.
+    admit: Callable[[CaptureID, Revision], bool] = lambda _capture_id, _registered: True
     woken: threading.Event = field(default_factory=threading.Event)
 
     def new_state(self, role: Role) -> GlobalReactorState:
-        grace_s = deadline.removal_grace_s(self.session.ttl_s)
+        grace_s = self.removal_grace_s
+        if grace_s is None:
+            grace_s = deadline.removal_grace_s(self.session.ttl_s)
         return GlobalReactorState(self.cluster_id, role=role, removal_grace_s=grace_s)
 
     def new_worker(

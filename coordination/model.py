@@ -62,7 +62,9 @@ class CaptureInfo:
     address: str
     version: str
     start_timestamp: int  # unix seconds
-    is_draining: bool = False  # it hands over what it has, and takes nothing (not TiCDC's)
+    # Not TiCDC's:
+    is_draining: bool = False  # it hands over what it has, and takes nothing
+    is_reached: bool = False  # an owner's message has come to it, so it may have tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,6 +212,7 @@ class OwnerOffice:
             ownership=ownership,
             settings=self._context.scheduler,
             rng=self._context.rng,
+            tries_again=self._context.tries_again,
         )
         reactor = OwnerReactor(context, self._jobs)
         worker = self._context.new_worker(reactor, state, guards)

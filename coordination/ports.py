@@ -91,10 +91,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlScan:
-    """Every DDL at or below ``position_ts`` is known; ``pending`` have not run yet, in order."""
+    """Every DDL at or below ``position_ts`` is known; ``pending`` have not run yet, in order.
+
+    ``has_rows``: so is every table that has rows there. Else captures' scans say that."""
 
     position_ts: Ts
     pending: tuple[PendingDdl, ...] = ()
+    has_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,7 @@ class Changes:
     added: tuple[RegisteredTable, ...] = ()  # by a DDL that ran, or found by its rows
     removed: tuple[int, ...] = ()  # table IDs
     published_ts: Ts | None = None  # the last sync point that is in the ledger
+    is_finished: bool = False  # and the control tables say so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

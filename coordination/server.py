@@ -64,8 +64,10 @@ class CaptureServer:
         reset_limit: ResetLimit | None = None,
         drain_s: float = DRAIN_S,
         on_reset: Callable[[Life], None] = lambda _life: None,
+        on_turn: Callable[[Life], None] = lambda _life: None,
     ) -> None:
-        """`on_reset` is told who this capture now is, for log lines."""
+        """`on_reset` is told who this capture now is, for log lines; `on_turn` looks at it after
+        each turn."""
         self.phase = Phase.WAITING
         self.life: Life | None = None
         self.jobs = OwnerJobs(context.woken.set)
@@ -76,6 +78,7 @@ class CaptureServer:
         self._reset_limit = reset_limit or ResetLimit()
         self._drain_s = drain_s
         self._on_reset = on_reset
+        self._on_turn = on_turn
         self._is_silent = False  # etcd, since it was said
         self._begin_at: float | None = None  # None: the reset limit has not been asked yet
         self._stop = _Stop()
@@ -173,6 +176,7 @@ class CaptureServer:
         assert life is not None
         try:
             wait_s = life.turn()
+            self._on_turn(life)
         except TidelakeError as error:
             logger.warning("capture dies by suicide capture_id=%s: %s", life.id, error)
             return self._leave(life, drop=True, reason=str(error))

@@ -17,8 +17,8 @@ from coordination.clock import Clock, SystemClock
 from sinks.jvm_errors import line
 from streaming.backlog import Backlog, BacklogMeter
 from streaming.concerns import BROKER, BROKER_SILENT_S, Concerns
-from streaming.events import TopicPartition
 from streaming.source.kafka import Source
+from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -14,29 +13,15 @@ from types import FrameType
 from typing import Protocol
 
 from conf.settings import EtcdSettings, Settings
-from coordination.capture import Capture
-from coordination.clock import SystemClock
 from coordination.errors import Stop
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
-from coordination.fence import Fence
-from coordination.model import CaptureID, ProcessorEpoch
-from coordination.secrets import revealed_options
-from sinks.changefeeds import Changefeeds
-from sinks.dead_letters import DeadLetters
-from sinks.progress import Progress
-from sinks.snapshots import Snapshots
-from streaming import logs
-from streaming.application import Application
-from streaming.cluster.neighbours import refuse_a_clusters
-from streaming.preflight import check_changefeed
-from streaming.protocols.canal_json_sql import CanalJson
-from streaming.record import ControlTables
+from coordination.scheduler.address import check_free
+from streaming.preflight import check_changefeed, has_finished
+from streaming.run_capture import RunCapture
 from streaming.scratch import scratch
 from streaming.session import SparkOnDemand
-from streaming.source.kafka import Source
-from streaming.warm_up import WarmUp
 
 logger = logging.getLogger(__name__)
 
@@ -53,53 +38,21 @@ SignalHandler = Callable[[int, FrameType | None], None]
 def run(settings: Settings) -> int:
     """Be one capture until its changefeed finishes or a stop is asked for; the exit code.
 
-    What can be wrong from the start (URI, topic, broker, etcd, offsets that Kafka has no more) is
-    found before Spark starts.
+    What can be wrong from the start (URI, topic, broker, etcd) is found before Spark starts.
     """
     with ExitStack() as stack:
         stack.enter_context(handling(stop_before_start))
         stack.enter_context(scratch())
-        source = Source(settings.changefeed.source)
-        stack.callback(source.close)
         check_changefeed(settings.changefeed)
-        sink = settings.changefeed.sink
+        check_free(settings.transport.addr)
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
         spark = SparkOnDemand()
         stack.callback(spark.stop)
-        clock = SystemClock()
-        fence = Fence(clock)
-        options = revealed_options(sink.storage_options)
-        application = Application(
-            settings=settings,
-            spark=spark,
-            fence=fence,
-            source=source,
-            decoder=CanalJson(),
-            tables=ControlTables(
-                changefeeds=Changefeeds(sink.warehouse, options),
-                progress=Progress(sink.warehouse, options),
-                snapshots=Snapshots(sink.warehouse, options),
-            ),
-            dead_letters=DeadLetters(sink.warehouse, options),
-        )
-        capture = Capture(
-            client=client,
-            etcd=etcd,
-            session=settings.session,
-            changefeed_id=settings.changefeed.id,
-            replication=application,
-            fence=fence,
-            clock=clock,
-            address=socket.gethostname(),
-            warehouse=sink.warehouse,
-            admitted=lambda: refuse_a_clusters(
-                client, etcd.cluster_id, settings.changefeed.id, sink.warehouse
-            ),
-            on_reset=_identify,
-            on_standby=WarmUp(spark, settings.changefeed.source, CanalJson()).begin,
-        )
+        if not has_finished(settings.changefeed):
+            spark.begin()  # it takes longer than all that comes before it is needed
+        capture = RunCapture(settings, client=client, cluster_id=etcd.cluster_id, spark=spark)
         stack.enter_context(handling(asking(capture)))
-        capture.run()
+        capture.run(is_host=settings.etcd.embedded)
     return 0
 
 
@@ -115,11 +68,6 @@ def asking(capture: Stoppable) -> SignalHandler:
         capture.request_stop()
 
     return asked
-
-
-def _identify(capture_id: CaptureID, epoch: ProcessorEpoch) -> None:
-    logs.identity.capture_id = capture_id
-    logs.identity.epoch = epoch
 
 
 @contextmanager

@@ -81,7 +81,7 @@ def version() -> None:
 @app.command(
     help="""Replicate a changefeed until its target-ts, or until SIGTERM or Ctrl-C.
 
-    One capture in one process; several with one etcd stand by for each other.
+    One capture in one process; several with one etcd share its tables.
     The same command after a crash goes on where the tables are."""
 )
 def run(
@@ -111,6 +111,16 @@ def run(
     cluster_id: Annotated[
         str | None, typer.Option(help="Captures of one cluster share it; TiCDC's cluster-id.")
     ] = None,
+    addr: Annotated[
+        str | None,
+        typer.Option(
+            help="Where other captures of the changefeed find this one; 127.0.0.1:0, any free "
+            "port of this machine's own, if it is not given."
+        ),
+    ] = None,
+    advertise_addr: Annotated[
+        str | None, typer.Option(help="Its address as others see it, where that is another.")
+    ] = None,
     log_format: Annotated[LogFormat | None, typer.Option(help="Of the lines on stderr.")] = None,
     log_level: Annotated[LogLevel | None, typer.Option(case_sensitive=False)] = None,
 ) -> None:
@@ -123,6 +133,8 @@ def run(
         "overwrite-checkpoint-ts": overwrite_checkpoint_ts,
         "etcd": etcd,
         "cluster-id": cluster_id,
+        "addr": addr,
+        "advertise-addr": advertise_addr,
         "log-format": log_format and log_format.value,
         "log-level": log_level and log_level.value,
     }

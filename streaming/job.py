@@ -16,7 +16,7 @@ MARKERS = {
     "conf": "source_uri.py",
     "coordination": "failpoint.py",
     "sinks": "apply.py",
-    "streaming": "protocols/canal_json_sql.py",
+    "streaming": "protocols/contract.py",
 }
 
 

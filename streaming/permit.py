@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from coordination.fence import Fence
-from coordination.model import TableName, Ts, fence_number
-from sinks.changefeeds import ChangefeedRow
+from coordination.model import TableName, Ts
 
 
 class Withdrawn(Exception):
@@ -37,34 +35,3 @@ class Permit(Protocol):
     def signature(self, name: TableName) -> Mapping[str, object]:
         """Who writes it, for the commit's metadata."""
         ...
-
-
-class OwnersPermit:
-    """Of one capture that owns the whole changefeed: everything, while it is trusted."""
-
-    def __init__(self, fence: Fence, row: ChangefeedRow) -> None:
-        self._fence = fence
-        self._row = row
-
-    @property
-    def capture_id(self) -> str:
-        return self._row.capture_id
-
-    def check(self) -> None:
-        self._fence.check()
-
-    def begin(self, name: TableName, limit: Ts) -> None:
-        del name, limit
-        self._fence.check()
-
-    def ended(self, name: TableName) -> None:
-        """Nobody waits for it."""
-
-    def signature(self, name: TableName) -> Mapping[str, object]:
-        del name
-        return {
-            "changefeed": self._row.changefeed_id,
-            "capture": self._row.capture_id,
-            "epoch": self._row.epoch,
-            "fence": fence_number(self._row.term),
-        }

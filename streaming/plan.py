@@ -8,7 +8,7 @@ error that quotes it, and nothing is half applied."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordination.errors import TidelakeError
@@ -56,6 +56,13 @@ class Plan:
     creations: tuple[Creation, ...] = ()
     wall: DdlEvent | None = None
     why: str = ""
+
+
+def in_order(ddls: Iterable[DdlEvent]) -> list[DdlEvent]:
+    """Without replays: the identity of one is (commit-ts, query, table), never commit-ts alone."""
+    ordered = sorted(ddls, key=lambda ddl: (ddl.commit_ts, ddl.offset))
+    once = {(ddl.commit_ts, ddl.query, ddl.name): ddl for ddl in reversed(ordered)}
+    return sorted(once.values(), key=lambda ddl: (ddl.commit_ts, ddl.offset))
 
 
 def plan(

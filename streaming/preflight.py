@@ -14,7 +14,7 @@ from coordination.secrets import revealed_options
 from sinks.changefeeds import Changefeeds
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.filter import TableFilter
-from streaming.protocols.canal_json_sql import watermark_of
+from streaming.protocols.canal_json.watermark import watermark_of
 from streaming.retained import KafkaLog, refuse_a_hole
 from streaming.source.kafka import Source
 
@@ -49,6 +49,14 @@ def check_beginning(changefeed: Changefeed) -> None:
         refuse_a_hole(first, log, checkpoint_ts=changefeed.start_ts, reached_ts=None)
     finally:
         source.close()
+
+
+def has_finished(changefeed: Changefeed) -> bool:
+    """Whether it is at its target-ts already: nothing is to be read for it."""
+    sink, target_ts = changefeed.sink, changefeed.target_ts
+    stored = Changefeeds(sink.warehouse, revealed_options(sink.storage_options)).read(changefeed.id)
+    is_there = stored is not None and target_ts is not None and stored.checkpoint_ts >= target_ts
+    return is_there and changefeed.overwrite_checkpoint_ts is None
 
 
 def check_warehouse(sink: DeltaSink, changefeed_id: str) -> None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from streaming.events import TopicPartition
 from streaming.source.kafka import Source, SourceLost
+from streaming.source.ranges import TopicPartition
 
 FirstWatermarks = Mapping[TopicPartition, int | None]  # None: there is none yet
 WatermarkOf = Callable[[bytes | None], int | None]

@@ -59,6 +59,7 @@ def serve(settings: ServerSettings) -> int:
             )
         spark = SparkOnDemand()
         stack.callback(spark.stop)
+        spark()  # a server is there to work: what Spark lacks is said at once
         clock = SystemClock()
         running: list[CaptureServer] = []  # the transport and the server need each other
         context = LifeContext(
@@ -77,7 +78,7 @@ def serve(settings: ServerSettings) -> int:
                     clock=clock,
                 )
             ),
-            data_plane=SparkDataPlane(spark(), batch=settings.batch, session=settings.session),
+            data_plane=SparkDataPlane(spark, batch=settings.batch, session=settings.session),
             address=transport.start(),
             version=tidelake_version(),
             new_id=lambda: str(uuid.uuid4()),

@@ -31,10 +31,7 @@ logger = logging.getLogger(__name__)
 JARS_VARIABLE = "TIDELAKE_JARS"
 MASTER_VARIABLE = "SPARK_MASTER"
 MEMORY_VARIABLE = "SPARK_DRIVER_MEMORY"  # Spark's own; ours is only a larger default
-PACKAGES = (
-    "io.delta:delta-spark_4.2_2.13:4.4.0",
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-)
+PACKAGES = ("io.delta:delta-spark_4.2_2.13:4.4.0",)
 ARCHIVE_NAME = "classes.jsa"
 _QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -50,34 +47,18 @@ STATIC_CONF = {
     "spark.speculation": "false",  # a second reader of the same messages only takes their time
     "spark.driver.maxResultSize": "0",  # a read has its own budget: 64 MiB of messages a task
     "spark.ui.showConsoleProgress": "false",
-    # Spark's own, and what Kafka's connector is given: in no UI or event log, and in no plan.
+    # In no UI or event log, and in no plan.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
 }
-# Spark writes code for every plan, compiles it and warms it up. A batch's plans have its limit in
-# them: with few rows that is most of the work. A hundred tables of 50 rows took three times as long
-# interpreted.
-INTERPRETED_ROWS = 1_000  # at most
-MANY_ROWS = 20_000  # above, whole stages are compiled, not expressions alone
-
-
-def _code_generation(rows: int) -> dict[str, str]:
-    return {
-        "spark.sql.codegen.wholeStage": "true" if rows > MANY_ROWS else "false",
-        "spark.sql.codegen.factoryMode": "FALLBACK" if rows > INTERPRETED_ROWS else "NO_CODEGEN",
-    }
-
-
 RUNTIME_CONF = {
     **SESSION_CONF,
-    **_code_generation(0),
-    # A segment is written once and read two or three times: compressing it does not pay.
-    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # A read is one stage of a few rows: writing and compiling code for it costs more than running.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",  # its stages are a fixed cost of every small batch
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|jaas|keystore[.]key",
-    # Each look for news asks the broker, and a process may have many streams: Spark's is 10 ms.
-    "spark.sql.streaming.pollingDelay": "50ms",
 }
 # Of the disposable checkpoint on a local disk: Spark's default manager starts some twenty processes
 # a batch there (readlink, chmod).
@@ -124,6 +105,10 @@ class SparkOnDemand:
                 return coming.result(POLL_S)
             if stopping is not None and stopping.is_set():
                 raise Stop("asked to stop while Spark was starting")
+
+    def begin(self) -> None:
+        """Start it in the background."""
+        self._begin()
 
     @property
     def started(self) -> SparkSession | None:
@@ -187,10 +172,13 @@ def use_this_python(session: SparkSession) -> None:
         context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, code)))
 
 
-def expect_rows(session: SparkSession, rows: int) -> None:
-    """Until it is called again, plans are made for so many rows."""
-    for name, value in _code_generation(rows).items():
-        session.conf.set(name, value)
+def compiling(session: SparkSession) -> SparkSession:
+    """Another session, for work on many rows: the Spark engine's commits."""
+    other = session.newSession()
+    configure(other)
+    other.conf.set("spark.sql.codegen.wholeStage", "true")
+    other.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
+    return other
 
 
 def _build(jvm: DriverJvm, archive_to: Path | None) -> SparkSession:
@@ -221,12 +209,13 @@ def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
     else:
         conf["spark.jars.packages"] = ",".join(PACKAGES)
         logger.warning(
-            "no jars of Delta and of Spark's Kafka source are here: Spark looks for them in "
+            "no jars of Delta are here: Spark looks for them in "
             "~/.ivy2.5.2 and fetches what is missing, some 200 MB. TIDELAKE_JARS names a folder "
             "that has them packages=%s",
             conf["spark.jars.packages"],
         )
     if is_local:
+        conf["spark.python.daemon.module"] = "streaming.source.worker_daemon"
         folder = tempfile.gettempdir()  # this process's own (``scratch.py``)
         java.append(f'"-Djava.io.tmpdir={folder}"')
         conf |= {"spark.local.dir": folder, **LOOPBACK}
@@ -269,7 +258,7 @@ def _is_databricks(session: SparkSession) -> bool:
 
 
 def _check(session: SparkSession) -> None:
-    """One clear line where Delta or the Kafka connector is missing, instead of a stack trace
+    """One clear line where Delta is missing, instead of a stack trace
     later.
     """
     extensions = session.conf.get("spark.sql.extensions", "") or ""

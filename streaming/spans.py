@@ -11,8 +11,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import functions as F  # noqa: N812
-
 from conf.settings import DeltaSink
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
@@ -33,9 +31,10 @@ from sinks.tables import (
     seal,
     table_uri,
 )
-from streaming.events import ROW, DdlEvent
+from streaming.apply.row_block import RowBlock
+from streaming.apply.shape import Untold, newest_whole_row
+from streaming.events import DdlEvent
 from streaming.passed import refuse_what_was_passed
-from streaming.segments import Segment, union
 
 logger = logging.getLogger(__name__)
 
@@ -115,11 +114,6 @@ class Spans:
     def schemas(self) -> dict[TableName, TableSchema | None]:
         """The schema of each span; None for one without a target."""
         return {span.name: span.target.schema if span.target else None for span in self}
-
-    def settled_keys(self) -> dict[TableName, Sequence[str]]:
-        """What a decoder wants to know of the tables that need no schema from the stream any
-        more."""
-        return keys_of_settled(self)
 
     def open_names(self, names: Iterable[TableName]) -> set[TableName]:
         """Those of which nobody knows yet what table they are."""
@@ -269,53 +263,28 @@ class Spans:
         target = self._target(name, _schema(name, state), FIRST_GENERATION)
         self.put(self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0))))
 
-    def find(
-        self, names: Sequence[TableName], segments: Sequence[Segment], start: Ts, limit: Ts
+    def make_from_rows(
+        self, name: TableName, blocks: Sequence[RowBlock], start: Ts, limit: Ts
     ) -> None:
-        """Make targets for tables whose CREATE TABLE lies before the stream, from the newest whole
-        row at or below ``limit``: one Spark job for all.
-
-        A DELETE may name the key alone, and a row that was cut does: they tell no columns. Raises
-        for a table whose first rows were passed over."""
-        refuse_what_was_passed(self._row, [name for name in names if name not in self])
-        frame = union(segment.frame for segment in segments)
-        wanted = [
-            (F.col("schema_name") == name.schema) & (F.col("table_name") == name.table)
-            for name in names
-        ]
-        any_wanted = wanted[0]
-        for condition in wanted[1:]:
-            any_wanted = any_wanted | condition
-        is_written = (F.col("kind") == ROW) & (F.col("op") != "DELETE") & any_wanted
-        is_whole = F.col("error_class").isNull()
-        names_in_order = F.map_keys("data").alias("names")  # TiCDC shuffles mysqlType
-        told = F.struct("mysql_types", "pk_names", names_in_order)
-        newest = F.max_by(told, F.when(is_whole, F.col("commit_ts"))).alias("newest")
-        is_any_whole = F.bool_or(is_whole).alias("is_any_whole")
-        written = frame.where(is_written & (F.col("commit_ts") <= limit))
-        found = written.groupBy("schema_name", "table_name").agg(newest, is_any_whole).collect()
-        cut = set()
-        for row in found:
-            name = TableName(row.schema_name, row.table_name)
-            if not row.is_any_whole:
-                cut.add(name)
-                continue
-            types = row.newest.mysql_types or {}
-            in_order = {column: types[column] for column in row.newest.names if column in types}
-            try:
-                schema, warnings = schema_from_mysql_types(in_order, row.newest.pk_names or [])
-            except ValueError as error:
-                raise TidelakeError(
-                    f"cannot make {name} from the types in its messages: {error}. Start before its "
-                    "CREATE TABLE, or leave it out with [filter] rules"
-                ) from error
-            for warning in warnings:
-                logger.warning("no CREATE TABLE was read: %s table=%s", warning, name)
-            no_ddl = DdlEvent(commit_ts=NO_DDL, offset=0, name=name, ddl_type="", query="")
-            self.create(name, schema, no_ddl, self._known_start(name, start))
-        for name in names:
-            if name not in self or not self[name].is_settled:
-                self._put_without_rows(name, self._known_start(name, start), name in cut)
+        """Make the target of a table whose CREATE TABLE lies before the stream, from its newest
+        whole row at or below ``limit``. Raises for one whose first rows were passed over."""
+        if name not in self:
+            refuse_what_was_passed(self._row, [name])
+        told, begin = newest_whole_row(blocks, limit), self._known_start(name, start)
+        if isinstance(told, Untold):
+            self._put_without_rows(name, begin, told is Untold.ONLY_CUT)
+            return
+        try:
+            schema, warnings = schema_from_mysql_types(told.types, list(told.key))
+        except ValueError as error:
+            raise TidelakeError(
+                f"cannot make {name} from the types in its messages: {error}. Start before its "
+                "CREATE TABLE, or leave it out with [filter] rules"
+            ) from error
+        for warning in warnings:
+            logger.warning("no CREATE TABLE was read: %s table=%s", warning, name)
+        no_ddl = DdlEvent(commit_ts=NO_DDL, offset=0, name=name, ddl_type="", query="")
+        self.create(name, schema, no_ddl, begin)
 
     def _known_start(self, name: TableName, start: Ts) -> Ts:
         return self[name].checkpoint if name in self else start
@@ -380,12 +349,3 @@ def _unmade(row: ProgressRow) -> str:
 def _schema(name: TableName, state: TableState) -> TableSchema:
     assert state.schema is not None
     return schema_as_it_is(name, state.schema, delta_columns(state.handle))
-
-
-def keys_of_settled(spans: Iterable[Span]) -> dict[TableName, Sequence[str]]:
-    """The key columns of those that are settled."""
-    return {
-        span.name: span.target.schema.key if span.target else ()
-        for span in spans
-        if span.is_settled
-    }

@@ -15,10 +15,10 @@ from dataclasses import asdict, replace
 
 from conf.settings import Changefeed
 from sinks.changefeeds import ChangefeedRow, ChangefeedState
-from streaming.events import TopicPartition
 from streaming.passed import filters_after, filters_of
 from streaming.retained import Log, refuse_a_hole
 from streaming.source.kafka import SourceShape, check_topic_ids
+from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sinks.changefeeds import Watermark
-from streaming.events import TopicPartition
+from streaming.source.ranges import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,10 @@ class Watermarks:
                 live[partition] = mark
         waiting = {p: mark for p, mark in self.recorded.items() if p not in passed}
         return replace(self, live=live, recorded=waiting)
+
+    def with_partitions(self, partitions: frozenset[TopicPartition]) -> Watermarks:
+        """When the source has got more of them: what is new has promised nothing yet."""
+        return replace(self, partitions=partitions)
 
     def to_record(self) -> dict[TopicPartition, Watermark]:
         """What to store: for each partition the greatest promise, with the offset where it was

@@ -34,83 +34,9 @@ def predecessor(candidates: Iterable[KeyValue], create_revision: Revision) -> Ke
     return max(earlier, key=lambda each: each.create_revision, default=None)
 
 
-class Election:
-    """One candidate's part in it, for as long as its lease lives. Not thread-safe."""
-
-    def __init__(
-        self, client: EtcdClient, prefix: str, lease: LeaseID, wake: Callable[[], None]
-    ) -> None:
-        """`wake` is called from another thread when it is worth looking again."""
-        self._client = client
-        self._prefix = prefix
-        self._key = f"{prefix}{lease:x}"
-        self._lease = lease
-        self._wake = wake
-        self._revision = Revision(0)
-
-    @property
-    def revision(self) -> Revision:
-        """The create-revision of our key: it ranks owners. 0 before the first `campaign`."""
-        return self._revision
-
-    def campaign(self, value: bytes, wait: Callable[[float], None]) -> Revision:
-        """Block until we lead; return the create-revision of our key.
-
-        `wait(timeout_s)` returns when woken or when the time is over, and raises to end it all.
-        May be called again after ``TryAgain``: our place in the queue is kept.
-        """
-        self.enter(value)
-        while True:
-            found = self._client.range(self._prefix, prefix=True)
-            if not any(each.key == self._key for each in found.kvs):
-                raise LeaseGone("our election key is gone before we won")
-            before = predecessor(found.kvs, self._revision)
-            if before is None:
-                return self._revision
-            self._await_deletion(before.key, found.revision, wait)
-
-    def leads(self) -> bool:
-        """Whether our key is still there as we put it (it may be deleted by hand)."""
-        found = get(self._client, self._key)
-        return found is not None and found.create_revision == self._revision
-
-    def watch_own_key(self) -> Callable[[], None]:
-        """Wake when our key changes; returns what ends it."""
-        start = Revision(self._revision + 1)
-        return self._client.watch(self._key, self._woken, start_revision=start).cancel
-
-    def resign(self) -> None:
-        """Delete our key, so that the next one leads at once; fine if it is not there."""
-        if not self._revision:
-            return
-        ours = Compare(self._key, "create", "=", self._revision)
-        self._client.txn((ours,), (Delete(self._key),))
-        self._revision = Revision(0)
-
-    def enter(self, value: bytes) -> None:
-        """Stand in the queue; a place that we have is kept."""
-        absent = Compare(self._key, "create", "=", 0)
-        self._client.txn((absent,), (Put(self._key, value, self._lease),))
-        found = get(self._client, self._key)  # a try before this one may have put it
-        if found is None:
-            raise LeaseGone("our election key went as soon as it was put")
-        self._revision = found.create_revision
-
-    def _await_deletion(self, key: str, revision: Revision, wait: Callable[[float], None]) -> None:
-        watch = self._client.watch(key, self._woken, start_revision=Revision(revision + 1))
-        try:
-            while get(self._client, key) is not None:
-                wait(REREAD_S)
-        finally:
-            watch.cancel()
-
-    def _woken(self, batch: WatchBatch) -> None:
-        if batch.missed or batch.events:
-            self._wake()
-
-
 class Candidate:
-    """The same without waiting: `turn` looks when it is worth while. One thread.
+    """One candidate's part in it, for as long as its lease lives; `turn` looks when it is worth
+    while. One thread.
 
     out ──enter──► waiting ──nobody before us──► leading ──our key gone──► out, and in again
     """
@@ -130,7 +56,8 @@ class Candidate:
         self._key = f"{prefix}{lease:x}"
         self._value = value
         self._wake = wake
-        self._election = Election(client, prefix, lease, wake)
+        self._lease = lease
+        self._revision = Revision(0)
         self._is_in = False
         self._is_woken = False
         self._look_at = float("-inf")
@@ -144,7 +71,7 @@ class Candidate:
     @property
     def revision(self) -> Revision:
         """The create-revision of our key; 0 while it is not there."""
-        return self._election.revision if self._is_in else Revision(0)
+        return self._revision if self._is_in else Revision(0)
 
     def turn(self, now: float) -> float:
         """The seconds until the next look. Raises ``TryAgain`` (what was known stays), and
@@ -158,7 +85,10 @@ class Candidate:
     def resign(self) -> None:
         """Leave the queue; the next `turn` enters it again, at its end."""
         self.close()
-        self._election.resign()
+        if self._revision:
+            ours = Compare(self._key, "create", "=", self._revision)
+            self._client.txn((ours,), (Delete(self._key),))
+        self._revision = Revision(0)
         self._is_in = False
 
     def close(self) -> None:
@@ -169,9 +99,18 @@ class Candidate:
             self._watch.cancel()
             self._watch = None
 
+    def _enter(self) -> None:
+        """Stand in the queue; a place that we have is kept."""
+        absent = Compare(self._key, "create", "=", 0)
+        self._client.txn((absent,), (Put(self._key, self._value, self._lease),))
+        found = get(self._client, self._key)  # a try before this one may have put it
+        if found is None:
+            raise LeaseGone("our election key went as soon as it was put")
+        self._revision = found.create_revision
+
     def _look(self) -> None:
         if not self._is_in:
-            self._election.enter(self._value)
+            self._enter()
             self._is_in = True
         found = self._client.range(self._prefix, prefix=True)
         if not any(

@@ -15,9 +15,10 @@ what it has none for lies under a root of our own (its tools refuse unknown keys
     /tidelake/<cluster>/etcd-incarnation                       which etcd this is
                        /changefeed-epoch                       the last epoch that was given out
                        /capture/progress/<capture>             what its changefeeds have reached
-                       /<ns>/owner/<changefeed>/<lease in hex> the election of a `run`
-                       /run-<changefeed>/capture/<capture>     CaptureInfo of a `run`, and where to
                        /<ns>/changefeed/schedule/<changefeed>  who owns it
+    /tidelake/<cluster>/run-<changefeed>/cdc/…, …/own/…        the scope of a changefeed's `run`s:
+                                                               all of the above but the incarnation
+    /tidelake/<cluster>/<ns>/owner/<changefeed>/<lease in hex> the election of an earlier `run`
 """
 
 from __future__ import annotations
@@ -63,7 +64,11 @@ def check_cluster_id(cluster_id: str) -> None:
 
 
 def base_prefix(cluster_id: str) -> str:
-    """All of a cluster's keys under TiCDC's root; ends in a slash: `default` is not `default2`."""
+    """All of a cluster's keys under TiCDC's root; ends in a slash: `default` is not `default2`.
+
+    TiCDC's tools would refuse what a scope has there: that is under our own root."""
+    if is_run_scope(cluster_id):
+        return f"{OWN_ROOT}/{cluster_id}/cdc/"
     return f"{TICDC_ROOT}/{cluster_id}/"
 
 
@@ -118,30 +123,29 @@ def backup_key(version: int, key: str) -> str:
 
 
 def own_prefix(cluster_id: str) -> str:
-    return f"{OWN_ROOT}/{cluster_id}/"
+    return f"{OWN_ROOT}/{cluster_id}/{'own/' if is_run_scope(cluster_id) else ''}"
 
 
-def run_scope(changefeed_id: ChangefeedID) -> str:
-    """The name under which the `run`s of a changefeed meet, beside the cluster's captures."""
-    return f"run-{changefeed_id}"
+def run_scope(cluster_id: str, changefeed_id: ChangefeedID) -> str:
+    """Where the `run`s of a changefeed meet, apart from the cluster's captures: it stands for a
+    cluster ID wherever one is asked for here."""
+    return f"{cluster_id}/run-{changefeed_id}"
 
 
-def run_capture_prefix(cluster_id: str, changefeed_id: ChangefeedID) -> str:
-    """Where `run`s register: none of them answers a cluster's owner, so it must not count them."""
-    return f"{own_prefix(cluster_id)}{run_scope(changefeed_id)}/capture/"
+def is_run_scope(cluster_id: str) -> bool:
+    return "/" in cluster_id  # which no cluster ID has
 
 
-def run_capture_key(cluster_id: str, changefeed_id: ChangefeedID, capture_id: CaptureID) -> str:
-    return run_capture_prefix(cluster_id, changefeed_id) + capture_id
+def cluster_of(cluster_id: str) -> tuple[str, str]:
+    """The cluster ID, and the name of the scope beneath it (or nothing)."""
+    cluster, _, scope = cluster_id.partition("/")
+    return cluster, scope
 
 
-def owner_prefix(cluster_id: str, changefeed_id: ChangefeedID) -> str:
-    """The election of a changefeed's `run`s; ends in a slash, so that `shop` is not `shop-2`."""
+def earlier_run_prefix(cluster_id: str, changefeed_id: ChangefeedID) -> str:
+    """The election of a changefeed's `run`s before they had a scope; ends in a slash, so that
+    `shop` is not `shop-2`."""
     return f"{own_prefix(cluster_id)}{NAMESPACE}/owner/{changefeed_id}/"
-
-
-def owner_key(cluster_id: str, changefeed_id: ChangefeedID, lease: LeaseID) -> str:
-    return owner_prefix(cluster_id, changefeed_id) + f"{lease:x}"
 
 
 def incarnation_key(cluster_id: str) -> str:
@@ -150,7 +154,7 @@ def incarnation_key(cluster_id: str) -> str:
     An etcd that is set up again with the same flags has the *same* cluster ID (it is a hash of
     peer URLs and token) while its revisions begin anew.
     """
-    return f"{own_prefix(cluster_id)}etcd-incarnation"
+    return f"{own_prefix(cluster_of(cluster_id)[0])}etcd-incarnation"
 
 
 def epoch_key(cluster_id: str) -> str:
@@ -218,14 +222,6 @@ class Upstream:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangefeedOwner:
-    """A candidate for a lone changefeed."""
-
-    name: ChangefeedName
-    lease: LeaseID
-
-
-@dataclass(frozen=True, slots=True)
 class EtcdIncarnation:
     pass
 
@@ -254,7 +250,6 @@ Parsed = (
     | ChangefeedStatusOf
     | TaskPositionOf
     | Upstream
-    | ChangefeedOwner
     | EtcdIncarnation
     | LastEpoch
     | ScheduleOf
@@ -308,9 +303,6 @@ def _parse_own(parts: list[str]) -> Parsed | None:
             return LastEpoch()
         case ["capture", "progress", capture_id] if capture_id:
             return CaptureProgressOf(CaptureID(capture_id))
-        case [namespace, "owner", id_, lease] if _are_ids(namespace, id_) and _is_hex(lease):
-            name = ChangefeedName(ChangefeedID(id_), namespace)
-            return ChangefeedOwner(name, LeaseID(int(lease, 16)))
         case [namespace, "changefeed", "schedule", id_] if _are_ids(namespace, id_):
             return ScheduleOf(ChangefeedName(ChangefeedID(id_), namespace))
         case _:
@@ -336,6 +328,8 @@ def dump_capture_info(info: CaptureInfo, **more: str | bool) -> bytes:
     """``more``: fields that TiCDC does not have."""
     if info.is_draining:
         more["draining"] = True
+    if info.is_reached:
+        more["reached"] = True
     fields = {
         "id": info.id,
         "address": info.address,
@@ -357,4 +351,5 @@ def load_capture_info(value: bytes) -> CaptureInfo:
         version=fields["version"],
         start_timestamp=fields.get("start-timestamp", 0),
         is_draining=bool(fields.get("draining", False)),
+        is_reached=bool(fields.get("reached", False)),
     )

@@ -58,7 +58,7 @@ from coordination.orchestrator.patch import Patch, PatchGroup
 POSITIONS_PER_GROUP = 50  # far below a transaction's 128
 
 
-class _NextEpoch:
+class NextEpoch:
     """The epoch that a group gives out: above the last one, and above the info's own."""
 
     def __init__(self, cluster_id: str) -> None:
@@ -75,7 +75,7 @@ def create_writes(
     cluster_id: str, info: ChangefeedInfo, upstream: UpstreamInfo | None
 ) -> PatchGroup:
     """Info, status, schedule (and upstream) of a changefeed that is not there yet."""
-    epoch = _NextEpoch(cluster_id)
+    epoch = NextEpoch(cluster_id)
     begun = ChangefeedStatus(checkpoint_ts=info.start_ts, min_table_barrier_ts=info.start_ts)
     wanted = replace(info, state=FeedState.NORMAL, admin_job_type=AdminJobType.NONE)
 
@@ -103,6 +103,31 @@ def create_writes(
             ScheduleRow,
             lambda _old: ScheduleRow(task_position=begun, creation_epoch=epoch.value),
         ),
+    )
+
+
+def anew_writes(
+    cluster_id: str, info: ChangefeedInfo, reporting: Sequence[CaptureID]
+) -> PatchGroup:
+    """The same by who is alone with it, whatever is there: what ``reporting`` told is dropped. Of
+    its checkpoint Delta knows, and its first owner waits for nobody's end."""
+    epoch, name = NextEpoch(cluster_id), info.name
+
+    def made(old: ChangefeedInfo | None) -> ChangefeedInfo:
+        epoch.floor = old.epoch if old is not None else 0
+        return replace(info, epoch=epoch.value).started(epoch.value)
+
+    def row(_old: ScheduleRow | None) -> ScheduleRow:
+        return ScheduleRow(creation_epoch=epoch.value)
+
+    told = [keys.task_position_key(cluster_id, each, name) for each in reporting]
+    status_key = keys.changefeed_status_key(cluster_id, name)
+    return (
+        epoch.patch,
+        record_patch(keys.changefeed_info_key(cluster_id, name), ChangefeedInfo, made),
+        record_patch(status_key, ChangefeedStatus, lambda _old: NO_PROGRESS),
+        record_patch(keys.schedule_key(cluster_id, name), ScheduleRow, row),
+        *(record_patch(key, TaskPosition, lambda _old: None) for key in told),
     )
 
 
@@ -152,7 +177,7 @@ class ChangefeedWrites:
     def feed_event(self, decision: Decision) -> PatchGroup:
         """Move the state, with all that goes with it; refused where the state has no such way."""
         target = next(iter(TRANSITIONS[decision.event].values()))
-        epoch = _NextEpoch(self.cluster_id)
+        epoch = NextEpoch(self.cluster_id)
 
         def check(info: ChangefeedInfo | None) -> None:
             epoch.floor = self._found(info).epoch

@@ -187,11 +187,17 @@ class FeedStateManager:
     """
 
     def __init__(
-        self, *, random: Callable[[], float], error_stuck_s: float = ERROR_STUCK_S
+        self,
+        *,
+        random: Callable[[], float],
+        error_stuck_s: float = ERROR_STUCK_S,
+        tries_again: bool = True,
     ) -> None:
+        """``tries_again``: whether an error is waited out; else any is final."""
         self.should_run = False
         self.should_remove = False
         self._random = random
+        self._tries_again = tries_again
         self._stuck_s = error_stuck_s
         self._jobs: list[AdminJob] = []
         self._backoff: Backoff | None = None
@@ -261,7 +267,8 @@ class FeedStateManager:
             (FeedEvent.GC_ERROR, GC_ERRORS),
             (FeedEvent.UNRETRYABLE_ERROR, UNRETRYABLE_ERRORS),
         ):
-            fatal = next((each for each in errors if each.code in codes), None)
+            is_final = event is FeedEvent.UNRETRYABLE_ERROR and not self._tries_again
+            fatal = next((each for each in errors if is_final or each.code in codes), None)
             if fatal is not None and state in TRANSITIONS[event]:
                 return Decision(event=event, error=fatal)
         if not errors or state not in TRANSITIONS[FeedEvent.ERROR]:

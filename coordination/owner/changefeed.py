@@ -67,6 +67,7 @@ class OwnerContext:
     ownership: Ownership
     settings: SchedulerSettings
     rng: random.Random
+    tries_again: bool = True  # after an error of a changefeed; else it has failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,7 @@ class ClusterView:
     """The captures, at one tick."""
 
     captures: Collection[CaptureID]  # those within their grace too
+    unreached: Collection[CaptureID] = ()  # by any owner, ever
     is_gone: Callable[[CaptureID], bool]
     knows_the_dead: bool
 
@@ -85,7 +87,9 @@ class ChangefeedOwner:
         self.name = name
         self._context = context
         self._role = context.role
-        self._feed_state = FeedStateManager(random=context.rng.random)
+        self._feed_state = FeedStateManager(
+            random=context.rng.random, tries_again=context.tries_again
+        )
         self._launch: int | None = None  # that we asked for
         self._observation: OwnerObservation | None = None  # of that launch
         self._is_first = False  # nobody has ever had a span of it before that launch
@@ -146,7 +150,7 @@ class ChangefeedOwner:
             self._withdraw()
             self._open(info, changefeed)
         self._show_ended(info)
-        return self._run(self._observation, inbox, alive, now_s)
+        return self._run(self._observation, inbox, cluster, alive, now_s)
 
     # the launch
 
@@ -279,6 +283,7 @@ class ChangefeedOwner:
         self,
         observation: OwnerObservation,
         inbox: Sequence[Message],
+        cluster: ClusterView,
         alive: Collection[CaptureID],
         now_s: float,
     ) -> Sequence[Message]:
@@ -286,7 +291,7 @@ class ChangefeedOwner:
         if term is None:
             return ()
         try:
-            ticked = term.tick(inbox, alive, now_s)
+            ticked = term.tick(inbox, alive, now_s, cluster.unreached)
         except (CaptureSuicide, Fenced):
             raise
         except Exception as error:  # noqa: BLE001 - the others go on

@@ -133,6 +133,7 @@ class OwnerReactor:
     def _tick_feeds(self, state: GlobalReactorState, now_s: float) -> None:
         cluster = ClusterView(
             captures=state.captures.keys(),
+            unreached={each.id for each in state.captures.values() if not each.is_reached},
             is_gone=state.is_gone,
             knows_the_dead=state.knows_the_dead(now_s),
         )

@@ -74,17 +74,24 @@ class Term:
         self._is_on_grid = True
         self._record_at = float("-inf")
         self._recorded_sync_ts = NO_TS
+        self._is_finished = False
 
     def tick(
-        self, inbox: Sequence[Message], alive: Collection[CaptureID], now_s: float
+        self,
+        inbox: Sequence[Message],
+        alive: Collection[CaptureID],
+        now_s: float,
+        unreached: Collection[CaptureID] = (),
     ) -> TermTick | None:
         """None until the term is claimed. ``alive`` has UNSEEN in it as long as a capture that
-        nobody has seen may still write."""
+        nobody has seen may still write; ``unreached`` have never had a span."""
         coordinator = self.coordinator
         if coordinator is None:
             claim = self.desk.claimed()
             if claim is None:
                 return None
+            if 0 < self._info.target_ts <= claim.checkpoint_ts:
+                return _ended_before(claim)
             coordinator = self.coordinator = self._begin(claim)
         # Before the changes: they have the tables of every DDL that is no longer pending.
         scan = self.desk.ddl_scan()
@@ -92,7 +99,7 @@ class Term:
         if not self._is_on_grid:
             self._find_grid(coordinator, scan)
         barrier = self._barrier(coordinator, scan)
-        ticked = coordinator.poll(inbox, alive, barrier, now_s)
+        ticked = coordinator.poll(inbox, alive, barrier, now_s, unreached)
         for table in coordinator.unregistered_tables():
             self.desk.register(table)
         if ticked.can_proceed:
@@ -101,8 +108,12 @@ class Term:
             outbox=tuple(each for each in ticked.outbox if each.to != UNSEEN),
             checkpoint_ts=ticked.checkpoint.checkpoint_ts,
             min_table_barrier_ts=barrier.min_table_barrier_ts,
-            is_known=ticked.can_proceed,
+            is_known=ticked.can_proceed and self._may_tell(ticked.checkpoint.checkpoint_ts),
         )
+
+    def _may_tell(self, checkpoint_ts: Ts) -> bool:
+        """Etcd hears of the end last: then nothing runs any more that could write it to Delta."""
+        return self._is_finished or not 0 < self._info.target_ts <= checkpoint_ts
 
     def _begin(self, claim: Claim) -> Coordinator:
         context = self._context
@@ -152,6 +163,7 @@ class Term:
             coordinator.add_table(table.span, table.start_ts)
         if changes.published_ts is not None:
             self._published_ts = Ts(max(self._published_ts, changes.published_ts))
+        self._is_finished = changes.is_finished
 
     @property
     def _sync_point_ts(self) -> Ts | None:
@@ -160,9 +172,10 @@ class Term:
         return next_sync_point(self._published_ts, self._interval_ms)
 
     def _barrier(self, coordinator: Coordinator, scan: DdlScan) -> Barrier:
-        """Where it is, as long as no capture has said how far it has searched for tables."""
+        """Where it is, as long as nobody has said how far it has searched for tables."""
         checkpoint_ts = coordinator.checkpoint.checkpoint_ts
-        is_searched = any(each.scan for each in coordinator.captures.captures.values())
+        scans = (each.scan for each in coordinator.captures.captures.values())
+        is_searched = scan.has_rows or any(scans)
         return compute_barrier(
             checkpoint_ts=checkpoint_ts,
             ddl_scan_ts=scan.position_ts if is_searched else checkpoint_ts,
@@ -202,6 +215,16 @@ class Term:
                 sync_point_ts=checkpoint_ts if is_sync_point else None,
             )
         )
+
+
+def _ended_before(claim: Claim) -> TermTick:
+    """Nobody needs to have a table of what is at its target already."""
+    return TermTick(
+        outbox=(),
+        checkpoint_ts=claim.checkpoint_ts,
+        min_table_barrier_ts=claim.checkpoint_ts,
+        is_known=True,
+    )
 
 
 def first_due(pending: Sequence[PendingDdl], checkpoint_ts: Ts) -> PendingDdl | None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from coordination.model import CaptureID, ProcessorEpoch
 from coordination.scheduler.barrier import Barrier
@@ -32,6 +33,8 @@ from coordination.scheduler.messages import (
     TableStatus,
 )
 from coordination.scheduler.reports import ReportView
+
+SILENT_TICKS: Final = 60  # 3 s: who has not answered by then may never do
 
 
 class CaptureState(IntEnum):
@@ -78,26 +81,46 @@ class CaptureManager:
         self._collect_stats_tick = collect_stats_tick
         self._ticks = 0
         self._sent = 0  # the number of the last heartbeats
+        self._sent_barrier: Barrier | None = None
+        self._unreached: Collection[CaptureID] = ()  # as etcd has it: they have no spans
+        self._met_at: dict[CaptureID, int] = {}  # in ticks
 
     @property
     def is_all_initialized(self) -> bool:
-        """Every capture that is alive has answered; without captures, none has."""
-        states = [capture.state for capture in self.captures.values()]
+        """Every capture that is alive and may have spans has answered; without captures, none has.
+
+        One that no owner has ever reached is waited for a little: it may be about to answer."""
+        states = [each.state for each in self.captures.values() if not self._is_silent(each)]
         return bool(states) and CaptureState.UNINITIALIZED not in states
+
+    @property
+    def initialized(self) -> dict[CaptureID, CaptureStatus]:
+        """Who may be given spans."""
+        found = self.captures.items()
+        return {each: c for each, c in found if c.state is not CaptureState.UNINITIALIZED}
+
+    def _is_silent(self, capture: CaptureStatus) -> bool:
+        is_waited_for = self._ticks < self._met_at[capture.id] + SILENT_TICKS
+        return capture.epoch is None and capture.id in self._unreached and not is_waited_for
 
     def handle_messages(self, messages: Iterable[Message]) -> list[Report]:
         """Take answers, in the order in which they came; what they say that is new."""
         return [report for message in messages if (report := self._handle(message)) is not None]
 
-    def handle_alive_captures(self, alive: Iterable[CaptureID]) -> list[CaptureID]:
-        """Follow etcd's list; return who is gone."""
+    def handle_alive_captures(
+        self, alive: Iterable[CaptureID], unreached: Collection[CaptureID] = ()
+    ) -> list[CaptureID]:
+        """Follow etcd's list; return who is gone. ``unreached``: by any owner, ever."""
         named = set(alive)
+        self._unreached = unreached
         gone = sorted(self.captures.keys() - named)
         for capture_id in gone:
             del self.captures[capture_id]
+            del self._met_at[capture_id]
         for capture_id in sorted(named - self.captures.keys()):
             is_owner = capture_id == self._owner_id
             self.captures[capture_id] = CaptureStatus(capture_id, is_owner=is_owner)
+            self._met_at[capture_id] = self._ticks
         return gone
 
     def tick(
@@ -108,11 +131,13 @@ class CaptureManager:
     ) -> list[tuple[CaptureID, Heartbeat]]:
         """The heartbeats to send now; ``asked`` are the spans whose status is wanted by all means.
 
-        Always with the barrier."""
+        Always with the barrier; one that has moved does not wait: rows wait for it."""
         self._ticks += 1
-        if self._ticks % self._heartbeat_tick:
+        is_news = self._sent_barrier is not None and barrier != self._sent_barrier
+        if self._ticks % self._heartbeat_tick and not is_news:
             return []
         self._sent += 1
+        self._sent_barrier = barrier
         return [
             (
                 capture_id,

@@ -12,7 +12,7 @@ Pure; a tick costs what has changed since the last one, and 1 for each capture.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision, TermNumber, Ts
@@ -123,14 +123,19 @@ class Coordinator:
         self.replication.remove_table(table_id)
 
     def poll(
-        self, inbox: Sequence[Message], alive: Iterable[CaptureID], barrier: Barrier, now_s: float
+        self,
+        inbox: Sequence[Message],
+        alive: Iterable[CaptureID],
+        barrier: Barrier,
+        now_s: float,
+        unreached: Collection[CaptureID] = (),
     ) -> CoordinatorTick:
-        """One tick. ``alive`` are the captures of etcd whose grace is not over (cluster.md 18).
-        Raises MultiplePrimaries."""
+        """One tick. ``alive`` are the captures of etcd whose grace is not over (cluster.md 18);
+        ``unreached`` those of them that no owner has ever reached. Raises MultiplePrimaries."""
         reports = self.captures.handle_messages(filter(self._is_ours, inbox))
         for report in reports:
             self._note_unknown(report.capture_id)
-        gone = self.captures.handle_alive_captures(alive)
+        gone = self.captures.handle_alive_captures(alive, unreached)
         was_initialized = self.replication.is_initialized
         if was_initialized:
             for report in reports:
@@ -236,7 +241,7 @@ class Coordinator:
         return min(limits, default=None)
 
     def _schedule(self, now_s: float, *, is_first: bool) -> None:
-        captures, replication = self.captures.captures, self.replication
+        captures, replication = self.captures.initialized, self.replication
         if is_first:
             reported = {c.id: c.view.statuses for c in captures.values()}
             replication.initialize(reported, self._checkpoint.checkpoint_ts)

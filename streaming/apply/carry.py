@@ -22,8 +22,8 @@ from coordination.model import TableName
 from streaming.apply.joining import MANY_BLOCKS, joined
 from streaming.apply.row_block import RowBlock, total_rows
 from streaming.apply.spill import Spilled, SpillFiles
-from streaming.events import TopicPartition
 from streaming.protocols.contract import Block
+from streaming.source.ranges import TopicPartition
 
 MEMORY_BYTES: Final = 256 << 20
 

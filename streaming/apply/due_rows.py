@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from coordination.model import Ts
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import TableTask
-from streaming.events import TopicPartition
 from streaming.protocols.contract import (
     DATA,
     ERROR_CLASS,
@@ -29,6 +28,7 @@ from streaming.protocols.contract import (
     OP_INSERT,
     OP_UPDATE,
 )
+from streaming.source.ranges import TopicPartition
 
 HELD_BYTES: Final = 256 << 20  # decompressed; further blocks are read again for their other cells
 PIECE_BYTES: Final = 128 << 20  # decompressed: no column of text comes near the 2 GiB of an array

@@ -12,8 +12,8 @@ from typing import Final
 import pyarrow as pa
 
 from streaming.apply.row_block import RowBlock, total_rows
-from streaming.events import TopicPartition
 from streaming.protocols.contract import ipc
+from streaming.source.ranges import TopicPartition
 
 MANY_BLOCKS: Final = 64
 SMALL_BYTES: Final = 256 << 10  # compressed; a larger block is not read again to be joined

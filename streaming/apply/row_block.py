@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from coordination.model import TableName
 from streaming.apply.spill import Spilled
-from streaming.events import TopicPartition
 from streaming.protocols.contract import Block, Kind
+from streaming.source.ranges import TopicPartition
 
 THREADED_BYTES: Final = 256 << 10  # to hand the columns of less to other threads takes ten times
 

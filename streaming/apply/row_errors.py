@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from sinks.delta_types import delta_type
 from sinks.schema import Column
 from streaming.apply.due_rows import Piece, Rows
-from streaming.events import TopicPartition
+from streaming.source.ranges import TopicPartition
 
 CAST: Final = "cast"  # error classes
 UNKNOWN_COLUMN: Final = "unknown-column"

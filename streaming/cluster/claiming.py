@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Iterable
 
 from coordination.failpoint import Failpoint, failpoint
-from coordination.model import Ownership
+from coordination.model import Ownership, TermNumber, Ts
+from coordination.ports import Claim, RegisteredTable
 from sinks.changefeeds import ChangefeedRow
+from streaming.cluster.desk_rows import span_of
 from streaming.cluster.workshop import Workshop
-from streaming.events import TopicPartition
-from streaming.protocols.canal_json_sql import watermark_of
+from streaming.protocols.canal_json.watermark import watermark_of
 from streaming.retained import KafkaLog
+from streaming.source.ranges import TopicPartition
+from streaming.spans import Span as Table
 from streaming.start_point import first_row, settle
+
+logger = logging.getLogger(__name__)
 
 
 def claimed_row(
@@ -40,11 +47,33 @@ def claimed_row(
     if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
         workshop.source.check_offsets(offsets, row.checkpoint_ts)
+    else:
+        logger.info("finished already checkpoint_ts=%d", row.checkpoint_ts)
     return row
 
 
-def _start_id(workshop: Workshop, ownership: Ownership) -> str:
+def claim_of(
+    workshop: Workshop, row: ChangefeedRow, tables: Iterable[Table], floor_ts: int
+) -> Claim:
+    """What the owner hears of it; nothing at or below ``floor_ts`` is published again."""
+    latest = workshop.tables.snapshots.latest(row.changefeed_id)
+    published = max(floor_ts, latest.primary_ts if latest is not None else 0)
+    return Claim(
+        term=TermNumber(row.term),
+        checkpoint_ts=Ts(row.checkpoint_ts),
+        tables=tuple(registered(table, row.incarnation) for table in tables),
+        published_ts=Ts(published),
+    )
+
+
+def registered(table: Table, incarnation: int) -> RegisteredTable:
+    return RegisteredTable(span=span_of(table, incarnation), start_ts=table.checkpoint)
+
+
+def _start_id(workshop: Workshop, ownership: Ownership) -> str | None:
     """Another one for each time that an operator has said where to start. Epochs are counted by
-    each etcd anew; what an earlier release wrote has none."""
+    each etcd anew; what an earlier release wrote has none. None: a `run`'s arguments say it."""
+    if workshop.start_epoch is None:
+        return None
     start_ts = workshop.changefeed.start_ts
     return f"{ownership.etcd_cluster_id}/{workshop.start_epoch}/{start_ts}"

@@ -87,6 +87,7 @@ class HeldSpans:
         self._news = _News()
         self._scan: Scan | None = None
         self._stays = itertools.count(1)
+        self.changes = 0  # counts what the coordination thread has said
 
     # Said by the coordination thread.
 
@@ -114,6 +115,7 @@ class HeldSpans:
                 return False
             else:
                 self._renew(held, checkpoint, fence, is_to_write=not is_prepare)
+            self.changes += 1
             self._changed.add(span.table_id)
             return True
 
@@ -145,6 +147,7 @@ class HeldSpans:
         """Stopped at once, unless a commit of it is under way: then with its end."""
         with self._lock:
             held = self._held.get(table_id)
+            self.changes += 1
             if held is not None and held.assignment.state not in LEAVING:
                 self._leave(held)
             return True
@@ -161,6 +164,7 @@ class HeldSpans:
             held = self._held.get(table_id)
             if held is None or held.assignment.state is not TableState.STOPPED:
                 return None
+            self.changes += 1
             del self._held[table_id]
             self._changed.add(table_id)
             return _status(table_id, held)
@@ -191,6 +195,7 @@ class HeldSpans:
         with self._lock:
             if barrier is None or barrier == self._barrier:
                 return False
+            self.changes += 1
             self._barrier = barrier
             for table_id, held in self._held.items():
                 limit_ts = barrier.limit_ts(table_id)

@@ -77,6 +77,10 @@ class Notices:
         with self._changed:
             self._waiting.pop(changefeed_id, None)
 
+    def is_waiting(self, changefeed_id: ChangefeedID) -> bool:
+        with self._changed:
+            return changefeed_id in self._waiting
+
     def _run(self) -> None:
         while True:
             with self._changed:

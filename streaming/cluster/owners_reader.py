@@ -6,26 +6,28 @@
     rows of no table of ours ──resolved──► no DDL made it: from the types in its messages
 
 (*) Nothing is applied above ``position`` meanwhile, which only moves past what is registered.
-Called under the stream's lock, one call at a time.
+
+A role of the stream: it joins as a span does, and reads by itself what lies between the
+changefeed's low water and where the stream is. Until it has, reads of the stream wait here.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import Column
-
 from coordination.model import TableName, Ts
-from streaming.cluster.envelopes import Envelopes, control_messages, rows_of
-from streaming.cluster.topic_stream import Offsets, TopicStream
+from streaming.apply.dead_letter_writer import DeadLetterWriter
+from streaming.apply.row_block import RowBlock
+from streaming.cluster.reads import Offsets, Read, low
+from streaming.cluster.topic_stream import TopicStream
 from streaming.cluster.trust import Trust
-from streaming.events import DdlEvent, Decoder, TopicPartition
+from streaming.events import DdlEvent
 from streaming.filter import TableFilter
-from streaming.graveyard import Graveyard
-from streaming.plan import Plan, definition, plan
-from streaming.segments import Carry, read_segment
+from streaming.plan import Plan, definition, in_order, plan
+from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
 from streaming.spans import Span as Table
 from streaming.spans import Spans
 
@@ -63,7 +65,7 @@ class _FirstRow:
 
 
 class OwnersReader:
-    """Implements ``topic_stream.Reader``. ``tell`` gets each step forward, in order."""
+    """Implements ``topic_stream.Role``. ``tell`` gets each step forward, in order."""
 
     def __init__(
         self,
@@ -72,10 +74,11 @@ class OwnersReader:
         start_ts: Ts,
         checkpoint_ts: Callable[[], Ts],
         table_filter: TableFilter,
-        decoder: Decoder,
-        graveyard: Graveyard,
+        dead_letters: DeadLetterWriter,
         trust: Trust,
+        stream: TopicStream,
         tell: Callable[[Known], None],
+        on_failed: Callable[[BaseException], None],
     ) -> None:
         """``checkpoint_ts``: of the changefeed, as recorded."""
         self._spans = spans
@@ -83,56 +86,104 @@ class OwnersReader:
         self._checkpoint_ts = checkpoint_ts
         self._first_checkpoint_ts = checkpoint_ts()
         self._filter = table_filter
-        self._decoder = decoder
-        self._graveyard = graveyard
+        self._dead_letters = dead_letters
         self._trust = trust
+        self._stream = stream
         self._tell = tell
+        self._on_failed = on_failed
+        self._is_failed = threading.Event()
+        self._since: Offsets | None = None  # from there on the stream's reads are ours too
+        self._waiting: list[Read] | None = []  # ... while what lies before is read; None: it was
         self._position_ts = Ts(0)
         self._ddls: dict[tuple[Ts, str, TableName], tuple[DdlEvent, Offsets]] = {}
         self._first_rows: dict[TableName, _FirstRow] = {}
+        self._bad: list[Block] = []
         self._untold: list[Found] = []
         self.low_water: Offsets = {}  # from where this reading must begin again
-        self.stream: TopicStream | None = None
 
-    def forget(self) -> None:
-        """Everything is read again, from the low water on."""
-        self._ddls = {}
-        self._first_rows = {}
+    # Joining: the desk's calls.
 
-    def at_boundary(self) -> None:
-        """Nobody joins."""
+    @property
+    def since(self) -> Offsets | None:
+        return self._since
 
-    def wanted(self) -> Column:
-        return control_messages()
+    def catch_up(self, low_water: Offsets) -> None:
+        """Read what lies before ``since``; reads of the stream wait meanwhile."""
+        assert self._since is not None
+        earlier = list(self._stream.read_between(low_water, self._since, {}))
+        with self._stream.busy:  # no read comes now
+            waiting, self._waiting = self._waiting or [], None
+            for read in (*earlier, *waiting):
+                self._keep(read)
+        self._stream.wake()
 
-    def take(self, read: Envelopes) -> None:
-        before = {**self._running.offsets, **read.begin}
-        if read.counts.ddls or read.counts.bad:
-            self._take_control(read, before)
-        for name, count in read.tables.items():
-            if name in self._spans or name in self._first_rows or not self._filter.selects(name):
+    def retry(self) -> None:
+        """After ``failed``: go on."""
+        self._is_failed.clear()
+
+    # The role.
+
+    @property
+    def is_behind(self) -> bool:
+        return self._is_failed.is_set()
+
+    def failed(self, error: BaseException) -> None:
+        self._is_failed.set()
+        self._on_failed(error)
+
+    def submit(self, begin: Offsets) -> Wanted:
+        if self._since is None:
+            self._since = dict(begin)
+        return {}
+
+    def take(self, read: Read) -> None:
+        if self._since is None or any(at < self._since.get(p, at) for p, at in read.begin.items()):
+            return  # it was begun before we came
+        if self._waiting is not None:
+            self._waiting.append(read)
+        else:
+            self._keep(read)
+
+    def _keep(self, read: Read) -> None:
+        before = {**read.position, **read.begin}
+        for block in read.blocks:
+            if block.kind is Kind.DDL:
+                self._keep_ddls(block, before)
+            elif block.kind is Kind.BAD:
+                self._bad.append(block)
+        for name, count in read.tables().items():
+            if name in self._spans or not self._filter.selects(name):
                 continue
-            self._first_rows[name] = _FirstRow(commit_ts=Ts(count.min_ts), low_water=before)
-        for name, first in list(self._first_rows.items()):
-            if name in read.tables and read.tables[name].min_ts < first.commit_ts:
-                earlier = Ts(read.tables[name].min_ts)
-                self._first_rows[name] = _FirstRow(commit_ts=earlier, low_water=first.low_water)
-        self.advance()
-        self.low_water = self._low_water()
+            known = self._first_rows.get(name)
+            if known is None or count.min_ts < known.commit_ts:
+                low_water = known.low_water if known is not None else before
+                self._first_rows[name] = _FirstRow(commit_ts=count.min_ts, low_water=low_water)
 
-    def _take_control(self, read: Envelopes, before: Offsets) -> None:
-        segment = read_segment(self._decoder(read.messages(control_messages()), {}))
-        if segment.bad:
-            self._graveyard.bury_messages(segment)
-        for ddl in Carry((segment,)).ddls():
-            self._ddls.setdefault((ddl.commit_ts, ddl.query, ddl.name), (ddl, before))
-        segment.frame.unpersist()
+    def _keep_ddls(self, block: Block, before: Offsets) -> None:
+        for each in block.table().to_pylist():
+            name = TableName(each["schema_name"] or "", each["table_name"] or "")
+            ddl = DdlEvent(
+                commit_ts=Ts(each["commit_ts"]),
+                offset=each["offset"],
+                name=name,
+                ddl_type=each["ddl_type"] or "",
+                query=each["query"] or "",
+            )
+            self._ddls.setdefault((ddl.commit_ts, ddl.query, name), (ddl, before))
 
     def advance(self) -> None:
         """Make what is resolved by now. What was made is told until it has been heard."""
-        position = self._running.resolved_ts()
-        if position <= self._position_ts:
+        if self._is_failed.is_set() or self._waiting is not None:
             return
+        if self._bad:
+            self._dead_letters.add_messages(self._bad)
+            self._bad = []
+        position = self._stream.resolved_ts()
+        if position > self._position_ts:
+            self._advance_to(position)
+        self.low_water = self._low_water()
+
+    def _advance_to(self, position: Ts) -> None:
         planned = self._plan(position)
         self._create(planned)
         self._find(planned.limit)
@@ -153,14 +204,11 @@ class OwnersReader:
     def _low_water(self) -> Offsets:
         held = [offsets for _, offsets in self._ddls.values()]
         held += [first.low_water for first in self._first_rows.values()]
-        return _lowest([self._running.offsets, *held])
+        return low([self._stream.position, *held])
 
     def _plan(self, position: Ts) -> Plan:
-        ddls = sorted(
-            (ddl for ddl, _ in self._ddls.values()), key=lambda d: (d.commit_ts, d.offset)
-        )
         return plan(
-            ddls,
+            in_order(ddl for ddl, _ in self._ddls.values()),
             checkpoint=self._first_checkpoint_ts,
             start_ts=self._start_ts,
             limit=position,
@@ -190,33 +238,20 @@ class OwnersReader:
         self._first_rows = {n: f for n, f in self._first_rows.items() if n not in self._spans}
         if not names:
             return
-        begin = _lowest([self._first_rows[name].low_water for name in names])
-        read = self._running.read(begin, self._running.offsets, rows_of(names))
-        assert read is not None
+        begin = low([self._first_rows[name].low_water for name in names])
+        wanted = {name: WantedTable(above_ts=Ts(0), key=None) for name in names}
+        rows: dict[TableName, list[RowBlock]] = {name: [] for name in names}
+        for read in self._stream.read_between(begin, self._stream.position, wanted):
+            for block in read.blocks:
+                if block.kind is Kind.ROW and block.body is not None:
+                    rows[block.name].append(RowBlock.of(block))
         self._trust.check()
-        segment = read_segment(self._decoder(read.messages(rows_of(names)), {}))
-        try:
-            self._spans.find(names, [segment], self._checkpoint_ts(), limit)
-        finally:
-            segment.frame.unpersist()
-            read.release()
+        for name in names:
+            self._spans.make_from_rows(name, rows[name], self._checkpoint_ts(), limit)
         logger.info("tables found by their rows tables=%s", ",".join(map(str, names)))
         self._untold += [self._found(name) for name in names]
 
     def _found(self, name: TableName) -> Found:
         first = self._first_rows.pop(name, None)
-        low_water = first.low_water if first is not None else self._running.offsets
+        low_water = first.low_water if first is not None else self._stream.position
         return Found(table=self._spans[name], low_water=low_water)
-
-    @property
-    def _running(self) -> TopicStream:
-        assert self.stream is not None
-        return self.stream
-
-
-def _lowest(all_offsets: Sequence[Offsets]) -> Mapping[TopicPartition, int]:
-    lowest: dict[TopicPartition, int] = {}
-    for offsets in all_offsets:
-        for partition, offset in offsets.items():
-            lowest[partition] = min(offset, lowest.get(partition, offset))
-    return lowest

@@ -1,7 +1,7 @@
 """The data plane of one process: implements ``coordination.ports.DataPlane`` on one Spark session.
 
-A replica and a desk of one changefeed read the topics each for itself: a capture without a span may
-own the changefeed, and the other way round."""
+A replica and a desk of one changefeed read the topics together, by one stream: whichever comes
+first begins it, and a capture without a span may own the changefeed, or the other way round."""
 
 from __future__ import annotations
 
@@ -10,25 +10,31 @@ import os
 import signal
 from collections.abc import Callable
 
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JError
 
-from conf.settings import BatchSettings, SessionSettings, Settings
-from coordination.errors import TidelakeError
+from conf.settings import BatchSettings, Changefeed, SessionSettings, Settings
+from coordination.errors import Stop, TidelakeError
 from coordination.fence import Fence
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ownership, Ts
 from coordination.ports import CaptureIdentity, DataPlane, Standing, Wake
+from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.changefeed_settings import changefeed_settings
 from streaming.cluster.desk import Desk
 from streaming.cluster.notices import Notice, Notices
 from streaming.cluster.replica import ReplicaOf
+from streaming.cluster.shared_reading import OwnSession, SharedReading, SharedReadings
+from streaming.cluster.topic_stream import StreamContext, TopicStream
 from streaming.cluster.trust import Trust
-from streaming.cluster.workshop import MessageFormat, Workshop
-from streaming.protocols.canal_json_sql import CanalJson, envelope
+from streaming.cluster.workshop import Workshop
+from streaming.concerns import Concerns
+from streaming.protocols.canal_json import decode
+from streaming.session import SparkOnDemand
+from streaming.source.end_offsets import EndOffsets
+from streaming.source.kafka import Source
+from streaming.source.range_reader import RangeReader
 
 logger = logging.getLogger(__name__)
-
-CANAL_JSON = MessageFormat(envelope=envelope, make_decoder=CanalJson)
 
 
 class SparkDataPlane:
@@ -36,19 +42,24 @@ class SparkDataPlane:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkOnDemand,
         *,
         batch: BatchSettings,
         session: SessionSettings,
+        own: Changefeed | None = None,
         jvm_ended: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGTERM),
     ) -> None:
-        """``jvm_ended``: what to do when Spark's JVM is gone; else the process stops in order, and
-        its spans go to other captures."""
+        """``own``: of a `run`, whose one changefeed is not described in etcd, and starts where its
+        row in Delta says, however often it is created. ``jvm_ended``: what to do when Spark's JVM
+        is gone; else the process stops in order, and its spans go to other captures."""
         self._spark = spark
         self._batch = batch
         self._session = session
+        self._own = own
         self._jvm_ended = jvm_ended
         self._notices = Notices()
+        self._shared = SharedReadings()
+        self._shown: dict[ChangefeedID, FeedState] = {}
 
     def open_replica(
         self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
@@ -78,9 +89,10 @@ class SparkDataPlane:
         standing: Standing,
     ) -> None:
         try:
-            changefeed = changefeed_settings(info)
+            changefeed = self._changefeed(info)
         except TidelakeError as error:  # which is why it has failed: there is no warehouse to tell
             logger.debug("no control tables are known changefeed_id=%s: %s", info.id, error)
+            self._shown[info.id] = standing.state
             return
         self._notices.put(
             Notice(
@@ -91,27 +103,75 @@ class SparkDataPlane:
                 standing=standing,
             )
         )
+        self._shown[info.id] = standing.state
 
     def withdraw(self, changefeed_id: ChangefeedID) -> None:
+        self._shown.pop(changefeed_id, None)
         self._notices.withdraw(changefeed_id)
+
+    def has_shown(self, changefeed_id: ChangefeedID, state: FeedState) -> bool:
+        """Whether this was to be shown, and is or cannot be."""
+        was_asked = self._shown.get(changefeed_id) is state
+        return was_asked and not self._notices.is_waiting(changefeed_id)
+
+    def _changefeed(self, info: ChangefeedInfo) -> Changefeed:
+        return self._own or changefeed_settings(info)
 
     def _workshop(
         self, role: str, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
     ) -> Workshop:
         settings = Settings(
-            changefeed=changefeed_settings(info), batch=self._batch, session=self._session
+            changefeed=self._changefeed(info), batch=self._batch, session=self._session
+        )
+        shared = self._shared.of(
+            settings, identity, lambda: self._reading(settings, identity, fence)
         )
         return Workshop(
             settings=settings,
-            spark=self._spark,
-            message_format=CANAL_JSON,
+            shared=shared,
             identity=identity,
-            fence=fence,
+            trust=Trust(fence, identity),
             wake=wake,
             role=role,
-            start_epoch=info.start_epoch,
-            jvm_ended=self._jvm_ended,
+            start_epoch=None if self._own is not None else info.start_epoch,
+            check_jvm=self.check_jvm,
         )
+
+    def _reading(
+        self, settings: Settings, identity: CaptureIdentity, fence: Fence
+    ) -> SharedReading:
+        """What the roles of one changefeed on one capture have in common."""
+        kafka, spark = settings.changefeed.source, OwnSession(self._spark)
+        name = f"tidelake-{settings.changefeed.id}-{identity.capture_id}"
+        concerns = Concerns()
+        stream = TopicStream(
+            StreamContext(
+                spark=spark,
+                connect=lambda: Source(kafka),
+                reader=lambda session: RangeReader(session, kafka, decode, name=name),
+                ends=lambda partitions: EndOffsets(kafka, partitions),
+                trust=Trust(fence, identity),
+                name=name,
+                max_messages=settings.batch.max_messages,
+                first_messages=settings.batch.first_messages,
+                quiet_s=settings.batch.quiet_s,
+                target_ts=settings.changefeed.target_ts,
+                backlog=BacklogWatch(lambda: Source(kafka), stream=name, concerns=concerns),
+                concerns=concerns,
+                check_jvm=self.check_jvm,
+            )
+        )
+        return SharedReading(sessions=spark, stream=stream, concerns=concerns)
+
+    def check_jvm(self) -> None:
+        """Raises Stop where the JVM is gone: it never comes back."""
+        session = self._spark.started
+        try:
+            assert session is None or session.version
+        except (Py4JError, OSError) as error:
+            logger.warning("Spark's JVM has ended: was it killed, or out of memory?")
+            self._jvm_ended()
+            raise Stop("Spark's JVM has ended") from error
 
 
 def _is_the_port(plane: SparkDataPlane) -> DataPlane:

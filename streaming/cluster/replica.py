@@ -1,19 +1,19 @@
 """One changefeed's spans on one capture: implements ``coordination.ports.Replica``.
 
-    spans here, no stream ──► start at their low water ──► stream ──no span left──► stop
-                                      ▲                      │
-                                      └── again, a little ◄──┴── Kafka or storage away for a while
-                                          later             └──► trouble: said, and nothing goes on
+    spans here ──► their writer reads along with the stream ──no span left──► leaves it
+                        ▲          │
+                        └──────────┴── storage away: the same rows again, a little later
+                                   └── trouble: said, and nothing goes on
 
-Three threads: the coordination thread asks and is answered from `HeldSpans`; Spark's batch thread
-applies; the worker does the rest. The last two take turns under the stream's lock.
+The coordination thread asks and is answered from `HeldSpans`; the stream's threads read and apply;
+the worker brings newcomers in and looks after failures.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
@@ -31,24 +31,21 @@ from coordination.scheduler.messages import Checkpoint, Scan, Span, TableStatus
 from sinks.changefeeds import ChangefeedRow
 from sinks.jvm_errors import line
 from sinks.progress import ProgressRow
-from streaming.applier import job_tag
 from streaming.cluster.held_spans import Assignment, HeldSpans
+from streaming.cluster.reads import low
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.span_writer import Newcomer, SpanWriter
 from streaming.cluster.tables_in_sight import TablesInSight
-from streaming.cluster.topic_stream import TopicStream
 from streaming.cluster.workshop import Workshop
-from streaming.events import TopicPartition
 from streaming.patience import PASSING, Patience
-from streaming.source.kafka import SourceChanged
+from streaming.source.ranges import TopicPartition
 from streaming.spans import Span as Table
 from streaming.spans import Spans
 
 logger = logging.getLogger(__name__)
 
 TURN_S = 0.1  # between two looks of the worker when nobody calls it
-LOCK_PATIENCE_S = 0.05  # a batch runs: it takes the boundary itself
-STOP_PATIENCE_S = 20.0  # how long an orderly end waits for the batch to end
+SOON_S = 0.01  # ... while the stream has not said yet from where a newcomer's rows come
 
 
 class ReplicaOf:
@@ -63,8 +60,13 @@ class ReplicaOf:
         self._trouble = Trouble()
         self._trouble_lock = threading.Lock()
         self._is_broken = False
+        self._stream = workshop.stream
         self._writer: SpanWriter | None = None
-        self._stream: TopicStream | None = None
+        self._is_reading = False
+        self._failure: BaseException | None = None
+        self._reached = 0
+        self._turn_s = TURN_S
+        self._decoded_before: Counter[TableName] = Counter()
         self._spans: Spans | None = None
         self._incarnation = 0
         self._patience = Patience()
@@ -81,6 +83,7 @@ class ReplicaOf:
             return False
         is_begun = self._held.add(span, checkpoint, fence, is_prepare=is_prepare)
         self._kick.set()
+        self._stream.wake()
         return is_begun
 
     def is_add_table_span_finished(self, table_id: int, *, is_prepare: bool) -> bool:
@@ -89,6 +92,7 @@ class ReplicaOf:
     def remove_table_span(self, table_id: int) -> bool:
         is_begun = self._held.remove(table_id)
         self._kick.set()
+        self._stream.wake()
         return is_begun
 
     def is_remove_table_span_finished(self, table_id: int) -> TableStatus | None:
@@ -111,7 +115,7 @@ class ReplicaOf:
 
     def set_barrier(self, barrier: Barrier | None) -> None:
         if self._held.set_barrier(barrier):
-            self._kick.set()
+            self._stream.wake()
 
     def take_trouble(self) -> Trouble:
         with self._trouble_lock:
@@ -121,7 +125,7 @@ class ReplicaOf:
     def close(self, *, drop: bool) -> None:
         if drop and not self._dropping.is_set():
             self._dropping.set()
-            threading.Thread(target=self._cancel, name="cancel", daemon=True).start()
+            threading.Thread(target=self._workshop.cancel, name="cancel", daemon=True).start()
         self._closing.set()
         self._kick.set()
 
@@ -137,27 +141,26 @@ class ReplicaOf:
 
     @property
     def decoded_by_table(self) -> dict[TableName, int]:
-        return dict(self._writer.decoded) if self._writer is not None else {}
+        now = self._writer.decoded if self._writer is not None else Counter[TableName]()
+        return dict(self._decoded_before + now)
 
     # The worker.
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self._kick.wait(TURN_S)
+            self._kick.wait(self._turn_s)
             self._kick.clear()
             if self._is_broken or self._closing.is_set():
                 continue
             self._tell_concern()
             try:
                 self._turn()
+            except Stop:
+                self._break_off()
             except (Fenced, CaptureSuicide) as error:
                 logger.info("the replica stops: %s name=%s", error, self._workshop.name)
                 self._break_off()
-            except SourceChanged as change:
-                logger.info("%s", change)
-                self._stop_stream()
             except PASSING as error:
-                self._stop_stream()
                 self._wait_after(error)
             except Exception as error:  # noqa: BLE001 - the changefeed hears of it
                 log_failure(logger, f"the replica fails name={self._workshop.name}", error)
@@ -180,6 +183,7 @@ class ReplicaOf:
             if self._patience.is_worn and not was_worn:
                 self._warn(f"the stream fails, and is tried again: {line(error)}")
             self._closing.wait(wait_s)
+            self._try_again()
         except Stop:
             self._break_off()
         except TidelakeError as end:
@@ -187,85 +191,100 @@ class ReplicaOf:
             self._break_off()
 
     def _turn(self) -> None:
-        stream, held = self._stream, self._held.assignments()
-        if stream is not None:
-            stream.check()
+        """Bring newcomers in. What the stream's threads do for us fails here, and goes on."""
+        self._look_at_failure()
+        held = self._held.assignments()
         if not held:
-            self._stop_if_empty()
+            self._leave_if_empty()
             return
         if self._writer is None:
-            self._build()
-        writer, stream = self._made()
-        newcomers = self._newcomers(held, writer.stays())
-        if not stream.is_running:
-            self._start(newcomers)
-        elif newcomers:
-            with job_tag(self._workshop.spark, self._workshop.name):
-                writer.catch_up(newcomers)
-        if stream.lock.acquire(timeout=LOCK_PATIENCE_S):
-            try:
-                self._workshop.trust.check()
-                writer.at_boundary()
-                before = writer.reached()
-                is_news = writer.advance()
-                if writer.reached() > before:
-                    self._patience.regained()
-            finally:
-                stream.lock.release()
-            if is_news:
-                self._workshop.wake()
+            self._writer = self._build()
+        self._bring_in(self._writer, held)
+        if (reached := self._writer.reached()) > self._reached:
+            self._reached = reached
+            self._patience.regained()
 
-    def _stop_if_empty(self) -> None:
-        """With the last span the stream ends: there is nothing to read for."""
-        if self._stream is not None and self._stream.is_running and not self._held.count():
-            self._stop_stream()
-            self._made()[0].forget_rows()
+    def _look_at_failure(self) -> None:
+        """What the stream's threads did for us, and could not."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _try_again(self) -> None:
+        """What was lost is read again, from the low water on; else the same rows are written."""
+        if self._writer is None:
+            return
+        if self._writer.has_lost_rows:
+            self._leave()
+        else:
+            self._writer.retry()
+            self._stream.wake()
+
+    def _fail(self, error: BaseException) -> None:
+        """From a thread of the stream."""
+        self._failure = error
+        self._kick.set()
+
+    def _bring_in(self, writer: SpanWriter, held: list[Assignment]) -> None:
+        """Those that come first begin the stream, if no other role has: nothing lies before."""
+        writer.begin(self._newcomers(held, writer.known()))
+        coming = writer.coming()
+        if coming and not self._is_reading:
+            row = self._row()
+            marks = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
+            low_water = low([each.newcomer.low_water for each in coming])
+            self._stream.join(writer, low_water, marks)
+            self._is_reading = True
+        for joining in coming:
+            if joining.since is not None:
+                writer.catch_up(joining)
+        if coming:
+            self._stream.wake()
+        self._turn_s = SOON_S if writer.coming() else TURN_S
+
+    def _leave_if_empty(self) -> None:
+        """With the last span reading ends, unless the owner reads on: there is nothing to do."""
+        if self._writer is not None and not self._held.count():
+            self._leave()
         if self._held.count():
+            self._stream.wake()  # one is leaving: its last commit may have ended
             self._workshop.wake()
 
-    def _build(self) -> None:
+    def _leave(self) -> None:
+        writer, self._writer = self._writer, None
+        self._stream.leave(writer)
+        self._is_reading = False
+        if writer is not None:
+            self._decoded_before.update(writer.decoded)
+            with suppress(Py4JError, OSError):
+                writer.close()
+
+    def _build(self) -> SpanWriter:
         workshop, row = self._workshop, self._workshop.row()
-        spans, graveyard = workshop.spans(row), workshop.graveyard(row)
+        spans, dead_letters = workshop.spans(row), workshop.dead_letters(row)
         permit = SpanPermit(
             changefeed_id=workshop.changefeed.id,
             identity=workshop.identity,
             trust=workshop.trust,
             held=self._held,
-            applied=lambda assignment: self._made()[0].applied(assignment),
+            applied=lambda assignment: made.applied(assignment),
         )
         self._spans, self._incarnation = spans, row.incarnation
-        self._writer = SpanWriter(
+        made = SpanWriter(
             held=self._held,
             spans=spans,
             permit=permit,
-            make_applier=lambda leave: workshop.applier(spans, graveyard, leave),
-            dead_letters=lambda name: graveyard.counts.get(name, 0),
-            make_decoder=workshop.message_format.make_decoder,
+            applier=workshop.applier(spans, dead_letters, permit),
+            carry=workshop.carry(),
+            dead_letters=dead_letters,
             table_filter=workshop.filter,
             in_sight=TablesInSight(workshop.filter, lambda: workshop.progress().keys()),
             opener=self._opener,
+            stream=self._stream,
+            on_failed=self._fail,
+            on_news=workshop.wake,
         )
-        self._stream = self._writer.stream = TopicStream(
-            workshop.stream_context(), self._writer, workshop.wake
-        )
-
-    def _made(self) -> tuple[SpanWriter, TopicStream]:
-        assert self._writer is not None
-        assert self._stream is not None
-        return self._writer, self._stream
-
-    def _start(self, newcomers: list[Newcomer]) -> None:
-        writer, stream = self._made()
-        row = self._workshop.row()
-        with stream.lock:
-            offsets = writer.start_from(newcomers)
-            recorded = dict(stream.watermarks.to_record())
-        stored = {TopicPartition.parse(p): mark for p, mark in row.watermarks.items()}
-        for partition, mark in stored.items():
-            if partition not in recorded or recorded[partition].ts < mark.ts:
-                recorded[partition] = mark
-        stream.start(offsets, recorded)
-        writer.started()
+        return made
 
     def _newcomers(self, held: list[Assignment], known: set[int]) -> list[Newcomer]:
         new = [each for each in held if each.stay not in known]
@@ -327,30 +346,13 @@ class ReplicaOf:
 
     def _break_off(self) -> None:
         self._is_broken = True
-        self._stop_stream()
-
-    def _stop_stream(self) -> None:
-        if self._stream is not None:
-            self._stream.stop()
-
-    def _cancel(self) -> None:
-        with suppress(Py4JError, OSError):
-            self._workshop.spark.sparkContext.cancelJobsWithTag(self._workshop.name)
+        self._leave()
 
     def _end(self) -> None:
-        stream = self._stream
-        if stream is not None:
-            stream.stopping.set()
-            deadline = time.monotonic() + STOP_PATIENCE_S
-            while time.monotonic() < deadline and not self._dropping.is_set():
-                if stream.lock.acquire(timeout=TURN_S):
-                    stream.lock.release()
-                    break
-            self._cancel()
-            stream.stop()
-        if self._writer is not None:
-            with suppress(Py4JError, OSError):
-                self._writer.close()
+        """A commit that is under way ends first, unless all is to be dropped."""
+        if self._dropping.is_set():
+            self._workshop.cancel()
+        self._leave()
         self._workshop.close()
         self._workshop.wake()
 

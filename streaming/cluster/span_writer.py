@@ -1,39 +1,43 @@
-"""What a capture does with its spans' rows: join, carry, apply.
+"""What a capture does with its spans' rows: join, carry, apply. A role of the stream.
 
-    new ──rows from its low water to the stream's offsets──► joined: in the filter and the carry
-    joined ──its table opened, as its log has it──► written, up to min(L, barrier)
-    gone from `HeldSpans` ──► left out of the filter, at the next boundary
+    new ──wanted from the next read on──► since ──rows from its low water to there are read──►
+    joined: all its rows are in the carry ──its table opened, as its log has it──► written, up to
+    min(L, barrier) ──gone from `HeldSpans`──► forgotten, and not wanted any more
 
-Rows enter the decoder only if they are of a joined span (cluster.md 3). Each span has its own low
-water: the first message that it has not applied, from where any capture can take it up.
+Only rows of these spans are decoded (cluster.md 3). Each span has its own low water: the first
+message that it has not applied, from where any capture can take it up.
+
+Three threads: the worker brings newcomers and their rows, the reading thread asks what is wanted,
+the applying thread does all else. The first two leave what they have under a short lock.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-
+from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import NO_TS, Scan
-from streaming.applier import Applier
-from streaming.cluster.envelopes import Envelopes, rows_of
+from streaming.apply.applier import Applier, DueTable
+from streaming.apply.carry import Carry
+from streaming.apply.dead_letter_writer import DeadLetterWriter
+from streaming.apply.table_task import TableTask
+from streaming.cluster.applied_lines import AppliedLines
 from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
+from streaming.cluster.reads import Offsets, Read, low, texts
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.tables_in_sight import TablesInSight
-from streaming.cluster.topic_stream import Offsets, TopicStream
-from streaming.due import due_tasks
-from streaming.events import Decoder, TopicPartition
+from streaming.cluster.topic_stream import TopicStream
 from streaming.filter import TableFilter
-from streaming.permit import Permit
-from streaming.segments import Carry, Segment, read_segment
+from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
+from streaming.source.ranges import TopicPartition
 from streaming.spans import Span as Table
-from streaming.spans import Spans, keys_of_settled
+from streaming.spans import Spans
 
 logger = logging.getLogger(__name__)
 
@@ -48,26 +52,28 @@ class Newcomer:
 
 
 @dataclass(slots=True, kw_only=True)
+class Joining:
+    """A newcomer whose rows are being brought together. ``since``: from there on the stream has
+    them."""
+
+    newcomer: Newcomer
+    since: Offsets | None = None
+    caught: list[Block] = field(default_factory=list)
+    is_caught_up: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
 class _Joined:
     assignment: Assignment
-    low_water: Offsets
     is_written: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Caught:
-    """Newcomers, with their rows up to where the stream was when these were read."""
-
-    newcomers: tuple[Newcomer, ...]
-    segment: Segment | None
-    up_to: Offsets
-
-
 class SpanWriter:
-    """Implements ``topic_stream.Reader``. Every method but ``catch_up`` wants the stream's lock.
+    """Implements ``topic_stream.Role``.
 
     ``opener`` reads the control tables once and says how to open the table of an assignment, as its
-    log has it now; either raises where it cannot go on.
+    log has it now; either raises where it cannot go on. ``failed`` is called with what a role's
+    work ended with: nothing is written until ``retry``.
     """
 
     def __init__(
@@ -76,81 +82,162 @@ class SpanWriter:
         held: HeldSpans,
         spans: Spans,
         permit: SpanPermit,
-        make_applier: Callable[[Permit], Applier],
-        dead_letters: Callable[[TableName], int],
-        make_decoder: Callable[[], Decoder],
+        applier: Applier,
+        carry: Carry,
+        dead_letters: DeadLetterWriter,
         table_filter: TableFilter,
         in_sight: TablesInSight,
         opener: Callable[[], Callable[[Assignment], Table]],
+        stream: TopicStream,
+        on_failed: Callable[[BaseException], None],
+        on_news: Callable[[], None],
     ) -> None:
         self._held = held
         self._spans = spans
         self._permit = permit
-        self._applier = make_applier(permit)
+        self._applier = applier
+        self._carry = carry
         self._dead_letters = dead_letters
-        self._decoder = make_decoder()
-        self._catch_up_decoder = make_decoder()  # on the worker, while a batch may run
         self._filter = table_filter
         self._in_sight = in_sight
         self._opener = opener
+        self._stream = stream
+        self._lines = AppliedLines(stream.name)
+        self._on_failed = on_failed
+        self._on_news = on_news
+        self._lock = threading.Lock()  # of the next three
+        self._joining: dict[TableName, Joining] = {}
+        self._wanted: dict[TableName, WantedTable] = {}
+        self._is_failed = threading.Event()
+        self._has_lost_rows = False
+        self._seen: tuple[object, ...] | None = None  # when there was nothing more to do
+        self._taken = 0  # reads
+        self._caught_up = 0  # newcomers
+        self._is_held = False  # some table took no commit: it is looked at again
         self._joined: dict[TableName, _Joined] = {}
-        self._caught: list[_Caught] = []
-        self._carry = Carry()
-        self.stream: TopicStream | None = None
+        self._bad: list[Block] = []
         self.decoded: Counter[TableName] = Counter()  # rows that came out of the decoder
 
     def close(self) -> None:
-        """No batch runs any more, and none comes."""
+        """It has left the stream."""
         self._applier.close()
-        self.forget_rows()
+        self._carry.close()
 
-    # Joining.
+    # Joining: the worker's calls.
 
-    def stays(self) -> set[int]:
-        """Of the spans that need no catching up: the stream has them, or will at a boundary."""
-        stays = {joined.assignment.stay for joined in self._joined.values()}
-        if self._running.is_running:
-            stays |= {new.assignment.stay for each in self._caught for new in each.newcomers}
-        return stays
+    def known(self) -> set[int]:
+        """The stays of the spans that are here, or on their way."""
+        with self._lock:
+            joining = {each.newcomer.assignment.stay for each in self._joining.values()}
+            return joining | {each.assignment.stay for each in self._joined.values()}
 
-    def start_from(self, newcomers: Sequence[Newcomer]) -> dict[TopicPartition, int]:
-        """Before a stream starts: forget what was read, take everybody in, and say from where to
-        read."""
-        self.forget_rows()
-        self._drop_leavers({each.stay: each for each in self._held.assignments()})
-        for newcomer in newcomers:
-            self._join(newcomer)
-        offsets: dict[TopicPartition, int] = {}
-        for joined in self._joined.values():
-            for partition, offset in joined.low_water.items():
-                offsets[partition] = min(offset, offsets.get(partition, offset))
-        return offsets
+    def begin(self, newcomers: Sequence[Newcomer]) -> None:
+        """Their rows are wanted from the next read on."""
+        with self._lock:
+            for each in newcomers:
+                name = each.assignment.name
+                self._joining[name] = Joining(newcomer=each)
+                self._wanted[name] = _wanted(each.table, each.assignment.checkpoint_ts)
 
-    def started(self) -> None:
-        """The stream begins at those offsets, so nothing is missing."""
-        for joined in self._joined.values():
-            self._held.prepared(joined.assignment)
+    def coming(self) -> list[Joining]:
+        """Those whose rows are not all here yet."""
+        with self._lock:
+            return [each for each in self._joining.values() if not each.is_caught_up]
 
-    def catch_up(self, newcomers: Sequence[Newcomer]) -> None:
-        """Read their rows up to where the stream is now; it goes on meanwhile (no lock wanted)."""
-        here = self._running.offsets
-        segment = self._read_between(newcomers, _lowest(newcomers), here)
-        self._caught.append(_Caught(newcomers=tuple(newcomers), segment=segment, up_to=here))
+    def catch_up(self, joining: Joining) -> None:
+        """Read its rows up to where the stream has them; the stream goes on meanwhile. Again after
+        a failure: from the beginning."""
+        newcomer = joining.newcomer
+        name, since = newcomer.assignment.name, joining.since
+        assert since is not None
+        joining.caught = []
+        wanted = {name: _wanted(newcomer.table, newcomer.assignment.checkpoint_ts)}
+        for read in self._stream.read_between(newcomer.low_water, since, wanted):
+            joining.caught += [block for block in read.blocks if block.name == name]
+        joining.is_caught_up = True
+        self._caught_up += 1
 
-    def at_boundary(self) -> None:
+    def retry(self) -> None:
+        """After ``failed``: go on."""
+        self._is_failed.clear()
+
+    # The role.
+
+    @property
+    def is_behind(self) -> bool:
+        return self._is_failed.is_set()
+
+    def failed(self, error: BaseException) -> None:
+        self._is_failed.set()
+        self._on_failed(error)
+
+    def submit(self, begin: Offsets) -> Wanted:
+        with self._lock:
+            for joining in self._joining.values():
+                if joining.since is None:
+                    joining.since = dict(begin)
+            return dict(self._wanted)
+
+    @property
+    def has_lost_rows(self) -> bool:
+        """It could not keep what was read: all of it must be read again, by another writer."""
+        return self._has_lost_rows
+
+    def take(self, read: Read) -> None:
+        self._taken += 1
+        self._has_lost_rows = True  # until all of it is kept
+        self._take(read)
+        self._has_lost_rows = False
+
+    def _take(self, read: Read) -> None:
+        started = time.monotonic()
+        before = self.decoded.total()
+        names = self._wanted.keys()
+        for block in read.blocks:
+            if block.name in names:
+                self._keep(block)
+        failpoint(Failpoint.AFTER_DECODE)
+        self._in_sight.meet(read.tables(), self._joined.keys())
+        logger.debug(
+            "took a read name=%s messages=%d rows=%d seconds=%.3f",
+            self._stream.name,
+            read.messages,
+            self.decoded.total() - before,
+            time.monotonic() - started,
+        )
+
+    def _keep(self, block: Block) -> None:
+        if block.kind is Kind.ROW and block.body is not None:
+            self.decoded[block.name] += block.rows
+            self._carry.add(block)
+        elif block.kind is Kind.BAD:
+            self._bad.append(block)
+
+    def advance(self) -> None:
+        """Write what may be written by now, and tell how far all is."""
+        if self._is_failed.is_set():
+            return
+        resolved = self._stream.resolved_ts()
+        self._in_sight.look_again(self._joined.keys(), now_s=time.monotonic())
+        counts = (self._held.changes, self._taken, self._caught_up)
+        seen = (*counts, resolved, self._in_sight.unknown)
+        if seen == self._seen and not self._is_held:
+            return
         held = {each.stay: each for each in self._held.assignments()}
         self._drop_leavers(held)
-        caught, self._caught = self._caught, []
-        for each in caught:
-            staying = [new for new in each.newcomers if new.assignment.stay in held]
-            rest = self._read_between(staying, each.up_to, self._running.offsets)
-            for segment in (each.segment, rest):
-                if segment is not None:
-                    self._carry = self._carry.add(segment)
-            for newcomer in staying:
-                self._join(newcomer)
-                self._held.prepared(held[newcomer.assignment.stay])
+        self._take_in(held)
         self._open()
+        self._bury()
+        self._is_held = False
+        for limit, names in sorted(self._due(resolved).items()):
+            self._apply(limit, names)
+        for joined in self._joined.values():
+            self._trim(joined)
+        if self._publish(resolved):
+            self._on_news()
+        self._seen = seen
+
+    # Coming and going.
 
     def _drop_leavers(self, held: Mapping[int, Assignment]) -> None:
         for name, joined in list(self._joined.items()):
@@ -160,90 +247,58 @@ class SpanWriter:
             else:
                 del self._joined[name]
                 self._spans.drop(name)
+                self._forget(name)
+        with self._lock:
+            gone = [n for n, j in self._joining.items() if j.newcomer.assignment.stay not in held]
+            for name in gone:
+                del self._joining[name]
+        for name in gone:
+            self._forget(name)
 
-    def _join(self, newcomer: Newcomer) -> None:
-        name = newcomer.assignment.name
-        self._joined[name] = _Joined(assignment=newcomer.assignment, low_water=newcomer.low_water)
-        self._spans.put(newcomer.table)
+    def _forget(self, name: TableName) -> None:
+        with self._lock:
+            if name not in self._joining:  # it may have come again meanwhile
+                self._wanted.pop(name, None)
+        self._carry.forget(name)
+
+    def _take_in(self, held: Mapping[int, Assignment]) -> None:
+        with self._lock:
+            ready = {n: j for n, j in self._joining.items() if j.is_caught_up}
+            for name in ready:
+                del self._joining[name]
+        for name, joining in ready.items():
+            self._has_lost_rows = True
+            for block in joining.caught:
+                self._keep(block)
+            self._has_lost_rows = False
+            assignment = held[joining.newcomer.assignment.stay]
+            self._joined[name] = _Joined(assignment=assignment)
+            self._spans.put(joining.newcomer.table)
+            self._held.prepared(assignment)
 
     def _open(self) -> None:
         """Begin to write what is to be written and has its rows."""
-        held = {each.stay: each for each in self._held.assignments()}
         open_table: Callable[[Assignment], Table] | None = None
         for joined in self._joined.values():
-            assignment = held.get(joined.assignment.stay, joined.assignment)
-            if joined.is_written or not assignment.is_to_write:
+            if joined.is_written or not joined.assignment.is_to_write:
                 continue
-            joined.assignment = assignment
             open_table = open_table or self._opener()
-            self._spans.put(open_table(assignment))
+            self._spans.put(open_table(joined.assignment))
             joined.is_written = True
-            self._held.opened(assignment, self._applied(assignment))
+            self._held.opened(joined.assignment, self._applied(joined.assignment))
 
-    def _read_between(
-        self, newcomers: Sequence[Newcomer], begin: Offsets, end: Offsets
-    ) -> Segment | None:
-        if not newcomers:
-            return None
-        names = {new.assignment.name: new.assignment.checkpoint_ts for new in newcomers}
-        unapplied = rows_of(names) & (F.col("commit_ts") > min(names.values()))
-        read = self._running.read(begin, end, unapplied)
-        if read is None:
-            return None
-        try:
-            keys = keys_of_settled(new.table for new in newcomers)
-            decoder = self._catch_up_decoder
-            return self._decoded(read, names, decoder(read.messages(unapplied), keys))
-        finally:
-            read.release()
+    # Writing.
 
-    # Reading and writing.
-
-    def wanted(self) -> Column:
-        return rows_of(self._joined.keys())
-
-    def take(self, read: Envelopes) -> None:
-        started, before = time.monotonic(), self.decoded.total()
-        names = self._joined.keys() & read.tables.keys()
-        events = self._decoder(read.messages(rows_of(names)), self._spans.settled_keys())
-        segment = self._decoded(read, names, events)
-        if segment is not None:
-            self._carry = self._carry.add(segment)
-        self._in_sight.meet(read.tables, self._joined.keys())
-        self.advance()
-        logger.info(
-            "applied a batch name=%s messages=%d rows=%d tables=%d checkpoint_ts=%d seconds=%.2f",
-            self._running.name,
-            sum(read.end.values()) - sum(read.begin.values()),
-            self.decoded.total() - before,
-            len(self._joined),
-            min((self._checkpoint(each) for each in self._joined.values()), default=NO_TS),
-            time.monotonic() - started,
-        )
-
-    def _decoded(
-        self, read: Envelopes, names: Iterable[TableName], events: DataFrame
-    ) -> Segment | None:
-        """The rows of these tables, decoded and persisted; what has no meaning is buried."""
-        if not any(name in read.tables for name in names):
-            return None
-        segment = read_segment(events)
-        self.decoded.update({name: count.rows for name, count in segment.tables.items()})
-        self._applier.bury_undecodable(segment)
-        return segment
-
-    def advance(self) -> bool:
-        """Write what may be written by now. Whether there is news."""
-        resolved = self._running.resolved_ts()
-        for limit, names in sorted(self._due(resolved).items()):
-            self._apply(limit, names)
-        self._carry = self._carry.kept(self._is_live)
-        self._in_sight.look_again(self._joined.keys(), now_s=time.monotonic())
-        return self._publish(resolved)
+    def _bury(self) -> None:
+        """Before anything is told: the low water passes them."""
+        if self._bad:
+            self._dead_letters.add_messages(self._bad)
+            self._bad = []
+        failpoint(Failpoint.AFTER_DEAD_LETTERS)
 
     def reached(self) -> int:
         """Rises with every span that gets on."""
-        return sum(self._checkpoint(joined) for joined in self._joined.values())
+        return sum(self._checkpoint(joined) for joined in list(self._joined.values()))
 
     def _due(self, resolved: Ts) -> Mapping[Ts, Sequence[TableName]]:
         """By limit: most spans have the same."""
@@ -258,26 +313,43 @@ class SpanWriter:
         self._permit.check()
         self._find(names, limit)
         self._permit.grant({name: self._joined[name].assignment for name in names})
-        tasks = due_tasks(self._carry, self._spans, names, limit, self._filter)
-        held = self._applier.apply(tasks, limit) | self._permit.withdrawn
+        due = [each for name in sorted(names) if (each := self._due_table(name, limit)) is not None]
+        started_s = time.monotonic()
+        held = self._applier.apply(due, limit) | self._permit.withdrawn
+        self._lines.add(due, limit, time.monotonic() - started_s)
+        self._is_held |= bool(held)
+        failpoint(Failpoint.AFTER_APPLY)
         self._spans.idle_to(limit, [name for name in names if name not in held])
 
+    def _due_table(self, name: TableName, limit: Ts) -> DueTable | None:
+        span = self._spans[name]
+        blocks = self._carry.due(name, span.checkpoint, limit)
+        if not blocks:
+            return None
+        ignored = self._filter.ignored_row_events(name)
+        task = TableTask(
+            name=name,
+            schema=self._spans.schema_or_empty(name),
+            checkpoint=span.checkpoint,
+            ignored_events=ignored | (frozenset(("delete",)) if span.has_no_row else frozenset()),
+            is_keyless=span.is_keyless,
+        )
+        return DueTable(task=task, blocks=blocks)
+
     def _find(self, names: Sequence[TableName], limit: Ts) -> None:
-        """Tables that the owner could not make yet: from the first whole row."""
-        open_names = self._spans.open_names(names)
-        lowest = min((self._spans[name].checkpoint for name in open_names), default=NO_TS)
-        due = self._carry.due_of(open_names, lowest, limit)
-        if due.names:
-            self._spans.find(due.names, due.segments, lowest, limit)
+        """Tables that the owner could not make yet: from the newest whole row."""
+        for name in sorted(self._spans.open_names(names)):
+            blocks = self._carry.due(name, self._spans[name].checkpoint, limit)
+            if blocks:
+                self._spans.make_from_rows(name, blocks, self._spans[name].checkpoint, limit)
 
-    def _is_live(self, segment: Segment) -> bool:
-        return any(self._holds_back(name, segment) for name in segment.tables)
-
-    def _holds_back(self, name: TableName, segment: Segment) -> bool:
-        joined, count = self._joined.get(name), segment.tables.get(name)
-        if joined is None or count is None:
-            return False
-        return count.max_ts > self._checkpoint(joined)
+    def _trim(self, joined: _Joined) -> None:
+        name, at_ts = joined.assignment.name, self._checkpoint(joined)
+        self._carry.drop_applied(name, at_ts)
+        with self._lock:
+            before = self._wanted.get(name)
+            if before is not None and joined.is_written:
+                self._wanted[name] = _wanted(self._spans[name], at_ts)
 
     def _checkpoint(self, joined: _Joined) -> Ts:
         at_ts = joined.assignment.checkpoint_ts
@@ -286,14 +358,14 @@ class SpanWriter:
     # Telling.
 
     def _publish(self, resolved: Ts) -> bool:
-        here = self._running.offsets
-        applied = []
-        for joined in self._joined.values():
-            applied.append((joined.assignment, self._applied(joined.assignment, resolved)))
+        applied = [
+            (joined.assignment, self._applied(joined.assignment, resolved))
+            for joined in self._joined.values()
+        ]
         scan = Scan(
             scanned_to_ts=resolved,
             unknown_tables=self._in_sight.unknown,
-            source_offsets=_texts(here),
+            source_offsets=texts(self._stream.position),
         )
         return self._held.publish(applied, scan)
 
@@ -305,43 +377,23 @@ class SpanWriter:
         name = assignment.name
         joined, table = self._joined[name], self._spans[name]
         at_ts = self._checkpoint(joined)
-        low_water, here = self._low_water(name), self._running.offsets
-        joined.low_water = low_water
+        low_water, here = self._low_water(name), self._stream.position
         return Applied(
             checkpoint_ts=at_ts,
-            resolved_ts=Ts(max(resolved, self._running.resolved_ts(), at_ts)),
+            resolved_ts=Ts(max(resolved, self._stream.resolved_ts(), at_ts)),
             delta_version=table.version,
-            dead_letters=self._dead_letters(name),
+            dead_letters=self._dead_letters.counts.get(name, 0),
             engine=table.engine or None,
-            source_offsets=None if low_water == here else _texts(low_water),
+            source_offsets=None if low_water == here else texts(low_water),
             dropped_columns=table.dropped or None,
         )
 
     def _low_water(self, name: TableName) -> dict[TopicPartition, int]:
-        live = tuple(segment for segment in self._carry if self._holds_back(name, segment))
-        return Carry(live).low_water(self._running.offsets)
-
-    def forget_rows(self) -> None:
-        """They are read again when they are wanted."""
-        for caught in self._caught:
-            if caught.segment is not None:
-                caught.segment.frame.unpersist()
-        self._caught = []
-        self._carry = self._carry.kept(lambda _: False)
-
-    @property
-    def _running(self) -> TopicStream:
-        assert self.stream is not None
-        return self.stream
+        return low([self._stream.position, self._carry.low_water(name)])
 
 
-def _lowest(newcomers: Iterable[Newcomer]) -> dict[TopicPartition, int]:
-    lowest: dict[TopicPartition, int] = {}
-    for newcomer in newcomers:
-        for partition, offset in newcomer.low_water.items():
-            lowest[partition] = min(offset, lowest.get(partition, offset))
-    return lowest
-
-
-def _texts(offsets: Offsets) -> dict[str, int]:
-    return {str(partition): offset for partition, offset in offsets.items()}
+def _wanted(table: Table, above_ts: Ts) -> WantedTable:
+    key = None
+    if table.is_settled:
+        key = table.target.schema.key if table.target is not None else ()
+    return WantedTable(above_ts=above_ts, key=key)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import UnknownTable
+from streaming.cluster.reads import RowCount
 from streaming.filter import TableFilter
-from streaming.segments import TableCount
 
 LOOK_EVERY_S = 1.0
 
@@ -27,7 +27,7 @@ class TablesInSight:
         self._unknown: dict[TableName, Ts] = {}
         self._looked_s = 0.0
 
-    def meet(self, tables: Mapping[TableName, TableCount], ours: Collection[TableName]) -> None:
+    def meet(self, tables: Mapping[TableName, RowCount], ours: Collection[TableName]) -> None:
         """What a read has found."""
         for name, count in tables.items():
             if name in self._settled:

@@ -1,55 +1,73 @@
-"""One capture's reading of a changefeed's topics: one query at a time over all sink partitions.
+"""One capture's reading of a changefeed's topics, for the roles that read along with it.
 
-    stopped ──start(offsets)──► running ──failure: kept for the worker──► stop ──► start …
+    idle ──a role begins (at its low water)──► reading ──the last role leaves──► idle
 
-Each micro-batch is one *turn* under the lock: first what waits for a batch boundary, then the scan
-of its envelopes, then whatever the reader makes of them. Between batches the worker takes turns of
-its own. So who reads along has one thread at a time; ``offsets`` is where the next batch begins.
+    reading thread    ends ─► ranges ─► one Spark job ─► read n + 1 ──┐ (one waits at most)
+    applying thread   roles take read n, and do what can be done ◄────┘ and whenever they are woken
+
+The reading thread is Spark's: a streaming query ticks, and each of its batches is a *lease* of some
+seconds in which ranges are chosen, read and handed over (docs: one job for all of them). Nothing of
+Spark's own offsets is used. What failed to be read is read again from where reading is; nothing has
+to be forgotten for it. A role that joins later is told from where its reads come (``submit``), and
+reads by itself what lies before.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.changefeeds import Watermark
-from streaming.applier import job_tag
-from streaming.backlog import FIRST_BATCH, first_read
 from streaming.backlog_watch import BacklogWatch
-from streaming.cluster.envelopes import Envelopes, read_envelopes
+from streaming.cluster.reads import Marks, Offsets, Read
+from streaming.cluster.stream_run import StreamRun, beginning
 from streaming.cluster.trust import Trust
-from streaming.events import Envelope, TopicPartition
-from streaming.query import RunningQuery
-from streaming.source.kafka import Source, SourceLost, SourceShape
+from streaming.concerns import Concerns
+from streaming.protocols.contract import Wanted
+from streaming.source.end_offsets import EndOffsets
+from streaming.source.kafka import Source
+from streaming.source.range_reader import RangeReader
+from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
 
-logger = logging.getLogger(__name__)
-
-Offsets = Mapping[TopicPartition, int]
-Marks = Mapping[TopicPartition, Watermark]
+END_PATIENCE_S = 20.0  # for a job of Spark's that does not end
 
 
-class Reader(Protocol):
-    """Who reads along; called under the stream's lock."""
+class Sessions(Protocol):
+    """Where Spark comes from: it may have to start first."""
 
-    def at_boundary(self) -> None:
-        """All before the stream's offsets is read, nothing at or after them."""
+    def __call__(self, stopping: threading.Event | None = None) -> SparkSession: ...
+
+    def cancel(self, tag: str) -> None: ...
+
+
+class Role(Protocol):
+    """Who reads along."""
+
+    @property
+    def is_behind(self) -> bool:
+        """It has rows that are due and cannot write them now: nothing more is read meanwhile."""
         ...
 
-    def wanted(self) -> Column:
-        """The messages whose bytes are kept."""
+    def submit(self, begin: Offsets) -> Wanted:
+        """On the reading thread: the next read begins here; the rows that are wanted of it."""
         ...
 
-    def take(self, read: Envelopes) -> None:
-        """The stream's offsets and watermarks are behind it already."""
+    def take(self, read: Read) -> None:
+        """On the applying thread: keep what is its own."""
+        ...
+
+    def advance(self) -> None:
+        """On the applying thread, after ``take`` and when woken: do what can be done now."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """What it did has failed, or the stream has ended. From any thread; never raises."""
         ...
 
 
@@ -57,41 +75,31 @@ class Reader(Protocol):
 class StreamContext:
     """What a stream is made with."""
 
-    spark: SparkSession
-    source: Source
-    envelope: Envelope
+    spark: Sessions
+    connect: Callable[[], Source]  # one for each thread that asks the broker
+    reader: Callable[[SparkSession], RangeReader]
+    ends: Callable[[Collection[TopicPartition]], EndOffsets]
     trust: Trust
     name: str
-    max_messages: int
+    max_messages: int  # of one read; how many are read is a matter of bytes
     first_messages: int  # of a large backlog, before all else; 0: no such read
     quiet_s: float
     target_ts: int | None
     backlog: BacklogWatch
-
-
-@dataclass(slots=True, kw_only=True)
-class _Position:
-    shape: SourceShape
-    offsets: dict[TopicPartition, int]
-    watermarks: Watermarks
-    last_read: float = field(default_factory=time.monotonic)
+    concerns: Concerns
+    check_jvm: Callable[[], None]
 
 
 class TopicStream:
-    """See the module's picture. ``lock`` is held during a turn, by whoever has it."""
+    """See the module's picture."""
 
-    def __init__(
-        self, context: StreamContext, reader: Reader, on_batch: Callable[[], None]
-    ) -> None:
-        """``on_batch`` is called after every batch, without the lock."""
+    def __init__(self, context: StreamContext) -> None:
         self._context = context
-        self._reader = reader
-        self._on_batch = on_batch
-        self._running: RunningQuery | None = None
-        self._position: _Position | None = None
-        self._failure: BaseException | None = None
-        self.lock = threading.Lock()
-        self.stopping = threading.Event()
+        self._lock = threading.Lock()  # of the roles, and of beginning and ending
+        self._roles: tuple[Role, ...] = ()
+        self._busy = threading.Lock()  # held while roles are at work on the applying thread
+        self._run: StreamRun | None = None
+        self._source = context.connect()
 
     @property
     def name(self) -> str:
@@ -99,144 +107,96 @@ class TopicStream:
 
     @property
     def is_running(self) -> bool:
-        return self._running is not None
+        return self._run is not None
 
     @property
-    def offsets(self) -> dict[TopicPartition, int]:
-        """Where the next batch begins; the last known ones when it is stopped."""
-        return dict(self._position.offsets) if self._position else {}
-
-    def told_backlog(self, read: Offsets | Mapping[str, int]) -> dict[str, Any]:
-        """For the changefeed's row, from how far others have read; nothing: not known now."""
-        self._context.backlog.tell({str(partition): at for partition, at in read.items()})
-        return self._context.backlog.look().columns()
+    def position(self) -> dict[TopicPartition, int]:
+        """What is before has been handed to the roles."""
+        run = self._run
+        return dict(run.taken_position) if run else {}
 
     @property
     def watermarks(self) -> Watermarks:
-        return self._position.watermarks if self._position else Watermarks(partitions=frozenset())
+        run = self._run
+        return run.taken_watermarks if run else Watermarks(partitions=frozenset())
 
     def resolved_ts(self) -> Ts:
         """W resolves L = W - 1; a feed that ended at the target-ts has resolved that (rule 2)."""
-        here, target = self._position, self._context.target_ts
-        if here is None:
+        run, target = self._run, self._context.target_ts
+        if run is None:
             return Ts(0)
-        resolved = Ts(max(here.watermarks.global_ts - 1, 0))
-        if target is None or resolved >= target or not here.watermarks.all_at(target):
+        resolved = Ts(max(run.taken_watermarks.global_ts - 1, 0))
+        if target is not None and resolved >= target:
+            return Ts(target)  # what is above it is not ours: no row, and no DDL
+        if target is None or not run.taken_watermarks.all_at(target):
             return resolved
-        is_quiet = time.monotonic() - here.last_read > self._context.quiet_s
+        is_quiet = time.monotonic() - run.last_read_s > self._context.quiet_s
         return Ts(target) if is_quiet else resolved
 
-    def start(self, offsets: Offsets, recorded: Marks) -> Offsets:
-        """Where it begins: partitions without an offset at their first one. Not under the lock.
+    def ends(self) -> dict[str, int]:
+        """Where the topics end, as the broker said last; by topic/partition."""
+        return dict(self._context.backlog.look().ends)
 
-        ``recorded``: watermarks with the offsets where they were seen."""
-        context = self._context
-        shape = context.source.shape()
-        first = context.source.beginnings(shape.partitions - offsets.keys())
-        for partition, offset in sorted(first.items()):
-            if offset > 0:  # a start looks at what it was; this one grew meanwhile
-                raise SourceLost(
-                    f"topic {partition.topic} partition {partition.partition} is new and begins at "
-                    f"offset {offset} already: the changefeed starts again, and looks whether "
-                    "anything is missing"
-                )
-        begin = {p: offsets[p] if p in offsets else first[p] for p in shape.partitions}
-        context.source.check_offsets(begin)
-        marks = Watermarks(partitions=shape.partitions, recorded=recorded).advance({}, begin)
-        self._position = _Position(shape=shape, offsets=dict(begin), watermarks=marks)
-        context.trust.check()
-        context.backlog.begin(begin)
-        self._read_first()
-        self._running = RunningQuery.start(
-            context.spark,
-            context.source,
-            self._position.offsets,
-            max_messages=context.max_messages,
-            name=context.name,
-            batch=self._batch,
-        )
-        logger.info("stream started name=%s offsets=%s", context.name, _shown(self.offsets))
-        return begin
+    def join(self, role: Role, low_water: Offsets, recorded: Marks) -> Offsets:
+        """The role reads along from now on. From where the stream began or where it is: what of
+        the role's lies before the offsets of its first ``submit`` it reads by ``read_between``.
 
-    def _read_first(self) -> None:
-        """Of a large backlog first a little: what comes of it is seen soon, and how fast it is."""
-        context, backlog = self._context, self._context.backlog.look()
-        ends = first_read(backlog.read, backlog.ends, context.first_messages)
-        if not ends or self.stopping.is_set():
-            return
-        end = {TopicPartition.parse(text): at for text, at in ends.items()}
-        begin = {partition: self.offsets[partition] for partition in end}
-        with job_tag(context.spark, context.name), self.lock:
-            self._turn(context.source.read(context.spark, begin, end), FIRST_BATCH)
+        ``recorded``: watermarks with the offsets where they were seen, which count if the stream
+        begins with this role. Raises SourceLost where Kafka cannot go on from the low water."""
+        with self._lock:
+            context = self._context
+            shape = self._source.shape()
+            begin = beginning(self._source, shape, low_water)
+            self._source.check_offsets(begin)
+            context.trust.check()
+            self._roles = (*self._roles, role)
+            if self._run is None:
+                marks = Watermarks(partitions=shape.partitions, recorded=recorded)
+                self._run = StreamRun(self, context, shape, begin, marks.advance({}, begin))
+                self._run.start()
+            return begin
 
-    def stop(self) -> None:
-        """Blocks until its last batch has ended; how that ended does not matter any more. Not under
-        the lock."""
-        self._context.backlog.close()
-        running, self._running = self._running, None
-        if running is not None:
-            running.stop()
-            with self.lock:  # Spark does not wait for a batch that is in our hands
-                self._failure = None  # of what was stopped: the next start has none
-            logger.info("stream stopped name=%s", self._context.name)
-
-    def check(self) -> None:
-        """Raise what has ended the stream, if anything has."""
-        if self._failure is not None:
-            raise self._failure
-        running = self._running
-        if running is not None and not running.query.isActive:
-            raise running.query.exception() or TidelakeError("the query was stopped")
-
-    def read(self, begin: Offsets, end: Offsets, wanted: Column) -> Envelopes | None:
-        """A bounded read of what lies between; None where nothing does."""
-        some = {p: at for p, at in end.items() if begin.get(p, at) < at}
-        if not some:
-            return None
-        first = {p: begin[p] for p in some}
-        messages = self._context.source.read(self._context.spark, first, some)
-        return read_envelopes(messages, self._context.envelope, wanted)
-
-    def _batch(self, messages: DataFrame, batch_id: int) -> None:
-        """Nothing is raised into Spark: see ``streaming.batch.Batch``."""
-        with self.lock:
-            if self._failure is not None or self.stopping.is_set():
+    def leave(self, role: Role | None) -> None:
+        """Nothing of the role is called any more when this returns, and nothing of the stream runs
+        if it was the last one. Idempotent."""
+        with self._lock:
+            if not any(each is role for each in self._roles):
                 return
-            try:
-                self._turn(messages, batch_id)
-            except BaseException as error:  # noqa: BLE001  # handed on, whole
-                self._failure = error
-        self._on_batch()
+            self._roles = tuple(each for each in self._roles if each is not role)
+            ended = self._run if not self._roles else None
+            if ended is not None:
+                self._run = None
+                ended.stop()
+                self._source.close()  # it opens again when it is needed
+        with self._busy:  # what is under way with the role ends first
+            pass
+        if ended is not None:
+            ended.join(END_PATIENCE_S)
 
-    def _turn(self, messages: DataFrame, batch_id: int) -> None:
-        started, here = time.monotonic(), self._position
-        assert here is not None
-        self._context.trust.check()
-        self._context.backlog.batch_begins(batch_id)
-        self._reader.at_boundary()
-        read = read_envelopes(messages, self._context.envelope, self._reader.wanted())
-        try:
-            self._context.source.check_unchanged(here.shape)
-            here.offsets |= read.end
-            here.watermarks = here.watermarks.advance(read.watermarks, read.end)
-            self._reader.take(read)
-        finally:
-            read.release()
-        self._context.backlog.batch_ends(here.offsets)
-        here.last_read = time.monotonic()
-        logger.debug(
-            "read a batch name=%s batch_id=%d messages=%d seconds=%.2f",
-            self._context.name,
-            batch_id,
-            sum(read.end.values()) - sum(read.begin.values()),
-            here.last_read - started,
-        )
+    def wake(self) -> None:
+        """Something has changed: roles look what can be done."""
+        run = self._run
+        if run is not None:
+            run.wake()
 
+    def read_between(self, begin: Offsets, end: Offsets, wanted: Wanted) -> Iterator[Read]:
+        """What lies between, in steps of the budget; on the caller's thread, beside the stream."""
+        position = {p: begin[p] for p, at in end.items() if begin.get(p, at) < at}
+        until = {p: end[p] for p in position}
+        run = self._run
+        assert run is not None, "a stream that is read beside"
+        while position:
+            self._context.trust.check()
+            read = run.read_beside(position, until, wanted)
+            if read is None:
+                return
+            position = {p: at for p, at in read.position.items() if at < until[p]}
+            yield read
 
-def _shown(offsets: Offsets) -> dict[str, int]:
-    return {str(partition): offset for partition, offset in sorted(offsets.items())}
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        return self._roles
 
-
-def texts(offsets: Offsets) -> dict[str, int]:
-    """As they are stored."""
-    return {str(partition): offset for partition, offset in offsets.items()}
+    @property
+    def busy(self) -> threading.Lock:
+        return self._busy

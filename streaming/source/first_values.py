@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assignment
 
 from conf.settings import KafkaSource
-from streaming.events import TopicPartition
 from streaming.source.librdkafka_settings import librdkafka_settings
+from streaming.source.ranges import TopicPartition
 
 _MESSAGES = 500
 _WAIT_S = 0.2

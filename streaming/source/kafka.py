@@ -7,7 +7,6 @@ offsets."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,23 +16,18 @@ import kafka
 from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import KafkaError
 from kafka.protocol.consumer import IsolationLevel
-from pyspark.sql import DataFrame, SparkSession
 
 from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TopicMissing, TryAgain
-from streaming.events import TopicPartition
 from streaming.source.first_values import NoAnswer, first_values
+from streaming.source.ranges import TopicPartition
 from streaming.source.refusal import connection_refusal
-from streaming.source.security import java_options, python_options
+from streaming.source.security import python_options
 
 _CONNECT_TIMEOUT_MS = 5_000
 _REQUEST_TIMEOUT_MS = 10_000
 _SEARCH_S = 60.0  # for the first watermarks: one comes about every second
 _UNKNOWN_TOPIC = 3  # Kafka's error code UNKNOWN_TOPIC_OR_PARTITION
-
-# The consumer's defaults are made for streams of small polls: a task waited for the broker a
-# quarter of its time, 1 MiB at a time.
-_FETCH = {"max.partition.fetch.bytes": str(8 << 20), "max.poll.records": "5000"}
 
 
 class SourceChanged(TidelakeError):
@@ -171,43 +165,6 @@ class Source:
                 f"cannot read the first messages of {self._where()}: {error}"
             ) from error
 
-    def stream(
-        self, spark: SparkSession, offsets: Mapping[TopicPartition, int], max_messages: int
-    ) -> DataFrame:
-        """The endless read from explicit offsets of all our partitions (rule 1)."""
-        reader = spark.readStream.format("kafka").options(**self._options(offsets))
-        return (
-            reader.option("startingOffsets", _offsets_json(offsets))
-            .option("maxOffsetsPerTrigger", max_messages)
-            .option("failOnDataLoss", "true")
-            .load()
-        )
-
-    def read(
-        self,
-        spark: SparkSession,
-        begin: Mapping[TopicPartition, int],
-        end: Mapping[TopicPartition, int],
-    ) -> DataFrame:
-        """A bounded read of ``[begin, end)``: for the bytes of rows that failed, nothing else."""
-        reader = spark.read.format("kafka").options(**self._options(begin))
-        return (
-            reader.option("startingOffsets", _offsets_json(begin))
-            .option("endingOffsets", _offsets_json(end))
-            .load()
-        )
-
-    def _options(self, partitions: Iterable[TopicPartition]) -> dict[str, str]:
-        assigned: dict[str, list[int]] = {}
-        for partition in sorted(partitions):
-            assigned.setdefault(partition.topic, []).append(partition.partition)
-        java = java_options(self._settings.security)
-        return {
-            "kafka.bootstrap.servers": ",".join(self._settings.brokers),
-            "assign": json.dumps(assigned),
-            **{f"kafka.{name}": value for name, value in (_FETCH | java).items()},
-        }
-
     def _offsets(
         self, partitions: Iterable[TopicPartition], spec: OffsetSpec
     ) -> dict[TopicPartition, int]:
@@ -263,13 +220,6 @@ def check_topic_ids(recorded: Mapping[str, str], now: Mapping[str, str]) -> None
                 "mean nothing any more. Load the tables anew and start with "
                 "--overwrite-checkpoint-ts"
             )
-
-
-def _offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
-    nested: dict[str, dict[str, int]] = {}
-    for partition, offset in offsets.items():
-        nested.setdefault(partition.topic, {})[str(partition.partition)] = offset
-    return json.dumps(nested)
 
 
 def _by_a_new_topic(checkpoint_ts: int | None) -> str:

@@ -14,12 +14,6 @@ from coordination.errors import ConfigError
 from coordination.secrets import revealed
 from streaming.source.oidc import TokenEndpoint
 
-_LOGIN_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
-
 
 class Client(NamedTuple):
     """Who asks a token endpoint for a token."""
@@ -32,26 +26,6 @@ def security_protocol(security: KafkaSecurity) -> str:
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
     transport = "SSL" if security.tls else "PLAINTEXT"
     return f"SASL_{transport}" if security.sasl_mechanism else transport
-
-
-def java_options(security: KafkaSecurity) -> dict[str, str]:
-    """For Spark's connector, without its ``kafka.`` prefix."""
-    options = {"security.protocol": security_protocol(security)}
-    if security.sasl_mechanism:
-        options["sasl.mechanism"] = security.sasl_mechanism
-        options["sasl.jaas.config"] = _jaas(security)
-    if not security.tls:
-        return options
-    if security.insecure_skip_verify:
-        options["ssl.endpoint.identification.algorithm"] = ""
-    if security.ca:
-        options["ssl.truststore.type"] = "PEM"
-        options["ssl.truststore.certificates"] = pem(security.ca, "ca")
-    if security.cert and security.key:
-        options["ssl.keystore.type"] = "PEM"
-        options["ssl.keystore.certificate.chain"] = pem(security.cert, "cert")
-        options["ssl.keystore.key"] = pem(security.key, "key")
-    return options
 
 
 def python_options(security: KafkaSecurity) -> dict[str, Any]:
@@ -111,21 +85,6 @@ def ssl_context(security: KafkaSecurity) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _jaas(security: KafkaSecurity) -> str:
-    mechanism = security.sasl_mechanism or ""
-    module = _LOGIN_MODULES.get(mechanism)
-    if module is None:
-        known = ", ".join(sorted(_LOGIN_MODULES))
-        raise ConfigError(f"sasl-mechanism={mechanism} is not built yet: use one of {known}")
-    user, password = map(_quoted, login(security))
-    return f"{module} required username={user} password={password};"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def _no_passphrase() -> str:

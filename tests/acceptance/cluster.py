@@ -22,7 +22,6 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -65,14 +64,6 @@ class Server:
         return field(self.life.lines("capture starts")[-1], "capture_id")
 
 
-class SpansWatch(ProgressWatch):
-    """Here a progress row names the capture of its span, not the owner of its term."""
-
-    def _see_owner(self, term: int, row: Mapping[str, Any], where: str) -> None:
-        if "term" in row:
-            super()._see_owner(term, row, where)
-
-
 class Cluster:
     """One changefeed of three shops: a context manager."""
 
@@ -84,7 +75,7 @@ class Cluster:
         self.lives: list[Life] = []
         self.frozen: set[str] = set()  # captures that were stopped while they may have written
         self.commits = TargetCommits(self.warehouse)
-        self.watch = SpansWatch(self.warehouse)
+        self.watch = ProgressWatch(self.warehouse)
         self.lags_s: list[tuple[float, float]] = []  # wall time, lag of the changefeed
         self.errors: list[object] = []  # of the changefeed; it goes on after them by itself
         self._broker = broker

@@ -1,40 +1,44 @@
-"""Lives of one changefeed in this process: a real broker, real Delta, a fence opened by hand.
+"""Lives of one changefeed in this process: a real broker, real Delta, an etcd in memory.
 
-A *life* is an ``Application`` built as ``streaming/bootstrap.py`` does, with a term of its own: the
-next life's election is always the later one, as in etcd. It ends at its target-ts, at a fail point
-or when it is asked to. After each life the control tables are looked at: no checkpoint ever falls,
-and nothing of Spark's own checkpoint is left.
+A *life* is a capture as ``tidelake run`` is one, over an etcd in memory: sessions, elections and
+messages are real. It ends at its target-ts, at a fail point or when it is asked to. After each life
+the control tables are looked at: no checkpoint ever falls, and nothing of Spark's own checkpoint is
+left.
 """
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSource, Settings
+from conf.settings import (
+    BatchSettings,
+    Changefeed,
+    DeltaSink,
+    KafkaSource,
+    SessionSettings,
+    Settings,
+)
 from coordination import failpoint
 from coordination.clock import SystemClock
-from coordination.fence import Fence
-from coordination.model import CaptureID, Ownership, ProcessorEpoch, Revision
+from coordination.errors import TryAgain
+from coordination.etcd.client import EtcdClient
 from sinks.changefeeds import ChangefeedRow, Changefeeds
-from sinks.dead_letters import DeadLetters
 from sinks.progress import Progress, ProgressRow
-from sinks.snapshots import Snapshots
-from streaming.application import Application
-from streaming.applier import Applier
-from streaming.protocols.canal_json_sql import CanalJson
-from streaming.query import CHECKPOINT_PREFIX
-from streaming.record import ControlTables
+from streaming.apply.applier import Applier
+from streaming.cluster.query import CHECKPOINT_PREFIX
+from streaming.run_capture import RunCapture
 from streaming.session import SparkOnDemand, configure
-from streaming.source.kafka import Source
+from tests.fakes.fake_etcd import FakeEtcd
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import FeedSettings, Message, messages
@@ -43,7 +47,8 @@ from tests.shop.model import Model
 
 CHANGEFEED = "shop"
 PATIENCE_S = 300.0  # of one life: seconds on a quiet machine
-TRUST_S = 3600.0
+TTL_S = 5
+QUERY_ENDS_WITHIN_S = 20.0  # a life does not wait for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,43 +77,48 @@ def shop_feed(
     return Feed(events, messages(events, layout))
 
 
-class Life:
-    """One application at work in the background."""
+class Line:
+    """One life's way to etcd; cut, nothing comes through any more."""
 
-    def __init__(self, settings: Settings, spark: SparkSession, revision: int) -> None:
-        sink = settings.changefeed.sink
-        options = dict(sink.storage_options)
-        self.fence = Fence(SystemClock())
-        self.ownership = Ownership(
-            capture_id=CaptureID(f"capture-{revision}"),
-            epoch=ProcessorEpoch(f"epoch-{revision}"),
-            etcd_cluster_id="by-hand",
-            owner_revision=Revision(revision),
-        )
-        self.source = Source(settings.changefeed.source)
-        self.application = Application(
-            settings=settings,
+    def __init__(self, etcd: EtcdClient) -> None:
+        self.is_cut = False
+        self._etcd = etcd
+
+    def __getattr__(self, name: str) -> Any:
+        if self.is_cut:
+            raise TryAgain("etcd does not answer")
+        return getattr(self._etcd, name)
+
+
+class Life:
+    """One capture at work in the background."""
+
+    def __init__(
+        self, settings: Settings, spark: SparkSession, etcd: EtcdClient, number: int
+    ) -> None:
+        self.capture_id = f"capture-{number}"
+        self.line = Line(etcd)
+        ids = itertools.chain([self.capture_id], (f"of-{number}-{n}" for n in itertools.count(1)))
+        self._capture = RunCapture(
+            settings,
+            client=cast(EtcdClient, self.line),
+            cluster_id="lives",
             spark=SparkOnDemand(lambda: session_like_the_programs(spark)),
-            fence=self.fence,
-            source=self.source,
-            decoder=CanalJson(),
-            tables=ControlTables(
-                changefeeds=Changefeeds(sink.warehouse, options),
-                progress=Progress(sink.warehouse, options),
-                snapshots=Snapshots(sink.warehouse, options),
-            ),
-            dead_letters=DeadLetters(sink.warehouse, options),
+            new_id=lambda: next(ids),
         )
         self._ended = threading.Event()
         self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> Life:
-        self.fence.open(self.ownership, time.monotonic() + TRUST_S)
-        self.application.start(self.ownership, self._end)
+        self._thread.start()
         return self
 
-    def _end(self, error: BaseException | None) -> None:
-        self._error = error
+    def _run(self) -> None:
+        try:
+            self._capture.run()
+        except BaseException as error:  # noqa: BLE001  # looked at by the test
+            self._error = error
         self._ended.set()
 
     def join(self, patience_s: float = PATIENCE_S) -> BaseException | None:
@@ -116,24 +126,22 @@ class Life:
         try:
             assert self._ended.wait(patience_s), "the life goes on and on"
         finally:
-            self.application.stop(drop=not self._ended.is_set())
-            self.source.close()
+            self._capture.request_stop()
         return self._error
 
     def stop(self) -> BaseException | None:
         """In order, as SIGTERM does."""
-        self.application.stop(drop=False)
+        self._capture.request_stop()
         return self.join()
 
-    def wait_until(self, holds: Callable[[Any], bool]) -> Any:
-        """Blocks until the running batch object is so; that object."""
+    def wait_until(self, holds: Callable[[], Any]) -> Any:
+        """Blocks until it is so; what it is."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            stream = self.application._stream
-            if stream is not None and holds(stream.batch):
-                return stream.batch
+            if found := holds():
+                return found
             assert not self._ended.wait(0.05), f"ended before: {self._error!r}"
-        raise AssertionError("the stream did not come to it")
+        raise AssertionError("it did not come to it")
 
 
 def session_like_the_programs(spark: SparkSession) -> SparkSession:
@@ -161,7 +169,8 @@ class Lives:
     ) -> None:
         """``store``: a warehouse elsewhere, whose options the environment has."""
         self._spark = spark
-        self._revision = 0
+        self._etcd = FakeEtcd(SystemClock())
+        self._number = 0
         self._seen: dict[str, tuple[int, int]] = {}
         self.broker = broker
         self.topics = tuple(topics)
@@ -178,6 +187,7 @@ class Lives:
         self.settings = Settings(
             changefeed=Changefeed(id=CHANGEFEED, source=source, sink=sink),
             batch=BatchSettings(max_messages=max_messages, quiet_s=quiet_s),
+            session=SessionSettings(ttl_s=TTL_S, safety_margin_s=1.0),
         )
 
     def produce(self, outgoing: Iterable[Message], topic: str | None = None) -> None:
@@ -192,7 +202,7 @@ class Lives:
         **changes: Any,
     ) -> Life:
         """A new owner in the background; ``changes`` are the changefeed's settings."""
-        self._revision += 1
+        self._number += 1
         changefeed = replace(self.settings.changefeed, **changes)
         if engine is not None:
             sink = replace(changefeed.sink, apply_engine=engine)  # type: ignore[arg-type]
@@ -204,7 +214,7 @@ class Lives:
             first_messages=first_messages or batch.first_messages,
         )
         settings = replace(self.settings, changefeed=changefeed, batch=batch)
-        return Life(settings, self._spark, self._revision).start()
+        return Life(settings, self._spark, self._etcd, self._number).start()
 
     def live(self, failpoints: str = "", **changes: Any) -> BaseException | None:
         """One whole life; how it ended."""
@@ -238,8 +248,10 @@ class Lives:
         for name, before in self._seen.items():
             assert seen.get(name, (0, 0)) >= before, f"{name} fell from {before}"
         self._seen = seen
-        left = list(Path(tempfile.gettempdir()).glob(f"{CHECKPOINT_PREFIX}*"))
-        assert len(left) == others, f"Spark's checkpoint is still there: {left}"
+        folder, deadline = Path(tempfile.gettempdir()), time.monotonic() + QUERY_ENDS_WITHIN_S
+        while len(left := list(folder.glob(f"{CHECKPOINT_PREFIX}*"))) > others:
+            assert time.monotonic() < deadline, f"Spark's checkpoint is still there: {left}"
+            time.sleep(0.05)
 
     def changefeed(self) -> ChangefeedRow | None:
         return Changefeeds(self.uri).read(CHANGEFEED)

@@ -280,7 +280,7 @@ def field(line: str, name: str) -> str:
 def identities(lives: Iterable[Life]) -> Iterator[tuple[str, str]]:
     """Capture ID and epoch of every capture that these processes were, in their order."""
     for life in lives:
-        for line in life.lines("capture campaigns"):
+        for line in life.lines("capture starts"):
             yield field(line, "capture_id"), field(line, "epoch")
 
 

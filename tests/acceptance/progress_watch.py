@@ -1,7 +1,8 @@
 """Reads every version of ``_tidelake/progress`` and ``changefeeds`` while a test runs.
 
 Between two versions nothing may fall: no checkpoint, no term, no low-water offset; and a term has
-one owner. A version that upkeep removed before it was read is passed over.
+one owner (a progress row names the capture that has the table). A version that upkeep removed
+before it was read is passed over.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from deltalake.exceptions import DeltaError
 from tests.services.delta_rows import read_rows
 
 LOOK_EVERY_S = 0.3
-TERM_BITS = 32  # a fence is term << 32 | number of the assignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,6 @@ class ProgressWatch:
             checkpoint = (row["incarnation"], row["checkpoint_ts"])
             self._highest.see(f"checkpoint of {name}", checkpoint, where)
             self._highest.see(f"fence of {name}", row["fence"], where)
-            self._see_owner(row["fence"] >> TERM_BITS, row, where)
         self.sightings.append(
             Sighting(
                 version,

@@ -31,7 +31,7 @@ from tests.services.kafka_broker import KafkaBroker
 pytestmark = pytest.mark.acceptance
 
 SHORT_OUTAGE_S = 1.0  # trust lasts 4 s and is renewed at least every 5 / 3 s
-SUICIDE, BACK, CLAIMED = "dies by suicide", "is back as a new one", "claimed the changefeed"
+SUICIDE, BACK, CLAIMED = "dies by suicide", "capture starts", "claimed the changefeed"
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def client_of(etcd: EmbeddedEtcd) -> Iterator[Etcd3Client]:
 def await_new_life(stage: Stage, life: Life, *, deaths: int) -> None:
     """It died, came back as another capture, claimed a new term and goes on."""
     life.await_line(SUICIDE, nth=deaths)
-    life.await_line(BACK, nth=deaths)
+    life.await_line(BACK, nth=deaths + 1)
     life.await_line(CLAIMED, nth=deaths + 1)
     await_("its new term", lambda: stage.watch.term > deaths)
     stage.await_progress(life)
@@ -77,7 +77,8 @@ def outages_that_kill(stage: Stage, life: Life, etcd: EmbeddedEtcd) -> None:
     etcd.start()
     await_new_life(stage, life, deaths=1)
     with client_of(etcd) as client:
-        prefix = keys.owner_prefix(stage.cluster_id, ChangefeedID("shop"))
+        scope = keys.run_scope(stage.cluster_id, ChangefeedID("shop"))
+        prefix = keys.election_prefix(scope)
         (leader,) = client.range(prefix, prefix=True).kvs
         client.revoke(leader.lease)
     await_new_life(stage, life, deaths=2)
@@ -102,7 +103,7 @@ def test_etcd_and_broker_go_and_come_back_and_another_etcd_takes_their_place(tmp
 
         heir = stage.start("empty-etcd", etcd_endpoint=empty.endpoint)
         claimed = time_of(heir.await_line(CLAIMED))
-        waited_s = claimed - time_of(heir.await_line("won the election"))
+        waited_s = claimed - time_of(heir.await_line("capture leads"))
         print(f"\nan etcd that knows nothing: waited {waited_s:.1f} s for the row to be stale")
         assert waited_s > TTL_S
         last_ts = feed.close()

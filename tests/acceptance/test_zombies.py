@@ -20,7 +20,12 @@ from tests.acceptance.processes import (
     await_,
     identities,
 )
-from tests.acceptance.takeover import await_takeover, sleep_through_a_takeover, wake
+from tests.acceptance.takeover import (
+    await_takeover,
+    freeze_through_a_takeover,
+    sleep_through_a_takeover,
+    wake,
+)
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import FeedSettings, messages
 from tests.shop.history import HistorySettings, history
@@ -31,18 +36,18 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.soak]  # in make test: test_st
 def test_a_zombie_changes_nothing_and_comes_back_as_a_new_capture(
     broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
 ):
-    """Twice between its last fence check and the commit (each engine), then once anywhere."""
+    """Once between its last fence check and the commit, then twice anywhere."""
     with (
         Stage(broker, etcd.endpoint, tmp_path) as stage,
         LiveFeed(broker, stage.topic, seed=3) as feed,
     ):
-        freezes = "after-fence-check=stop:10"
+        freezes = "after-fence-check=stop:20"
         one = stage.start("one", apply_engine="merge-on-write", failpoints=freezes)
         stage.await_checkpoint(1, one)
-        other = stage.start("other", apply_engine="spark", failpoints=freezes)
+        other = stage.start("other", apply_engine="spark")  # it has tables at once
 
         sleep_through_a_takeover(stage, one, other, wins=1)
-        sleep_through_a_takeover(stage, other, one, wins=2)
+        freeze_through_a_takeover(stage, other, one, wins=2)
         one.signal(signal.SIGSTOP, group=True)
         await_takeover(stage, other, wins=2)
         wake(one, deaths=2, group=True)
@@ -72,7 +77,7 @@ def test_a_rewind_with_the_old_owner_still_asleep_before_its_commit(
         assert rewind_ts < stage.watch.checkpoint < last_ts
         rewound = stage.start("rewound", target_ts=last_ts, overwrite_checkpoint_ts=rewind_ts)
         assert rewound.await_exit() == 0, rewound.tail()
-        assert rewound.lines("rewinding from")
+        assert rewound.lines("rewinding ")
         stage.assert_equal(events)
 
         wake(sleeper, deaths=1, group=False)

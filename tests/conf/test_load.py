@@ -354,7 +354,7 @@ def test_every_plain_setting_has_a_key():
         "changefeed": {"id", "source", "sink", "filter"},
         "sink": {"warehouse", "storage_options"},
         "etcd": {"endpoints", "embedded"},
-        "settings": {"changefeed", "etcd", "session", "batch"},
+        "settings": {"changefeed", "etcd", "session", "batch", "transport"},
     }
     parts = {
         "changefeed": Changefeed,

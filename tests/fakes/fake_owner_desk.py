@@ -107,6 +107,7 @@ class FakeDesk:
             added=tuple(self._added),
             removed=tuple(self._removed),
             published_ts=Ts(published[-1]) if published else None,
+            is_finished=self._plane.warehouse.is_finished,
         )
         self._added, self._removed = [], []
         return changes

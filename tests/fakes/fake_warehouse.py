@@ -89,6 +89,10 @@ class FakeWarehouse:
         self._quiet_s = quiet_s
         self._target_ts = target_ts
 
+    def aim_at(self, target_ts: int | None) -> None:
+        """Where the changefeed is to finish from now on."""
+        self._target_ts = target_ts
+
     # control rows: compare-and-set on the term
 
     def claim(self, ownership: Ownership, checkpoint_ts: int) -> Claim:

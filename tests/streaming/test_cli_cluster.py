@@ -12,7 +12,8 @@ from uuid import uuid4
 
 import pytest
 
-from conf.settings import Changefeed, EtcdSettings
+from conf.settings import Changefeed, DeltaSink, EtcdSettings, KafkaSource
+from coordination.clock import SystemClock
 from coordination.errors import ConfigError, TidelakeError, TopicMissing
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
@@ -20,12 +21,13 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.metadata.etcd_observation import ChangefeedWrites
 from coordination.metadata.querier import EtcdQuerier, Stored
-from coordination.model import ChangefeedID
+from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
+from coordination.run_admission import RunAdmission
 from streaming import cli_cluster, cluster_operator, preflight
 from streaming.cli import main
 from streaming.cluster.changefeed_settings import changefeed_settings
 from streaming.cluster.neighbours import refuse_a_clusters
-from tests.coordination.running_capture import RunningCapture
+from streaming.run_info import info_of
 
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
 Cluster = Callable[..., list[dict[str, Any]]]
@@ -203,6 +205,21 @@ def test_a_run_of_what_the_cluster_has_is_refused(
         refuse_a_clusters(client, "elsewhere", "shop", warehouse)
 
 
+def admit_a_run(client: EtcdClient, cluster_id: str, warehouse: str, lease: LeaseID) -> None:
+    """As it is while one replicates the shop."""
+    source = KafkaSource(
+        brokers=("b:1",), topic="t", topics=("t",), protocol="canal-json", partition_num=None
+    )
+    shop = Changefeed(id="shop", source=source, sink=DeltaSink(warehouse=warehouse))
+    scope = keys.run_scope(cluster_id, ChangefeedID("shop"))
+    info = CaptureInfo(id=CaptureID("c1"), address="127.0.0.1:8300", version="1", start_timestamp=0)
+    key = keys.capture_key(scope, info.id)
+    client.put(key, keys.dump_capture_info(info), lease)
+    (registered,) = client.range(key).kvs
+    admission = RunAdmission(client, scope, info_of(shop), ttl_s=10, clock=SystemClock())
+    assert admission(info.id, registered.create_revision)
+
+
 def test_a_changefeed_that_a_run_replicates_is_not_made(
     cluster: Cluster,
     command: Callable[..., tuple[int, str, str]],
@@ -212,14 +229,15 @@ def test_a_changefeed_that_a_run_replicates_is_not_made(
     cluster_id, sink = os.environ["TIDELAKE_CLUSTER_ID"], f"{tmp_path}/warehouse"
     asked = ("changefeed", "create", "-c", "shop", "--source-uri", SOURCE)
     with client_of(etcd) as client:
-        with RunningCapture(client, cluster_id=cluster_id, warehouse=sink) as run:
-            run.replication.await_owner()
-            assert cluster("capture", "list") == []
-            code, _, err = command(*asked, "--sink-uri", f"delta://{sink}")
-            assert (code, len(err.splitlines())) == (2, 1)
-            assert "is replicated by a `tidelake run` on 127.0.0.1:8300" in err
         lease = client.grant(60)
-        key = keys.owner_key(cluster_id, ChangefeedID("shop"), lease.id)
+        admit_a_run(client, cluster_id, sink, lease.id)
+        assert cluster("capture", "list") == []
+        code, _, err = command(*asked, "--sink-uri", f"delta://{sink}")
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert "is replicated by a `tidelake run` at 127.0.0.1:8300 (capture c1)" in err
+        client.revoke(lease.id)
+        lease = client.grant(60)
+        key = f"{keys.earlier_run_prefix(cluster_id, ChangefeedID('shop'))}{lease.id:x}"
         client.put(key, b"old", lease.id)  # a run of the program before, which is elsewhere
         code, _, err = command(*asked, "--sink-uri", f"delta://{sink}")
         assert code == 2

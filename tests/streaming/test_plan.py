@@ -14,8 +14,7 @@ from sinks.ddl import CreateTable, CreateTableLike
 from sinks.schema import TableSchema
 from streaming.events import DdlEvent
 from streaming.filter import TableFilter
-from streaming.plan import Plan, plan, refusal
-from streaming.segments import Carry, Segment
+from streaming.plan import Plan, in_order, plan, refusal
 
 
 def ddl(ts: int, query: str, table: str = "t", offset: int = 0, kind: str = "CREATE") -> DdlEvent:
@@ -162,12 +161,10 @@ def test_dropping_the_index_that_is_the_key_is_a_wall() -> None:
 
 
 def test_the_order_of_arrival_and_replays_change_nothing() -> None:
-    """Whatever comes first or twice: the carry brings the DDLs in their own order."""
     events = [create(10), create(20, "u"), INDEX, alter(50)]
     wanted = planned(events)
     for order in permutations(events):
-        segments = [segment((event,)) for event in (*order, *order[:2])]
-        ddls = Carry(tuple(segments)).ddls()
+        ddls = in_order((*order, *order[:2]))
         assert [event.commit_ts for event in ddls] == [10, 20, 40, 50]
         assert planned(ddls) == wanted
 
@@ -175,18 +172,4 @@ def test_the_order_of_arrival_and_replays_change_nothing() -> None:
 def test_two_ddls_of_one_commit_ts_both_count() -> None:
     """One RENAME or CREATE of several tables has one commit-ts; so may two tables' DDLs."""
     both = [create(10), replace(create(10, "u"), offset=1)]
-    ddls = Carry((segment(tuple(both)), segment(tuple(both)))).ddls()
-    assert made(planned(ddls)) == ["t", "u"]
-
-
-def segment(ddls: tuple[DdlEvent, ...]) -> Segment:
-    nothing: dict[object, object] = {}
-    return Segment(
-        frame=None,  # type: ignore[arg-type]
-        begin=nothing,  # type: ignore[arg-type]
-        end=nothing,  # type: ignore[arg-type]
-        tables=nothing,  # type: ignore[arg-type]
-        watermarks=nothing,  # type: ignore[arg-type]
-        ddls=ddls,
-        bad=0,
-    )
+    assert made(planned(in_order((*both, *both)))) == ["t", "u"]

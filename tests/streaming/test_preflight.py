@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -12,8 +13,11 @@ import pytest
 from conf.load import load_settings
 from conf.settings import Changefeed
 from coordination.errors import ConfigError
-from streaming.preflight import check_beginning, check_changefeed
+from coordination.model import CaptureID, Ownership, ProcessorEpoch, Revision
+from sinks.changefeeds import Changefeeds
+from streaming.preflight import check_beginning, check_changefeed, has_finished
 from streaming.source.kafka import SourceLost
+from streaming.start_point import first_row
 from tests.acceptance.small_tables import marks
 from tests.services.kafka_broker import KafkaBroker
 
@@ -74,3 +78,21 @@ def test_a_warehouse_without_permission_is_refused(tmp_path: Path, monkeypatch: 
 def test_commits_that_could_be_lost_are_refused_before_storage_is_asked():
     with pytest.raises(ConfigError, match="can lose commits on s3://"):
         check_changefeed(changefeed("delta+s3://bucket/x", **{"apply-engine": "spark"}))
+
+
+def test_what_has_finished_wants_no_spark(tmp_path: Path):
+    wanted = replace(changefeed(f"delta://{tmp_path}"), start_ts=5)
+    assert not has_finished(wanted)
+    ownership = Ownership(
+        capture_id=CaptureID("c"),
+        epoch=ProcessorEpoch("e"),
+        etcd_cluster_id="etcd",
+        owner_revision=Revision(1),
+    )
+    tables = Changefeeds(str(tmp_path))
+    row = tables.claim(first_row(wanted), ownership, ttl_s=1, stop=threading.Event())
+    tables.save(replace(row, checkpoint_ts=9))
+    assert has_finished(replace(wanted, target_ts=9))
+    assert not has_finished(replace(wanted, target_ts=10))
+    assert not has_finished(wanted)
+    assert not has_finished(replace(wanted, target_ts=9, overwrite_checkpoint_ts=7))

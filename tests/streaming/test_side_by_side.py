@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from coordination.errors import Fenced
-from streaming.applier import side_by_side
+from streaming.apply.applier import side_by_side
 
 
 def refuse() -> str:

@@ -12,10 +12,10 @@ from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSource
 from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.changefeeds import ChangefeedRow, Watermark
-from streaming.events import TopicPartition
 from streaming.passed import refuse_what_was_passed
 from streaming.retained import FirstWatermarks
 from streaming.source.kafka import SourceLost, SourceShape
+from streaming.source.ranges import TopicPartition
 from streaming.start_point import first_row, settle
 
 P0, P1 = TopicPartition("shop", 0), TopicPartition("shop", 1)

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from coordination.errors import LeaseGone, TryAgain
-from coordination.etcd.client import delete
-from coordination.etcd.election import REREAD_S, Candidate
+from coordination.etcd.client import KeyValue, delete
+from coordination.etcd.election import REREAD_S, Candidate, predecessor
+from coordination.model import Revision
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
@@ -87,3 +88,52 @@ def test_a_resigned_one_may_stand_again(poll: Poll) -> None:
     assert not candidate.leads
     assert candidate.revision == 0
     assert poll.turn(candidate)
+
+
+def kv(revision: int) -> KeyValue:
+    return KeyValue(
+        key=f"{PREFIX}{revision}",
+        value=b"",
+        create_revision=Revision(revision),
+        mod_revision=Revision(revision + 100),
+    )
+
+
+def test_the_predecessor_is_the_nearest_earlier_one() -> None:
+    candidates = [kv(9), kv(3), kv(5)]
+    assert predecessor(candidates, Revision(3)) is None
+    assert predecessor(candidates, Revision(9)) == kv(5)
+    assert predecessor([], Revision(1)) is None
+
+
+def test_one_between_that_goes_moves_nobody_to_the_lead(poll: Poll) -> None:
+    first, second, third = (poll.candidate() for _ in range(3))
+    assert [poll.turn(each) for each in (first, second, third)] == [True, False, False]
+    second.resign()
+    assert not poll.turn(third)
+    first.resign()
+    assert poll.turn(third)
+
+
+def test_resigning_twice_or_before_standing_is_fine(poll: Poll) -> None:
+    candidate = poll.candidate()
+    candidate.resign()
+    assert poll.turn(candidate)
+    candidate.resign()
+    candidate.resign()
+    assert poll.etcd.range(PREFIX, prefix=True).kvs == ()
+
+
+def test_an_outage_keeps_the_place(poll: Poll) -> None:
+    first, second, third = (poll.candidate() for _ in range(3))
+    for each in (first, second):
+        poll.turn(each)
+    poll.etcd.down = True
+    poll.clock.advance(REREAD_S)
+    with pytest.raises(TryAgain):
+        poll.turn(second)
+    poll.etcd.down = False
+    poll.turn(third)
+    first.resign()
+    poll.clock.advance(REREAD_S)
+    assert [poll.turn(each) for each in (second, third)] == [True, False]

@@ -64,11 +64,6 @@ EVERY_KEY = [
         keys.Upstream(2**64 - 1),
     ),
     (
-        keys.owner_key("default", ChangefeedID("shop"), LEASE),
-        "/tidelake/default/default/owner/shop/694d81417abcdef0",
-        keys.ChangefeedOwner(SHOP, LEASE),
-    ),
-    (
         keys.incarnation_key("default"),
         "/tidelake/default/etcd-incarnation",
         keys.EtcdIncarnation(),
@@ -138,7 +133,7 @@ def test_a_key_of_a_cluster_is_not_one_of_a_cluster_whose_name_begins_alike(
         "/tidb/cdc/capture/c1",
         "/tidelake/default/",
         "/tidelake/default/capture/progress/",
-        "/tidelake/default/default/owner/shop/",
+        "/tidelake/default/default/owner/shop/694d81417abcdef0",
         "/tidelake/default/default/changefeed/schedule",
     ],
 )
@@ -147,9 +142,48 @@ def test_what_is_no_key_of_ours_says_nothing(key: str) -> None:
     assert keys.parse_key("default", key) is None
 
 
+RUN = keys.run_scope("default", ChangefeedID("shop"))
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "says"),
+    [
+        (
+            keys.capture_key(RUN, C1),
+            "/tidelake/default/run-shop/cdc/__cdc_meta__/capture/c1",
+            keys.Capture(C1),
+        ),
+        (
+            keys.changefeed_info_key(RUN, SHOP),
+            "/tidelake/default/run-shop/cdc/default/changefeed/info/shop",
+            keys.ChangefeedInfoOf(SHOP),
+        ),
+        (
+            keys.schedule_key(RUN, SHOP),
+            "/tidelake/default/run-shop/own/default/changefeed/schedule/shop",
+            keys.ScheduleOf(SHOP),
+        ),
+        (keys.epoch_key(RUN), "/tidelake/default/run-shop/own/changefeed-epoch", keys.LastEpoch()),
+    ],
+)
+def test_the_scope_of_a_run_has_keys_of_its_own_that_say_nothing_to_the_cluster(
+    key: str, text: str, says: keys.Parsed
+) -> None:
+    assert key == text
+    assert keys.parse_key(RUN, key) == says
+    assert keys.parse_key("default", key) is None
+    assert not key.startswith(keys.base_prefix("default"))  # TiCDC's tools would refuse it
+
+
+def test_a_scope_is_in_the_same_etcd_as_its_cluster() -> None:
+    assert keys.incarnation_key(RUN) == keys.incarnation_key("default")
+
+
 def test_one_changefeed_is_no_prefix_of_another() -> None:
-    other = keys.owner_key("default", ChangefeedID("shop-2"), LeaseID(1))
-    assert not other.startswith(keys.owner_prefix("default", ChangefeedID("shop")))
+    shop, other = (keys.earlier_run_prefix("default", ChangefeedID(n)) for n in ("shop", "shop-2"))
+    assert not other.startswith(shop)
+    other = keys.run_scope("default", ChangefeedID("shop-2"))
+    assert not keys.own_prefix(other).startswith(keys.own_prefix(RUN))
 
 
 def test_a_backup_keeps_the_old_key_in_its_name() -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from coordination.model import CaptureID, ProcessorEpoch, Revision, Ts
 from coordination.scheduler.barrier import Barrier
-from coordination.scheduler.capture_manager import CaptureManager, CaptureState, Report
+from coordination.scheduler.capture_manager import (
+    SILENT_TICKS,
+    CaptureManager,
+    CaptureState,
+    Report,
+)
 from coordination.scheduler.messages import (
     Body,
     DispatchTableResponse,
@@ -69,6 +74,24 @@ def test_captures_are_initialized_when_each_has_answered():
     assert made.is_all_initialized
     assert made.captures[A].is_owner
     assert not made.captures[B].is_owner
+
+
+def test_who_was_never_reached_is_waited_for_a_little_and_gets_nothing():
+    """A capture that others cannot call must not stop the scheduling; one that may have spans
+    must."""
+    made = manager()
+    made.handle_alive_captures([A, B], unreached={B})
+    made.handle_messages([message(answer(ONE))])
+    assert not made.is_all_initialized  # it may be about to answer
+    beat(made, times=SILENT_TICKS)
+    assert made.is_all_initialized
+    assert list(made.initialized) == [A]
+    assert [to for to, _ in beat(made)] == [A, B]  # it is called all the same
+    made.handle_alive_captures([A, B], unreached=set())
+    assert not made.is_all_initialized  # another owner has reached it
+    made.handle_messages([message(answer(TWO), B)])
+    assert made.is_all_initialized
+    assert list(made.initialized) == [A, B]
 
 
 def test_without_captures_none_has_answered():
@@ -155,3 +178,10 @@ def test_a_scan_is_kept_until_the_next_one():
     made.handle_messages([message(answer(scan=Scan(scanned_to_ts=Ts(7))))])
     made.handle_messages([message(answer(sequence=6))])
     assert made.captures[A].scan == Scan(scanned_to_ts=Ts(7))
+
+
+def test_a_barrier_that_has_moved_does_not_wait_for_the_next_heartbeat():
+    made, moved = manager(A, heartbeat_tick=2), Barrier(Ts(901))
+    sent = [made.tick({}, (), barrier) for barrier in (BARRIER, BARRIER, moved, moved, moved)]
+    told = [[heartbeat.barrier for _, heartbeat in each] for each in sent]
+    assert told == [[], [BARRIER], [moved], [moved], []]

@@ -16,8 +16,8 @@ from streaming.apply.carry import Carry
 from streaming.apply.joining import MANY_BLOCKS
 from streaming.apply.row_block import RowBlock
 from streaming.apply.spill import SpillFiles
-from streaming.events import TopicPartition
 from streaming.protocols.contract import Block, from_table, to_batch, wire_types
+from streaming.source.ranges import TopicPartition
 from tests.streaming.apply.blocks import A, Row, block_of
 
 B = TableName("shop", "b")

@@ -40,6 +40,7 @@ from coordination.scheduler.replication_set import ReplicationState
 from streaming.cluster.desk import Desk
 from streaming.cluster.plane import SparkDataPlane
 from streaming.cluster.replica import ReplicaOf
+from streaming.session import SparkOnDemand
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import Message
 
@@ -58,7 +59,7 @@ class Stage:
         self.topic = topic
         self.warehouse = folder / "warehouse"
         self.plane = SparkDataPlane(
-            spark,
+            SparkOnDemand(lambda: spark),
             batch=BatchSettings(max_messages=200, first_messages=5),
             session=SessionSettings(),
         )

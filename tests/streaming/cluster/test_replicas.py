@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 
 import pytest
-from pyspark.sql import DataFrame
 
 from coordination.scheduler.messages import TableState
 from streaming import patience
+from streaming.cluster.owners_reader import OwnersReader
+from streaming.cluster.reads import Read
+from streaming.cluster.span_writer import SpanWriter
 from streaming.cluster.topic_stream import TopicStream
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
 from tests.shop.model import Model
@@ -116,39 +118,48 @@ def test_a_stream_that_keeps_failing_is_a_warning_until_it_goes_on(
     stage: Stage, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(patience, "WORTH_A_WARNING_S", 1.0)
-    start, tries = TopicStream.start, iter(range(3))
+    join, tries = TopicStream.join, iter(range(3))
 
     def fails_at_first(stream: TopicStream, *arguments: object) -> object:
         if threading.current_thread().name == "replica" and next(tries, None) is not None:
             raise ConnectionError("no broker answers")
-        return start(stream, *arguments)
+        return join(stream, *arguments)
 
-    monkeypatch.setattr(TopicStream, "start", fails_at_first)
+    monkeypatch.setattr(TopicStream, "join", fails_at_first)
     owner = one_capture_takes_all(stage, feed)
     assert owner.warnings == ["the stream fails, and is tried again: no broker answers"]
 
 
-def test_a_batch_that_failed_is_read_again_by_who_has_the_stream(
+def test_what_failed_goes_on_where_it_was(
     stage: Stage, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ):
-    """The owner's desk and the replica: once each, and neither needs a new epoch for it."""
-    read, failed = TopicStream._turn, set()
+    """The owner's role and the replica's: once each, and neither needs a new epoch for it. The
+    writer has lost what it was given: another one reads it again."""
+    advance, take, failed = OwnersReader.advance, SpanWriter._take, set()
 
-    def fails_once(stream: TopicStream, messages: DataFrame, batch_id: int) -> None:
-        read(stream, messages, batch_id)
-        reader = type(stream._reader).__name__
-        if reader not in failed:
-            failed.add(reader)
-            raise ConnectionError(f"{reader} lost its broker")
+    def fails_once(name: str) -> None:
+        if name not in failed:
+            failed.add(name)
+            raise ConnectionError(f"{name} lost its storage")
 
-    monkeypatch.setattr(TopicStream, "_turn", fails_once)
+    def advances(reader: OwnersReader) -> None:
+        if reader.low_water:
+            fails_once("OwnersReader")
+        advance(reader)
+
+    def takes(writer: SpanWriter, read: Read) -> None:
+        take(writer, read)
+        fails_once("SpanWriter")
+
+    monkeypatch.setattr(OwnersReader, "advance", advances)
+    monkeypatch.setattr(SpanWriter, "_take", takes)
     tries = []
     lost = patience.Patience.lost
     monkeypatch.setattr(
         patience.Patience, "lost", lambda self, error: tries.append(str(error)) or lost(self, error)
     )
     one_capture_takes_all(stage, feed)
-    assert sorted(tries) == ["OwnersReader lost its broker", "SpanWriter lost its broker"]
+    assert sorted(tries) == ["OwnersReader lost its storage", "SpanWriter lost its storage"]
 
 
 def test_a_writer_that_slept_through_a_move_leaves_the_content_right(

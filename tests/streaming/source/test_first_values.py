@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from conf.settings import KafkaSource
-from streaming.events import TopicPartition
 from streaming.source.first_values import NoAnswer, first_values
+from streaming.source.ranges import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.kafka

@@ -1,0 +1,154 @@
+"""Whether a `run` may take part in its changefeed, and what becomes of that in etcd.
+
+    registered ─► others before us? ──none──► begun anew, with our arguments ─► admitted
+                        │
+                        ├── it runs, with the same ─────────────────────────► admitted: joins them
+                        └── with others, or it is over ─► looked at again, until they are gone
+                                                          └── they are not ─► refused, or joins
+
+Who registered first goes first: two that start at one moment see each other. A capture that was
+killed is registered until its lease ends, so others' arguments are waited out for that long.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from coordination.clock import Clock
+from coordination.errors import ConfigError
+from coordination.etcd import keys
+from coordination.etcd.client import Compare, Delete, EtcdClient
+from coordination.metadata.errors import ChangefeedNotFound
+from coordination.metadata.etcd_observation import anew_writes
+from coordination.metadata.feed_state import known_state
+from coordination.metadata.model import ChangefeedInfo, FeedState
+from coordination.metadata.querier import EtcdQuerier
+from coordination.model import CaptureID, Revision
+from coordination.orchestrator.commit_once import commit_once
+
+logger = logging.getLogger(__name__)
+
+RUN: Final = "run"  # in the info's config: what the changefeed is, by the names of its settings
+MARGIN_S: Final = 2.0  # of a lease's end, until etcd has noticed
+
+
+class RunAdmission:
+    """One process's; asked in each of its lives, on the coordination thread."""
+
+    def __init__(
+        self,
+        client: EtcdClient,
+        scope: str,
+        info: ChangefeedInfo,
+        *,
+        ttl_s: float,
+        clock: Clock,
+        refuse: Callable[[], None] = lambda: None,
+        on_join: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``refuse`` raises what forbids it, whoever else is there; ``on_join`` is called when
+        others were first."""
+        self._client = client
+        self._scope = scope
+        self._info = info
+        self._patience_s = ttl_s + MARGIN_S
+        self._clock = clock
+        self._refuse = refuse
+        self._on_join = on_join
+        self._querier = EtcdQuerier(client, scope)
+        self._waiting: tuple[CaptureID, float] | None = None  # as whom, and until when
+
+    def __call__(self, capture_id: CaptureID, registered: Revision) -> bool:
+        """Whether it takes part now; False: ask again. Raises ConfigError where it may not."""
+        self._refuse()
+        others = self._registered_before(registered)
+        stored = self._stored()
+        if not others:
+            self._begin_anew(capture_id, registered)
+            return True
+        differences = _differences(stored, self._info)
+        is_over = stored is None or not known_state(stored).is_running
+        if not differences and not is_over:
+            return self._join(others)
+        if not self._is_patience_over(capture_id, others, differences):
+            return False
+        if differences:
+            raise ConfigError(
+                f"changefeed {self._info.id} is replicated with other arguments by "
+                f"{_shown(others)}: {'; '.join(differences)}. Stop what runs, or give this one the "
+                "same"
+            )
+        return self._join(others)
+
+    def _registered_before(self, registered: Revision) -> dict[str, str]:
+        """The captures, and where they are."""
+        found = self._client.range(keys.capture_prefix(self._scope), prefix=True).kvs
+        infos = [
+            keys.load_capture_info(kv.value) for kv in found if kv.create_revision < registered
+        ]
+        return {info.id: info.address for info in infos}
+
+    def _stored(self) -> ChangefeedInfo | None:
+        with suppress(ChangefeedNotFound):
+            return self._querier.find_name(self._info.name).info
+        return None
+
+    def _begin_anew(self, capture_id: CaptureID, registered: Revision) -> None:
+        own = Compare(keys.capture_key(self._scope, capture_id), "create", "=", registered)
+        reporting = self._querier.reporting(self._info.name)
+        writes = anew_writes(self._scope, self._info, reporting)
+        commit_once(self._client, [writes], keys.delete_counter_key(self._scope), (own,))
+
+    def _join(self, others: Mapping[str, str]) -> bool:
+        logger.info("joins changefeed_id=%s with=%s", self._info.id, _shown(others))
+        self._on_join()
+        return True
+
+    def _is_patience_over(
+        self, capture_id: CaptureID, others: Mapping[str, str], differences: list[str]
+    ) -> bool:
+        now = self._clock.monotonic()
+        if self._waiting is None or self._waiting[0] != capture_id:
+            self._waiting = (capture_id, now + self._patience_s)
+            logger.warning(
+                "waits for up to %.0f s: changefeed %s has captures that may have ended (%s), %s",
+                self._patience_s,
+                self._info.id,
+                _shown(others),
+                f"with other arguments: {'; '.join(differences)}" if differences else "and is over",
+            )
+        return now >= self._waiting[1]
+
+
+def clean_up(client: EtcdClient, scope: str) -> None:
+    """Remove all of a finished changefeed's scope, unless somebody is there or has begun anew."""
+    prefixes = (keys.base_prefix(scope), keys.own_prefix(scope))
+    kvs = [kv for prefix in prefixes for kv in client.range(prefix, prefix=True).kvs]
+    is_used = any(kv.key.startswith(keys.capture_prefix(scope)) for kv in kvs)
+    stored = None if is_used else EtcdQuerier(client, scope).stored()
+    if not stored or any(each.info.state is not FeedState.FINISHED for each in stored):
+        return
+    as_read = [Compare(kv.key, "mod", "=", kv.mod_revision) for kv in kvs]
+    client.txn(as_read, [Delete(kv.key) for kv in kvs])
+
+
+def _differences(stored: ChangefeedInfo | None, wanted: ChangefeedInfo) -> list[str]:
+    if stored is None:
+        return []
+    theirs, ours = _described(stored), _described(wanted)
+    return [
+        f"{name} is {theirs.get(name)} there and {ours.get(name)} here"
+        for name in sorted({*theirs, *ours})
+        if theirs.get(name) != ours.get(name)
+    ]
+
+
+def _described(info: ChangefeedInfo) -> Mapping[str, Any]:
+    return (info.config or {}).get(RUN) or {}
+
+
+def _shown(captures: Mapping[str, str]) -> str:
+    return ", ".join(f"capture {each} at {address}" for each, address in sorted(captures.items()))

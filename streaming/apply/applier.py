@@ -1,0 +1,286 @@
+"""Due rows into target tables, table by table, several side by side (design 3, rule 4).
+
+    blocks ─► changes (cast, last per key) ─┬─ what cannot be applied ─► dead_letters, before any
+                                            └─ one change per key ─► engine ─► commit      target
+
+merge-on-write commits what it can; a table that it refuses is written by Spark, of the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from conf.settings import Settings
+from coordination.errors import TermRefused, TryAgain
+from coordination.failpoint import Failpoint, failpoint
+from coordination.model import SEALED_TS, TableName, Ts
+from coordination.secrets import revealed_options
+from sinks.apply import Applied, Engine, Skipped, TableHeld, TableWrite
+from sinks.engine_choice import engine_choice
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.spark_engine import SparkEngine
+from sinks.storage_errors import StorageAway
+from streaming.apply.changes import TableChanges, changes
+from streaming.apply.dead_letter_writer import DeadLetterWriter
+from streaming.apply.letters import keyless_errors
+from streaming.apply.row_block import RowBlock
+from streaming.apply.table_task import ChangeRules, TableTask
+from streaming.permit import Permit, Withdrawn
+from streaming.session import compiling
+from streaming.spans import PAUSED, REPLICATING, WARNING, Span, Spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MAX_TRIES = 8  # of one commit; each lost try is another writer's commit on this table
+HELD_S = 1.0  # until a table that an operator has paused is tried again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DueTable:
+    """What there is to do for one table, and the blocks that may hold rows of it."""
+
+    task: TableTask
+    blocks: Sequence[RowBlock]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Changed:
+    """The changes of one table, ready to be committed, and why other rows of it cannot be."""
+
+    task: TableTask
+    changes: TableChanges | None  # None: it has no target
+    errors: pa.Table
+
+
+class Applier:
+    """Brings tables to a limit. One call at a time; several tables of it side by side."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        spark: Callable[[], SparkSession],
+        permit: Permit,
+        spans: Spans,
+        dead_letters: DeadLetterWriter,
+        job_tag: str,
+    ) -> None:
+        self._spark = spark
+        self._permit = permit
+        self._spans = spans
+        self._dead_letters = dead_letters
+        sink = settings.changefeed.sink
+        self._choice = engine_choice(
+            sink.apply_engine,
+            sink.warehouse,
+            allow_unsafe_commits=sink.allow_unsafe_commits,
+        )
+        options = revealed_options(sink.storage_options)
+        self._merge_on_write = MergeOnWriteEngine(
+            options, index_memory_bytes=settings.batch.key_index_memory_mib << 20
+        )
+        self._spark_engine = SparkEngine(options)
+        self._rules = ChangeRules(
+            time_zone=settings.changefeed.source.time_zone,
+            zero_date=settings.changefeed.zero_date,
+            unknown_column=settings.changefeed.on_unknown_column,
+        )
+        self._job_tag = job_tag
+        self._min_commit_interval_s = settings.batch.min_commit_interval_s
+        self._not_before_s: dict[TableName, float] = {}  # monotonic: when it takes commits again
+        self._held: set[TableName] = set()
+        self._pool = ThreadPoolExecutor(settings.batch.apply_threads, thread_name_prefix="apply")
+
+    def close(self) -> None:
+        """No new work; what runs is cancelled by its job tag or ends by itself."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._merge_on_write.close()
+
+    def apply(self, due: Sequence[DueTable], limit: Ts) -> frozenset[TableName]:
+        """Bring every table to ``limit``; spans are moved on as their commits are made.
+
+        Returns the tables that take no commit now: an operator has paused them, or their last one
+        is younger than ``min-commit-interval-s``. Their rows wait in the carry.
+        """
+        now_s = time.monotonic()
+        names = [each.task.name for each in due]
+        self._held = {name for name in names if self._not_before_s.get(name, now_s) > now_s}
+        free = [each for each in due if each.task.name not in self._held]
+        changed = side_by_side(self._pool, [self._changing(each, limit) for each in free])
+        self._dead_letters.add_rows({each.task.name: each.errors for each in changed})
+        writable = [each for each in changed if each.changes and each.changes.rows.num_rows]
+        side_by_side(self._pool, [self._committing(each, limit) for each in writable])
+        return frozenset(self._held)
+
+    def _changing(self, due: DueTable, limit: Ts) -> Callable[[], _Changed]:
+        task, blocks = due.task, due.blocks
+
+        def change() -> _Changed:
+            if not task.schema.key:
+                errors = keyless_errors(task, blocks, limit)
+                return _Changed(task=task, changes=None, errors=errors)
+            found = changes(task, blocks, limit, self._rules)
+            return _Changed(task=task, changes=found, errors=found.errors)
+
+        return change
+
+    def _committing(self, changed: _Changed, limit: Ts) -> Callable[[], None]:
+        name = changed.task.name
+
+        def commit() -> None:
+            try:
+                engine, result = self._written(changed, limit)
+                self._moved(changed, engine, result, limit)
+            except TableHeld as held:
+                logger.info("not written: %s table=%s limit=%d", held, name, limit)
+                self._show(name, PAUSED)
+                self._held.add(name)
+                self._not_before_s[name] = time.monotonic() + HELD_S
+            except Withdrawn as withdrawal:
+                logger.info("not written: %s table=%s limit=%d", withdrawal, name, limit)
+            finally:
+                self._permit.ended(name)
+            failpoint(Failpoint.AFTER_APPLY_ONE)
+
+        return commit
+
+    def _written(self, changed: _Changed, limit: Ts) -> tuple[str, Applied | Skipped]:
+        """The name of the engine that wrote it, and what came of it."""
+        name = changed.task.name
+        write = self._write_of(changed, limit)
+        reason: str | None = None
+        if self._choice.choose(str(name), lambda: None) == "merge-on-write":
+            try:
+                return self._merge_on_write.name, self._tried(self._merge_on_write, write)
+            except NotForThisEngine as refusal:
+                reason = str(refusal)
+            self._choice.choose(str(name), lambda: reason)  # raises where Spark may not
+        spark = compiling(self._spark())
+        with tagged(spark, self._job_tag):
+            # By itself Spark takes a DATETIME for a TIMESTAMP of its session's zone.
+            schema = from_arrow_schema(write.changes.schema, prefer_timestamp_ntz=True)
+            frame = spark.createDataFrame(write.changes, schema)
+            return self._spark_engine.name, self._tried(
+                self._spark_engine, replace(write, changes=frame)
+            )
+
+    def _write_of(self, changed: _Changed, limit: Ts) -> TableWrite:
+        task = changed.task
+        assert changed.changes is not None
+        target = self._spans[task.name].target
+        assert target is not None, "a table with a key has a target"
+        signature = self._permit.signature(task.name)
+        told = {**signature, "checkpoint": task.checkpoint, "limit": limit}
+        return TableWrite(
+            target=target,
+            checkpoint=task.checkpoint,
+            limit=limit,
+            changes=changed.changes.rows,
+            user_metadata=json.dumps(told),  # for audit: who brought it from where to where
+            before_commit=lambda: self._before_commit(task.name, limit),
+        )
+
+    def _before_commit(self, name: TableName, limit: Ts) -> None:
+        self._permit.begin(name, limit)
+        failpoint(Failpoint.AFTER_FENCE_CHECK)
+
+    def _tried(self, engine: Engine, write: TableWrite) -> Applied | Skipped:
+        for attempt in range(MAX_TRIES):
+            self._permit.check()
+            try:
+                return engine.apply(write)
+            except StorageAway:
+                raise  # it is waited for, and longer
+            except TryAgain:
+                if attempt == MAX_TRIES - 1:
+                    raise
+                logger.info("another commit came first: again table=%s", write.target.name)
+                time.sleep(0.05 * 2**attempt)
+        raise AssertionError("unreachable")
+
+    def _moved(self, changed: _Changed, engine: str, result: Applied | Skipped, limit: Ts) -> None:
+        name = changed.task.name
+        self._not_before_s[name] = time.monotonic() + self._min_commit_interval_s
+        reached = limit
+        if isinstance(result, Skipped):
+            if result.identity == SEALED_TS:
+                raise TermRefused(f"table {name} is sealed: a newer incarnation replicates it now")
+            reached = Ts(max(result.identity, limit))
+            logger.info("already applied table=%s identity=%d limit=%d", name, reached, limit)
+        self._show(name, REPLICATING)
+        span = self._spans[name]
+        if isinstance(result, Applied) and changed.changes is not None:
+            span = with_dropped(span, changed.changes.dropped)
+        at = replace(span, checkpoint=reached, version=result.version)
+        self._spans.put(replace(at, engine=engine))
+
+    def _show(self, name: TableName, state: str) -> None:
+        """Paused by an operator, or not any more."""
+        span = self._spans[name]
+        if state == PAUSED and span.state != PAUSED:
+            logger.warning("paused by an operator: its rows wait table=%s", name)
+            self._spans.put(replace(span, state=PAUSED))
+        elif state != PAUSED and span.state == PAUSED:
+            logger.info("no longer paused table=%s", name)
+            self._spans.put(replace(span, state=WARNING if span.dropped else REPLICATING))
+
+
+def side_by_side(pool: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """All results in order, or the failure that came first.
+
+    After a failure nothing more is begun, and what runs has ended before it is raised: no job goes
+    on behind a failed batch. (A job that was cancelled has no failure of its own to raise.)
+    """
+    if len(jobs) == 1:
+        return [jobs[0]()]
+    futures: list[Future[T]] = [pool.submit(job) for job in jobs]
+    done, others = wait(futures, return_when=FIRST_EXCEPTION)
+    failed = [future for future in futures if future in done and future.exception() is not None]
+    if not failed:
+        return [future.result() for future in futures]
+    for future in others:
+        future.cancel()
+    wait(others)
+    return [failed[0].result()]  # raises
+
+
+@contextmanager
+def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Spark jobs of this thread can be cancelled by ``tag``."""
+    spark.sparkContext.addJobTag(tag)
+    try:
+        yield
+    finally:
+        spark.sparkContext.removeJobTag(tag)
+
+
+def with_dropped(span: Span, dropped: Mapping[str, int]) -> Span:
+    """The span after values of columns that its table lacks were dropped: it warns from then on."""
+    if not dropped:
+        return span
+    for column in sorted(dropped.keys() - span.dropped.keys()):
+        logger.warning(
+            "the target table lacks a column: its values are dropped, since on-unknown-column is "
+            "'drop' table=%s column=%s",
+            span.name,
+            column,
+        )
+    counts = {c: span.dropped.get(c, 0) + dropped.get(c, 0) for c in {**span.dropped, **dropped}}
+    return replace(span, dropped=counts, state=WARNING)

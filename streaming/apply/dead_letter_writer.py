@@ -1,0 +1,116 @@
+"""What cannot be applied goes to the dead letters with its bytes (design 3, rule 8).
+
+Messages without a meaning have their bytes with them. Of rows that failed later (a cast, a table
+without a key) the messages are read again, by their offsets and nothing else: keeping the bytes of
+every row for the few that fail would double what the carry holds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import pyarrow as pa
+
+from coordination.errors import TidelakeError
+from coordination.model import TableName
+from sinks.dead_letters import DeadLetters, Undertaker
+from streaming.apply.letters import REASONS, reasons
+from streaming.protocols.contract import Block
+from streaming.source.ranges import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+SLICE_ROWS = 20_000  # bytes of so many failed rows are held at a time
+LETTERS: Final = REASONS.append(pa.field("value", pa.binary()))
+
+
+class DeadLetterWriter:
+    """Writes dead letters, and ends the stream instead where ``on-error = "fail"``."""
+
+    def __init__(
+        self,
+        *,
+        by: Undertaker,
+        dead_letters: DeadLetters,
+        values: Callable[[Mapping[TopicPartition, Sequence[int]]], pa.Table],
+        fail: bool,
+    ) -> None:
+        """``values``: topic, partition, offset and value of the messages at these offsets."""
+        self._by = by
+        self._dead_letters = dead_letters
+        self._values = values
+        self._fail = fail
+        self.counts: dict[TableName | None, int] = dict(dead_letters.counts(by.changefeed_id))
+
+    def refreshed(self) -> dict[TableName | None, int]:
+        """The counts as they are stored now: other captures write dead letters too."""
+        self.counts = dict(self._dead_letters.counts(self._by.changefeed_id))
+        return self.counts
+
+    def add_messages(self, blocks: Sequence[Block]) -> None:
+        """Those of bad blocks."""
+        letters = [_letters_of(block) for block in blocks]
+        if letters:
+            self._add(pa.concat_tables(letters))
+
+    def add_rows(self, errors: Mapping[TableName, pa.Table]) -> None:
+        """The messages of rows that cannot be applied (``row_errors.ERRORS``)."""
+        why = reasons(errors)
+        keys = ["topic", "partition", "offset"]
+        for start in range(0, len(why), SLICE_ROWS):
+            part = why.slice(start, SLICE_ROWS)
+            values = self._values(_offsets(part))
+            letters = part.join(values, keys, join_type="left outer").select(LETTERS.names)
+            self._add(letters.cast(LETTERS))
+
+    def _add(self, letters: pa.Table) -> None:
+        first = letters.slice(0, 1).to_pylist()[0]
+        what = (
+            f"{len(letters)} messages cannot be applied; the first: topic {first['topic']} "
+            f"partition {first['partition']} offset {first['offset']}: {first['message']}"
+        )
+        if self._fail:
+            raise TidelakeError(
+                f"{what}. on-error is 'fail': mend it, or set on-error = 'dead-letter'"
+            )
+        logger.warning("%s. They are in _tidelake/dead_letters with their bytes", what)
+        now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
+        rows = len(letters)
+        letters = letters.append_column("created_at", pa.repeat(now, rows))
+        changefeed = pa.repeat(pa.scalar(self._by.changefeed_id), rows)
+        self._dead_letters.merge(letters.append_column("changefeed_id", changefeed), self._by)
+        self.refreshed()
+
+
+def _offsets(why: pa.Table) -> dict[TopicPartition, list[int]]:
+    found: dict[TopicPartition, list[int]] = {}
+    columns = (why[name].to_pylist() for name in ("topic", "partition", "offset"))
+    for topic, partition, offset in zip(*columns, strict=True):
+        found.setdefault(TopicPartition(topic, partition), []).append(offset)
+    return found
+
+
+def _letters_of(block: Block) -> pa.Table:
+    bad = block.table()
+    rows = len(bad)
+    is_named = bool(block.name.table)
+    return pa.table(
+        {
+            "topic": pa.repeat(pa.scalar(block.topic), rows),
+            "partition": pa.repeat(pa.scalar(block.partition, pa.int32()), rows),
+            "offset": bad["offset"],
+            "schema_name": pa.repeat(_text(block.name.schema if is_named else None), rows),
+            "table_name": pa.repeat(_text(block.name.table if is_named else None), rows),
+            "commit_ts": pa.nulls(rows, pa.int64()),
+            "error_class": bad["error_class"],
+            "message": bad["error_message"],
+            "value": bad["value"].cast(pa.binary()),
+        },
+        schema=LETTERS,
+    )
+
+
+def _text(value: str | None) -> pa.Scalar:
+    return pa.scalar(value, pa.string())

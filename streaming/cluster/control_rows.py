@@ -1,0 +1,164 @@
+"""The owner's control rows: what stands in Delta, and the next of it, in order (rule 6).
+
+progress ─► the changefeed's row ─► ledger        one call of ``write``, one thread at a time
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from coordination.failpoint import Failpoint, failpoint
+from coordination.model import TableName, Ts
+from coordination.ports import Advance, Standing
+from sinks.changefeeds import ChangefeedRow
+from sinks.progress import ProgressRow
+from streaming.apply.dead_letter_writer import DeadLetterWriter
+from streaming.backlog import Backlog
+from streaming.cluster.desk_rows import (
+    cut,
+    dead_letters,
+    first_progress,
+    low_water,
+    resumed_progress,
+    told_progress,
+)
+from streaming.cluster.known_versions import KnownVersions
+from streaming.cluster.reads import Marks
+from streaming.cluster.shown import as_running
+from streaming.control_tables import ControlTables
+from streaming.spans import Span as Table
+from streaming.spans import Spans
+
+logger = logging.getLogger(__name__)
+
+
+class ControlRows:
+    """Of one term. ``row`` is the changefeed's as it is; others are shown how it stands too."""
+
+    dead_letters: DeadLetterWriter
+
+    def __init__(self, tables: ControlTables, row: ChangefeedRow, spans: Spans) -> None:
+        self._tables = tables
+        self._spans = spans
+        self._lock = threading.Lock()
+        self._shown: ChangefeedRow | None = None
+        self._written_at_s = time.monotonic()
+        self.row = row
+        self.progress: dict[TableName, ProgressRow] = {}
+        self._known = KnownVersions()
+
+    @property
+    def age_s(self) -> float:
+        """Of the changefeed's row."""
+        return time.monotonic() - self._written_at_s
+
+    @property
+    def floor_ts(self) -> int:
+        """At or below it no cut is published: it was, or a table shows what it had beyond it."""
+        return max(self.row.max_published_ts, self._spans.shown_ts)
+
+    def resume(self, before: Mapping[TableName, ProgressRow]) -> None:
+        """Take up the tables of these rows, and say so in them."""
+        self._spans.resume(before)
+        self.progress = dict(before)
+        self._known = KnownVersions(self._spans)
+        self._write_progress(
+            [resumed_progress(table, before[table.name], self.row) for table in self._spans]
+        )
+
+    def add(self, tables: Sequence[tuple[Table, Mapping[str, int]]]) -> None:
+        """Rows of new tables, with from where each must be read: before anybody hears of them."""
+        with self._lock:
+            self._write_progress(
+                [first_progress(table, self.row, offsets) for table, offsets in tables]
+            )
+            self._known.made(table for table, _ in tables)
+
+    def shows(self, standing: Standing, concern: str | None) -> bool:
+        """Whether others are told how it stands."""
+        return as_running(self.row, standing, concern) == self._shown
+
+    def save(self, row: ChangefeedRow, standing: Standing, concern: str | None) -> None:
+        self._shown = as_running(row, standing, concern)
+        self._tables.changefeeds.save(self._shown)
+        self.row = row
+        self._written_at_s = time.monotonic()
+
+    def write(
+        self,
+        advance: Advance,
+        *,
+        reading: Mapping[str, int],
+        marks: Marks,
+        backlog: Backlog,
+        standing: Standing,
+        concern: str | None,
+    ) -> bool:
+        """What captures have said, and the owner has read. Whether its sync point is in the ledger
+        now. ``reading``: the low water of the owner's own reading."""
+        with self._lock:
+            self._write_progress(
+                [
+                    told_progress(self.progress[each.span.name], each, advance.source_offsets)
+                    for each in advance.spans
+                    if each.span.name in self.progress
+                ]
+            )
+            failpoint(Failpoint.AFTER_PROGRESS)
+            self.save(self._row_after(advance, reading, marks, backlog), standing, concern)
+            failpoint(Failpoint.AFTER_CHANGEFEED)
+            at_ts = advance.sync_point_ts
+            self._known.told(advance.spans)
+            is_published = at_ts is not None and self._publish(at_ts)
+            if at_ts is None:
+                self.publish_known()
+            failpoint(Failpoint.AFTER_LEDGER)
+            return is_published
+
+    def _row_after(
+        self, advance: Advance, reading: Mapping[str, int], marks: Marks, backlog: Backlog
+    ) -> ChangefeedRow:
+        row = self.row
+        checkpoint_ts = max(row.checkpoint_ts, advance.checkpoint_ts)
+        rewinding = row.state == "rewinding" and checkpoint_ts <= self.floor_ts
+        return replace(
+            row,
+            **backlog.columns(),
+            state="finished" if advance.finished else "rewinding" if rewinding else "running",
+            checkpoint_ts=checkpoint_ts,
+            resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
+            max_published_ts=self.floor_ts,
+            source_offsets=low_water(row, advance, reading, self.progress.values()),
+            watermarks={**row.watermarks, **{str(p): mark for p, mark in marks.items()}},
+            dead_letters=self._letters,
+            error=None,
+        )
+
+    @property
+    def _letters(self) -> int:
+        return dead_letters(self.dead_letters.counts, self.progress.values())
+
+    def _publish(self, at_ts: Ts) -> bool:
+        self.dead_letters.refreshed()
+        snapshot = cut(self.row.changefeed_id, self.progress.values(), at_ts, self._letters)
+        if snapshot is None:
+            logger.warning("not every table is exactly at the sync point ts=%d", at_ts)
+            return False
+        if snapshot.tables and at_ts > self.floor_ts:
+            self._tables.snapshots.publish(snapshot, self.row.term)
+        return True
+
+    def publish_known(self) -> None:
+        """The cut at the checkpoint, where every table is known to be exactly there."""
+        snapshot = self._known.new_cut(self.row, self.progress, self.floor_ts, self._letters)
+        if snapshot is not None:
+            self._tables.snapshots.publish(snapshot, self.row.term)
+
+    def _write_progress(self, rows: Iterable[ProgressRow]) -> None:
+        changed = [row for row in rows if row != self.progress.get(row.name)]
+        self._tables.progress.advance(changed, self.row.term)
+        self.progress.update((row.name, row) for row in changed)

@@ -1,0 +1,272 @@
+"""`tidelake run`: a capture that serves one changefeed, and ends with it.
+
+    registered ─► admitted ─► serves, as any capture ─┬─ finished ─────────────► ends in order
+                                                      ├─ failed: said in Delta ─► ends, raises it
+                                                      └─ asked to stop ─────────► hands over, ends
+
+The captures of one changefeed meet in a scope of its own in etcd: see ``RunAdmission``.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from conf.settings import SessionSettings, Settings
+from coordination.capture_life import Life
+from coordination.clock import Clock, SystemClock
+from coordination.errors import ConfigError, TidelakeError, TryAgain
+from coordination.etcd import keys
+from coordination.etcd.client import EtcdClient
+from coordination.fence import Fence
+from coordination.life_context import LifeContext
+from coordination.metadata.elector import read_captures
+from coordination.metadata.feed_state import known_state
+from coordination.metadata.model import ChangefeedInfo, FeedState
+from coordination.model import CaptureID, ChangefeedID, Revision
+from coordination.ports import DataPlane
+from coordination.run_admission import RunAdmission, clean_up
+from coordination.scheduler.grpc_transport import GrpcTransport
+from coordination.server import DRAIN_S, CaptureServer
+from coordination.version import tidelake_version
+from streaming import logs
+from streaming.cluster.neighbours import refuse_a_clusters, refuse_beside_an_earlier_run
+from streaming.cluster.plane import SparkDataPlane
+from streaming.run_info import info_of
+from streaming.session import SparkOnDemand
+
+logger = logging.getLogger(__name__)
+
+SAID_WITHIN_S: Final = 10.0  # a failure's way into the changefeed's row
+REACHED_WITHIN_S: Final = 10.0  # by the owner's first heartbeat
+LEFT_WITHIN_S: Final = 30.0  # the others, at the end of the changefeed
+JVM_ENDED: Final = (
+    "Spark's JVM has ended: it was killed, or was out of memory (SPARK_DRIVER_MEMORY). Start the "
+    "same command again, it goes on where the tables are"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Ending:
+    """What is known of the end."""
+
+    error: TidelakeError | None = None
+    is_finished: bool = False
+    over_since: float | None = None  # on the monotonic clock
+
+
+class RunPlane(DataPlane, Protocol):
+    def has_shown(self, changefeed_id: ChangefeedID, state: FeedState) -> bool:
+        """Whether this was to be shown, and is or cannot be."""
+        ...
+
+
+class RunCapture:
+    """See the module's picture. `run` may be called once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        client: EtcdClient,
+        cluster_id: str,
+        spark: SparkOnDemand,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        open_plane: Callable[..., RunPlane] = SparkDataPlane,
+        drain_s: float = DRAIN_S,
+    ) -> None:
+        """``new_id``: of captures and epochs, never the same again; ``open_plane`` makes the data
+        plane, and has ``SparkDataPlane``'s arguments; ``drain_s``: how long a stop waits for others
+        to take its tables."""
+        changefeed, session = settings.changefeed, settings.session
+        self._info = info_of(changefeed)
+        self._client = client
+        self._cluster_id = cluster_id
+        self._warehouse = changefeed.sink.warehouse
+        self._scope = keys.run_scope(cluster_id, self._info.id)
+        self._ending = _Ending()
+        self._unreached_at = float("inf")  # when that is to be told, on the monotonic clock
+        self._was_seen = False  # the changefeed, in this life
+        clock = SystemClock()
+        self.fence = Fence(clock)
+        self._admission = RunAdmission(
+            client,
+            self._scope,
+            self._info,
+            ttl_s=session.ttl_s,
+            clock=clock,
+            refuse=self._refuse,
+            on_join=spark.begin,
+        )
+        self._plane = open_plane(
+            spark,
+            batch=settings.batch,
+            session=session,
+            own=changefeed,
+            jvm_ended=self._jvm_ended,
+        )
+        self._transport = GrpcTransport(
+            settings.transport,
+            capture_id=None,
+            resolve=self._address,
+            wake=lambda: self._server.wake(),
+            clock=clock,
+        )
+        self._transport_address = self._transport.start()
+        self._server = CaptureServer(
+            self._context(session, new_id, clock),
+            on_reset=self._identify,
+            on_turn=self._look,
+            drain_s=drain_s,
+        )
+
+    def _context(
+        self, session: SessionSettings, new_id: Callable[[], str], clock: Clock
+    ) -> LifeContext:
+        return LifeContext(
+            client=self._client,
+            cluster_id=self._scope,
+            session=session,
+            clock=clock,
+            fence=self.fence,
+            transport=self._transport,
+            data_plane=self._plane,
+            address=self._transport_address,
+            version=tidelake_version(),
+            new_id=new_id,
+            utc_now=lambda: datetime.now(UTC),
+            rng=random.Random(),
+            # A write that is under way when its capture dies is right on top of what comes after
+            # it: nobody waits for its end.
+            removal_grace_s=0.0,
+            tries_again=False,
+            admit=self._admit,
+        )
+
+    def request_stop(self) -> None:
+        """End soon. Any thread, signal handlers too."""
+        self._server.request_stop()
+
+    def run(self, *, is_host: bool = False) -> None:
+        """Block until the changefeed has ended or a stop was asked for; raise what it failed of.
+
+        ``is_host``: the others need this process's etcd, so it leaves last."""
+        try:
+            self._server.run()
+        finally:
+            self._transport.close()
+        if self._ending.over_since is None:
+            logger.info("capture stopped as asked changefeed_id=%s", self._info.id)
+        elif is_host:
+            self._await_others()
+        if self._ending.is_finished:
+            logger.info("replication finished changefeed_id=%s", self._info.id)
+            self._clean_up()
+        if self._ending.error is not None:
+            raise self._ending.error
+
+    # On the coordination thread.
+
+    def _identify(self, life: Life) -> None:
+        self._was_seen = False
+        self._unreached_at = time.monotonic() + REACHED_WITHIN_S
+        logs.identity.capture_id = life.id
+        logs.identity.epoch = life.epoch
+
+    def _admit(self, capture_id: CaptureID, registered: Revision) -> bool:
+        try:
+            return self._admission(capture_id, registered)
+        except TryAgain:
+            raise
+        except TidelakeError as error:
+            self._end(error)
+            return False
+
+    def _refuse(self) -> None:
+        refuse_a_clusters(self._client, self._cluster_id, self._info.id, self._warehouse)
+        refuse_beside_an_earlier_run(self._client, self._cluster_id, self._info.id)
+
+    def _look(self, life: Life) -> None:
+        """Whether the changefeed has ended, and the control tables say so."""
+        if self._server.is_stopping:
+            return
+        info = life.changefeed(self._info.name)
+        if info is None:
+            if self._was_seen:
+                logger.warning("the changefeed's keys are gone from etcd: it was ended by others")
+                self._end(None)
+            return
+        self._was_seen = True
+        state = known_state(info)
+        self._tell_if_unreached(life)
+        if state.is_running or state is FeedState.PENDING:
+            return
+        if self._ending.over_since is None:
+            self._ending.over_since = time.monotonic()
+        if state is FeedState.FAILED and life.owner is not None and not self._is_said():
+            return
+        self._ending.is_finished = state is FeedState.FINISHED
+        self._end(_failure(info) if state is FeedState.FAILED else None)
+
+    def _tell_if_unreached(self, life: Life) -> None:
+        """Nobody can give it tables; once in a life."""
+        if life.is_reached or time.monotonic() < self._unreached_at:
+            return
+        self._unreached_at = float("inf")
+        logger.warning(
+            "stands by: no other capture of changefeed %s reaches this one at %s, so it gets no "
+            "tables, and goes on with them when the others end; --addr is where they find it",
+            self._info.id,
+            self._transport_address,
+        )
+
+    def _is_said(self) -> bool:
+        since = self._ending.over_since
+        is_late = since is not None and time.monotonic() - since > SAID_WITHIN_S
+        return is_late or self._plane.has_shown(self._info.id, FeedState.FAILED)
+
+    def _jvm_ended(self) -> None:
+        if not self._server.is_stopping:  # one SIGTERM has ended both of us
+            self._end(TidelakeError(JVM_ENDED))
+
+    def _end(self, error: TidelakeError | None) -> None:
+        if self._ending.over_since is None:
+            self._ending.over_since = time.monotonic()
+        self._ending.error = error
+        self._server.request_stop()
+
+    def _address(self, capture_id: CaptureID) -> str | None:
+        """From memory: asked often, on the transport's thread."""
+        life = self._server.life
+        info = life.captures.get(capture_id) if life is not None else None
+        return info.address if info is not None else None
+
+    # When nothing of it runs any more.
+
+    def _await_others(self) -> None:
+        deadline, waiting = time.monotonic() + LEFT_WITHIN_S, threading.Event()
+        try:
+            while read_captures(self._client, self._scope) and time.monotonic() < deadline:
+                waiting.wait(0.2)
+        except TidelakeError as error:
+            logger.debug("nobody waits for others any more: %s", error)
+
+    def _clean_up(self) -> None:
+        try:
+            clean_up(self._client, self._scope)
+        except TidelakeError as error:
+            logger.debug("etcd keeps what it had of the changefeed: %s", error)
+
+
+def _failure(info: ChangefeedInfo) -> TidelakeError:
+    error = info.error
+    if error is None:
+        return TidelakeError(f"changefeed {info.id} has failed, and etcd does not say why")
+    return (ConfigError if error.code == ConfigError.code else TidelakeError)(error.message)
