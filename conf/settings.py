@@ -153,7 +153,7 @@ class BatchSettings:
     max_messages: int = 1_000_000  # of one micro-batch: large batches share the cost of a commit
     # Of the first one of a large backlog: the first commit comes soon, and the rate is known.
     first_messages: int = 50_000
-    apply_threads: int = 2  # tables applied side by side
+    apply_threads: int = 8  # tables applied side by side
     # Of one table; 0: as often as there is something. Fewer commits are fewer versions and files.
     min_commit_interval_s: float = 0.0
     key_index_memory_mib: int = 1024  # of all tables: where the live rows of each key are

@@ -146,15 +146,3 @@ class BacklogMeter:
 
 
 FIRST_BATCH = -1  # its ID: Spark counts its own from 0
-
-
-def first_read(begin: Offsets, ends: Offsets, messages: int) -> dict[str, int]:
-    """Where a small first read of a large backlog ends, by partition; empty where none is due.
-
-    Every partition that has something gives its share: each has watermarks to be met.
-    """
-    sizes = {each: ends[each] - at for each, at in begin.items() if ends.get(each, at) > at}
-    total = sum(sizes.values())
-    if not messages or total <= 2 * messages:
-        return {}
-    return {each: begin[each] + max(1, messages * size // total) for each, size in sizes.items()}

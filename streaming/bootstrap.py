@@ -17,6 +17,7 @@ from coordination.errors import Stop
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
+from coordination.etcd.keys import check_cluster_id
 from coordination.scheduler.address import check_free
 from streaming.preflight import check_changefeed, has_finished
 from streaming.run_capture import RunCapture
@@ -73,6 +74,7 @@ def asking(capture: Stoppable) -> SignalHandler:
 @contextmanager
 def connected_etcd(settings: EtcdSettings) -> Iterator[tuple[EtcdSettings, EtcdClient]]:
     """A client of the etcd that was asked for, which is started here if it is the embedded one."""
+    check_cluster_id(settings.cluster_id)
     with ExitStack() as stack:
         if settings.embedded:
             embedded = stack.enter_context(EmbeddedEtcd())

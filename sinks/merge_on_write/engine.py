@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
@@ -34,7 +33,7 @@ from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storage
-from sinks.merge_on_write.table_shape import NotForThisEngine, TableShape
+from sinks.merge_on_write.table_shape import TableShape
 from sinks.merge_on_write.upkeep import TableUpkeep
 from sinks.merge_on_write.vectors import Marked, mark
 from sinks.storage_errors import one_sentence
@@ -42,16 +41,6 @@ from sinks.storage_errors import one_sentence
 MAX_RACES = 8  # lost in a row by one write; then the caller looks at its permit again
 INDEX_MEMORY_BYTES = 1 << 30
 READERS = 4  # files whose keys are read side by side: reading leaves the interpreter free
-LOOK_S = 1.0  # for how long a write relies on the look before it: the put finds out what it missed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableLook:
-    """What a table's log says now of the writes to come."""
-
-    version: int | None  # None: there is no table
-    is_paused: bool  # an operator holds the table
-    refusal: str | None  # why this engine cannot write it, or None where it can
 
 
 class MergeOnWriteEngine:
@@ -99,34 +88,6 @@ class MergeOnWriteEngine:
             self.upkeep.committed(table, write.target.schema.key)
         return result
 
-    def look(self, uri: str) -> TableLook:
-        """Follow the table's log. A write within ``LOOK_S`` does not follow it again."""
-        table = self.table(uri)
-        refusal = None
-        with table.lock:
-            try:
-                with one_sentence("read the Delta log of", uri):
-                    table.refresh()
-                _ = table.shape
-            except NotForThisEngine as reason:
-                refusal = str(reason)
-            except TableGone:
-                table.forget()
-                return TableLook(version=None, is_paused=False, refusal=None)
-            table.looked_at = time.monotonic()
-            state = table.state
-            return TableLook(
-                version=state.version, is_paused=is_paused(state.metadata), refusal=refusal
-            )
-
-    def is_paused(self, uri: str) -> bool:
-        """Whether an operator holds the table, as its log says now."""
-        return self.look(uri).is_paused
-
-    def refusal(self, uri: str) -> str | None:
-        """Why this engine cannot write the table, or None where it can."""
-        return self.look(uri).refusal
-
     def table(self, uri: str) -> OpenTable:
         """The opened table of that place; use it under its lock."""
         with self._lock:
@@ -164,7 +125,7 @@ class _Upsert:
     def run(self) -> Applied | Skipped:
         table_id: str | None = None
         for _ in range(MAX_RACES):
-            self._follow()
+            self._table.refresh()
             metadata = self._table.state.metadata
             assert metadata is not None
             if table_id not in (None, metadata.id):
@@ -180,12 +141,6 @@ class _Upsert:
             except (LostRace, LogMoved, TooLate):
                 continue
         raise TryAgain(f"other commits came first on {self._write.target.uri}")
-
-    def _follow(self) -> None:
-        """To the log's end, unless somebody has looked just now: once."""
-        looked_at, self._table.looked_at = self._table.looked_at, None
-        if looked_at is None or time.monotonic() - looked_at >= LOOK_S:
-            self._table.refresh()
 
     def _commit(self) -> int:
         """One try on the version that was followed. Raises LostRace."""

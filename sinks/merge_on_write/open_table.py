@@ -72,7 +72,6 @@ class OpenTable:
         self._files: dict[str, FileRows] = {}
         self._key: tuple[ShapeColumn, ...] = ()  # what bounds and indexes are of
         self._followed_at = 0.0
-        self.looked_at: float | None = None  # by a look that no write has relied on yet
 
     @property
     def state(self) -> LogState:
@@ -110,7 +109,7 @@ class OpenTable:
 
     def forget(self) -> None:
         """Nothing that is known holds any more: the next ``refresh`` reads the log from scratch."""
-        self._state = self._shape = self.looked_at = None
+        self._state = self._shape = None
         self._files.clear()
         self._memory.drop(self.uri)
 

@@ -31,10 +31,12 @@ from coordination.scheduler.messages import Checkpoint, Scan, Span, TableStatus
 from sinks.changefeeds import ChangefeedRow
 from sinks.jvm_errors import line
 from sinks.progress import ProgressRow
+from streaming.cluster.carry_warning import CarryWarning
 from streaming.cluster.held_spans import Assignment, HeldSpans
+from streaming.cluster.newcomers import Newcomer
 from streaming.cluster.reads import low
 from streaming.cluster.span_permit import SpanPermit
-from streaming.cluster.span_writer import Newcomer, SpanWriter
+from streaming.cluster.span_writer import SpanWriter
 from streaming.cluster.tables_in_sight import TablesInSight
 from streaming.cluster.workshop import Workshop
 from streaming.patience import PASSING, Patience
@@ -276,6 +278,7 @@ class ReplicaOf:
             permit=permit,
             applier=workshop.applier(spans, dead_letters, permit),
             carry=workshop.carry(),
+            carry_warning=CarryWarning(workshop.settings.batch.carry_warn_rows),
             dead_letters=dead_letters,
             table_filter=workshop.filter,
             in_sight=TablesInSight(workshop.filter, lambda: workshop.progress().keys()),

@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
@@ -28,7 +28,9 @@ from streaming.apply.carry import Carry
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.table_task import TableTask
 from streaming.cluster.applied_lines import AppliedLines
+from streaming.cluster.carry_warning import CarryWarning
 from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
+from streaming.cluster.newcomers import Joining, Newcomer, wanted_of
 from streaming.cluster.reads import Offsets, Read, low, texts
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.tables_in_sight import TablesInSight
@@ -40,26 +42,6 @@ from streaming.spans import Span as Table
 from streaming.spans import Spans
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomer:
-    """A span that can join: its table, and from where it must be read."""
-
-    assignment: Assignment
-    table: Table
-    low_water: Offsets
-
-
-@dataclass(slots=True, kw_only=True)
-class Joining:
-    """A newcomer whose rows are being brought together. ``since``: from there on the stream has
-    them."""
-
-    newcomer: Newcomer
-    since: Offsets | None = None
-    caught: list[Block] = field(default_factory=list)
-    is_caught_up: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +66,7 @@ class SpanWriter:
         permit: SpanPermit,
         applier: Applier,
         carry: Carry,
+        carry_warning: CarryWarning,
         dead_letters: DeadLetterWriter,
         table_filter: TableFilter,
         in_sight: TablesInSight,
@@ -97,6 +80,7 @@ class SpanWriter:
         self._permit = permit
         self._applier = applier
         self._carry = carry
+        self._carry_warning = carry_warning
         self._dead_letters = dead_letters
         self._filter = table_filter
         self._in_sight = in_sight
@@ -137,7 +121,7 @@ class SpanWriter:
             for each in newcomers:
                 name = each.assignment.name
                 self._joining[name] = Joining(newcomer=each)
-                self._wanted[name] = _wanted(each.table, each.assignment.checkpoint_ts)
+                self._wanted[name] = wanted_of(each.table, each.assignment.checkpoint_ts)
 
     def coming(self) -> list[Joining]:
         """Those whose rows are not all here yet."""
@@ -151,7 +135,7 @@ class SpanWriter:
         name, since = newcomer.assignment.name, joining.since
         assert since is not None
         joining.caught = []
-        wanted = {name: _wanted(newcomer.table, newcomer.assignment.checkpoint_ts)}
+        wanted = {name: wanted_of(newcomer.table, newcomer.assignment.checkpoint_ts)}
         for read in self._stream.read_between(newcomer.low_water, since, wanted):
             joining.caught += [block for block in read.blocks if block.name == name]
         joining.is_caught_up = True
@@ -233,6 +217,7 @@ class SpanWriter:
             self._apply(limit, names)
         for joined in self._joined.values():
             self._trim(joined)
+        self._carry_warning.look(self._carry, resolved, self._stream.watermarks)
         if self._publish(resolved):
             self._on_news()
         self._seen = seen
@@ -349,7 +334,7 @@ class SpanWriter:
         with self._lock:
             before = self._wanted.get(name)
             if before is not None and joined.is_written:
-                self._wanted[name] = _wanted(self._spans[name], at_ts)
+                self._wanted[name] = wanted_of(self._spans[name], at_ts)
 
     def _checkpoint(self, joined: _Joined) -> Ts:
         at_ts = joined.assignment.checkpoint_ts
@@ -390,10 +375,3 @@ class SpanWriter:
 
     def _low_water(self, name: TableName) -> dict[TopicPartition, int]:
         return low([self._stream.position, self._carry.low_water(name)])
-
-
-def _wanted(table: Table, above_ts: Ts) -> WantedTable:
-    key = None
-    if table.is_settled:
-        key = table.target.schema.key if table.target is not None else ()
-    return WantedTable(above_ts=above_ts, key=key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.backlog import Backlog, BacklogMeter, first_read
+from streaming.backlog import Backlog, BacklogMeter
 
 
 def meter(read: int = 0, end: int = 0, now_s: float = 100.0) -> BacklogMeter:
@@ -93,14 +93,3 @@ def test_an_end_that_is_older_than_what_was_read_is_no_negative_backlog():
     made = meter(0, 10)
     made.read_to({"t/0": 15}, 101)
     assert made.look(102).behind == 0
-
-
-def test_a_small_first_read_takes_a_share_of_each_partition():
-    begin = {"t/0": 100, "t/1": 0, "t/2": 7, "t/3": 5}
-    ends = {"t/0": 900_100, "t/1": 100_000, "t/2": 7, "t/3": 6}
-    assert first_read(begin, ends, 10_000) == {"t/0": 9_099, "t/1": 999, "t/3": 6}
-
-
-@pytest.mark.parametrize("end", [0, 10_000, 20_000])
-def test_a_small_backlog_has_no_first_read_of_its_own(end: int):
-    assert first_read({"t/0": 0}, {"t/0": end}, 10_000) == {}
