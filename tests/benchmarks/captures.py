@@ -147,6 +147,7 @@ class _Move(threading.Thread):
             where = ("--table", name, "--capture-id", other)
             self._cluster.cli("table", "move", "--changefeed-id", CHANGEFEED_ID, *where)
             self.took_s = time.time() - self.at
+            self._cluster.await_("the move", lambda: self._cluster.holders().get(name) == other)
         except Exception as error:  # noqa: BLE001 - told by the main thread
             self.error = error
 

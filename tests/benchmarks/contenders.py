@@ -175,7 +175,9 @@ class Tidelake:
             "--log-level", self._log_level,
             *([] if target_ts is None else ["--target-ts", str(target_ts)]),
         ]  # fmt: skip
-        spark = {"SPARK_MASTER": self._master} if self._master else {}
+        spark = {}
+        if self._master:  # executors in other processes: with the packages of this one
+            spark = {"SPARK_MASTER": self._master, "PYSPARK_PYTHON": sys.executable}
         return Job(self.name, command, self._setting.folder, self._setting.broker_pid, spark)
 
 

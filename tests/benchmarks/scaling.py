@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
+import pyspark
 from rich.table import Table
 
 from tests.benchmarks.bench import Bench
@@ -55,6 +57,20 @@ class Scaling:
 
 
 def run(bench: Bench, results: list[Scaling]) -> None:
+    before = _work_folders()
+    try:
+        _run(bench, results)
+    finally:
+        for folder in _work_folders() - before:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _work_folders() -> set[Path]:
+    """Where a local cluster's executors log: Spark puts them beside itself, and keeps them."""
+    return set((Path(pyspark.__file__).parent / "work").glob("app-*"))
+
+
+def _run(bench: Bench, results: list[Scaling]) -> None:
     for shape in SHAPES:
         topic = shape.name.replace(" ", "-").replace(",", "")
         folder = bench.setting.folder / topic
