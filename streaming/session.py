@@ -215,7 +215,8 @@ def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
             conf["spark.jars.packages"],
         )
     if is_local:
-        conf["spark.python.daemon.module"] = "streaming.source.worker_daemon"
+        if not master.startswith("local-cluster"):  # whose executors may have another Python
+            conf["spark.python.daemon.module"] = "streaming.source.worker_daemon"
         folder = tempfile.gettempdir()  # this process's own (``scratch.py``)
         java.append(f'"-Djava.io.tmpdir={folder}"')
         conf |= {"spark.local.dir": folder, **LOOPBACK}
