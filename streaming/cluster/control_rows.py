@@ -109,7 +109,9 @@ class ControlRows:
                 ]
             )
             failpoint(Failpoint.AFTER_PROGRESS)
-            self.save(self._row_after(advance, reading, marks, backlog), standing, concern)
+            row = self._row_after(advance, reading, marks, backlog)
+            if self._is_news(row) or not self.shows(standing, concern):
+                self.save(row, standing, concern)
             failpoint(Failpoint.AFTER_CHANGEFEED)
             at_ts = advance.sync_point_ts
             self._known.told(advance.spans)
@@ -137,6 +139,12 @@ class ControlRows:
             dead_letters=self._letters,
             error=None,
         )
+
+    def _is_news(self, row: ChangefeedRow) -> bool:
+        """Where nothing comes, only the rate changes, and nobody needs to read that each second."""
+        before = self.row
+        rate, left_s = before.messages_per_s, before.time_left_s
+        return replace(row, messages_per_s=rate, time_left_s=left_s) != before
 
     @property
     def _letters(self) -> int:

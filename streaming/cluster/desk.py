@@ -276,7 +276,7 @@ class Desk:
                     self._advance = advance if newer is None else merged(advance, newer)
                 raise
             self._patience.regained()
-        elif age_s > ttl_s / 3 or not self._rows.shows(self._standing, self._concern):
+        if self._rows.age_s > ttl_s / 3 or not self._rows.shows(self._standing, self._concern):
             self._rows.save(self._rows.row, self._standing, self._concern)
 
     def _write(self, advance: Advance) -> None:
