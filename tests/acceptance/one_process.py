@@ -32,6 +32,7 @@ from coordination import failpoint
 from coordination.clock import SystemClock
 from coordination.errors import TryAgain
 from coordination.etcd.client import EtcdClient
+from coordination.model import TableName, Ts
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.progress import Progress, ProgressRow
 from streaming.apply.applier import Applier
@@ -318,16 +319,18 @@ class Lives:
 
 
 class Sleep:
-    """Holds one capture's commits between its last fence check and the commit, until ``wake``."""
+    """Holds one capture's commits between its last fence check and the commit, until ``wake``.
 
-    def __init__(self, monkeypatch: Any, capture: str) -> None:
+    ``above``: those whose limit is above it; others are made."""
+
+    def __init__(self, monkeypatch: Any, capture: str, *, above: int = 0) -> None:
         self.asleep = threading.Event()
         self.wake = threading.Event()
         check = Applier._before_commit
 
-        def before_commit(applier: Applier, *write: Any) -> None:
-            check(applier, *write)
-            if applier._permit.capture_id == capture:
+        def before_commit(applier: Applier, name: TableName, limit: Ts) -> None:
+            check(applier, name, limit)
+            if applier._permit.capture_id == capture and limit > above:
                 self.asleep.set()
                 assert self.wake.wait(PATIENCE_S)
 

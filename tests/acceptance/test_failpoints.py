@@ -89,10 +89,10 @@ def test_failures_at_random_steps(lives: Lives, engine: str, seed: int) -> None:
 
 
 def asleep(
-    lives: Lives, monkeypatch: pytest.MonkeyPatch, capture: str, **changes: object
+    lives: Lives, monkeypatch: pytest.MonkeyPatch, capture: str, above: int = 0, **changes: object
 ) -> tuple[Life, Sleep]:
     """A new capture that hangs between its last fence check and its commits."""
-    sleep = Sleep(monkeypatch, capture)
+    sleep = Sleep(monkeypatch, capture, above=above)
     life = lives.begin(**changes)
     assert life.capture_id == capture
     assert sleep.asleep.wait(120), "no commit came"
@@ -130,11 +130,11 @@ def test_a_zombie_that_is_ahead_leaves_right_content(
 ) -> None:
     lives.produce(feed.messages)
     lives.finish(engine=engine, target_ts=feed.ts_at(0.3), max_messages=10_000)
-    far = feed.ts_at(0.8)
+    near, far = feed.ts_at(0.6), feed.ts_at(0.8)
     zombie, sleep = asleep(
-        lives, monkeypatch, "capture-2", engine=engine, target_ts=far, max_messages=10_000
+        lives, monkeypatch, "capture-2", near, engine=engine, target_ts=far, max_messages=10_000
     )
-    lives.finish_beside(engine=engine, target_ts=feed.ts_at(0.6), max_messages=10_000)
+    lives.finish_beside(engine=engine, target_ts=near, max_messages=10_000)
     before = lives.versions()
 
     wake(lives, zombie, sleep)
