@@ -139,7 +139,8 @@ def test_a_zombie_that_is_ahead_leaves_right_content(
 
     wake(lives, zombie, sleep)
 
-    assert lives.versions() != before  # what it had begun
+    if engine == "merge-on-write":  # it lost the race for the version, and its trust is over
+        assert lives.versions() == before
     lives.finish(engine=engine, target_ts=feed.last_ts, max_messages=10_000)
     lives.assert_is(feed.events)
 
