@@ -82,6 +82,7 @@ class TableStatus(NamedTuple):
     engine: str | None = None
     source_offsets: Mapping[str, int] | None = None  # low water; None: that of the capture
     dropped_columns: Mapping[str, int] | None = None  # values of columns that the table lacks
+    is_paused: bool = False  # by an operator: its rows wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ class MalformedMessage(TidelakeError):
 
 _DISPATCH_REQUEST, _DISPATCH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = 1, 2, 3, 4
 _STATES: Final = tuple(TableState)  # by number: calling the enum is ten times slower
-_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None)  # of a row's fields
+_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None, False)  # of a row's fields
 
 
 def encode(message: Message) -> bytes:

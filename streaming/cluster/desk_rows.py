@@ -15,7 +15,7 @@ from coordination.scheduler.messages import Span, TableStatus, stored_table_id
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import STOPPED, ProgressRow
 from sinks.snapshots import SnapshotRow
-from streaming.spans import WARNING
+from streaming.spans import PAUSED, WARNING
 from streaming.spans import Span as Table
 
 
@@ -75,7 +75,7 @@ def told_progress(
     version = max(versions, default=None)
     row = replace(
         before,
-        state=WARNING if _warns(before, status, version) else told.state.name.lower(),
+        state=_state(before, told, version),
         checkpoint_ts=at_ts,
         resolved_ts=max(before.resolved_ts, checkpoint.resolved_ts, at_ts),
         delta_version=version,
@@ -94,6 +94,12 @@ def told_progress(
         source_offsets=status.source_offsets or row.source_offsets,
         dropped_columns=_most(before.dropped_columns, status.dropped_columns or {}),
     )
+
+
+def _state(before: ProgressRow, told: SpanProgress, version: int | None) -> str:
+    if told.status is not None and told.status.is_paused:
+        return PAUSED
+    return WARNING if _warns(before, told.status, version) else told.state.name.lower()
 
 
 def _warns(before: ProgressRow, status: TableStatus | None, version: int | None) -> bool:

@@ -60,6 +60,7 @@ class Applied:
     engine: str | None = None
     source_offsets: Mapping[str, int] | None = None
     dropped_columns: Mapping[str, int] | None = None
+    is_paused: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -310,4 +311,5 @@ def _status(table_id: int, held: _Held) -> TableStatus:
         engine=applied.engine,
         source_offsets=applied.source_offsets,
         dropped_columns=applied.dropped_columns,
+        is_paused=applied.is_paused,
     )

@@ -38,8 +38,8 @@ from streaming.cluster.topic_stream import TopicStream
 from streaming.filter import TableFilter
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
 from streaming.source.ranges import TopicPartition
+from streaming.spans import PAUSED, Spans
 from streaming.spans import Span as Table
-from streaming.spans import Spans
 
 logger = logging.getLogger(__name__)
 
@@ -371,6 +371,7 @@ class SpanWriter:
             engine=table.engine or None,
             source_offsets=None if low_water == here else texts(low_water),
             dropped_columns=table.dropped or None,
+            is_paused=table.state == PAUSED,
         )
 
     def _low_water(self, name: TableName) -> dict[TopicPartition, int]:

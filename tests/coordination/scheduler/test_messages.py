@@ -44,6 +44,7 @@ FULL = TableStatus(
     "merge-on-write",
     {"shop/0": 17, "shop/1": 0},
     {"note": 2},
+    True,
 )
 BARE = TableStatus(5, TableState.ABSENT)
 BODIES: list[Body] = [

@@ -170,3 +170,9 @@ def test_a_cut_wants_every_table_exactly_there():
 def test_a_table_begins_with_the_owner():
     row = first_progress(Table(name=NAME, checkpoint=Ts(33), version=0), ROW, {"t/0": 9})
     assert (row.fence, row.capture_id, row.checkpoint_ts) == (fence_number(3), "owner", 33)
+
+
+def test_a_table_that_an_operator_has_paused_says_so_until_it_is_written_again():
+    row = told_progress(BEFORE, told(70, is_paused=True), {})
+    assert row.state == "paused"
+    assert told_progress(row, told(80), {}).state == "replicating"
