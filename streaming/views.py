@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from types import FrameType
 from typing import Any, TypeVar
 
 from rich.console import Console, Group, RenderableType
@@ -108,14 +110,15 @@ def watch(
     every_s: float,
     as_json: bool,
 ) -> None:
-    """Read and print again and again until KeyboardInterrupt; an empty warehouse may fill yet."""
+    """Read and print again and again until Ctrl-C; an empty warehouse may fill yet."""
     console = _console()
     with ExitStack() as stack:
+        is_over = stack.enter_context(_interrupt())
         if console.is_terminal and not as_json:
             live = stack.enter_context(Live(console=console, auto_refresh=False))
         else:
             live = None
-        while True:
+        while not is_over.is_set():
             content: RenderableType
             try:
                 found = read()
@@ -129,7 +132,25 @@ def watch(
                 print(_json(fields, indent=None), flush=True)
             else:
                 console.print(content, crop=False)
-            time.sleep(every_s)
+            is_over.wait(every_s)
+
+
+@contextmanager
+def _interrupt() -> Iterator[threading.Event]:
+    """Set by Ctrl-C, which an exception alone would not bring through a library's callback; the
+    second one raises KeyboardInterrupt."""
+    asked = threading.Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _json(content: dict[str, Any], *, indent: int | None) -> str:

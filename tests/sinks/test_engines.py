@@ -133,10 +133,8 @@ class TestMergeOnWriteEngine(EngineContract):
     @pytest.mark.parametrize("feature", ["delta.enableChangeDataFeed", "delta.enableRowTracking"])
     def test_knows_the_tables_that_it_cannot_write(self, lab: EngineLab, feature: str) -> None:
         table = lab.table(NAMED)
-        assert MergeOnWriteEngine({}).refusal(table.uri) is None
         lab.spark.sql(f"ALTER TABLE delta.`{table.uri}` SET TBLPROPERTIES ('{feature}' = 'true')")
-        assert MergeOnWriteEngine({}).refusal(table.uri) == f"its property {feature} is true"
-        with pytest.raises(NotForThisEngine, match=feature):
+        with pytest.raises(NotForThisEngine, match=f"its property {feature} is true"):
             lab.apply(table, 10, upsert(id=1, name="a"))
 
 

@@ -269,8 +269,6 @@ def test_trouble_is_one_sentence_whatever_was_to_be_done(
             lake.create,
             lake.state,
             lambda: lake.engine().apply(lake.write(10, {1: "a"})),
-            lambda: lake.engine().is_paused(lake.target.uri),
-            lambda: lake.engine().refusal(lake.target.uri),
         ):
             with pytest.raises(kind) as caught:
                 attempt()

@@ -67,7 +67,12 @@ def transactions(broker: KafkaBroker, topic: str, *each: tuple[int, bool]) -> No
         for _ in range(count):
             producer.produce(topic, b"aborted" if not is_committed else b"kept", partition=0)
         producer.flush(30)
+        before = broker.end_offsets(topic)[0]
         (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
+        for _ in range(200):  # its marker is written a little later
+            if broker.end_offsets(topic)[0] > before:
+                break
+            time.sleep(0.05)
 
 
 def test_ranges_come_whole_and_nothing_else_does(
