@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LEASE_S = 5.0  # a batch of the query; asking to stop is noticed within it
-BUSY_WAIT_S = 0.02  # between two looks at the ends when there is news
+BUSY_WAIT_S = 0.05  # between two looks at the ends when there is news: each costs a millisecond
 IDLE_WAIT_S = 0.2  # ... and when there has been none for a while
 IDLE_AFTER_S = 5.0
 
