@@ -42,7 +42,7 @@ def test_tls_and_scram_from_the_source_uri_to_the_table(
     wrong = broker.source_uri(
         "sasl_tls", topic, broker.trusted + broker.login("PLAIN", password="wrong-one")
     )
-    refused = run(broker.source_uri("sasl_tls", topic, wrong), tmp_path / "other")
+    refused = run(wrong, tmp_path / "other")
     assert refused.returncode in (1, 2)
     assert "Traceback" not in refused.stderr
     assert "password" in refused.stderr.splitlines()[-1]

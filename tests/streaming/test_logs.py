@@ -26,6 +26,7 @@ TEMPLATE = re.compile(r"[^=]*?(?: [a-z]\w*=%[.\w]+)*(?:: [^=]*)?(?: [a-z]\w*=%[.
 def _loggers_as_before() -> Iterator[None]:
     root, hook = logging.getLogger(), threading.excepthook
     handlers, level = list(root.handlers), root.level
+    logs.identity.changefeed_id = logs.identity.capture_id = logs.identity.epoch = ""
     yield
     logging.captureWarnings(False)
     threading.excepthook = hook
