@@ -31,6 +31,7 @@ _WITHOUT_A_WORD = {
     "_TIMED_OUT": "it does not answer. Check the address, and whether the broker is well",
 }
 _VERIFIED = "certificate verify failed"
+_HUNG_UP = re.compile("Broken pipe|Connection reset")
 
 
 def connection_refusal(kafka: KafkaSource, patience_s: float = 2.0) -> str | None:
@@ -71,6 +72,8 @@ def in_words(code: str, text: str, security: KafkaSecurity) -> str:
         return "it speaks no TLS there: give the port of its TLS listener, or no enable-tls and ca"
     if _VERIFIED in reason:
         return f"its certificate cannot be trusted ({reason}): check ca"
+    if _HUNG_UP.search(reason):  # what was sent came too late to be told more
+        code = "_ALL_BROKERS_DOWN"
     return _WITHOUT_A_WORD.get(code, f"{reason}. Check the address")
 
 
