@@ -148,12 +148,16 @@ def low_water(
 
 
 def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The least of the low waters by partition; what was safe to forget once, stays so."""
+    """The least of the low waters by partition; what was safe to forget once, stays so. Partitions
+    that the topic has grown come in when all know them."""
     found = list(low_waters)
-    return {
-        partition: max(offset, min(low.get(partition, offset) for low in found))
-        for partition, offset in before.items()
-    }
+
+    def least(partition: str) -> int:
+        offset = before.get(partition, 0)
+        return max(offset, min(each.get(partition, offset) for each in found))
+
+    known = before.keys() | set.intersection(*map(set, found))
+    return {partition: least(partition) for partition in sorted(known)}
 
 
 def dead_letters(counts: Mapping[TableName | None, int], progress: Iterable[ProgressRow]) -> int:

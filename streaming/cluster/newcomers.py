@@ -20,10 +20,10 @@ class Newcomer:
     low_water: Offsets
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Joining:
     """A newcomer whose rows are being brought together. ``since``: from there on the stream has
-    them."""
+    them. ``caught``: of the last read of what lies before, until the carry has them."""
 
     newcomer: Newcomer
     since: Offsets | None = None

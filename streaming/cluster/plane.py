@@ -30,7 +30,6 @@ from streaming.cluster.workshop import Workshop
 from streaming.concerns import Concerns
 from streaming.protocols.canal_json import decode
 from streaming.session import SparkOnDemand
-from streaming.source.end_offsets import EndOffsets
 from streaming.source.kafka import Source
 from streaming.source.range_reader import RangeReader
 
@@ -149,7 +148,6 @@ class SparkDataPlane:
                 spark=spark,
                 connect=lambda: Source(kafka),
                 reader=lambda session: RangeReader(session, kafka, decode, name=name),
-                ends=lambda partitions: EndOffsets(kafka, partitions),
                 trust=Trust(fence, identity),
                 name=name,
                 max_messages=settings.batch.max_messages,

@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordination.failpoint import Failpoint, failpoint
@@ -89,14 +89,14 @@ class SpanWriter:
         self._lines = AppliedLines(stream.name)
         self._on_failed = on_failed
         self._on_news = on_news
-        self._lock = threading.Lock()  # of the next three
+        self._lock = threading.Condition()  # of the next three; told when rows were taken
         self._joining: dict[TableName, Joining] = {}
         self._wanted: dict[TableName, WantedTable] = {}
+        self._steps = 0  # of newcomers
         self._is_failed = threading.Event()
         self._has_lost_rows = False
         self._seen: tuple[object, ...] | None = None  # when there was nothing more to do
         self._taken = 0  # reads
-        self._caught_up = 0  # newcomers
         self._is_held = False  # some table took no commit: it is looked at again
         self._joined: dict[TableName, _Joined] = {}
         self._bad: list[Block] = []
@@ -129,17 +129,35 @@ class SpanWriter:
             return [each for each in self._joining.values() if not each.is_caught_up]
 
     def catch_up(self, joining: Joining) -> None:
-        """Read its rows up to where the stream has them; the stream goes on meanwhile. Again after
-        a failure: from the beginning."""
+        """Read its rows up to where the stream has them; the stream goes on meanwhile. They go
+        into the carry read by read: a backlog may be larger than memory. After a failure it is
+        called again and begins anew: rows that come twice are applied once."""
         newcomer = joining.newcomer
         name, since = newcomer.assignment.name, joining.since
         assert since is not None
-        joining.caught = []
         wanted = {name: wanted_of(newcomer.table, newcomer.assignment.checkpoint_ts)}
         for read in self._stream.read_between(newcomer.low_water, since, wanted):
-            joining.caught += [block for block in read.blocks if block.name == name]
-        joining.is_caught_up = True
-        self._caught_up += 1
+            self._step(joining, [block for block in read.blocks if block.name == name])
+            if not self._is_taken(joining):
+                return
+        self._step(joining, [], is_last=True)
+
+    def _step(self, joining: Joining, caught: list[Block], *, is_last: bool = False) -> None:
+        with self._lock:
+            joining.caught += caught
+            joining.is_caught_up = is_last
+            self._steps += 1
+        self._stream.wake()
+
+    def _is_taken(self, joining: Joining) -> bool:
+        """Once the applying thread has taken them. False: it has failed, or the span is gone."""
+
+        def is_over() -> bool:
+            return self._is_failed.is_set() or joining not in self._joining.values()
+
+        with self._lock:
+            self._lock.wait_for(lambda: not joining.caught or is_over())
+            return not is_over()
 
     def retry(self) -> None:
         """After ``failed``: go on."""
@@ -152,7 +170,9 @@ class SpanWriter:
         return self._is_failed.is_set()
 
     def failed(self, error: BaseException) -> None:
-        self._is_failed.set()
+        with self._lock:
+            self._is_failed.set()
+            self._lock.notify_all()
         self._on_failed(error)
 
     def submit(self, begin: Offsets) -> Wanted:
@@ -168,18 +188,14 @@ class SpanWriter:
         return self._has_lost_rows
 
     def take(self, read: Read) -> None:
-        self._taken += 1
-        self._has_lost_rows = True  # until all of it is kept
-        self._take(read)
-        self._has_lost_rows = False
-
-    def _take(self, read: Read) -> None:
+        if self._has_lost_rows:  # a read that is kept does not bring the lost one back
+            return
         started = time.monotonic()
         before = self.decoded.total()
-        names = self._wanted.keys()
-        for block in read.blocks:
-            if block.name in names:
-                self._keep(block)
+        self._taken += 1
+        with self._lock:
+            names = self._wanted.keys() & {block.name for block in read.blocks}
+        self._keep(block for block in read.blocks if block.name in names)
         failpoint(Failpoint.AFTER_DECODE)
         self._in_sight.meet(read.tables(), self._joined.keys())
         logger.debug(
@@ -190,20 +206,23 @@ class SpanWriter:
             time.monotonic() - started,
         )
 
-    def _keep(self, block: Block) -> None:
-        if block.kind is Kind.ROW and block.body is not None:
-            self.decoded[block.name] += block.rows
-            self._carry.add(block)
-        elif block.kind is Kind.BAD:
-            self._bad.append(block)
+    def _keep(self, blocks: Iterable[Block]) -> None:
+        self._has_lost_rows = True  # until all of them are kept
+        for block in blocks:
+            if block.kind is Kind.ROW and block.body is not None:
+                self.decoded[block.name] += block.rows
+                self._carry.add(block)
+            elif block.kind is Kind.BAD:
+                self._bad.append(block)
+        self._has_lost_rows = False
 
     def advance(self) -> None:
         """Write what may be written by now, and tell how far all is."""
-        if self._is_failed.is_set():
+        if self._is_failed.is_set() or self._has_lost_rows:
             return
         resolved = self._stream.resolved_ts()
         self._in_sight.look_again(self._joined.keys(), now_s=time.monotonic())
-        counts = (self._held.changes, self._taken, self._caught_up)
+        counts = (self._held.changes, self._taken, self._steps)
         seen = (*counts, resolved, self._in_sight.unknown)
         if seen == self._seen and not self._is_held:
             return
@@ -237,25 +256,30 @@ class SpanWriter:
             gone = [n for n, j in self._joining.items() if j.newcomer.assignment.stay not in held]
             for name in gone:
                 del self._joining[name]
+            self._lock.notify_all()
         for name in gone:
             self._forget(name)
 
     def _forget(self, name: TableName) -> None:
         with self._lock:
-            if name not in self._joining:  # it may have come again meanwhile
-                self._wanted.pop(name, None)
+            if name in self._joining:  # it has come again meanwhile, and some of its rows as well
+                return
+            self._wanted.pop(name, None)
         self._carry.forget(name)
 
     def _take_in(self, held: Mapping[int, Assignment]) -> None:
+        caught: list[Block] = []
         with self._lock:
-            ready = {n: j for n, j in self._joining.items() if j.is_caught_up}
+            here = {n: j for n, j in self._joining.items() if j.newcomer.assignment.stay in held}
+            for joining in here.values():
+                caught += joining.caught
+                joining.caught = []
+            ready = {name: joining for name, joining in here.items() if joining.is_caught_up}
             for name in ready:
                 del self._joining[name]
+            self._lock.notify_all()
+        self._keep(caught)
         for name, joining in ready.items():
-            self._has_lost_rows = True
-            for block in joining.caught:
-                self._keep(block)
-            self._has_lost_rows = False
             assignment = held[joining.newcomer.assignment.stay]
             self._joined[name] = _Joined(assignment=assignment)
             self._spans.put(joining.newcomer.table)

@@ -12,21 +12,23 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from coordination.errors import Stop
+from coordination.errors import Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
+from sinks.jvm_errors import line
 from streaming.backlog import FIRST_BATCH
 from streaming.cluster.query import TickingQuery
 from streaming.cluster.reads import Offsets, Read, marks_of, reached, shown
 from streaming.concerns import STREAM
 from streaming.patience import PASSING, Patience
 from streaming.protocols.contract import Wanted, WantedTable
-from streaming.source.end_offsets import EndOffsets
 from streaming.source.kafka import Source, SourceChanged, SourceLost, SourceShape
 from streaming.source.range_reader import RangeReader
 from streaming.source.ranges import TopicPartition, cut
@@ -68,9 +70,7 @@ class StreamRun:
         self._news = threading.Event()  # for the reading thread
         self._stopping = threading.Event()
         self._patience = Patience()
-        self._ends: EndOffsets | None = None
         self._is_first = True
-        self._query: TickingQuery | None = None
         self._session: SparkSession | None = None
         self._reader: RangeReader | None = None
         self._beside = threading.Lock()
@@ -88,11 +88,14 @@ class StreamRun:
         logger.info("stream started name=%s offsets=%s", self._context.name, shown(self._position))
 
     def stop(self) -> None:
-        """Begin to end; what is under way ends by itself."""
+        """Begin to end: what is being read is not needed any more."""
         self._stopping.set()
         self._context.backlog.close()
         self._news.set()
         self._work.set()
+        if self._reader is not None:
+            with suppress(Py4JError, OSError):
+                self._reader.cancel()
         logger.info("stream stopped name=%s", self._context.name)
 
     def join(self, within_s: float) -> None:
@@ -108,13 +111,7 @@ class StreamRun:
     def _keep(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._session = self._context.spark(self._stopping)
-                self._reader = self._context.reader(self._session)
-                self._ready.set()
-                self._query = TickingQuery.start(
-                    self._session, name=self._context.name, batch=self._lease
-                )
-                self._query.wait(self._stopping)
+                self._run_query(self._started())
             except Stop:
                 break
             except PASSING as error:
@@ -122,16 +119,28 @@ class StreamRun:
             except BaseException as error:  # noqa: BLE001 - told to every role
                 self._fail(error)
         self._ready.set()
-        if self._query is not None:
-            self._query.stop()
         with self._leased:  # Spark does not wait for a batch that is in our hands
             self._close()
+
+    def _started(self) -> SparkSession:
+        """Blocks while Spark starts."""
+        if self._session is None:
+            session = self._context.spark(self._stopping)
+            self._reader = self._context.reader(session)
+            self._session = session
+            self._ready.set()
+        return self._session
+
+    def _run_query(self, session: SparkSession) -> None:
+        query = TickingQuery.start(session, name=self._context.name, batch=self._lease)
+        try:
+            query.wait(self._stopping)
+        finally:
+            query.stop()
 
     def _close(self) -> None:
         """Give the connections to the broker back."""
         self._source.close()
-        if self._ends is not None:
-            self._ends.close()
         if self._reader is not None:
             self._reader.close()
         with self._beside:
@@ -164,13 +173,12 @@ class StreamRun:
         except BaseException as error:  # noqa: BLE001 - told to every role
             return self._fail(error)
         self._shape, self._position = shape, added
-        if self._ends is not None:
-            self._ends.close()
-            self._ends = None
         self._watermarks = self._watermarks.with_partitions(shape.partitions)
         return None
 
     def _wait_after(self, error: BaseException) -> None:
+        if self._stopping.is_set():
+            return None
         try:
             self._context.check_jvm()
             wait_s = self._patience.lost(error)
@@ -182,7 +190,10 @@ class StreamRun:
         return None
 
     def _fail(self, error: BaseException) -> None:
+        """For good: a role that tried again would wait for a stream that never comes."""
         self._stopping.set()
+        if isinstance(error, PASSING):
+            error = TidelakeError(f"the stream has ended: {line(error)}")
         for role in self._stream.roles:
             role.failed(error)
 
@@ -198,11 +209,9 @@ class StreamRun:
         if any(role.is_behind for role in roles):
             self._pause(IDLE_WAIT_S)
             return
-        if self._ends is None:
-            self._ends = context.ends(self._shape.partitions)
         failpoint(Failpoint.BATCH_START)
         begun_s = time.monotonic()
-        ends = self._ends()
+        ends = self._source.ends(self._shape.partitions)
         ends_ms = (time.monotonic() - begun_s) * 1e3
         first_messages = context.first_messages if self._is_first else 0
         self._is_first = False

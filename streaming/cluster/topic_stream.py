@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,7 +29,6 @@ from streaming.cluster.stream_run import StreamRun, beginning
 from streaming.cluster.trust import Trust
 from streaming.concerns import Concerns
 from streaming.protocols.contract import Wanted
-from streaming.source.end_offsets import EndOffsets
 from streaming.source.kafka import Source
 from streaming.source.range_reader import RangeReader
 from streaming.source.ranges import TopicPartition
@@ -78,7 +77,6 @@ class StreamContext:
     spark: Sessions
     connect: Callable[[], Source]  # one for each thread that asks the broker
     reader: Callable[[SparkSession], RangeReader]
-    ends: Callable[[Collection[TopicPartition]], EndOffsets]
     trust: Trust
     name: str
     max_messages: int  # of one read; how many are read is a matter of bytes

@@ -151,6 +151,12 @@ def test_low_water_is_the_least_and_never_falls():
     assert later(before, [{}]) == before
 
 
+def test_partitions_that_the_topic_has_grown_come_in_when_all_know_them():
+    before = {"t/0": 10}
+    assert later(before, [{"t/0": 30, "t/1": 5}, {"t/0": 20}]) == {"t/0": 20}
+    assert later(before, [{"t/0": 30, "t/1": 5}, {"t/0": 20, "t/1": 2}]) == {"t/0": 20, "t/1": 2}
+
+
 def test_a_cut_wants_every_table_exactly_there():
     here = [
         replace(BEFORE, checkpoint_ts=70),

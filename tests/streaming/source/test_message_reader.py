@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gc
-import threading
 import uuid
 from collections.abc import Mapping
 
 import pytest
 
 from conf.settings import KafkaSource
-from streaming.source.end_offsets import EndOffsets
 from streaming.source.kafka import Source, SourceAway, SourceLost
 from streaming.source.message_reader import MessageReader
 from streaming.source.ranges import TopicPartition
@@ -101,32 +99,16 @@ def test_the_first_message_that_says_something(broker: KafkaBroker, topic: str):
     assert MessageReader(kafka).search({}, topic_ids(kafka), mark) == {}
 
 
-def test_end_offsets_tell_news_and_survive_a_broker_that_goes(broker: KafkaBroker, topic: str):
-    partitions = [TopicPartition(topic, each) for each in range(2)]
-    ends = EndOffsets(source_of(broker, topic), partitions)
-    broker.produce(topic, [(1, None, b"x")] * 3)
-    positions = dict(zip(partitions, (0, 2), strict=True))
-    assert ends.beyond(positions, threading.Event(), 30.0) == dict(
-        zip(partitions, (0, 3), strict=True)
-    )
-    positions[partitions[1]] = 3
-    assert ends.beyond(positions, threading.Event(), 0.05) == positions
-    wake = threading.Event()
-    threading.Timer(0.05, wake.set).start()
-    assert ends.beyond(positions, wake, 60.0) == positions
-    ends.close()
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_end_offsets_connect_again():
+def test_a_source_connects_again():
     with KafkaBroker() as own:
         own.create_topic("t", 1)
-        ends = EndOffsets(source_of(own, "t"), [TopicPartition("t", 0)])
-        assert ends() == {TopicPartition("t", 0): 0}
+        source, partitions = Source(source_of(own, "t")), [TopicPartition("t", 0)]
+        assert source.ends(partitions) == {TopicPartition("t", 0): 0}
         own.kill()
         with pytest.raises(SourceAway):
-            ends()
+            source.ends(partitions)
         own.restart()
-        assert ends() == {TopicPartition("t", 0): 0}
-        ends.close()
+        assert source.ends(partitions) == {TopicPartition("t", 0): 0}
+        source.close()
     gc.collect()  # kafka-python leaves the sockets unclosed with which it did not connect

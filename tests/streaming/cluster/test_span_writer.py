@@ -1,0 +1,222 @@
+"""What a capture holds of its spans' rows when they come, go, and cannot be kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from coordination.model import TableName, Ts
+from coordination.scheduler.barrier import Barrier
+from coordination.scheduler.messages import Checkpoint, Span, stored_table_id
+from streaming.apply.carry import Carry
+from streaming.apply.row_block import RowBlock
+from streaming.cluster.held_spans import Assignment, HeldSpans
+from streaming.cluster.newcomers import Joining, Newcomer
+from streaming.cluster.reads import Read
+from streaming.cluster.span_writer import SpanWriter
+from streaming.protocols.contract import Block
+from streaming.source.ranges import TopicPartition
+from streaming.watermark import Watermarks
+from tests.streaming.apply.blocks import A, Row, block_of
+
+SPAN = Span(stored_table_id(1, A.schema, A.table, 5), A.schema, A.table)
+AT = Checkpoint(Ts(10), Ts(10))
+FENCE = 1 << 32 | 1
+PARTITION = TopicPartition("shop", 0)
+WHEN_S = 10.0
+
+
+def read_of(begin: int, end: int) -> Read:
+    """A row of the table at each offset, with commit-ts 100 + offset."""
+    rows = [
+        Row(op="INSERT", ts=100 + at, data={"id": str(at)}, offset=at) for at in range(begin, end)
+    ]
+    return Read(
+        begin={PARTITION: begin},
+        end={PARTITION: end},
+        position={PARTITION: end},
+        watermarks=Watermarks(partitions=frozenset([PARTITION])),
+        blocks=(block_of(rows),),
+        job_ms=0.0,
+    )
+
+
+class _Tables(dict[TableName, Any]):
+    def put(self, table: Any) -> None:
+        self[table.name] = table
+
+    def drop(self, name: TableName) -> None:
+        del self[name]
+
+
+class Ground:
+    """A writer with spans and a carry that are real. It is the writer's stream itself: nothing is
+    resolved, so nothing is written."""
+
+    name = "stub"
+    watermarks = Watermarks(partitions=frozenset([PARTITION]))
+
+    def __init__(self, folder: Path) -> None:
+        self.held = HeldSpans()
+        self.held.set_barrier(Barrier(Ts(1_000)))
+        self.carry = Carry(folder=folder)
+        self.position: dict[TopicPartition, int] = {PARTITION: 0}
+        self.between: list[Read] = []
+        self.failures: list[BaseException] = []
+        self.woken = threading.Event()
+        nothing: Any = SimpleNamespace(
+            meet=lambda *_: None,
+            look_again=lambda *_, **__: None,
+            look=lambda *_: None,
+            unknown=(),
+            counts={},
+        )
+        self.writer = SpanWriter(
+            held=self.held,
+            spans=_Tables(),  # type: ignore[arg-type]
+            permit=nothing,
+            applier=nothing,
+            carry=self.carry,
+            carry_warning=nothing,
+            dead_letters=nothing,
+            table_filter=nothing,
+            in_sight=nothing,
+            opener=lambda: lambda _: nothing,
+            stream=self,  # type: ignore[arg-type]
+            on_failed=self.failures.append,
+            on_news=lambda: None,
+        )
+
+    def resolved_ts(self) -> Ts:
+        return Ts(0)
+
+    def wake(self) -> None:
+        self.woken.set()
+
+    def read_between(self, *_: Any) -> Iterator[Read]:
+        yield from self.between
+
+    def add(self) -> Assignment:
+        """The span comes; it is not to be written yet."""
+        assert self.held.add(SPAN, AT, FENCE, is_prepare=True)
+        (assignment,) = self.held.assignments()
+        return assignment
+
+    def begin(self, assignment: Assignment, at: int) -> Joining:
+        """It joins, and the stream's next read begins at ``at``."""
+        table: Any = SimpleNamespace(
+            name=A, is_settled=False, target=None, version=None, engine="", dropped={}, state=""
+        )
+        low_water: Mapping[TopicPartition, int] = {PARTITION: 0}
+        self.writer.begin([Newcomer(assignment=assignment, table=table, low_water=low_water)])
+        self.writer.submit({PARTITION: at})
+        (joining,) = self.writer.coming()
+        return joining
+
+    def catch_up(self, joining: Joining) -> threading.Thread:
+        thread = threading.Thread(target=self.writer.catch_up, args=(joining,), daemon=True)
+        thread.start()
+        return thread
+
+    def advance_until_over(self, thread: threading.Thread) -> None:
+        """As the applying thread does, woken after each step."""
+        while thread.is_alive():
+            self.woken.wait(0.1)
+            self.woken.clear()
+            self.writer.advance()
+        self.writer.advance()
+
+    def leave(self) -> None:
+        self.held.remove(SPAN.table_id)
+        assert self.held.take_stopped(SPAN.table_id) is not None
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+def joined(ground: Ground) -> None:
+    """The span is here, with nothing before it."""
+    joining = ground.begin(ground.add(), at=0)
+    ground.advance_until_over(ground.catch_up(joining))
+    assert not ground.writer.coming()
+
+
+def test_a_span_that_leaves_and_comes_again_keeps_the_rows_that_came_since(ground: Ground):
+    joined(ground)
+    ground.writer.take(read_of(0, 3))
+    ground.leave()
+    joining = ground.begin(ground.add(), at=3)  # before the applying thread saw it leave
+    ground.writer.take(read_of(3, 6))
+    ground.between = [read_of(0, 3)]
+    ground.advance_until_over(ground.catch_up(joining))
+    assert ground.carry.low_water(A) == {PARTITION: 0}
+    assert {offset for block in ground.carry.due(A, 0, 1_000) for offset in _offsets(block)} == {
+        *range(6)
+    }
+
+
+def _offsets(block: RowBlock) -> list[int]:
+    return [each for batch in block.batches() for each in batch["offset"].to_pylist()]
+
+
+def test_a_read_that_is_kept_does_not_hide_one_that_was_lost(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+):
+    joined(ground)
+
+    def full(_self: Carry, _block: Block) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Carry, "add", full)
+        with pytest.raises(OSError, match="no space"):
+            ground.writer.take(read_of(0, 3))
+    assert ground.writer.has_lost_rows
+    ground.writer.take(read_of(3, 6))
+    assert ground.writer.has_lost_rows
+    assert not list(ground.carry)
+
+
+def test_what_lies_before_a_newcomer_goes_to_the_carry_read_by_read(ground: Ground):
+    joining = ground.begin(ground.add(), at=30)
+    ground.between = [read_of(at, at + 10) for at in (0, 10, 20)]
+    thread = ground.catch_up(joining)
+    assert ground.woken.wait(WHEN_S)
+    most = 0
+    while thread.is_alive():
+        most = max(most, sum(block.rows for block in list(joining.caught)))
+        ground.writer.advance()
+    assert most <= 10
+    ground.writer.advance()
+    assert ground.carry.rows(A) == 30
+    assert not ground.writer.coming()
+
+
+def test_a_newcomer_gives_way_when_the_writer_has_failed(ground: Ground):
+    joining = ground.begin(ground.add(), at=30)
+    ground.between = [read_of(0, 10), read_of(10, 20)]
+    thread = ground.catch_up(joining)
+    assert ground.woken.wait(WHEN_S)
+    ground.writer.failed(OSError("storage is away"))
+    thread.join(WHEN_S)
+    assert not thread.is_alive()
+    assert ground.writer.coming() == [joining]  # it is caught up with once more
+    assert not joining.is_caught_up
+
+
+def test_a_newcomer_that_goes_before_its_rows_are_here_leaves_nothing(ground: Ground):
+    joining = ground.begin(ground.add(), at=30)
+    ground.between = [read_of(0, 10), read_of(10, 20)]
+    thread = ground.catch_up(joining)
+    ground.leave()
+    ground.advance_until_over(thread)
+    assert not list(ground.carry)
+    assert not ground.writer.known()
+    assert ground.writer.submit({PARTITION: 40}) == {}
