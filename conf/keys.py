@@ -62,7 +62,7 @@ _OTHER_SINK = "it is about another kind of TiCDC sink"
 _TICDC_ITSELF = "it is about TiCDC's own work"
 _SENT_WHOLE = "canal-json with it carries all that is needed here"
 
-# What `ignore-event` may name; "alert table option" is TiCDC's spelling (facts 8.2).
+# What `ignore-event` may name; "alert table option" is TiCDC's spelling.
 EVENT_TYPES = (
     "all", "all dml", "all ddl", "none", "none ddl", "none dml", "insert", "update", "delete",
     "create database", "drop database", "alter database", "create schema", "drop schema",

@@ -3,7 +3,7 @@
     turn: session ─► registered? ─► messages in ─► processor ─► owner's office ─► messages out
 
 What ends the owner role does not end the life; a lost session or capture key does, and is raised.
-Registering that etcd does not answer is tried again (cluster.md 20).
+Registering that etcd does not answer is tried again (docs/cluster.md 20).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ No two clocks are compared: each step is measured on one, from an event that the
 caused. etcd counts the ttl from when it has the request, which is not before it was sent; the owner
 counts the grace from when it has seen the deletion, which is not before it happened. So a write
 that was under way when trust closed has ``margin + grace`` to end before a successor may begin
-(cluster.md 18; the comment in seed 002 has the same in other words: roles live 10 s from the last
-heartbeat, the lease outlives them, work is given away at lease + 5 s).
+(docs/cluster.md 18). TiCDC has the same in other words: roles live 10 s from the last heartbeat,
+the lease outlives them, work is given away at lease + 5 s.
 
 A new owner has not seen who died before its time. It counts the grace from its own start.
 """

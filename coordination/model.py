@@ -56,7 +56,7 @@ class TableName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureInfo:
-    """What a capture registers in etcd; the JSON field names are TiCDC's (facts 1.2)."""
+    """What a capture registers in etcd; the JSON field names are TiCDC's."""
 
     id: CaptureID
     address: str

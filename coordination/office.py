@@ -5,7 +5,7 @@
       └───────────── after a pause, when nothing of the role runs any more ◄──────────────┘
 
 Nothing here ends the capture but what ends its session too: a lost capture key, an etcd that went
-back. Campaigning and resigning that etcd does not answer are tried again (cluster.md 20).
+back. Campaigning and resigning that etcd does not answer are tried again (docs/cluster.md 20).
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Replica(TableExecutor, Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredTable:
     """A table of the changefeed: applied up to ``start_ts`` (max of its identity, its progress row
-    and the request's checkpoint: cluster.md 9)."""
+    and the request's checkpoint: docs/cluster.md 9)."""
 
     span: Span
     start_ts: Ts
@@ -112,8 +112,8 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advance:
-    """What the owner wants recorded: progress rows, the changefeed's row, the ledger (cluster.md
-    10, 11). Only the newest counts; at most one commit a second comes of it."""
+    """What the owner wants recorded: progress rows, the changefeed's row, the ledger
+    (docs/cluster.md 10, 11). Only the newest counts; at most one commit a second comes of it."""
 
     checkpoint_ts: Ts
     resolved_ts: Ts
@@ -136,7 +136,7 @@ class OwnerDesk(Protocol):
     """What only the owner of a changefeed does, on a thread of its own, in order.
 
     Errors are raised by the next call of any method: ``TermRefused`` means that another owner has
-    claimed a newer term (resign, cluster.md 13), ``TryAgain`` is never raised; any other
+    claimed a newer term (resign, docs/cluster.md 13), ``TryAgain`` is never raised; any other
     ``TidelakeError`` is the changefeed's (its message is what an operator reads).
     """
 

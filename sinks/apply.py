@@ -1,7 +1,7 @@
 """The apply port: what a commit engine promises, and what it is given.
 
 A write brings one table from its checkpoint to a limit in one Delta commit that carries the
-transaction identity ``(app_id, limit)`` (design 3, rule 4). Two engines keep the promise:
+transaction identity ``(app_id, limit)`` (rule 4). Two engines keep the promise:
 ``merge_on_write`` (our own commits of Arrow) and ``spark_engine`` (replaceOn). The contract suite
 in ``tests/contracts`` holds both to it."""
 

@@ -1,4 +1,4 @@
-"""From canal-json's text to Delta's types (design 6), in Arrow, a column at a time.
+"""From canal-json's text to Delta's types (docs/types.md), in Arrow, a column at a time.
 
 Every value of canal-json is a JSON string. A cast here gives the exact value or null; a null that
 the source did not send is a failure, and its row a dead letter: nothing is rounded, cut or guessed.

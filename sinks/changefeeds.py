@@ -1,6 +1,6 @@
 """``_tidelake/changefeeds``: one row per changefeed, the home of its term and of where to read on.
 
-Claiming the next term is how an owner that etcd elected makes its writes count (design 3, rule 6).
+Claiming the next term is how an owner that etcd elected makes its writes count (rule 6).
 Nothing compares wall clocks: whether another etcd's owner still lives is judged by watching its row
 change, on our own monotonic clock.
 """

@@ -3,7 +3,7 @@
 A writer looks at one version, plans a change from what it holds, and commits without retries: Delta
 refuses the commit if any other came between, and the writer looks again and plans anew. So whatever
 a plan checked (a term, a key, a checkpoint) is true on the very version that its change follows
-(design 3, rule 6).
+(rule 6).
 
 deltalake alone writes here: no Spark, no JVM.
 """

@@ -49,7 +49,7 @@ class Unsupported:
 
 
 Ddl = CreateTable | CreateTableLike | NoEffect | Unsupported
-"""``event_types`` are TiCDC's names for event filters, the most exact first (facts 8.2)."""
+"""``event_types`` are TiCDC's names for event filters, the most exact first."""
 
 _EVENTS_OF_TYPE = {  # by canal-json's `type`, for what cannot be read
     "CREATE": ("create table",),

@@ -1,4 +1,4 @@
-"""Which parts of an ALTER TABLE change a target table, and what TiCDC calls them (facts 8.2)."""
+"""Which parts of an ALTER TABLE change a target table, and what TiCDC calls them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Delta type of each MySQL type (design 6), as Spark SQL writes it and as Arrow holds it."""
+"""The Delta type of each MySQL type (docs/types.md), in the words of Spark SQL and of Arrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table's MySQL definition: its columns, their types and the handle key (design 6).
+"""A table's MySQL definition: its columns, their types and the handle key (docs/types.md).
 
 It comes from a CREATE TABLE (``ddl.py``), from the table's own properties at a later start
 (``TableSchema.from_json``), or, where the stream starts later than the CREATE TABLE, from a row's

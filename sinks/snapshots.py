@@ -1,9 +1,8 @@
 """``_tidelake/snapshots``: the ledger of consistent cuts, merged on (changefeed, primary-ts).
 
-Reading every table at the versions of one row shows all of them as of one TiDB timestamp (design 3,
-rule 7). Rows are appended; upkeep rewrites the table into one file and drops what retention
-no longer keeps. Age is counted between rows of the table (never against a clock), and the newest
-rows stay.
+Reading every table at the versions of one row shows all of them as of one TiDB timestamp (rule 7).
+Rows are appended; upkeep rewrites the table into one file and drops what retention no longer keeps.
+Age is counted between rows of the table (never against a clock), and the newest rows stay.
 """
 
 from __future__ import annotations

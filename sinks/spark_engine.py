@@ -1,10 +1,10 @@
-"""The Spark engine: ``replaceOn`` in one commit, for large batches and tables (apply-lab 2).
+"""The Spark engine: ``replaceOn`` in one commit, for large batches and tables.
 
 replaceOn deletes the target rows that some source row meets and writes all source rows. A deleted
 key must not be written, so it rides in the condition: it is mapped on one upserted key, the anchor.
 A batch without upserts is a ``replaceWhere`` with an empty frame. Both list the deleted keys as
 literals, so a batch with many deletes is a MERGE. The range of *all* keys of the batch goes into
-the condition: inserts are matched too (design 3, rule 4). Of files out of the range replaceOn reads
+the condition: inserts are matched too (rule 4). Of files out of the range replaceOn reads
 the footers only (their row groups are pruned); MERGE does not open them.
 """
 
@@ -57,7 +57,7 @@ SOURCE = "tidelake_source"
 
 MAX_DELETE_LITERALS = 10_000  # above, MERGE: a list is parsed and planned item by item
 
-# What the engine wants from every session it runs in; bootstrap applies it (apply-lab 4).
+# What the engine wants from every session it runs in; bootstrap applies it.
 SESSION_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",  # near the core count

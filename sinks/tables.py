@@ -1,7 +1,7 @@
 """Target tables: looked at and sealed through delta-rs without a Spark job (made: ``creation``).
 
-What a later owner can no longer read from the stream stands in the table's properties (design 3,
-rule 5): whose table it is, in which incarnation and generation, by which DDL, its columns and key.
+What a later owner can no longer read from the stream stands in the table's properties (rule 5):
+whose table it is, in which incarnation and generation, by which DDL, its columns and key.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What an operator does with a cluster from anywhere: writes to etcd, or asks its owner (cluster.md
-15).
+"""What an operator does with a cluster from anywhere: writes to etcd, or asks its owner
+(docs/cluster.md 15).
 
     create, update, pause, resume, remove ─► etcd, by the one implementation of the observations
     drain, move, rebalance, processors    ─► the owner found in etcd, by gRPC

@@ -1,4 +1,4 @@
-"""Which tables, rows and DDLs a changefeed takes: TiCDC's ``[filter]`` in full (facts 8.1, 8.2).
+"""Which tables, rows and DDLs a changefeed takes: TiCDC's ``[filter]`` in full.
 
 A rule is ``schema.table`` in the pattern language of TiDB's tools; the last rule that matches
 decides, and a table that none matches is not taken. An event filter passes over events of tables

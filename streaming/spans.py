@@ -1,4 +1,4 @@
-"""The tables of a changefeed: what each is, where it is, and how far it is (design 3, rules 5 and
+"""The tables of a changefeed: what each is, where it is, and how far it is (rules 5 and
 8).
 
 A span is one whole table. It becomes known from its ``CREATE TABLE``, from its progress row after a
@@ -133,7 +133,7 @@ class Spans:
 
     def opened(self, name: TableName, row: ProgressRow, at_least: Ts) -> Span:
         """The table as its log has it now, to go on above the greatest of its identity, its row and
-        ``at_least`` (cluster.md 9). Not put yet. Raises where it cannot go on.
+        ``at_least`` (docs/cluster.md 9). Not put yet. Raises where it cannot go on.
         """
         span = self._resumed(name, row)
         return replace(span, checkpoint=Ts(max(span.checkpoint, at_least)))

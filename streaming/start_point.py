@@ -3,7 +3,7 @@ Pure.
 
 A changefeed that has a row *resumes*, whatever ``--start-ts`` says. ``--overwrite-checkpoint-ts``
 and a changed fingerprint (filter, zone, casts) make a new incarnation, under which every table is
-sealed against writers of the old one (design 3, rule 4)."""
+sealed against writers of the old one (rule 4)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What the source has promised: a watermark per partition, and the least of them (design 3, rule
-2).
+"""What the source has promised: a watermark per partition, and the least of them (rule 2).
 
 Pure. W = min over the partitions that the sink uses; one that never spoke counts 0. A watermark
 holds from the offset at which it was seen, so after a restart (which reads again from the low-water

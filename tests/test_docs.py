@@ -1,4 +1,4 @@
-"""The pages of docs/ name commands and options that are there."""
+"""The pages of docs/ name what is there, and what the code cites of them is there too."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ import typer
 from typer.core import TyperGroup
 
 from streaming.cli import app
+from tests.state_tables import page as state_page
+from tests.test_tidy import TRACKED
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 PROGRAM = "tidelake"
 SPAN = re.compile(rf"`{PROGRAM} ([^`]+)`")
+CITED = [path for path in TRACKED if path.suffix in (".py", ".md", ".toml", ".yml")]
+# "rule 4", "rules 5 and 6", "docs/cluster.md 10, 11", "docs/cluster.md I6"
+RULES = re.compile(r"\brules? (\d+(?:(?:, | and | or |-|,? to )\d+)*)")
+PAGE = re.compile(r"\bdocs/([\w-]+\.md)((?: |, | and )I?\d+)*")
+NUMBER = re.compile(r"I?\d+")
+ELSEWHERE = re.compile(r"[\w./-]+\.md\b|\b(?:facts|design|issue|lab) \d|\bseeds? \d{3}\b")
 
 
 def commands(page: Path) -> set[str]:
@@ -55,3 +63,56 @@ def test_who_comes_from_ticdc_finds_every_command() -> None:
     wanted = {f"{name} {each}" for name, group in groups.items() for each in group.commands}
     missing = {each for each in wanted if not any(one.startswith(each) for one in named)}
     assert missing == {"table rebalance", "table pause", "table resume"}, "what is ours alone"
+
+
+def cited_text(path: Path) -> str:
+    """The file on one line: a citation may go over the end of a line."""
+    return re.sub(r"\s*\n\s*(?:# |> )?", " ", (ROOT / path).read_text(encoding="utf-8"))
+
+
+def headings(page: str) -> set[str]:
+    """The numbers that may be cited: of headings ("Rule 4", "4.") and of a table's first cells."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return set(re.findall(r"^(?:#+ (?:Rule )?|\| )(I?\d+)\b", text, re.MULTILINE))
+
+
+def test_every_rule_that_is_cited_is_a_heading() -> None:
+    known = headings("rules.md")
+    wrong = {
+        f"{path}: {cited[0]}"
+        for path in CITED
+        if path.suffix == ".py"
+        for cited in RULES.finditer(cited_text(path))
+        if not set(NUMBER.findall(cited[1])) <= known
+    }
+    assert len(known) == 8
+    assert wrong == set()
+
+
+def test_every_page_that_is_cited_has_what_is_cited_of_it() -> None:
+    pages = {page.name for page in PAGES}
+    wrong = {
+        f"{path}: {cited[0]}"
+        for path in CITED
+        for cited in PAGE.finditer(cited_text(path))
+        if cited[1] not in pages
+        or not set(NUMBER.findall(cited[0].partition(".md")[2])) <= headings(cited[1])
+    }
+    assert wrong == set()
+
+
+def test_nothing_points_to_a_page_that_is_not_in_the_repository() -> None:
+    tracked = {path.as_posix() for path in TRACKED}
+    wrong = {
+        f"{path}: {cited}"
+        for path in CITED
+        if path.suffix == ".py" and path != Path("tests/test_docs.py")
+        for cited in ELSEWHERE.findall(cited_text(path))
+        if cited not in tracked
+    }
+    assert wrong == set()
+
+
+def test_the_states_are_those_of_the_tables() -> None:
+    written = (ROOT / "docs" / "states.md").read_text(encoding="utf-8")
+    assert written == f"{state_page()}\n", "python -m tests.state_tables > docs/states.md"

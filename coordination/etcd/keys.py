@@ -260,7 +260,7 @@ Parsed = (
 def parse_key(cluster_id: str, key: str) -> Parsed | None:
     """What the key says; None if it is no key of this cluster, or of a kind that we do not know.
 
-    Stricter than the original (facts 1.1): the root is compared with its slash, so `default2` is
+    Stricter than TiCDC: the root is compared with its slash, so `default2` is
     not in `default`; a changefeed ID holds no slash; a key that ends too early is none.
     """
     if key.startswith(base_prefix(cluster_id)):

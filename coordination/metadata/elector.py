@@ -1,4 +1,4 @@
-"""Who controls the cluster: the port (seed 002's ``Elector``), and etcd's election behind it.
+"""Who controls the cluster: the port (TiCDC's ``Elector``), and etcd's election behind it.
 
 The controller is the capture whose key under ``__cdc_meta__/owner/`` was created first. Its lease
 is valid as long as the key is there: etcd deletes it with the lease.
@@ -25,7 +25,7 @@ Wait = Callable[[float], None]  # returns when woken or when the time is over; r
 
 class Elector(Protocol):
     def self_info(self) -> CaptureInfo:
-        """Who am I (seed 002: ``Self``)."""
+        """Who am I (TiCDC's ``Self``)."""
         ...
 
     def run_election(self, on_take_control: Callable[[], None], wait: Wait) -> None:

@@ -1,4 +1,4 @@
-"""What state a changefeed is in, and what moves it: the owner's decisions. Pure (facts 5.3).
+"""What state a changefeed is in, and what moves it: the owner's decisions. Pure (docs/states.md).
 
             ┌── checkpoint has passed ──┐            ┌──── back-off elapsed (new epoch) ────┐
             ▼                           │            ▼                                      │
@@ -249,7 +249,7 @@ class FeedStateManager:
             job = self._jobs.pop(0)
             event = ADMIN_EVENTS.get(job.type)
             if event is None or state not in TRANSITIONS[event]:
-                continue  # as the original: a pause of what is paused asks for nothing
+                continue  # as TiCDC: a pause of what is paused asks for nothing
             return Decision(event=event, overwrite_checkpoint_ts=job.overwrite_checkpoint_ts)
         return None
 

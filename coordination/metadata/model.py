@@ -2,7 +2,7 @@
 
 What is read and written back keeps the fields that we do not know, so a newer TiCDC's or our own
 later ones are not lost by an older program. Times are the text that was read: Go writes
-nanoseconds, which Python would cut (facts 1.2).
+nanoseconds, which Python would cut.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class ChangefeedInfo(Record):
 
     @property
     def needs_block_gc(self) -> bool:
-        """Whether what the source holds from the checkpoint on must be kept (facts 1.2)."""
+        """Whether what the source holds from the checkpoint on must be kept."""
         if self.state is FeedState.FAILED:
             return self.error is None or self.error.code not in GC_ERRORS
         return self.state not in (FeedState.FINISHED, FeedState.REMOVED)
@@ -176,7 +176,8 @@ class ChangefeedIdent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangefeedState:
-    """The part of the info that changes while it runs (seed 002 keeps it as a row of its own)."""
+    """The part of the info that changes while it runs (TiCDC's SQL store keeps it as a row of its
+    own)."""
 
     changefeed_uuid: ChangefeedUUID
     state: FeedState

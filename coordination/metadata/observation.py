@@ -1,4 +1,4 @@
-"""What captures, the controller and owners may do to metadata: ports, after seed 002.
+"""What captures, the controller and owners may do to metadata: TiCDC's ports.
 
     controller.set_owner(capture) ─► capture.owner_changes() ─► capture.on_owner_launched()
     controller.set_owner(stop)    ─► capture.owner_changes() ─► capture.post_owner_removed()

@@ -1,4 +1,4 @@
-"""Reading metadata: the port (seed 002's ``Querier``), and etcd behind it. Nothing here writes.
+"""Reading metadata: the port (TiCDC's ``Querier``), and etcd behind it. Nothing here writes.
 
 Who reads, reads etcd itself (`EtcdQuerier`), or what a reactor has seen of it
 (`orchestrator/state_querier.py`): the observations work on either.

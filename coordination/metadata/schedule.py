@@ -6,7 +6,7 @@
        └─────────────────────────────┴── its capture is dead ────────┘
 
 Only from REMOVED may it go to another capture: there is no moment with two owners. Owners are
-compared by value (the original compares pointers, so equal owners in two rows differ, facts 4.1).
+compared by value (TiCDC compares pointers, so equal owners in two rows differ).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def diff_scheduled_changefeeds(
     """What must be set to come from origin to target, by UUID; both in any order.
 
     A changefeed that the target lacks is to be stopped. Raises ``InvalidSchedule`` if one step does
-    not get there. (The original's loop ends with the shorter list and drops the other's tail.)
+    not get there. (TiCDC's loop ends with the shorter list and drops the other's tail.)
     """
     before = {each.changefeed_uuid: each for each in origin}
     after = {each.changefeed_uuid: each for each in target}

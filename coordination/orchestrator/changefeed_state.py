@@ -1,4 +1,4 @@
-"""One changefeed as etcd has it, and what a tick wants changed in it (facts 2.6).
+"""One changefeed as etcd has it, and what a tick wants changed in it.
 
 Writes of info, status and schedule are made in `metadata/etcd_observation.py` alone and come in
 through `patch` and `add_group`; only task positions, by which captures report, are written here.
@@ -143,8 +143,8 @@ class ChangefeedReactorState:
     def check_changefeed_normal(self) -> None:
         """Drop this tick's patches if the changefeed is gone or stopped when they are committed.
 
-        Decided on the newest info each time the patches are run, and compared at the commit. (The
-        original remembers a stop that it saw, and drops patches of a changefeed resumed since.)
+        Decided on the newest info each time the patches are run, and compared at the commit. (TiCDC
+        remembers a stop that it saw, and drops patches of a changefeed resumed since.)
         """
         self._must_be_normal = True
 

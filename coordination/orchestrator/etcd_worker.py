@@ -6,7 +6,7 @@
               ▲               │ conflict: keep them until there is news                  │
               └───────────────┘                    outcome unknown: drop them, settle ───┘
 
-A reactor ticks only when nothing is pending and its own last write has come back (seed 004).
+A reactor ticks only when nothing is pending and its own last write has come back.
 A transaction without an answer may still take effect, even after a read that did not show it. It is
 *settled* first: the delete counter that it depends on is moved on, so it has happened by now or it
 never will. Then the state is read, and the reactor asked again.

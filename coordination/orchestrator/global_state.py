@@ -1,4 +1,4 @@
-"""The whole cluster as etcd has it: captures, changefeeds, upstreams, who leads (facts 2.6).
+"""The whole cluster as etcd has it: captures, changefeeds, upstreams, who leads.
 
     capture's key:   put ──► alive ──deleted──► gone, still counted ──grace over──► removed (hook)
                                ▲                      │
@@ -43,7 +43,7 @@ class Role(StrEnum):
 
 class GlobalReactorState:
     """Of one thread. `broken` has keys whose values nobody understands, with the reason: one bad
-    value must not end the cluster's work (the original's worker ends)."""
+    value must not end the cluster's work (TiCDC's worker ends)."""
 
     def __init__(
         self,

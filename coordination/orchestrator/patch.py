@@ -1,7 +1,7 @@
 """What a reactor wants changed in etcd: functions over values, grouped into transactions.
 
 A patch does not say what a key is to be, but how it changes: it is run on the newest value that is
-known, and again on a newer one when somebody else was faster (seed 004; facts 2.1)."""
+known, and again on a newer one when somebody else was faster."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What EtcdWorker drives: a state that etcd's keys are poured into, and a reactor that acts on it.
 
 Neither sees etcd. The state hands out what is to change as patches; the reactor never runs on a
-state that is older than its own last write, and always on one moment of etcd (seed 004).
+state that is older than its own last write, and always on one moment of etcd.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ only `seen`, and only once it has caught up with the last own write: one moment 
 
 A delete takes the key's revisions with it: a key that was created and deleted again looks
 untouched to who saw it absent. So each transaction with a delete counts one key up, and each
-transaction, with a delete or not, depends on that count (seed 004).
+transaction, with a delete or not, depends on that count.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     groups ──run on a copy──► changes ──fits?──► folded; one that does not begins the next fold
 
 A group that does not fit leaves no trace: it is run anew, on newer values, in the next fold.
-The limits are inclusive (the original's `>=` loops for ever at exactly 128 keys, facts 2.5).
+The limits are inclusive (TiCDC's `>=` loops for ever at exactly 128 keys).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     CLI, gRPC ── post ──► inbox ── tick: `carry_out` ──► the future has a result or an error
 
 Pausing and the like can also be written to etcd by anybody; these jobs have no keys there
-(cluster.md 15).
+(docs/cluster.md 15).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The owner role of the elected capture: all changefeeds of the cluster, tick by tick (facts 5.2).
+"""The owner role of the elected capture: all changefeeds of the cluster, tick by tick.
 
     tick: bootstrap (once) ─► jobs ─► every capture of one version?
                                           ─► the dead's ─► each changefeed ─► report ─► cleanup
 
-The elected capture is the controller, and launches every changefeed at itself (cluster.md 12).
+The elected capture is the controller, and launches every changefeed at itself (docs/cluster.md 12).
 Whoever is elected next takes over: rows of the dead are released, the living are told to let go.
 """
 
@@ -152,7 +152,8 @@ class OwnerReactor:
             self._outbox += feed.tick(changefeed, inbox, cluster, alive, now_s)
 
     def _alive(self, feed: ChangefeedOwner, cluster: ClusterView) -> set[CaptureID]:
-        """Those who may have spans: the dead too, until their grace is over (cluster.md 18)."""
+        """Those who may have spans: the dead too, until their grace is over (docs/cluster.md
+        18)."""
         alive = set(cluster.captures)
         if feed.waits_for_the_dead and not cluster.knows_the_dead:
             alive.add(UNSEEN)

@@ -1,4 +1,4 @@
-"""An agent: runs one changefeed's spans on one capture, as the changefeed's owner says (seed 001).
+"""An agent: runs one changefeed's spans on one capture, as the changefeed's owner says (TiCDC's).
 
     inbox ─► for us? this changefeed epoch? not a stale owner? ─► heartbeat: barrier, liveness
                                               │                  └► dispatch: this processor epoch?
@@ -6,9 +6,9 @@
                                               └► a newer owner: adopted, new processor epoch
     tasks ─► statuses ─► outbox
 
-Pure: messages go in and come out, and all that happens in between happens in `tick`. What the
-original got wrong: its epoch never changed, so that nothing was ever stale; a heartbeat without a
-barrier lifted the barrier; errors of tasks were lost.
+Pure: messages go in and come out, and all that happens in between happens in `tick`. What
+TiCDC's gets wrong: its epoch never changes, so that nothing is ever stale; a heartbeat without a
+barrier lifts the barrier; errors of tasks are lost.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How far table spans may go: a hard upper bound that starts at the checkpoint (cluster.md 6).
+"""How far table spans may go: a hard upper bound that starts at the checkpoint (docs/cluster.md 6).
 
     global_barrier_ts = min(DDL scan position, first pending DDL that blocks all tables,
                             next sync point, target-ts)
     a table's barrier = min(global_barrier_ts, the first pending DDL of that table)
 
 A barrier is inclusive: rows at it are applied, nothing above it is. A pending DDL's barrier is its
-own commit-ts: the DDL runs when the changefeed's checkpoint has reached it (facts 5.2). Every DDL
+own commit-ts: the DDL runs when the changefeed's checkpoint has reached it. Every DDL
 at or below the scan position is known, so a span's barrier never has to come back below what was
 sent once: an old barrier that arrives late is tighter, never looser, than the newest one.
 """
@@ -18,7 +18,7 @@ from typing import Final
 
 from coordination.model import Ts
 
-MAX_TABLE_BARRIERS: Final = 256  # of one heartbeat (facts 5.2); later DDLs hold all tables
+MAX_TABLE_BARRIERS: Final = 256  # of one heartbeat, as TiCDC; later DDLs hold all tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@
     (gone from etcd) ─► removed
 
 A processor epoch that changes means that the capture's agent was made anew: it is shut down and
-initialised again (the original ignores such a capture for ever). Epochs have no order, and answers
+initialised again (TiCDC ignores such a capture for ever). Epochs have no order, and answers
 of an agent that is no more may come late, even under an epoch that was never heard of. So an epoch
 takes the place of another only with the answer to a heartbeat that was sent after the last sign of
 life of the other: that one must be over, as a capture has one agent at a time.

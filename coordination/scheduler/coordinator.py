@@ -1,5 +1,5 @@
 """The owner's half of a changefeed's spans: messages and etcd's captures in, dispatches and
-heartbeats out, and the changefeed's checkpoint (facts 3.5).
+heartbeats out, and the changefeed's checkpoint.
 
     inbox ─► for this owner's revision, ID and changefeed epoch? ─► captures ─► spans
     etcd  ─► captures: new, gone
@@ -130,8 +130,9 @@ class Coordinator:
         now_s: float,
         unreached: Collection[CaptureID] = (),
     ) -> CoordinatorTick:
-        """One tick. ``alive`` are the captures of etcd whose grace is not over (cluster.md 18);
-        ``unreached`` those of them that no owner has ever reached. Raises MultiplePrimaries."""
+        """One tick. ``alive`` are the captures of etcd whose grace is not over (docs/cluster.md
+        18); ``unreached`` those of them that no owner has ever reached. Raises
+        MultiplePrimaries."""
         reports = self.captures.handle_messages(filter(self._is_ours, inbox))
         for report in reports:
             self._note_unknown(report.capture_id)
@@ -166,7 +167,7 @@ class Coordinator:
     def drain_capture(self, capture_id: CaptureID) -> int:
         """Begin to drain it, or go on; how many spans it still has (1 while that is not known).
 
-        The owner itself is not drained: it resigns first (cluster.md 15)."""
+        The owner itself is not drained: it resigns first (docs/cluster.md 15)."""
         if not self.captures.is_all_initialized or not self.replication.is_initialized:
             return 1
         remaining = len(self.replication.held.get(capture_id, ()))
@@ -200,7 +201,7 @@ class Coordinator:
 
     def unregistered_tables(self) -> list[UnknownTable]:
         """What the captures' scans met and no `add_table` has named. The checkpoint waits below
-        the first commit-ts of each (cluster.md 4)."""
+        the first commit-ts of each (docs/cluster.md 4)."""
         return [self._unknown[name] for name in sorted(self._unknown)]
 
     # The parts of a tick.

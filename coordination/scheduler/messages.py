@@ -3,9 +3,9 @@
     owner ── Heartbeat, AddTable, RemoveTable ──► agent
     owner ◄── HeartbeatResponse, DispatchTableResponse ── agent
 
-The shapes are TiCDC's (facts 3.1) with what cluster.md adds: a fence in dispatches (2), sequence
-numbers, so that a heartbeat carries changes only (17), and what a capture's envelope scan found
-(4). A span is a whole table (1); on the wire its table ID stands for it.
+The shapes are TiCDC's, with a fence in dispatches (docs/cluster.md 2), sequence numbers, so that a
+heartbeat carries changes only (docs/cluster.md 17), and what a capture's envelope scan found
+(docs/cluster.md 4). A span is a whole table; on the wire its table ID stands for it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class UnknownTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """How far a capture has read the envelopes of all sink partitions (cluster.md 4 and 7)."""
+    """How far a capture has read the envelopes of all sink partitions (docs/cluster.md 4 and 7)."""
 
     scanned_to_ts: Ts = NO_TS
     unknown_tables: tuple[UnknownTable, ...] = ()

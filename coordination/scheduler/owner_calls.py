@@ -1,4 +1,4 @@
-"""Requests to a capture from outside, such as "drain" from the command line (cluster.md 15).
+"""Requests to a capture from outside, such as "drain" from the command line (docs/cluster.md 15).
 
     request  {"method": "drain", "params": {…}}
     reply    {"result": {…}}, or {"error": "a sentence"}

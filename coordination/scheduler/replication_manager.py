@@ -142,7 +142,7 @@ class ReplicationManager:
         self._move(moves)
 
     def handle_capture_removed(self, capture_id: CaptureID) -> None:
-        """The capture is gone and writes nothing more (cluster.md 18 is the caller's)."""
+        """The capture is gone and writes nothing more (docs/cluster.md 18 is the caller's)."""
         for made in self._held_by(capture_id):
             self._change(made, partial(made.handle_capture_shutdown, capture_id))
         self.held.pop(capture_id, None)

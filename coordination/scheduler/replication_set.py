@@ -1,4 +1,5 @@
-"""One span as its owner sees it: who writes it, who prepares to, what to tell them (facts 3.4).
+"""One span as its owner sees it: who writes it, who prepares to, what to tell them
+(docs/states.md).
 
     Absent ──add──► Prepare ──secondary Prepared──► Commit ──primary Replicating──► Replicating
                       ▲                               │                               │ │
@@ -9,7 +10,7 @@
 A holder is the *primary* (it writes, or was told to), the *secondary* (it prepares) or
 *undetermined*: it may still write, and nobody knows for whom. One rule is above all others: a
 secondary is promoted only when there is neither a primary nor an undetermined holder, in one place
-(`_promote`). Where facts 3.4 would lose sight of somebody who may still write, this set keeps it as
+(`_promote`). Where TiCDC's would lose sight of somebody who may still write, this set keeps it as
 undetermined: a primary that reports Stopping during Prepare, and a capture outside the set that
 reports a span which it should not have.
 """
@@ -109,7 +110,7 @@ class ReplicationSet:
         secondaries = [*prepared, *by_state.get(TableState.PREPARING, [])]
         made.primary = primaries[0] if primaries else None
         made.status = statuses[primaries[0]] if primaries else None
-        # the originals keep several secondaries; here all but the best one are sent away
+        # TiCDC keeps several secondaries; here all but the best one are sent away
         made.secondary = secondaries[0] if secondaries else None
         made.undetermined = (*by_state.get(TableState.STOPPING, []), *secondaries[1:])
         made.state = made._built_state(is_prepared=bool(prepared))
@@ -189,7 +190,7 @@ class ReplicationSet:
         return [RemoveOrder(capture_id) for capture_id in self.holders]
 
     def handle_capture_shutdown(self, capture_id: CaptureID) -> list[Order]:
-        """The capture is no more: nothing of it writes (cluster.md 18 is the caller's)."""
+        """The capture is no more: nothing of it writes (docs/cluster.md 18 is the caller's)."""
         if self.role(capture_id) is None:
             return []
         return self.poll(TableStatus(self.span.table_id, TableState.STOPPED), capture_id)

@@ -1,4 +1,5 @@
-"""The statuses of an agent's spans, told in full once and as changes after that (cluster.md 17).
+"""The statuses of an agent's spans, told in full once and as changes after that (docs/cluster.md
+17).
 
     agent   SpanReports   observe(status) ─► sequence + 1 when it differs from the last one
                           since(seen)     ─► what changed after response `seen`; 0: everything

@@ -1,4 +1,4 @@
-"""Who is to have which span: five schedulers, asked in the order of their priority (facts 3.5).
+"""Who is to have which span: five schedulers, asked in the order of their priority.
 
     basic > drain-capture > move-table > rebalance > balance
 
@@ -178,8 +178,8 @@ class RebalanceScheduler:
 
 class BalanceScheduler:
     """Evens out the captures a few spans at a time. Looks every ``interval_s``; once it has begun,
-    whenever its last moves have ended. What was ``placed`` by hand stays where it was placed (the
-    original's may take it away a minute later)."""
+    whenever its last moves have ended. What was ``placed`` by hand stays where it was placed
+    (in TiCDC it may go a minute later)."""
 
     name: Final = "balance"
 

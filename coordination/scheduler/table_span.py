@@ -1,4 +1,4 @@
-"""One span on one capture: the task that the owner gave, carried out step by step (facts 3.3).
+"""One span on one capture: the task that the owner gave, carried out step by step (docs/states.md).
 
     AddTable     Absent ─► Preparing ─► Prepared ──(is_secondary: done)
                                            └─────► Replicating (done)

@@ -1,4 +1,4 @@
-"""Due rows into target tables, table by table, several side by side (design 3, rule 4).
+"""Due rows into target tables, table by table, several side by side (rule 4).
 
     blocks ─► changes (cast, last per key) ─┬─ what cannot be applied ─► dead_letters, before any
                                             └─ one change per key ─► engine ─► commit      target

@@ -1,4 +1,4 @@
-"""The carry: row blocks that are read and not wholly applied yet (design 3, rule 3).
+"""The carry: row blocks that are read and not wholly applied yet (rule 3).
 
 Per table, as they came: compressed, and above a budget in files. A block goes when all of its rows
 are applied; of one with applied and waiting rows, the applied ones are left out by their commit-ts

@@ -1,4 +1,4 @@
-"""The due rows of one table as one typed change per key (design 3, rules 4 and 8).
+"""The due rows of one table as one typed change per key (rules 4 and 8).
 
     due rows ──keys cast──► last change per key ──the other cells of those cast──► changes
                      └──(one of those cannot be: cast all, choose among the good ones)──┘

@@ -1,4 +1,4 @@
-"""What cannot be applied goes to the dead letters with its bytes (design 3, rule 8).
+"""What cannot be applied goes to the dead letters with its bytes (rule 8).
 
 Messages without a meaning have their bytes with them. Of rows that failed later (a cast, a table
 without a key) the messages are read again, by their offsets and nothing else: keeping the bytes of

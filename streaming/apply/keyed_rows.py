@@ -1,7 +1,7 @@
 """Due rows with their typed keys, and which of them is the last change of its key.
 
 Order is ``(commit_ts, delete before insert, offset, index)``: TiCDC's streams are at least once and
-may swap keys within one commit-ts (design 3, rule 4).
+may swap keys within one commit-ts (rule 4).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows that cannot be applied, as dead letters ask for them (design 3, rule 8).
+"""Rows that cannot be applied, as dead letters ask for them (rule 8).
 
 What is here is why and where; their bytes are read once more by their offsets, by whoever buries
 them: to keep every row's bytes for the few that fail would double what is held.

@@ -39,7 +39,7 @@ from streaming.source.ranges import TopicPartition
 logger = logging.getLogger(__name__)
 
 TURN_S = 0.1  # between two looks of the desk's thread when nobody calls it
-RECORD_EVERY_S = 1.0  # control rows of a changefeed are written no more often (cluster.md 10)
+RECORD_EVERY_S = 1.0  # control rows of a changefeed are written no more often (docs/cluster.md 10)
 
 
 class Desk:

@@ -4,7 +4,7 @@
     joined: all its rows are in the carry ──its table opened, as its log has it──► written, up to
     min(L, barrier) ──gone from `HeldSpans`──► forgotten, and not wanted any more
 
-Only rows of these spans are decoded (cluster.md 3). Each span has its own low water: the first
+Only rows of these spans are decoded (docs/cluster.md 3). Each span has its own low water: the first
 message that it has not applied, from where any capture can take it up.
 
 Three threads: the worker brings newcomers and their rows, the reading thread asks what is wanted,

@@ -1,4 +1,4 @@
-"""Tables whose rows a scan has met and that nobody has registered (cluster.md 4).
+"""Tables whose rows a scan has met and that nobody has registered (docs/cluster.md 4).
 
 A capture is told of its own spans only; of the others' it learns from their progress rows, which
 are there before a table is anybody's span."""

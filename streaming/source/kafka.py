@@ -1,7 +1,7 @@
 """The Kafka side: which topics and partitions are ours, from where to read, and whether that still
 holds.
 
-Kafka is the log (design 3, rule 1): a stream start assigns every sink partition at an explicit
+Kafka is the log (rule 1): a stream start assigns every sink partition at an explicit
 offset. Spark's connector reads the rows; here kafka-python only asks the broker for metadata and
 offsets."""
 

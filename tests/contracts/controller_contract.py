@@ -69,7 +69,7 @@ class ControllerContract:
     def test_a_refresh_says_whether_captures_came_or_went(
         self, cluster: MetadataCluster, c1: CaptureObservation
     ) -> None:
-        """The original's never says so."""
+        """TiCDC's never says so."""
         operator = cluster.operator()
         seen = operator.refresh_captures()
         assert (seen.infos, seen.changed) == ((c1.self_info(),), True)

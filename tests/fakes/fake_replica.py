@@ -165,7 +165,7 @@ class FakeReplica:
     # What gets on with time.
 
     def step(self) -> None:
-        """What was applied is told before or after the rest: two threads do it in the original."""
+        """What was applied is told before or after the rest: two threads do it in TiCDC."""
         self._read_ts = max(self._read_ts, self._plane.watermark_ts() - 1)
         is_told_first = self._plane.rng.random() < 0.5
         if is_told_first:

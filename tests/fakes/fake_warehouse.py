@@ -1,7 +1,7 @@
 """Delta tables and control rows in memory: identity, versions, the term's compare-and-set.
 
 It is also where the truth is: every landing is checked against the source (I2, I3, I5 and I7 of
-cluster.md), and `check_checkpoint` says whether a checkpoint means what it says.
+docs/cluster.md), and `check_checkpoint` says whether a checkpoint means what it says.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.fakes.fake_source import FakeSource, SourceDdl
 
 
 class InvariantBroken(AssertionError):
-    """What must never be; the text says which invariant of cluster.md."""
+    """What must never be; the text says which invariant of docs/cluster.md."""
 
 
 def require(condition: bool, what: str) -> None:

@@ -94,7 +94,7 @@ def state_ts(label: str) -> int:
 
 
 def expected(label: str) -> dict[str, ExpectedTable]:
-    """Table name -> truth at ``after_load``, ``after_updates`` …, by the type table of design 6."""
+    """Table name -> truth at ``after_load``, ``after_updates`` …, by docs/types.md."""
     return {name: _table(name, table) for name, table in _state(label)["tables"].items()}
 
 
@@ -167,7 +167,7 @@ def _rows(
 
 
 def _reader(mysql_type: str) -> Callable[[Any], Any]:
-    """From TiDB's text to the value that a right Delta table gives (design 6)."""
+    """From TiDB's text to the value that a right Delta table gives (docs/types.md)."""
     name, numbers = _parts(mysql_type)
     if name in ("bit", "decimal", "bigint"):
         return _number_reader(name, numbers, unsigned="unsigned" in mysql_type)

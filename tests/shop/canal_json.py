@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Value = Any  # None, int, str, Decimal, bytes, float, date, datetime: what Delta gives (design 6)
+Value = Any  # None, int, str, Decimal, bytes, float, date, datetime: docs/types.md
 Row = Mapping[str, Value]
 Op = Literal["DELETE", "UPDATE", "INSERT"]
 

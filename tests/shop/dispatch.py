@@ -1,4 +1,4 @@
-"""Which partition TiCDC's ``index-value`` dispatcher gives a row (facts 7.11)."""
+"""Which partition TiCDC's ``index-value`` dispatcher gives a row."""
 
 from __future__ import annotations
 

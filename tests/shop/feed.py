@@ -1,7 +1,7 @@
 """From a history to the messages that TiCDC would have sent, at-least-once and all.
 
 A window is what lies between two watermarks: some transactions, or one DDL. What TiCDC promises
-is kept (facts 7.12): the order per table on its first way, watermarks behind their rows. What it
+is kept: the order per table on its first way, watermarks behind their rows. What it
 does not promise is made to happen: tables overtake each other, partitions run at different speeds,
 tails come twice, a restart sends everything since an older checkpoint again, with rows that had
 never come, and a DDL comes before or after the watermark of its own ts.

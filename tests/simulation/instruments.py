@@ -1,8 +1,8 @@
 """Looks inside: what every part promises the others, checked where it happens.
 
 These are promises of which the program holds two or three at once, so that a broken one alone
-seldom shows in a table: an own write that is waited for (seed 004), an owner of the past that is
-not followed, an epoch that changes with the owner (seed 001; cluster.md 13).
+seldom shows in a table: an own write that is waited for, an owner of the past that is
+not followed, an epoch that changes with the owner (docs/cluster.md 13).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""I1, I3, I4, I6, I8 and I9 of cluster.md, as a world is looked at from outside after each step.
+"""I1, I3, I4, I6, I8 and I9 of docs/cluster.md, seen from outside after each step.
 
 I2, I5 and I7 are checked where they can be broken: at each landing in the fake warehouse."""
 

@@ -1,6 +1,6 @@
 """Bugs with a name, planted into the program: each must be found, or the simulation is blind.
 
-The first five are slips of the originals or near to them; all are one line of the real program.
+The first five are slips of TiCDC or near to them; all are one line of the real program.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Plant = Callable[[ExitStack], None]
 
 
 def no_op_epoch_reset(stack: ExitStack) -> None:
-    """The original's `resetEpoch` has a value receiver: the epoch never changes."""
+    """TiCDC's `resetEpoch` has a value receiver: the epoch never changes."""
     stack.enter_context(patch.object(AgentInfo, "reset_epoch", lambda info, _epoch: info))
 
 

@@ -1,4 +1,4 @@
-"""Every type of design 6 at its extremes, and what is no value of it: texts and their values."""
+"""Every type of docs/types.md at its extremes, and what is no value of it: texts, and values."""
 
 from __future__ import annotations
 

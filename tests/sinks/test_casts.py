@@ -1,4 +1,4 @@
-"""Every type of design 6 at its extremes, and what is not a value of it, in Arrow."""
+"""Every type of docs/types.md at its extremes, and what is not a value of it, in Arrow."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_every_key_lies_where_it_should_and_says_what_it_is(
 def test_a_key_of_a_cluster_is_not_one_of_a_cluster_whose_name_begins_alike(
     key: str, _text: str, _says: keys.Parsed
 ) -> None:
-    """The original tests the start of the key without a slash: default takes default2's keys."""
+    """TiCDC tests the start of the key without a slash: default takes default2's keys."""
     assert keys.parse_key("defaul", key) is None
     assert keys.parse_key("default2", key) is None
     other = key.replace("/default/", "/default2/", 1)
@@ -138,7 +138,7 @@ def test_a_key_of_a_cluster_is_not_one_of_a_cluster_whose_name_begins_alike(
     ],
 )
 def test_what_is_no_key_of_ours_says_nothing(key: str) -> None:
-    """The original slices short keys out of range, and takes a slash into a changefeed's ID."""
+    """TiCDC slices short keys out of range, and takes a slash into a changefeed's ID."""
     assert keys.parse_key("default", key) is None
 
 

@@ -1,4 +1,4 @@
-"""The feed states of facts 5.3: every way, the back-off, admin jobs, errors and warnings."""
+"""The feed states: every way, the back-off, admin jobs, errors and warnings."""
 
 from __future__ import annotations
 

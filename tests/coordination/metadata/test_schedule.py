@@ -51,7 +51,7 @@ def test_every_step_is_allowed_or_refused_as_the_table_says(
 
 
 def test_equal_owners_in_two_rows_are_the_same_owner() -> None:
-    """The original compares pointers: a running owner could then never be stopped."""
+    """TiCDC compares pointers: a running owner could then never be stopped."""
     one, other = "".join(["c", "1"]), "".join(["c", "1"])
     assert one is not other
     check_schedule_state(at(one, LAUNCHED), at(other, REMOVING))
@@ -75,7 +75,7 @@ def test_schedules_of_two_changefeeds_do_not_follow_each_other() -> None:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_a_difference_has_both_tails_whatever_the_order(order: tuple[int, ...]) -> None:
-    """The original ends with the shorter list: 3, 4 (only before) and 5, 6 (only after) were
+    """TiCDC ends with the shorter list: 3, 4 (only before) and 5, 6 (only after) were
     dropped."""
     before = [at("c1", LAUNCHED, uuid) for uuid in (1, 2, 3, 4)]
     kept = [at("c1", LAUNCHED, 1), at("c1", REMOVING, 2)]

@@ -167,7 +167,7 @@ def test_reports_are_taken_once_one_of_each_code(ground: Ground, which: str) -> 
 
 
 def test_a_report_that_came_after_the_taking_is_not_cleared(ground: Ground) -> None:
-    """The original clears whatever is there by then."""
+    """TiCDC clears whatever is there by then."""
     ground.report(C1, TaskPosition(error=error("old")))
     assert ground.state.take_processor_errors() == [error("old")]
     newer = TaskPosition(error=error("new"))
@@ -188,7 +188,7 @@ def test_patches_that_need_a_normal_changefeed_are_dropped_if_it_is_stopped(
 
 
 def test_what_counts_is_the_info_at_the_commit_and_each_time_anew(ground: Ground) -> None:
-    """The original remembers that it saw it stopped; here the resumed one is written."""
+    """TiCDC remembers that it saw it stopped; here the resumed one is written."""
     ground.put(INFO_KEY, replace(INFO, admin_job_type=AdminJobType.STOP))
     ground.state.check_changefeed_normal()
     ground.state.patch_task_position(C1, lambda _old: TaskPosition(count=1))

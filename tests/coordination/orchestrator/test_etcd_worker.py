@@ -158,7 +158,7 @@ def test_a_modifier_with_an_old_view_does_not_bring_a_deleted_key_back(
 
 
 def test_a_worker_does_not_collide_with_its_own_delete(ground: Ground, faulty: FaultyClient):
-    """The original does, until the watch has told it of the counter."""
+    """TiCDC does, until the watch has told it of the counter."""
     ground.put("a", b"1")
     large = b"x" * (MAX_TXN_BYTES // 2)
 

@@ -196,7 +196,7 @@ def test_history_lost_to_a_compaction_is_read_again(ground: Ground, faulty: Faul
 
 def test_a_long_history_that_comes_in_pieces_loses_nothing(ground: Ground, faulty: FaultyClient):
     """etcd sends 1,000 revisions at a time, and each answer's header says where it is *now*: who
-    takes the header for what has been told throws the rest away, as the original does."""
+    takes the header for what has been told throws the rest away, as TiCDC does."""
 
     def meanwhile() -> None:
         for n in range(0, 2_400, 100):

@@ -261,7 +261,7 @@ def test_an_own_write_holds_the_reactor_back_until_it_returns(snapshot: Snapshot
 
 
 def test_the_next_plan_builds_on_the_last_commit(snapshot: Snapshot):
-    """The original conflicts with itself after every delete, until the watch has told it."""
+    """TiCDC conflicts with itself after every delete, until the watch has told it."""
     commit(snapshot, 13, adds(A, 1), becomes(B, b"x"))
     commit(snapshot, 14, becomes(B, None))
     assert compares(snapshot, adds(A, 1), becomes(B, b"y")) == {

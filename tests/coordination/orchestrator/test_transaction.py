@@ -106,7 +106,7 @@ def test_compared_reads_of_one_group_count_against_its_limit():
 
 
 def test_a_group_that_did_not_fit_leaves_no_trace():
-    """The original runs it on the shared map, and again for the next transaction: twice."""
+    """TiCDC runs it on the shared map, and again for the next transaction: twice."""
     first = group(*(becomes(f"/{n}", b"5") for n in range(126)))
     second = group(adds("/0", 1), adds("/more", 1))
     values = {f"/{n}": b"0" for n in range(126)}

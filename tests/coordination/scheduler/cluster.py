@@ -181,7 +181,7 @@ class Cluster:
         return replication.is_initialized and replication.is_settled
 
     def check(self) -> None:
-        """I1, I3 and I6 of cluster.md."""
+        """I1, I3 and I6 of docs/cluster.md."""
         replication = self.coordinator.replication
         for made in replication.sets.values():
             check_invariants(made)

@@ -1,4 +1,4 @@
-"""What is true of a replication set after every step (facts 3.4; cluster.md I6)."""
+"""What is true of a replication set after every step (docs/cluster.md I6)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from coordination.scheduler.replication_set import ReplicationSet, ReplicationSt
 
 
 def check_invariants(made: ReplicationSet) -> None:
-    """What is true after every step (facts 3.4; cluster.md I6). AssertionError says what is not."""
+    """What is true after every step (docs/cluster.md I6). AssertionError says what is not."""
     holders, state = made.holders, made.state
     assert len(set(holders)) == len(holders), f"a capture has two roles: {holders}"
     if state is ReplicationState.PREPARE:

@@ -1,4 +1,4 @@
-"""The agent (seed 001): whom it follows, what it drops, what it tells."""
+"""The agent: whom it follows, what it drops, what it tells."""
 
 from __future__ import annotations
 

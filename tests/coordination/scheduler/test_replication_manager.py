@@ -146,7 +146,7 @@ def test_a_capture_that_goes_while_a_table_is_added_ends_the_task():
 
 
 def test_what_every_capture_of_a_tick_reports_counts_though_one_of_them_is_an_error():
-    """The original loses the error of the first one."""
+    """TiCDC loses the error of the first one."""
     made = replicated(2)
     made.handle_tasks([MoveTask(1, B)])
     with pytest.raises(MultiplePrimaries):

@@ -1,4 +1,4 @@
-"""Every row of facts 3.4, all orders of what can come in, and never two writers."""
+"""Every row of the set's table, all orders of what can come in, and never two writers."""
 
 from __future__ import annotations
 
@@ -218,7 +218,8 @@ def test_moving_a_table():
 
 
 def test_moving_goes_on_under_a_new_owner_at_any_point():
-    """Commit restarts (facts 3.6): what both report is all that the new owner has."""
+    """Commit restarts (TiCDC's test of that name): what both report is all that the new owner
+    has."""
     for a, b in [(S.REPLICATING, S.PREPARED), (S.STOPPING, S.PREPARED), (S.STOPPED, S.PREPARED)]:
         one = built(a=a, b=b)
         for state in [s for s in (S.REPLICATING, S.STOPPING) if s >= a]:
@@ -238,7 +239,7 @@ def test_removing_goes_on_under_a_new_owner():
 
 
 def test_a_primary_that_stops_unasked_during_prepare_is_waited_for():
-    """tiflow #6538: the original forgets it at Stopping, and promotes beside it."""
+    """tiflow #6538: TiCDC forgets it at Stopping, and promotes beside it."""
     one = made(R.PREPARE, A, B)
     assert one.poll(status(S.STOPPING), A) == []
     assert one.poll(status(S.PREPARED), B) == []

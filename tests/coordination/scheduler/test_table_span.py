@@ -1,4 +1,4 @@
-"""Every row of the table-span state table (facts 3.3), and the fences of cluster.md 2."""
+"""Every row of the table-span state table, and the fences of docs/cluster.md 2."""
 
 from __future__ import annotations
 

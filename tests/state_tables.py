@@ -1,0 +1,77 @@
+"""docs/states.md, from the tables that the product runs: ``python -m tests.state_tables``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any
+
+from coordination.metadata.feed_state import NEW_EPOCH, TRANSITIONS
+from coordination.metadata.model import FeedState
+from coordination.scheduler.messages import TableState
+from coordination.scheduler.replication_set import OUTSIDE, ROWS
+from coordination.scheduler.table_span import ADD_ROWS, REMOVE_ROWS
+
+HEAD = """# States
+
+Made from the tables in the code by `python -m tests.state_tables > docs/states.md`; a test
+compares. Entries of the last two are the functions that run; their docstrings say more."""
+STATES = [state for state in FeedState if state is not FeedState.UNINITIALIZED]
+REPORTS = [state for state in TableState if state is not TableState.UNKNOWN]
+
+
+def page() -> str:
+    """The page, without its last line break."""
+    return "\n".join((HEAD, *_changefeed(), *_span(), *_replication_set()))
+
+
+def _changefeed() -> Iterator[str]:
+    yield "\n## A changefeed\n"
+    yield "`coordination/metadata/feed_state.py`: what happens, and where it leads (or: refused).\n"
+    yield _row("", *(str(state.value) for state in STATES))
+    yield _line(len(STATES))
+    for event, ways in TRANSITIONS.items():
+        new = " (new epoch)" if event in NEW_EPOCH else ""
+        places = (str(ways[state].value) if state in ways else "" for state in STATES)
+        yield _row(event.value + new, *places)
+
+
+def _span() -> Iterator[str]:
+    yield "\n## A span on its capture\n"
+    yield "`coordination/scheduler/table_span.py`: a task's next step, by the data plane's state.\n"
+    yield _row("", "AddTable", "RemoveTable")
+    yield _line(2)
+    for state in REPORTS:
+        yield _row(_shown(state), _step(ADD_ROWS, state), _step(REMOVE_ROWS, state))
+
+
+def _replication_set() -> Iterator[str]:
+    yield "\n## A span at its owner\n"
+    yield "`coordination/scheduler/replication_set.py`: what a capture's report means, by the set's"
+    yield "state and that capture's part in it. Empty: nothing.\n"
+    yield _row("", *map(_shown, REPORTS))
+    yield _line(len(REPORTS))
+    for (state, role), rows in ROWS.items():
+        name = f"{_shown(state)}, {_shown(role) if role else 'any'}"
+        yield _row(name, *(_step(rows, report) for report in REPORTS))
+    yield _row("outside of it", *(_step(OUTSIDE, report) for report in REPORTS))
+
+
+def _step(rows: Mapping[Any, Callable[..., Any]], state: Enum) -> str:
+    return rows[state].__name__.strip("_").replace("_", " ") if state in rows else ""
+
+
+def _shown(state: Enum) -> str:
+    return state.name.capitalize()
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _line(columns: int) -> str:
+    return "|---" * (columns + 1) + "|"
+
+
+if __name__ == "__main__":
+    print(page())
