@@ -7,7 +7,7 @@
 A message arrives at least once while its peer lives under the same ID; within a session of its
 outbox it arrives once, and in order. A batch for an ID that is not the receiver's own is rejected:
 a reset capture keeps its address, not its ID (docs/cluster.md 14). Nothing waits for ever: what a
-peer does not take is dropped, oldest heartbeats first, when it has grown over the limits. """
+peer does not take is dropped, oldest heartbeats first, when it has grown over the limits."""
 
 from __future__ import annotations
 
