@@ -200,9 +200,7 @@ class SpanWriter:
         self._in_sight.meet(read.tables(), self._joined.keys())
         logger.debug(
             "took a read name=%s messages=%d rows=%d seconds=%.3f",
-            self._stream.name,
-            read.messages,
-            self.decoded.total() - before,
+            *(self._stream.name, read.messages, self.decoded.total() - before),
             time.monotonic() - started,
         )
 
@@ -294,7 +292,7 @@ class SpanWriter:
             open_table = open_table or self._opener()
             self._spans.put(open_table(joined.assignment))
             joined.is_written = True
-            self._held.opened(joined.assignment, self._applied(joined.assignment))
+            self._held.opened(joined.assignment, self.applied(joined.assignment))
 
     # Writing.
 
@@ -367,10 +365,8 @@ class SpanWriter:
     # Telling.
 
     def _publish(self, resolved: Ts) -> bool:
-        applied = [
-            (joined.assignment, self._applied(joined.assignment, resolved))
-            for joined in self._joined.values()
-        ]
+        spans = [joined.assignment for joined in self._joined.values()]
+        applied = [(each, self.applied(each, resolved)) for each in spans]
         scan = Scan(
             scanned_to_ts=resolved,
             unknown_tables=self._in_sight.unknown,
@@ -378,11 +374,8 @@ class SpanWriter:
         )
         return self._held.publish(applied, scan)
 
-    def applied(self, assignment: Assignment) -> Applied:
-        """How far it is, right after a write of it."""
-        return self._applied(assignment)
-
-    def _applied(self, assignment: Assignment, resolved: Ts = NO_TS) -> Applied:
+    def applied(self, assignment: Assignment, resolved: Ts = NO_TS) -> Applied:
+        """How far it is; the permit asks right after a write of it."""
         name = assignment.name
         joined, table = self._joined[name], self._spans[name]
         at_ts = self._checkpoint(joined)
