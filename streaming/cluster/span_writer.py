@@ -17,7 +17,8 @@ import logging
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from coordination.failpoint import Failpoint, failpoint
@@ -195,9 +196,10 @@ class SpanWriter:
         self._taken += 1
         with self._lock:
             names = self._wanted.keys() & {block.name for block in read.blocks}
-        self._keep(block for block in read.blocks if block.name in names)
-        failpoint(Failpoint.AFTER_DECODE)
-        self._in_sight.meet(read.tables(), self._joined.keys())
+        with self._all_or_lost():
+            self._keep(block for block in read.blocks if block.name in names)
+            failpoint(Failpoint.AFTER_DECODE)
+            self._in_sight.meet(read.tables(), self._joined.keys())
         logger.debug(
             "took a read name=%s messages=%d rows=%d seconds=%.3f",
             *(self._stream.name, read.messages, self.decoded.total() - before),
@@ -205,13 +207,17 @@ class SpanWriter:
         )
 
     def _keep(self, blocks: Iterable[Block]) -> None:
-        self._has_lost_rows = True  # until all of them are kept
         for block in blocks:
             if block.kind is Kind.ROW and block.body is not None:
                 self.decoded[block.name] += block.rows
                 self._carry.add(block)
             elif block.kind is Kind.BAD:
                 self._bad.append(block)
+
+    @contextmanager
+    def _all_or_lost(self) -> Iterator[None]:
+        self._has_lost_rows = True
+        yield
         self._has_lost_rows = False
 
     def advance(self) -> None:
@@ -276,7 +282,8 @@ class SpanWriter:
             for name in ready:
                 del self._joining[name]
             self._lock.notify_all()
-        self._keep(caught)
+        with self._all_or_lost():
+            self._keep(caught)
         for name, joining in ready.items():
             assignment = held[joining.newcomer.assignment.stay]
             self._joined[name] = _Joined(assignment=assignment)

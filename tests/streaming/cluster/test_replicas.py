@@ -8,10 +8,10 @@ import pytest
 
 from coordination.scheduler.messages import TableState
 from streaming import patience
+from streaming.apply.carry import Carry
 from streaming.cluster.owners_reader import OwnersReader
-from streaming.cluster.reads import Read
-from streaming.cluster.span_writer import SpanWriter
 from streaming.cluster.topic_stream import TopicStream
+from streaming.protocols.contract import Block
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
 from tests.shop.model import Model
 from tests.streaming.cluster.hand_owner import (
@@ -135,7 +135,7 @@ def test_what_failed_goes_on_where_it_was(
 ):
     """The owner's role and the replica's: once each, and neither needs a new epoch for it. The
     writer has lost what it was given: another one reads it again."""
-    advance, take, failed = OwnersReader.advance, SpanWriter._take, set()
+    advance, add, failed = OwnersReader.advance, Carry.add, set()
 
     def fails_once(name: str) -> None:
         if name not in failed:
@@ -147,12 +147,12 @@ def test_what_failed_goes_on_where_it_was(
             fails_once("OwnersReader")
         advance(reader)
 
-    def takes(writer: SpanWriter, read: Read) -> None:
-        take(writer, read)
+    def adds(carry: Carry, block: Block) -> None:
+        add(carry, block)
         fails_once("SpanWriter")
 
     monkeypatch.setattr(OwnersReader, "advance", advances)
-    monkeypatch.setattr(SpanWriter, "_take", takes)
+    monkeypatch.setattr(Carry, "add", adds)
     tries = []
     lost = patience.Patience.lost
     monkeypatch.setattr(
