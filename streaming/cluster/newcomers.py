@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from coordination.model import Ts
+from coordination.model import TableName, Ts
 from streaming.cluster.held_spans import Assignment
 from streaming.cluster.reads import Offsets
-from streaming.protocols.contract import Block, WantedTable
+from streaming.protocols.contract import Block, Wanted, WantedTable
 from streaming.spans import Span as Table
 
 
@@ -29,6 +31,118 @@ class Joining:
     since: Offsets | None = None
     caught: list[Block] = field(default_factory=list)
     is_caught_up: bool = False
+
+
+class Newcomers:
+    """Those on their way, and the rows that are wanted, of them and of all that are here. The
+    worker, the reading and the applying thread share it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # and the lock of all that follows
+        self._joining: dict[TableName, Joining] = {}
+        self._wanted: dict[TableName, WantedTable] = {}
+        self.steps = 0  # rises with all that they bring
+        self._has_failed = False
+
+    def set_failed(self, *, has_failed: bool) -> None:
+        """Nobody takes what they bring, or somebody does again."""
+        with self._changed:
+            self._has_failed = has_failed
+            self._changed.notify_all()
+
+    # The worker.
+
+    def stays(self) -> set[int]:
+        with self._changed:
+            return {each.newcomer.assignment.stay for each in self._joining.values()}
+
+    def begin(self, newcomers: Iterable[Newcomer]) -> None:
+        """Their rows are wanted from the next read on."""
+        with self._changed:
+            for each in newcomers:
+                name = each.assignment.name
+                self._joining[name] = Joining(newcomer=each)
+                self._wanted[name] = wanted_of(each.table, each.assignment.checkpoint_ts)
+
+    def coming(self) -> list[Joining]:
+        """Those whose rows are not all here yet."""
+        with self._changed:
+            return [each for each in self._joining.values() if not each.is_caught_up]
+
+    def bring(self, joining: Joining, blocks: Sequence[Block], *, is_last: bool = False) -> None:
+        with self._changed:
+            joining.caught += blocks
+            joining.is_caught_up = is_last
+            self.steps += 1
+
+    def is_taken(self, joining: Joining) -> bool:
+        """Once the applying thread has taken what it brought. False: it has failed, or the span is
+        gone."""
+
+        def is_over() -> bool:
+            return self._has_failed or joining not in self._joining.values()
+
+        with self._changed:
+            self._changed.wait_for(lambda: not joining.caught or is_over())
+            return not is_over()
+
+    # The reading thread.
+
+    def submit(self, begin: Offsets) -> Wanted:
+        """The next read begins here: what is wanted of it."""
+        with self._changed:
+            for joining in self._joining.values():
+                if joining.since is None:
+                    joining.since = dict(begin)
+            return dict(self._wanted)
+
+    # The applying thread.
+
+    def is_wanted(self, name: TableName) -> bool:
+        with self._changed:
+            return name in self._wanted
+
+    def want(self, name: TableName, wanted: WantedTable) -> None:
+        """Less than before of one that is here."""
+        with self._changed:
+            if name in self._wanted:
+                self._wanted[name] = wanted
+
+    def drop_all_but(self, held: Container[int]) -> list[TableName]:
+        """Those of other stays are on their way no more."""
+        with self._changed:
+            gone = [n for n, j in self._joining.items() if j.newcomer.assignment.stay not in held]
+            for name in gone:
+                del self._joining[name]
+            self._changed.notify_all()
+        return gone
+
+    def forget(self, name: TableName) -> bool:
+        """False: it has come again meanwhile, and some of its rows as well."""
+        with self._changed:
+            if name in self._joining:
+                return False
+            self._wanted.pop(name, None)
+            return True
+
+    def take(self, held: Container[int]) -> tuple[list[Block], list[Newcomer]]:
+        """What those of these stays have brought since the last time, and which of them have
+        brought all of it."""
+        with self._changed:
+            here = [j for j in self._joining.values() if j.newcomer.assignment.stay in held]
+            blocks = [block for joining in here for block in joining.caught]
+            ready = [joining.newcomer for joining in here if joining.is_caught_up]
+            for joining in here:
+                joining.caught = []
+            self._changed.notify_all()
+        return blocks, ready
+
+    def has_joined(self, newcomer: Newcomer) -> None:
+        """It is on its way no more; known all the time, so that it does not begin twice."""
+        with self._changed:
+            name = newcomer.assignment.name
+            if name in self._joining and self._joining[name].newcomer is newcomer:
+                del self._joining[name]
 
 
 def wanted_of(table: Table, above_ts: Ts) -> WantedTable:

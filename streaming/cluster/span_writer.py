@@ -31,13 +31,13 @@ from streaming.apply.table_task import TableTask
 from streaming.cluster.applied_lines import AppliedLines
 from streaming.cluster.carry_warning import CarryWarning
 from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
-from streaming.cluster.newcomers import Joining, Newcomer, wanted_of
+from streaming.cluster.newcomers import Joining, Newcomer, Newcomers, wanted_of
 from streaming.cluster.reads import Offsets, Read, low, texts
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.tables_in_sight import TablesInSight
 from streaming.cluster.topic_stream import TopicStream
 from streaming.filter import TableFilter
-from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
+from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.source.ranges import TopicPartition
 from streaming.spans import PAUSED, Spans
 from streaming.spans import Span as Table
@@ -90,10 +90,7 @@ class SpanWriter:
         self._lines = AppliedLines(stream.name)
         self._on_failed = on_failed
         self._on_news = on_news
-        self._lock = threading.Condition()  # of the next three; told when rows were taken
-        self._joining: dict[TableName, Joining] = {}
-        self._wanted: dict[TableName, WantedTable] = {}
-        self._steps = 0  # of newcomers
+        self._newcomers = Newcomers()
         self._is_failed = threading.Event()
         self._has_lost_rows = False
         self._seen: tuple[object, ...] | None = None  # when there was nothing more to do
@@ -112,22 +109,16 @@ class SpanWriter:
 
     def known(self) -> set[int]:
         """The stays of the spans that are here, or on their way."""
-        with self._lock:
-            joining = {each.newcomer.assignment.stay for each in self._joining.values()}
-            return joining | {each.assignment.stay for each in self._joined.values()}
+        coming = self._newcomers.stays()  # first: they go from there to here
+        return coming | {each.assignment.stay for each in list(self._joined.values())}
 
     def begin(self, newcomers: Sequence[Newcomer]) -> None:
         """Their rows are wanted from the next read on."""
-        with self._lock:
-            for each in newcomers:
-                name = each.assignment.name
-                self._joining[name] = Joining(newcomer=each)
-                self._wanted[name] = wanted_of(each.table, each.assignment.checkpoint_ts)
+        self._newcomers.begin(newcomers)
 
     def coming(self) -> list[Joining]:
         """Those whose rows are not all here yet."""
-        with self._lock:
-            return [each for each in self._joining.values() if not each.is_caught_up]
+        return self._newcomers.coming()
 
     def catch_up(self, joining: Joining) -> None:
         """Read its rows up to where the stream has them; the stream goes on meanwhile. They go
@@ -138,30 +129,18 @@ class SpanWriter:
         assert since is not None
         wanted = {name: wanted_of(newcomer.table, newcomer.assignment.checkpoint_ts)}
         for read in self._stream.read_between(newcomer.low_water, since, wanted):
-            self._step(joining, [block for block in read.blocks if block.name == name])
-            if not self._is_taken(joining):
+            self._bring(joining, [block for block in read.blocks if block.name == name])
+            if not self._newcomers.is_taken(joining):
                 return
-        self._step(joining, [], is_last=True)
+        self._bring(joining, [], is_last=True)
 
-    def _step(self, joining: Joining, caught: list[Block], *, is_last: bool = False) -> None:
-        with self._lock:
-            joining.caught += caught
-            joining.is_caught_up = is_last
-            self._steps += 1
+    def _bring(self, joining: Joining, blocks: Sequence[Block], *, is_last: bool = False) -> None:
+        self._newcomers.bring(joining, blocks, is_last=is_last)
         self._stream.wake()
-
-    def _is_taken(self, joining: Joining) -> bool:
-        """Once the applying thread has taken them. False: it has failed, or the span is gone."""
-
-        def is_over() -> bool:
-            return self._is_failed.is_set() or joining not in self._joining.values()
-
-        with self._lock:
-            self._lock.wait_for(lambda: not joining.caught or is_over())
-            return not is_over()
 
     def retry(self) -> None:
         """After ``failed``: go on."""
+        self._newcomers.set_failed(has_failed=False)
         self._is_failed.clear()
 
     # The role.
@@ -171,17 +150,12 @@ class SpanWriter:
         return self._is_failed.is_set()
 
     def failed(self, error: BaseException) -> None:
-        with self._lock:
-            self._is_failed.set()
-            self._lock.notify_all()
+        self._is_failed.set()
+        self._newcomers.set_failed(has_failed=True)
         self._on_failed(error)
 
     def submit(self, begin: Offsets) -> Wanted:
-        with self._lock:
-            for joining in self._joining.values():
-                if joining.since is None:
-                    joining.since = dict(begin)
-            return dict(self._wanted)
+        return self._newcomers.submit(begin)
 
     @property
     def has_lost_rows(self) -> bool:
@@ -194,8 +168,7 @@ class SpanWriter:
         started = time.monotonic()
         before = self.decoded.total()
         self._taken += 1
-        with self._lock:
-            names = self._wanted.keys() & {block.name for block in read.blocks}
+        names = {each for each in {b.name for b in read.blocks} if self._newcomers.is_wanted(each)}
         with self._all_or_lost():
             self._keep(block for block in read.blocks if block.name in names)
             failpoint(Failpoint.AFTER_DECODE)
@@ -226,7 +199,7 @@ class SpanWriter:
             return
         resolved = self._stream.resolved_ts()
         self._in_sight.look_again(self._joined.keys(), now_s=time.monotonic())
-        counts = (self._held.changes, self._taken, self._steps)
+        counts = (self._held.changes, self._taken, self._newcomers.steps)
         seen = (*counts, resolved, self._in_sight.unknown)
         if seen == self._seen and not self._is_held:
             return
@@ -256,38 +229,22 @@ class SpanWriter:
                 del self._joined[name]
                 self._spans.drop(name)
                 self._forget(name)
-        with self._lock:
-            gone = [n for n, j in self._joining.items() if j.newcomer.assignment.stay not in held]
-            for name in gone:
-                del self._joining[name]
-            self._lock.notify_all()
-        for name in gone:
+        for name in self._newcomers.drop_all_but(held):
             self._forget(name)
 
     def _forget(self, name: TableName) -> None:
-        with self._lock:
-            if name in self._joining:  # it has come again meanwhile, and some of its rows as well
-                return
-            self._wanted.pop(name, None)
-        self._carry.forget(name)
+        if self._newcomers.forget(name):
+            self._carry.forget(name)
 
     def _take_in(self, held: Mapping[int, Assignment]) -> None:
-        caught: list[Block] = []
-        with self._lock:
-            here = {n: j for n, j in self._joining.items() if j.newcomer.assignment.stay in held}
-            for joining in here.values():
-                caught += joining.caught
-                joining.caught = []
-            ready = {name: joining for name, joining in here.items() if joining.is_caught_up}
-            for name in ready:
-                del self._joining[name]
-            self._lock.notify_all()
+        blocks, ready = self._newcomers.take(held)
         with self._all_or_lost():
-            self._keep(caught)
-        for name, joining in ready.items():
-            assignment = held[joining.newcomer.assignment.stay]
-            self._joined[name] = _Joined(assignment=assignment)
-            self._spans.put(joining.newcomer.table)
+            self._keep(blocks)
+        for newcomer in ready:
+            assignment = held[newcomer.assignment.stay]
+            self._joined[assignment.name] = _Joined(assignment=assignment)
+            self._newcomers.has_joined(newcomer)
+            self._spans.put(newcomer.table)
             self._held.prepared(assignment)
 
     def _open(self) -> None:
@@ -360,10 +317,8 @@ class SpanWriter:
     def _trim(self, joined: _Joined) -> None:
         name, at_ts = joined.assignment.name, self._checkpoint(joined)
         self._carry.drop_applied(name, at_ts)
-        with self._lock:
-            before = self._wanted.get(name)
-            if before is not None and joined.is_written:
-                self._wanted[name] = wanted_of(self._spans[name], at_ts)
+        if joined.is_written:
+            self._newcomers.want(name, wanted_of(self._spans[name], at_ts))
 
     def _checkpoint(self, joined: _Joined) -> Ts:
         at_ts = joined.assignment.checkpoint_ts
