@@ -218,15 +218,6 @@ class Changefeeds:
         self._table.commit(plan, "save the changefeed's state in")
         return found
 
-    def touch(self, changefeed_id: str, term: int) -> None:
-        """Refresh ``updated_at`` alone (at least every TTL / 3); TermRefused like ``save``."""
-
-        def plan(view: TableView) -> Change:
-            stored = self._ours(view, changefeed_id, term)
-            return _upsert(view, replace(stored, updated_at=_later_than(stored.updated_at)))
-
-        self._table.commit(plan, "refresh the changefeed's row in")
-
     def _ours(self, view: TableView, changefeed_id: str, term: int) -> ChangefeedRow:
         stored = _find(view, changefeed_id)
         if stored is None or stored.term != term:

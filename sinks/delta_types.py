@@ -61,22 +61,6 @@ def arrow_type(mysql_type: MySQLType) -> pa.DataType:
     return _ARROW[name]
 
 
-def cast_kind(mysql_type: MySQLType) -> MySQLType:
-    """The type with only what its cast looks at: the columns of one kind are cast alike."""
-    name = mysql_type.name
-    if name in INTEGER_BITS:
-        return MySQLType(name=name, unsigned=mysql_type.unsigned)
-    if name in BINARY_TYPES:
-        return MySQLType(name="blob")
-    if mysql_type.elements:
-        return mysql_type
-    if delta_type(mysql_type) == "string":
-        return MySQLType(name="varchar")
-    if name in ("bit", "decimal"):
-        return MySQLType(name=name, length=mysql_type.length, scale=mysql_type.scale)
-    return MySQLType(name=name)
-
-
 def _integer_type(mysql_type: MySQLType) -> str:
     bits = INTEGER_BITS[mysql_type.name] + mysql_type.unsigned
     for name, room in DELTA_BITS.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
@@ -35,7 +35,7 @@ class LostRace(TryAgain):
 
 
 class TooLate(TryAgain):
-    """No put any more: follow the log first, or the time that was given is over."""
+    """No put any more: follow the log first."""
 
 
 def commit(
@@ -47,15 +47,13 @@ def commit(
     user_metadata: str | None = None,
     now_ms: int,
     followed_at: float,
-    deadline: float | None = None,
     monotonic: Callable[[], float] = _CLOCK.monotonic,
 ) -> int:
     """Write the next version, advance the state to it and return it.
 
     ``followed_at``: ``monotonic()`` (``SystemClock``'s, not ``time``'s) of *before* the last
-    ``follow`` or ``read_log``; ``deadline``: up to when a put may begin. LostRace, LogMoved,
-    TooLate: nothing of ours counts, and the state is as it was. An OSError leaves the outcome open:
-    follow, and ask the table's identities.
+    ``follow`` or ``read_log``. LostRace, LogMoved, TooLate: nothing of ours counts, and the state
+    is as it was. An OSError leaves the outcome open: follow, and ask the table's identities.
     """
     if state.head_fingerprint is None:
         raise TidelakeError(
@@ -63,17 +61,13 @@ def commit(
             "checkpoint is left: nothing can be put behind it safely; make a commit with Spark"
         )
     limit = followed_at + _patience_s(state.metadata)
-    limit = limit if deadline is None else min(limit, deadline)
     all_actions = [_commit_info(state, actions, operation, user_metadata, now_ms), *actions]
     raw = encode(all_actions)
 
     def before_put() -> None:
         check_head(storage, state)
         if monotonic() >= limit:
-            raise TooLate(
-                f"{storage.uri}: too long since the log was followed, or the time for this commit "
-                "is over"
-            )
+            raise TooLate(f"{storage.uri}: too long since the log was followed")
 
     version = state.version + 1
     for folder in _folders_of(actions):
@@ -91,9 +85,6 @@ def create_table(
     transactions: Sequence[Transaction] = (),
     *,
     now_ms: int,
-    operation: str = "CREATE TABLE",
-    user_metadata: str | None = None,
-    domains: Mapping[str, str] | None = None,
 ) -> LogState:
     """Version 0, in a folder that holds nothing. LostRace: another made a table there first."""
     for entry in storage.list(""):
@@ -106,10 +97,7 @@ def create_table(
             )
     state = LogState()
     actions = [protocol.to_json(), metadata.to_json(), *(each.to_json() for each in transactions)]
-    for domain, configuration in (domains or {}).items():
-        fields = {"domain": domain, "configuration": configuration, "removed": False}
-        actions.append({"domainMetadata": fields})
-    info = _commit_info(state, actions, operation, user_metadata, now_ms)
+    info = _commit_info(state, actions, "CREATE TABLE", None, now_ms)
     info["commitInfo"]["isBlindAppend"] = True
     all_actions = [info, *actions]
     raw = encode(all_actions)

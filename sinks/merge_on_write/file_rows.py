@@ -62,14 +62,6 @@ class FileRows:
     bounds_known: bool = False  # False: nobody has looked
     vector_bytes: int = 0  # of all vectors that this process has written for it
 
-    @property
-    def live_rows(self) -> int | None:
-        """By the log alone."""
-        if self.rows is None:
-            return None
-        vector = self.file.deletion_vector
-        return self.rows - (0 if vector is None else vector.cardinality)
-
 
 class IndexMemory:
     """The key indexes of all tables of a process, least recently used first; thread-safe.

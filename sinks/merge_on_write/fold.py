@@ -42,7 +42,6 @@ class Folded:
     version: int
     files: int  # taken together
     bytes_read: int
-    bytes_written: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +81,6 @@ def fold(table: OpenTable, key: Sequence[str]) -> Folded | None:
         version=version,
         files=len(plan.files),
         bytes_read=sum(each.size for each in plan.files),
-        bytes_written=sum(each.file.size for each in written),
     )
 
 

@@ -25,7 +25,6 @@ _SEEDS = np.frombuffer(os.urandom(16), dtype=np.uint64)
 _STEPS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # odd: a bijection
 _MIX = np.array([0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53], dtype=np.uint64)
 _WORD = 8  # bytes
-_SIGN = np.uint64(1 << 63)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from sinks.merge_on_write.log_paths import (
     commit_path,
     whole_checkpoints,
 )
-from sinks.merge_on_write.log_state import Change, LogState, fingerprint, parse_commit
+from sinks.merge_on_write.log_state import LogState, fingerprint, parse_commit
 from sinks.merge_on_write.storage import TableStorage
 
 TRIES = 5  # a log that is cleaned while it is read is read again
@@ -54,13 +54,14 @@ def read_log(
     raise TryAgain(f"the log of {storage.uri} changes faster than it can be read: {gone}")
 
 
-def follow(storage: TableStorage, state: LogState) -> list[Change]:
+def follow(storage: TableStorage, state: LogState) -> None:
     """Take in the commits that came since. LogMoved: nothing was taken in, read from scratch."""
     commits: list[bytes] = []
     while (raw := read_commit(storage, state.version + 1 + len(commits))) is not None:
         commits.append(raw)
     check_head(storage, state)
-    return [_advance(storage, state, raw) for raw in commits]
+    for raw in commits:
+        _advance(storage, state, raw)
 
 
 def check_head(storage: TableStorage, state: LogState) -> None:
@@ -142,11 +143,11 @@ def _take_checkpoint(
         raise _hole(storage, 0, commits[0] if commits else None, unreadable)
 
 
-def _advance(storage: TableStorage, state: LogState, raw: bytes) -> Change:
+def _advance(storage: TableStorage, state: LogState, raw: bytes) -> None:
     version = state.version + 1
     actions = _parsed(storage, version, raw)
     try:
-        return state.advance(version, actions, raw)
+        state.advance(version, actions, raw)
     except (KeyError, TypeError, AttributeError) as error:
         raise _damaged(storage, version, error) from error
 

@@ -26,17 +26,6 @@ NONCE = "tidelakeNonce"  # in commitInfo: by it we know our own commit again
 NEVER = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What one commit changed: who keeps something about files or schema drops what is stale."""
-
-    version: int
-    added: tuple[DataFile, ...] = ()
-    removed: tuple[DataFile, ...] = ()  # those of them that were live
-    protocol_changed: bool = False
-    metadata_changed: bool = False
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class LogState:
     """One owner, who calls ``advance`` for each commit that follows."""
@@ -50,41 +39,27 @@ class LogState:
     tombstones: dict[tuple[str, str | None], Tombstone] = field(default_factory=dict)
     commit_time_ms: int = 0
     in_commit_timestamp_ms: int | None = None
-    nonce: str | None = None  # of the head, where we or another Tidelake wrote it
     head_fingerprint: str | None = None  # None: the head's JSON is gone, a checkpoint alone is left
     forget_vectors_within_ms: int | None = None  # see forgotten.py; None: every tombstone is kept
     forgotten: Forgotten = field(default_factory=Forgotten)
 
-    def advance(self, version: int, actions: Sequence[Json], raw: bytes) -> Change:
+    def advance(self, version: int, actions: Sequence[Json], raw: bytes) -> None:
         """Take in the next commit. ``raw``: its bytes. ValueError where it is not the next one."""
         if version != self.version + 1:
             raise ValueError(f"commit {version} does not follow {self.version}")
         self._take_commit_info(actions)
         removes = [Tombstone.from_remove(each["remove"]) for each in actions if each.get("remove")]
-        removed = self._remove(removes)
+        for each in removes:
+            live = self.files.get(each.path)
+            if live is not None and live.vector_id == each.vector_id:
+                del self.files[each.path]
+            self.tombstones[each.path, each.vector_id] = each
         added = self._add(each["add"] for each in actions if each.get("add"))
         if self.forget_vectors_within_ms is not None:
             self._forget(removes, added)
-        before = self.protocol, self.metadata
         self._take_the_rest(actions)
         self.version = version
         self.head_fingerprint = fingerprint(raw)
-        return Change(
-            version=version,
-            added=tuple(added),
-            removed=tuple(removed),
-            protocol_changed=self.protocol != before[0],
-            metadata_changed=self.metadata != before[1],
-        )
-
-    def _remove(self, tombstones: Iterable[Tombstone]) -> list[DataFile]:
-        gone = []
-        for tombstone in tombstones:
-            live = self.files.get(tombstone.path)
-            if live is not None and live.vector_id == tombstone.vector_id:
-                gone.append(self.files.pop(tombstone.path))
-            self.tombstones[tombstone.path, tombstone.vector_id] = tombstone
-        return gone
 
     def _add(self, adds: Iterable[Json]) -> list[DataFile]:
         added = []
@@ -125,7 +100,6 @@ class LogState:
 
     def _take_commit_info(self, actions: Iterable[Json]) -> None:
         info = _commit_info(actions)
-        self.nonce = info.get(NONCE)
         self.in_commit_timestamp_ms = info.get("inCommitTimestamp")
         told = self.in_commit_timestamp_ms or info.get("timestamp")
         self.commit_time_ms = told or self.commit_time_ms
@@ -166,7 +140,7 @@ class LogState:
     def differences(self, other: LogState, *, tombstones: bool = True) -> list[str]:
         """Names of what is not equal; none: both say the same of the table."""
         names = ["version", "protocol", "metadata", "files", "transactions", "domains"]
-        names += ["nonce", "in_commit_timestamp_ms", "head_fingerprint"]
+        names += ["in_commit_timestamp_ms", "head_fingerprint"]
         found = [name for name in names if getattr(self, name) != getattr(other, name)]
         if tombstones and self.tombstones.keys() != other.tombstones.keys():
             found.append("tombstones")

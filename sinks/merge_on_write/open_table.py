@@ -222,11 +222,6 @@ class OpenTable:
                 each.deleted = DeletedRows.of(vector, descriptor.unique_id, rows)
         return each.deleted
 
-    def live_rows(self, each: FileRows) -> pa.Table:
-        """The file's rows that are in the table, with physical names, in file order."""
-        dead = None if each.file.deletion_vector is None else self.deleted_rows(each).mask
-        return data_files.read_live_rows(self.located, each.file, dead, self.shape)
-
     def count(self, each: FileRows) -> int:
         """The physical rows of a file."""
         return self._count(each)

@@ -7,7 +7,6 @@ here decides what the table holds: at worst a file stays longer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from sinks.merge_on_write.actions import Tombstone
 from sinks.merge_on_write.checkpoint_reader import UNREADABLE, sidecars_of
@@ -30,14 +29,6 @@ CHECK_EVERY = 50
 _ORPHANS = (".parquet", ".bin", TEMPORARY_SUFFIX)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaned:
-    """How many files are gone, and up to which version the log is."""
-
-    files: int
-    oldest_version: int | None = None  # that can still be read; None: nothing was cut off
-
-
 def clean_log(
     storage: TableStorage,
     state: LogState,
@@ -45,8 +36,8 @@ def clean_log(
     now_ms: int,
     retention_ms: int | None = None,
     most_files: int = MOST_FILES,
-) -> Cleaned:
-    """Delete commits and checkpoints that no version within retention is read from.
+) -> int:
+    """Delete commits and checkpoints that no version within retention is read from; how many.
 
     Kept: the newest checkpoint that is older than the retention, with its commit, and all that came
     after. Commits go one by one, the oldest first: a writer that slept meanwhile must find its own
@@ -54,7 +45,7 @@ def clean_log(
     Of the state only the head counts, so ``state.bare()`` will do.
     """
     if not _may_clean(state):
-        return Cleaned(files=0)
+        return 0
     entries = list(storage.list(LOG))
     kept_ms = log_retention_ms(state.metadata) if retention_ms is None else retention_ms
     keep = _cutoff(entries, now_ms - kept_ms)
@@ -65,7 +56,7 @@ def clean_log(
         storage.delete([path])
     left_behind = list(_left_behind(storage, entries, doomed, now_ms))
     storage.delete(left_behind)
-    return Cleaned(files=len(doomed) + len(left_behind), oldest_version=keep)
+    return len(doomed) + len(left_behind)
 
 
 def clean_files(
@@ -75,8 +66,8 @@ def clean_files(
     now_ms: int,
     retention_ms: int | None = None,
     orphans: bool = False,
-) -> Cleaned:
-    """Delete data files and vectors that were taken out longer ago than the retention.
+) -> int:
+    """Delete data files and vectors that were taken out longer ago than the retention; how many.
 
     ``orphans``: also those that no commit names, after a week or the retention, whichever is
     longer; that lists the whole folder. Never deleted: what a live file or a younger tombstone
@@ -102,7 +93,7 @@ def clean_files(
     storage.delete(gone)
     for each in expired:
         del state.tombstones[each.path, each.vector_id]
-    return Cleaned(files=len(gone))
+    return len(gone)
 
 
 def _may_clean(state: LogState) -> bool:

@@ -69,11 +69,9 @@ class ShapeColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableShape:
-    """The columns of a table in order, and whether new vectors may be written."""
+    """The columns of a table in order."""
 
     columns: tuple[ShapeColumn, ...]
-    vectors_enabled: bool
-    in_commit_timestamps: bool
 
     @classmethod
     def of(cls, protocol: Protocol, metadata: Metadata) -> TableShape:
@@ -86,11 +84,7 @@ class TableShape:
         columns = tuple(_column(field, mapping, with_statistics) for field in fields)
         if not _is_on(settings, "delta.enableDeletionVectors"):
             raise NotForThisEngine("its property delta.enableDeletionVectors is not true")
-        return cls(
-            columns=columns,
-            vectors_enabled=True,
-            in_commit_timestamps=_is_on(settings, "delta.enableInCommitTimestamps"),
-        )
+        return cls(columns=columns)
 
     def column(self, name: str) -> ShapeColumn:
         """By the name that users see. Raises KeyError."""

@@ -87,11 +87,6 @@ class Carry:
         """Of all bodies, in memory and in files."""
         return self._held_bytes + self._spilled_bytes
 
-    @property
-    def spilled_bytes(self) -> int:
-        """Of the bodies in files."""
-        return self._spilled_bytes
-
     def add(self, block: Block) -> None:
         """Take a row block; its body is copied, so that nothing else is kept alive by it.
 
@@ -128,12 +123,6 @@ class Carry:
         """How many rows are held of a table: no fewer than those that wait."""
         table = self._tables.get(name)
         return total_rows(table.blocks) if table else 0
-
-    def due_rows(self, limit: int) -> int:
-        """How many rows of all tables may lie at or below ``limit`` (an upper bound)."""
-        return sum(
-            total_rows(table.due(table.checkpoint, limit)) for table in self._tables.values()
-        )
 
     def waiting_rows(self, limit: int) -> int:
         """How many rows of all tables may lie above ``limit`` (an upper bound)."""

@@ -187,7 +187,3 @@ def cut(
         tables=versions,
         dead_letters=dead_letters,
     )
-
-
-def by_name(rows: Iterable[ProgressRow]) -> dict[TableName, ProgressRow]:
-    return {row.name: row for row in rows}

@@ -17,7 +17,7 @@ from coordination.errors import Stop, TidelakeError
 from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ownership, Ts
-from coordination.ports import CaptureIdentity, DataPlane, Standing, Wake
+from coordination.ports import CaptureIdentity, Standing, Wake
 from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.changefeed_settings import changefeed_settings
 from streaming.cluster.desk import Desk
@@ -170,8 +170,3 @@ class SparkDataPlane:
             logger.warning("Spark's JVM has ended: was it killed, or out of memory?")
             self._jvm_ended()
             raise Stop("Spark's JVM has ended") from error
-
-
-def _is_the_port(plane: SparkDataPlane) -> DataPlane:
-    """For the type checker alone."""
-    return plane

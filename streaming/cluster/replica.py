@@ -137,11 +137,6 @@ class ReplicaOf:
     # For audit.
 
     @property
-    def decoded_rows(self) -> int:
-        """Rows that have entered the decoder on this capture."""
-        return sum(self.decoded_by_table.values())
-
-    @property
     def decoded_by_table(self) -> dict[TableName, int]:
         now = self._writer.decoded if self._writer is not None else Counter[TableName]()
         return dict(self._decoded_before + now)

@@ -24,7 +24,7 @@ from streaming.control_tables import ControlTables
 from streaming.filter import TableFilter
 from streaming.permit import Permit
 from streaming.source.kafka import Source
-from streaming.source.message_reader import MessageReader
+from streaming.source.message_reader import values_at
 from streaming.spans import Spans
 
 
@@ -94,9 +94,7 @@ class Workshop:
                 check=self.trust.check,
             ),
             dead_letters=dead_letters,
-            values=lambda offsets: MessageReader(self.changefeed.source).values(
-                offsets, row.topic_ids
-            ),
+            values=lambda offsets: values_at(self.changefeed.source, offsets, row.topic_ids),
             fail=self.changefeed.on_error == "fail",
         )
 

@@ -71,12 +71,6 @@ class RangeReader:
         """About so many are read at once before tasks stop at their budgets."""
         return max(1, int(self.tasks * TASK_BYTES / self._message_bytes))
 
-    def warm_up(self) -> None:
-        """Start the executors' Python and load all it needs: seconds that the first read need not
-        take.
-        """
-        self._run(ReadTask({}, [()] * self.tasks, self._decode, {}))
-
     def read(self, ranges: Sequence[Range], wanted: Wanted) -> list[Block]:
         """By partition, in order of offset, at last the DONE block of its range.
 

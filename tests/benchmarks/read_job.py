@@ -39,7 +39,6 @@ def main() -> None:
     source.close()
     spark = spark_session(DriverJvm())
     reader = RangeReader(spark, kafka, decode)
-    reader.warm_up()
     for _ in range(REPEATS):
         at: dict[TopicPartition, int] = dict.fromkeys(ends, 0)
         first, jobs = time.time(), 0

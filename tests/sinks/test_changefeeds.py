@@ -134,12 +134,10 @@ def test_the_overtaken_owner_is_refused_with_a_sentence(tmp_path: Path) -> None:
     zombie, successor = Changefeeds(str(tmp_path)), Changefeeds(str(tmp_path))
     old = claim(zombie, owner())
     new = claim(successor, owner("c2", revision=6))
-    for write in (lambda: zombie.save(old), lambda: zombie.touch("shop", old.term)):
-        with pytest.raises(TermRefused) as caught:
-            write()
-        text = str(caught.value)
-        for part in ("changefeed shop", "our term 1", "term 2", "standby"):
-            assert part in text
+    with pytest.raises(TermRefused) as caught:
+        zombie.save(old)
+    for part in ("changefeed shop", "our term 1", "term 2", "standby"):
+        assert part in str(caught.value)
     assert successor.read("shop") == new
 
 
@@ -170,13 +168,13 @@ def test_another_etcd_waits_until_the_row_stands_still(tmp_path: Path) -> None:
 
 def test_a_wait_starts_over_when_the_row_is_refreshed(tmp_path: Path) -> None:
     other = Changefeeds(str(tmp_path))
-    term = claim(other, owner()).term
+    row = claim(other, owner())
     looks = []
 
     def refresh_for_a_while() -> None:
         looks.append(1)
         if len(looks) == 9:
-            other.touch("shop", term)
+            other.save(row)
 
     clock = ManualClock(refresh_for_a_while)
     assert claim(Changefeeds(str(tmp_path), clock=clock), owner(etcd="etcd-2")).term == 2
@@ -185,8 +183,8 @@ def test_a_wait_starts_over_when_the_row_is_refreshed(tmp_path: Path) -> None:
 
 def test_two_etcds_on_one_warehouse_end_with_a_line(tmp_path: Path) -> None:
     other = Changefeeds(str(tmp_path))
-    term = claim(other, owner("alive")).term
-    clock = ManualClock(lambda: other.touch("shop", term))
+    row = claim(other, owner("alive"))
+    clock = ManualClock(lambda: other.save(row))
     with pytest.raises(TidelakeError, match="two etcds on one warehouse") as caught:
         claim(Changefeeds(str(tmp_path), clock=clock), owner(etcd="etcd-2"))
     assert "capture alive (term 1) of etcd cluster etcd-1" in str(caught.value)
@@ -206,11 +204,11 @@ def test_a_cluster_and_a_run_do_not_take_terms_from_each_other(
 ) -> None:
     """Though the later election of one etcd is the newer one: they would do so for ever."""
     other = Changefeeds(str(tmp_path))
-    term = claim(other, owner("alive", etcd=first, revision=5)).term
-    clock = ManualClock(lambda: other.touch("shop", term))
+    row = claim(other, owner("alive", etcd=first, revision=5))
+    clock = ManualClock(lambda: other.save(row))
     with pytest.raises(TidelakeError, match=sentence):
         claim(Changefeeds(str(tmp_path), clock=clock), owner(etcd=second, revision=9))
-    assert Changefeeds(str(tmp_path)).read("shop").term == term  # type: ignore[union-attr]
+    assert Changefeeds(str(tmp_path)).read("shop").term == row.term  # type: ignore[union-attr]
 
 
 def test_another_owner_of_the_other_etcd_is_waited_for_anew(tmp_path: Path) -> None:
@@ -262,7 +260,7 @@ def test_a_refresh_shows_though_the_clock_went_back(tmp_path: Path) -> None:
     changefeeds = Changefeeds(str(tmp_path))
     ahead = datetime(2999, 1, 1, tzinfo=UTC)  # written by a machine whose clock runs far ahead
     row = claim(changefeeds, owner(), replace(INITIAL, updated_at=ahead))
-    changefeeds.touch("shop", row.term)
+    changefeeds.save(row)
     touched = changefeeds.read("shop")
     assert touched is not None
     assert touched.updated_at > row.updated_at > ahead

@@ -140,7 +140,8 @@ def test_a_checkpoint_of_the_newest_version_needs_its_commit_for_the_head(
     assert found is not None
     assert found.head_fingerprint is None
     assert set(found.differences(state)) <= {"head_fingerprint"}
-    assert follow(local, found) == []
+    follow(local, found)
+    assert found.version == AT
 
 
 def test_there_is_no_table(local: LocalStorage):
@@ -288,12 +289,10 @@ def test_following_takes_in_what_came(storage: TableStorage):
     state = make(storage)
     follower = read_log(storage)
     assert follower is not None
-    assert follow(storage, follower) == []
+    follow(storage, follower)
     for number in range(3):
         add_files(storage, state, f"part-{number}.parquet")
-    changes = follow(storage, follower)
-    assert [each.version for each in changes] == [1, 2, 3]
-    assert [each.added[0].path for each in changes] == [f"part-{n}.parquet" for n in range(3)]
+    follow(storage, follower)
     assert_same(follower, state)
     assert_as_read(storage, state)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from sinks.merge_on_write.actions import Json
+from sinks.merge_on_write.actions import DataFile, Json
 from sinks.merge_on_write.forgotten import WITHIN_MS
 from sinks.merge_on_write.log_state import LogState, fingerprint, nonce_of
 from tests.sinks.merge_on_write.log_tables import (
@@ -46,13 +46,9 @@ def test_the_order_of_actions_means_nothing(seed: int):
 def test_a_logical_file_is_live_or_gone(seed: int):
     state = LogState()
     for version, actions in enumerate(history(seed, 40)):
-        live = set(state.files)
-        change = state.advance(version, actions, b"")
-        assert {each.path for each in change.removed} <= live
-        assert all(state.files[each.path] == each for each in change.added)
-        assert set(state.files) == (live - {e.path for e in change.removed}) | {
-            e.path for e in change.added
-        }
+        state.advance(version, actions, b"")
+        added = [DataFile.from_add(each["add"]) for each in actions if "add" in each]
+        assert all(state.files[each.path] == each for each in added)
         assert not {(path, file.vector_id) for path, file in state.files.items()} & set(
             state.tombstones
         )
@@ -62,16 +58,14 @@ def test_only_the_named_vector_is_taken_out():
     state = begin()
     old, new = data_file("a"), data_file("a", vector=1)
     state.advance(1, [old.add(data_change=True)], b"1")
-    change = state.advance(2, [new.add(data_change=True), old.remove(5, data_change=True)], b"2")
+    state.advance(2, [new.add(data_change=True), old.remove(5, data_change=True)], b"2")
+    state.advance(3, [old.remove(6, data_change=True)], b"3")
     assert state.files["a"].vector_id == new.vector_id
-    assert [each.vector_id for each in change.removed] == [None]
-    assert state.advance(3, [old.remove(6, data_change=True)], b"3").removed == ()
-    assert "a" in state.files
 
 
 def test_the_newest_word_on_an_identity_a_domain_and_the_schema_counts():
     state = begin()
-    change = state.advance(
+    state.advance(
         1,
         [
             {"txn": {"appId": "a", "version": 7, "lastUpdated": 3}},
@@ -80,12 +74,13 @@ def test_the_newest_word_on_an_identity_a_domain_and_the_schema_counts():
         ],
         b"1",
     )
-    assert (change.metadata_changed, change.protocol_changed) == (True, False)
+    assert state.metadata is not None
+    assert state.metadata.configuration["changed"] == "yes"
     assert state.transactions["a"].version == 7
     assert state.domains["d"]["configuration"] == "1"
     removed = {"domainMetadata": {"domain": "d", "configuration": "1", "removed": True}}
-    change = state.advance(2, [removed, {"txn": {"appId": "a", "version": 5}}], b"2")
-    assert (change.metadata_changed, state.domains) == (False, {})
+    state.advance(2, [removed, {"txn": {"appId": "a", "version": 5}}], b"2")
+    assert state.domains == {}
     assert state.transactions["a"].version == 5
 
 
@@ -97,14 +92,14 @@ def test_only_the_next_version_is_taken_in():
     assert state.version == 0
 
 
-def test_the_head_is_known_again_by_its_bytes_and_nonce():
+def test_the_head_is_known_again_by_its_bytes():
     state = begin()
     info = {"commitInfo": {"timestamp": 5, "tidelakeNonce": "n", "inCommitTimestamp": 9}}
     state.advance(1, [info], b"bytes")
-    assert (state.nonce, state.in_commit_timestamp_ms, state.commit_time_ms) == ("n", 9, 9)
+    assert (state.in_commit_timestamp_ms, state.commit_time_ms) == (9, 9)
     assert state.head_fingerprint == fingerprint(b"bytes") != fingerprint(b"Bytes")
     state.advance(2, [{"commitInfo": {"timestamp": 7}}], b"foreign")
-    assert (state.nonce, state.in_commit_timestamp_ms, state.commit_time_ms) == (None, None, 7)
+    assert (state.in_commit_timestamp_ms, state.commit_time_ms) == (None, 7)
 
 
 @pytest.mark.parametrize("raw", [b"", b"{torn", b"[1]\n", b'{"add":{}}\n', b"\xff"])

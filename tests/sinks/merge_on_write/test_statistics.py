@@ -109,8 +109,6 @@ def test_only_columns_that_shall_have_statistics_have_them():
             column(pa.int64()),
             ShapeColumn(name="d", physical="q", field_id=2, arrow=pa.int64(), has_statistics=False),
         ),
-        vectors_enabled=True,
-        in_commit_timestamps=False,
     )
     rows = pa.table({"p": pa.array([3, None, 1]), "q": pa.array([1, 2, 3])})
     assert json.loads(statistics_text(rows, shape)) == {
@@ -163,9 +161,7 @@ class TestOurOwnBounds:
     def test_a_file_that_holds_a_wanted_key_is_a_candidate(self, kind: str):
         dice = random.Random(kind)
         arrow = KINDS[kind]
-        shape = TableShape(
-            columns=(column(arrow),), vectors_enabled=True, in_commit_timestamps=False
-        )
+        shape = TableShape(columns=(column(arrow),))
         for _ in range(300):
             values = dice.choices(POOLS[kind], k=dice.randint(1, 4))
             rows = pa.table({"p": pa.array(values, arrow)})

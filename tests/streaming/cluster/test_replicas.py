@@ -63,7 +63,6 @@ def test_each_capture_decodes_and_writes_its_own_spans_and_all_stop_at_a_barrier
     for name, replica in stage.replicas.items():
         own = {t.table: n for t, n in replica.decoded_by_table.items()}
         assert own == {t: sent[t] for t, home in homes.items() if home == name}
-        assert replica.decoded_rows == sum(own.values())
         assert not replica.get_scan().unknown_tables
     for table, home in homes.items():
         assert {each["capture"] for each in stage.commits(table)} == {home}

@@ -10,7 +10,7 @@ import pytest
 
 from conf.settings import KafkaSource
 from streaming.source.kafka import Source, SourceAway, SourceLost
-from streaming.source.message_reader import MessageReader
+from streaming.source.message_reader import values_at
 from streaming.source.ranges import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
@@ -47,7 +47,7 @@ def test_messages_by_their_offsets(broker: KafkaBroker, topic: str):
     broker.produce(topic, [(1, b"k", None)])
     kafka = source_of(broker, topic)
     asked = {TopicPartition(topic, 0): [2_900, 7, 8], TopicPartition(topic, 1): [3_000, 0]}
-    found = MessageReader(kafka).values(asked, topic_ids(kafka)).to_pylist()
+    found = values_at(kafka, asked, topic_ids(kafka)).to_pylist()
     assert [(row["partition"], row["offset"], row["value"]) for row in found] == [
         (0, 7, b"14"),
         (0, 8, b"16"),
@@ -61,12 +61,12 @@ def test_messages_by_their_offsets(broker: KafkaBroker, topic: str):
 def test_more_than_a_task_may_hold(broker: KafkaBroker, topic: str):
     broker.produce(topic, ((0, None, b"x" * 1_000_000) for _ in range(80)))
     kafka = source_of(broker, topic)
-    found = MessageReader(kafka).values({TopicPartition(topic, 0): range(80)}, topic_ids(kafka))
+    found = values_at(kafka, {TopicPartition(topic, 0): range(80)}, topic_ids(kafka))
     assert found["offset"].to_pylist() == list(range(80))
 
 
 def test_nothing_is_asked_for(broker: KafkaBroker, topic: str):
-    assert len(MessageReader(source_of(broker, topic)).values({}, {})) == 0
+    assert len(values_at(source_of(broker, topic), {}, {})) == 0
 
 
 def test_messages_that_are_gone_are_lost(broker: KafkaBroker, topic: str):
@@ -75,28 +75,9 @@ def test_messages_that_are_gone_are_lost(broker: KafkaBroker, topic: str):
     ids = topic_ids(kafka)
     broker.delete_records(topic, {0: 5})
     with pytest.raises(SourceLost, match="offset 3 is needed and Kafka begins at 5"):
-        MessageReader(kafka).values({TopicPartition(topic, 0): [3]}, ids)
+        values_at(kafka, {TopicPartition(topic, 0): [3]}, ids)
     with pytest.raises(SourceLost, match="made again"):
-        MessageReader(kafka).values({TopicPartition(topic, 0): [6]}, {topic: "another"})
-
-
-def test_the_first_message_that_says_something(broker: KafkaBroker, topic: str):
-    """As the first watermark of a partition is looked for."""
-    broker.produce(topic, ((0, None, b"%d" % each) for each in range(3_000)))
-    broker.produce(topic, [(0, None, b"mark 7"), (0, None, b"mark 8"), (1, None, None)])
-
-    def mark(value: bytes | None) -> int | None:
-        return int(value[5:]) if value and value.startswith(b"mark") else None
-
-    kafka = source_of(broker, topic)
-    first = {TopicPartition(topic, 0): 5, TopicPartition(topic, 1): 0}
-    found = MessageReader(kafka).search(first, topic_ids(kafka), mark)
-    assert found == {TopicPartition(topic, 0): 7}
-    first = {TopicPartition(topic, 0): 3_001}
-    assert MessageReader(kafka).search(first, topic_ids(kafka), mark) == {
-        TopicPartition(topic, 0): 8
-    }
-    assert MessageReader(kafka).search({}, topic_ids(kafka), mark) == {}
+        values_at(kafka, {TopicPartition(topic, 0): [6]}, {topic: "another"})
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
