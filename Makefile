@@ -3,6 +3,7 @@
 # make demo       a shop changefeed through a real broker into Delta, watched live
 # make bench      the yardstick, two hours; bench-quick: five minutes
 # make simulate   a cluster in virtual time, SEEDS=1000 of them from FIRST=0
+# make mutate     bugs planted one by one into a copy of the program: each must be found by a seed
 # make soak       long seeds, and what make test has no time for; SEEDS=5000 histories of a table
 # make clean      remove what setup and the tests made
 #
@@ -20,7 +21,7 @@ PIP_OPTIONS := --retries 10 --timeout 60 --no-input --disable-pip-version-check 
 RUN := .venv/bin/python
 SOURCES := conf coordination sinks streaming tests
 
-.PHONY: help setup test lint demo bench bench-quick simulate soak clean
+.PHONY: help setup test lint demo bench bench-quick simulate mutate soak clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -109,6 +110,9 @@ SEEDS ?= 1000
 FIRST ?= 0
 simulate: setup
 	@exec $(RUN) -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
+
+mutate: setup
+	@exec $(RUN) -m tests.simulation.mutate --seeds $(SEEDS)
 
 soak: setup
 	$(RUN) -m pytest -m soak

@@ -1,0 +1,116 @@
+"""`python -m tests.simulation.mutate`: are the bugs of `mutations.toml` found, each by some seed?
+
+Each is planted into a copy of the tree, where the simulation runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+COPIED: Final = ("conf", "coordination", "sinks", "streaming", "tests")
+FOUND: Final = re.compile(r"^seed (\d+) at .*", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """See the head of `mutations.toml`."""
+
+    name: str
+    breaks: str
+    file: str
+    old: str
+    new: str
+    seed: int = 0
+    sample: bool = False
+
+    def planted(self, text: str) -> str:
+        """Raises ``ValueError`` unless the old text stands there once."""
+        if text.count(self.old) != 1:
+            raise ValueError(f"{self.name}: {self.file} has its text {text.count(self.old)} times")
+        return text.replace(self.old, self.new)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """``seed`` None: it survived, or ``output`` says what else went wrong."""
+
+    seed: int | None
+    output: str
+    seconds: float
+
+
+def mutations() -> list[Mutation]:
+    text = Path(__file__).with_name("mutations.toml").read_text(encoding="utf-8")
+    return [Mutation(name=name, **each) for name, each in tomllib.loads(text).items()]
+
+
+def hunt(mutation: Mutation, seeds: int) -> Outcome:
+    """Run seeds until one fails."""
+    started = time.monotonic()
+    with _tree_with(mutation) as tree:
+        command = [sys.executable, "-m", "tests.simulation", "--hunt"]
+        command += ["--seeds", str(seeds), "--likely", str(mutation.seed)]
+        run = subprocess.run(
+            command,
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    found = FOUND.search(run.stdout)
+    output = found[0] if found else run.stderr.strip() or run.stdout
+    return Outcome(
+        seed=int(found[1]) if found else None, output=output, seconds=time.monotonic() - started
+    )
+
+
+@contextmanager
+def _tree_with(mutation: Mutation) -> Iterator[Path]:
+    """A copy, with its compiled files, so that only what is changed is compiled."""
+    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+        tree = Path(folder)
+        for top in COPIED:
+            shutil.copytree(ROOT / top, tree / top, ignore=shutil.ignore_patterns("data"))
+        path = tree / mutation.file
+        path.write_text(mutation.planted(path.read_text(encoding="utf-8")), encoding="utf-8")
+        yield tree
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutate")
+    parser.add_argument("names", nargs="*", help="of mutations; none: all")
+    parser.add_argument("--seeds", type=int, default=1000, help="so many at most for each")
+    parser.add_argument("--jobs", type=int, default=2, help="so many at a time")
+    arguments = parser.parse_args()
+    chosen = [each for each in mutations() if not arguments.names or each.name in arguments.names]
+    survived = 0
+    print(f"{'bug':34} {'found at':>9} {'seconds':>8}  by")
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        outcomes = pool.map(lambda each: hunt(each, arguments.seeds), chosen)
+        for mutation, outcome in zip(chosen, outcomes, strict=True):
+            survived += outcome.seed is None
+            at = "survived" if outcome.seed is None else f"seed {outcome.seed}"
+            why = outcome.output.partition(": ")[2] if outcome.seed is not None else mutation.breaks
+            print(f"{mutation.name:34} {at:>9} {outcome.seconds:8.1f}  {why[:110]}", flush=True)
+    print(f"{len(chosen) - survived} of {len(chosen)} were found")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
