@@ -12,18 +12,17 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from conf.masking import masked
 from coordination.clock import Clock, SystemClock
 from coordination.errors import Stop, TermRefused, TidelakeError
 from coordination.model import Ownership
-from sinks.control_table import Change, ControlTable, TableView, column
+from sinks.control_schema import from_rows
+from sinks.control_table import Change, ControlTable, TableView, column, replaced, rows_of
 from sinks.txn import term_refused
-from sinks.upkeep import Upkeep
 
 ChangefeedState = Literal[
     "initializing",
@@ -81,7 +80,6 @@ SCHEMA = pa.schema(
         column("filters", pa.string(), "JSON: those it had, until when, and the one it has"),
     ]
 )
-_BY_PARTITION = ("source_offsets", "read_offsets", "end_offsets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,16 +132,14 @@ class Changefeeds:
         storage_options: Mapping[str, str] | None = None,
         *,
         clock: Clock | None = None,
-        upkeep: Upkeep | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._table = ControlTable(
             warehouse,
             "changefeeds",
             SCHEMA,
-            storage_options or {},
+            storage_options,
             description="Tidelake: one row per changefeed, who replicates it and how far it is",
-            upkeep=upkeep,
             clock=self._clock,
         )
 
@@ -153,7 +149,7 @@ class Changefeeds:
 
     def read_all(self) -> list[ChangefeedRow]:
         """Every changefeed's row, by ID."""
-        rows = self._table.read(lambda view: [_row(item) for item in view.rows().to_pylist()])
+        rows = self._table.read(lambda view: _changefeeds(view.rows()))
         return sorted(rows or [], key=lambda row: row.changefeed_id)
 
     def claim(
@@ -350,36 +346,20 @@ def _later_than(before: datetime) -> datetime:
 
 
 def _find(view: TableView, changefeed_id: str) -> ChangefeedRow | None:
-    rows = view.rows()
-    found = rows.filter(pc.equal(rows["changefeed_id"], changefeed_id)).to_pylist()
-    return _row(found[0]) if found else None
+    return next(iter(_changefeeds(rows_of(view, changefeed_id))), None)
+
+
+def _changefeeds(rows: pa.Table) -> list[ChangefeedRow]:
+    return [
+        replace(row, watermarks={key: _watermark(mark) for key, mark in row.watermarks.items()})
+        for row in from_rows(rows, ChangefeedRow)
+    ]
+
+
+def _watermark(stored: Any) -> Watermark:
+    return Watermark(**stored)
 
 
 def _upsert(view: TableView, row: ChangefeedRow) -> Change:
-    rows = view.rows()
-    others = rows.filter(pc.not_equal(rows["changefeed_id"], row.changefeed_id))
-    ours = pa.Table.from_pylist([_record(row)], schema=SCHEMA)
-    return Change(rows=pa.concat_tables([others, ours]).combine_chunks(), mode="overwrite")
-
-
-def _record(row: ChangefeedRow) -> dict[str, Any]:
-    record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names}
-    for name in _BY_PARTITION:
-        record[name] = sorted(getattr(row, name).items())
-    record["error"] = None if row.error is None else masked(row.error)
-    record["topic_ids"] = sorted(row.topic_ids.items())
-    record["watermarks"] = [
-        (key, {"ts": mark.ts, "offset": mark.offset})
-        for key, mark in sorted(row.watermarks.items())
-    ]
-    return record
-
-
-def _row(record: dict[str, Any]) -> ChangefeedRow:
-    values = dict(record)
-    values["state"] = cast(ChangefeedState, record["state"])
-    for name in _BY_PARTITION:  # a release before this one knew the first only
-        values[name] = dict(record[name] or ())
-    values["topic_ids"] = dict(record["topic_ids"])
-    values["watermarks"] = {key: Watermark(**mark) for key, mark in record["watermarks"]}
-    return ChangefeedRow(**values)
+    shown = replace(row, error=row.error and masked(row.error))
+    return replaced(view, row.changefeed_id, [shown])

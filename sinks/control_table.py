@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from coordination.clock import Clock, SystemClock
 from coordination.errors import TidelakeError, TryAgain
-from sinks.control_schema import fitted, lacking, names_in, with_columns
+from sinks.control_schema import fitted, lacking, names_in, to_rows, with_columns
 from sinks.storage_errors import STORAGE_ERRORS, storage_error
 from sinks.upkeep import NO_HOOKS, ONCE, Upkeep, keep_up
 
@@ -102,7 +103,7 @@ class ControlTable:
         warehouse: str,
         name: str,
         schema: pa.Schema,
-        storage_options: Mapping[str, str],
+        storage_options: Mapping[str, str] | None,
         *,
         description: str,
         tidy: Callable[[DeltaTable], None] | None = None,
@@ -113,7 +114,7 @@ class ControlTable:
         self.name = name
         self.schema = schema
         self._description = description
-        self._options = dict(storage_options)
+        self._options = dict(storage_options or {})
         self._tidy = tidy
         self._upkeep = upkeep or Upkeep()
         self._clock = clock or SystemClock()
@@ -265,6 +266,19 @@ class ControlTable:
     def _back_off(self, attempt: int) -> None:
         most_s = BACK_OFF_S * min(attempt + 1, 10)
         self._clock.wait(threading.Event(), random.uniform(0, most_s))
+
+
+def replaced(view: TableView, changefeed_id: str, rows: Iterable[Any]) -> Change:
+    """The changefeed's rows are these from now on; those of others stay."""
+    stored = view.rows()
+    others = stored.filter(pc.not_equal(stored["changefeed_id"], changefeed_id))
+    ours = to_rows(rows, stored.schema)
+    return Change(rows=pa.concat_tables([others, ours]).combine_chunks(), mode="overwrite")
+
+
+def rows_of(view: TableView, changefeed_id: str) -> pa.Table:
+    stored = view.rows()
+    return stored.filter(pc.equal(stored["changefeed_id"], changefeed_id))
 
 
 def column(name: str, data_type: pa.DataType, comment: str) -> pa.Field:

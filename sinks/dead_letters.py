@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from coordination.clock import Clock
 from coordination.model import TableName
 from sinks.control_table import Change, ControlTable, TableView, column
 from sinks.txn import check_term, claim, incarnation_app_id, incarnation_refused
@@ -73,7 +72,6 @@ class DeadLetters:
         warehouse: str,
         storage_options: Mapping[str, str] | None = None,
         *,
-        clock: Clock | None = None,
         upkeep: Upkeep | None = None,
     ) -> None:
         self._counted: tuple[int, str, Counter[TableName | None]] = (-1, "", Counter())
@@ -81,11 +79,10 @@ class DeadLetters:
             warehouse,
             "dead_letters",
             SCHEMA,
-            storage_options or {},
+            storage_options,
             description="Tidelake: messages that could not be decoded or applied",
             tidy=_compact,
             upkeep=upkeep,
-            clock=clock,
         )
 
     def claim(self, changefeed_id: str, term: int, incarnation: int) -> None:

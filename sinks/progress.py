@@ -9,22 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordination.clock import Clock
 from coordination.errors import TidelakeError
 from coordination.model import TableName, tso_time
-from sinks.control_table import Change, ControlTable, TableView, column
+from sinks.control_schema import from_rows
+from sinks.control_table import Change, ControlTable, TableView, column, replaced, rows_of
 from sinks.txn import check_term, claim_term
-from sinks.upkeep import Upkeep
 
 WHOLE_TABLE = "(-inf, +inf)"
 STOPPED = "stopped"  # of a table that nobody fills any more, until somebody does
-_MAPS = ("source_offsets", "dropped_columns")
-
 
 SCHEMA = pa.schema(
     [
@@ -99,22 +95,10 @@ class ProgressRow:
 class Progress:
     """Reads, claims and advances; safe to share between threads."""
 
-    def __init__(
-        self,
-        warehouse: str,
-        storage_options: Mapping[str, str] | None = None,
-        *,
-        clock: Clock | None = None,
-        upkeep: Upkeep | None = None,
-    ) -> None:
+    def __init__(self, warehouse: str, storage_options: Mapping[str, str] | None = None) -> None:
+        description = "Tidelake: one row per table span, how far it is"
         self._table = ControlTable(
-            warehouse,
-            "progress",
-            SCHEMA,
-            storage_options or {},
-            description="Tidelake: one row per table span, how far it is",
-            upkeep=upkeep,
-            clock=clock,
+            warehouse, "progress", SCHEMA, storage_options, description=description
         )
 
     def claim(self, changefeed_id: str, term: int) -> None:
@@ -127,7 +111,7 @@ class Progress:
 
     def read_all(self) -> list[ProgressRow]:
         """Every row, by changefeed and table."""
-        rows = self._table.read(lambda view: [_row(item) for item in view.rows().to_pylist()])
+        rows = self._table.read(lambda view: from_rows(view.rows(), ProgressRow))
         return sorted(
             rows or [], key=lambda row: (row.changefeed_id, row.name.schema, str(row.name))
         )
@@ -149,10 +133,7 @@ class Progress:
                 self._refuse_to_fall(ours.get(row.name), row)
             stamp = datetime.now(UTC)
             ours |= {row.name: replace(row, updated_at=row.updated_at or stamp) for row in rows}
-            stored = view.rows()
-            others = stored.filter(pc.not_equal(stored["changefeed_id"], changefeed_id))
-            mine = pa.Table.from_pylist([_record(row) for row in ours.values()], schema=SCHEMA)
-            return Change(rows=pa.concat_tables([others, mine]).combine_chunks(), mode="overwrite")
+            return replaced(view, changefeed_id, ours.values())
 
         self._table.commit(plan, "advance the progress in")
 
@@ -184,21 +165,5 @@ class Progress:
 
 
 def _of(view: TableView, changefeed_id: str) -> dict[TableName, ProgressRow]:
-    stored = view.rows()
-    found = stored.filter(pc.equal(stored["changefeed_id"], changefeed_id)).to_pylist()
-    return {row.name: row for row in map(_row, found)}
-
-
-def _record(row: ProgressRow) -> dict[str, Any]:
-    record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names}
-    for name in _MAPS:
-        record[name] = sorted(record[name].items())
-    return record
-
-
-def _row(record: dict[str, Any]) -> ProgressRow:
-    values = dict(record)
-    del values["checkpoint_time"]
-    for name in _MAPS:
-        values[name] = dict(record[name] or ())  # NULL: of an earlier release
-    return ProgressRow(**values)
+    found = from_rows(rows_of(view, changefeed_id), ProgressRow)
+    return {row.name: row for row in found}

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
-from coordination.clock import Clock
 from coordination.model import tso_time
-from sinks.control_schema import fitted
+from sinks.control_schema import fitted, from_rows, to_rows
 from sinks.control_table import Change, ControlTable, TableView, column
 from sinks.txn import check_term, claim_term
 from sinks.upkeep import NO_HOOKS, ONCE, Upkeep
@@ -69,7 +68,6 @@ class Snapshots:
         storage_options: Mapping[str, str] | None = None,
         *,
         retention: LedgerRetention | None = None,
-        clock: Clock | None = None,
         upkeep: Upkeep | None = None,
     ) -> None:
         self._retention = retention or LedgerRetention()
@@ -78,11 +76,10 @@ class Snapshots:
             warehouse,
             "snapshots",
             SCHEMA,
-            storage_options or {},
+            storage_options,
             description="Tidelake: Delta versions that show all tables as of one timestamp",
             tidy=self._tidy,
             upkeep=upkeep,
-            clock=clock,
         )
 
     def claim(self, changefeed_id: str, term: int) -> None:
@@ -100,7 +97,7 @@ class Snapshots:
             if row.primary_ts in published:
                 return None
             stamped = replace(row, created_at=row.created_at or datetime.now(UTC))
-            return Change(rows=pa.Table.from_pylist([_record(stamped)], schema=SCHEMA))
+            return Change(rows=to_rows([stamped], SCHEMA))
 
         version = self._table.commit(plan, "publish a snapshot in")
         if version is None:
@@ -122,9 +119,8 @@ class Snapshots:
             ts = pc.max(view.scan(["primary_ts"], where)["primary_ts"])
             if not ts.is_valid:
                 return None
-            return _row(
-                view.scan(SCHEMA.names, where & (pc.field("primary_ts") == ts)).to_pylist()[0]
-            )
+            found = view.scan(SCHEMA.names, where & (pc.field("primary_ts") == ts))
+            return from_rows(found, SnapshotRow)[0]
 
         return self._table.read(reader)
 
@@ -158,16 +154,3 @@ def kept(rows: pa.Table, retention: LedgerRetention) -> pa.Table:
         newest = pc.greater_equal(last, len(ours) - retention.least_rows)
         parts.append(ours.filter(pc.or_(pc.greater_equal(ours["created_at"], oldest), newest)))
     return pa.concat_tables(parts).combine_chunks()
-
-
-def _record(row: SnapshotRow) -> dict[str, Any]:
-    record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names}
-    record["tables"] = sorted(row.tables.items())
-    return record
-
-
-def _row(record: dict[str, Any]) -> SnapshotRow:
-    values = dict(record)
-    del values["primary_time"]
-    values["tables"] = dict(record["tables"])
-    return SnapshotRow(**values)

@@ -18,21 +18,24 @@ import typer
 
 from conf.load import load_settings, load_sink
 from conf.masking import masked
-from conf.settings import Settings
 from coordination.secrets import revealed_options
 from coordination.version import tidelake_version
 from streaming import cli_cluster, logs
 from streaming.cli_options import (
+    AdvertiseAddr,
     ChangefeedId,
+    ClusterId,
     ConfigFile,
-    LogFormat,
-    LogLevel,
+    Format,
+    LogFormatOption,
+    LogLevelOption,
     MaskingGroup,
     OutputFormat,
     SinkUri,
     SourceUri,
     logged,
     reported,
+    settings_of,
 )
 from streaming.process_list import mask_arguments
 
@@ -108,9 +111,7 @@ def run(
             metavar="URL|embedded",
         ),
     ] = None,
-    cluster_id: Annotated[
-        str | None, typer.Option(help="Captures of one cluster share it; TiCDC's cluster-id.")
-    ] = None,
+    cluster_id: ClusterId = None,
     addr: Annotated[
         str | None,
         typer.Option(
@@ -118,37 +119,18 @@ def run(
             "port of this machine's own, if it is not given."
         ),
     ] = None,
-    advertise_addr: Annotated[
-        str | None, typer.Option(help="Its address as others see it, where that is another.")
-    ] = None,
-    log_format: Annotated[LogFormat | None, typer.Option(help="Of the lines on stderr.")] = None,
-    log_level: Annotated[LogLevel | None, typer.Option(case_sensitive=False)] = None,
+    advertise_addr: AdvertiseAddr = None,
+    log_format: LogFormatOption = None,
+    log_level: LogLevelOption = None,
 ) -> None:
-    arguments = {
-        "source-uri": source_uri,
-        "sink-uri": sink_uri,
-        "changefeed-id": changefeed_id,
-        "start-ts": start_ts,
-        "target-ts": target_ts,
-        "overwrite-checkpoint-ts": overwrite_checkpoint_ts,
-        "etcd": etcd,
-        "cluster-id": cluster_id,
-        "addr": addr,
-        "advertise-addr": advertise_addr,
-        "log-format": log_format and log_format.value,
-        "log-level": log_level and log_level.value,
-    }
+    arguments = settings_of(locals())
     with reported(log_format):
         settings = load_settings(config=config, environment=os.environ, arguments=arguments)
-        raise typer.Exit(_run(settings))
+        logs.install(settings.log_format, settings.log_level, changefeed=settings.changefeed.id)
+        with logged():
+            from streaming.bootstrap import run as run_capture
 
-
-def _run(settings: Settings) -> int:
-    logs.install(settings.log_format, settings.log_level, changefeed=settings.changefeed.id)
-    with logged():
-        from streaming.bootstrap import run as run_capture
-
-        return run_capture(settings)
+            raise typer.Exit(run_capture(settings))
 
 
 @app.command()
@@ -157,7 +139,7 @@ def progress(
     sink_uri: SinkUri = None,
     changefeed_id: ChangefeedId = None,
     config: ConfigFile = None,
-    output_format: Annotated[OutputFormat, typer.Option("--format")] = OutputFormat.TABLE,
+    output_format: Format = OutputFormat.TABLE,
     watch: Watch = False,
 ) -> None:
     """Show how fresh each table is: state, checkpoint, lag, Delta version."""
@@ -186,7 +168,7 @@ def snapshot(
         str | None,
         typer.Option(help="The newest snapshot at or below this TSO or RFC 3339 time."),
     ] = None,
-    output_format: Annotated[OutputFormat, typer.Option("--format")] = OutputFormat.TABLE,
+    output_format: Format = OutputFormat.TABLE,
 ) -> None:
     """Show the Delta version of each table as of one TiDB timestamp, and the SQL to read them."""
     with reported():

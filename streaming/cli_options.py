@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -70,6 +70,15 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option(help="A changefeed file (TOML) with TiCDC's names.", envvar=CONFIG_VARIABLE),
 ]
+ClusterId = Annotated[
+    str | None, typer.Option(help="Captures of one cluster share it; TiCDC's cluster-id.")
+]
+AdvertiseAddr = Annotated[
+    str | None, typer.Option(help="Its address as others see it, where that is another.")
+]
+LogFormatOption = Annotated[LogFormat | None, typer.Option(help="Of the lines on stderr.")]
+LogLevelOption = Annotated[LogLevel | None, typer.Option(case_sensitive=False)]
+Format = Annotated[OutputFormat, typer.Option("--format")]
 NoCheck = Annotated[
     bool,
     typer.Option(
@@ -79,6 +88,11 @@ NoCheck = Annotated[
 NoConfirm = Annotated[
     bool, typer.Option("--no-confirm", help="As in TiCDC; nothing is asked here anyway.")
 ]
+
+
+def settings_of(options: Mapping[str, object]) -> dict[str, object]:
+    """A command's options by the names of their settings; what is no setting has no name there."""
+    return {name.replace("_", "-"): value for name, value in options.items() if name != "config"}
 
 
 class MaskingGroup(TyperGroup):
