@@ -1,4 +1,4 @@
-"""The owner's office in one life of a capture: stands for election, leads, and leaves in order.
+"""The owner's office of one capture: stands for election, leads, and leaves in order.
 
     stands ──leads──► in office ──key gone, drained, term refused, failed──► leaving ──► resigned
       ▲                                                                                   │
@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from coordination.capture_context import CaptureContext, turn_worker
 from coordination.errors import TermRefused, TidelakeError, TryAgain
 from coordination.etcd.client import Compare
 from coordination.etcd.election import Candidate
-from coordination.life_context import LifeContext, turn_worker
 from coordination.metadata.committer import TickCommitter
 from coordination.metadata.elector import EtcdElector
 from coordination.metadata.etcd_roles import EtcdCaptureObservation, EtcdControllerObservation
@@ -52,7 +52,7 @@ class OwnerOffice:
 
     def __init__(
         self,
-        context: LifeContext,
+        context: CaptureContext,
         jobs: OwnerJobs,
         role: CaptureRole,
         candidate: Candidate,
@@ -107,7 +107,7 @@ class OwnerOffice:
         self._candidate.close()
 
     def turn(self) -> float:
-        """One pass; the seconds until the next is of use. Raises what ends the capture's life."""
+        """One pass; the seconds until the next is of use. Raises what ends the capture."""
         now = self._context.clock.monotonic()
         if self._owner is None:
             self._jobs.carry_out(None)

@@ -36,7 +36,7 @@ MARGIN_S: Final = 2.0  # of a lease's end, until etcd has noticed
 
 
 class RunAdmission:
-    """One process's; asked in each of its lives, on the coordination thread."""
+    """One process's; asked in each of its sessions, on the coordination thread."""
 
     def __init__(
         self,

@@ -5,12 +5,11 @@
        └── all closed, lease revoked ◄──────┴───────── suicide: drop ──────────────┘
 
 `turn` is one pass and never waits: session, registration, election, messages in, processor, owner,
-messages out. Whoever drives it (`run`, or the simulation) is the coordination thread.
-Trust is one for all roles: the fence opens when the lease is granted, each renewal extends it, and
-a lost session shuts it at once, from its own thread. What a capture may write is not decided by it
-alone: spans have their fences, owners their terms.
-A call that etcd does not answer is made again; what ends is at most this life, never the process.
-"""
+messages out. Whoever drives it (`run`, or the simulation) is the coordination thread. Trust is one
+for all roles: the fence opens when the lease is granted, each renewal extends it, and a lost
+session shuts it at once, from its own thread. What a capture may write is not decided by it alone:
+spans have their fences, owners their terms. A call that etcd does not answer is made again; what
+ends is at most this capture, never the process."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from coordination.capture_life import Life
+from coordination.capture import Capture
+from coordination.capture_context import CaptureContext
 from coordination.clock import Clock
 from coordination.errors import TidelakeError
 from coordination.fence import Fence
-from coordination.life_context import LifeContext
 from coordination.metadata.errors import MetadataError
 from coordination.model import CaptureID, LeaseID
 from coordination.owner.jobs import OwnerJobs
@@ -59,17 +58,17 @@ class CaptureServer:
 
     def __init__(
         self,
-        context: LifeContext,
+        context: CaptureContext,
         *,
         reset_limit: ResetLimit | None = None,
         drain_s: float = DRAIN_S,
-        on_reset: Callable[[Life], None] = lambda _life: None,
-        on_turn: Callable[[Life], None] = lambda _life: None,
+        on_reset: Callable[[Capture], None] = lambda _capture: None,
+        on_turn: Callable[[Capture], None] = lambda _capture: None,
     ) -> None:
         """`on_reset` is told who this capture now is, for log lines; `on_turn` looks at it after
         each turn."""
         self.phase = Phase.WAITING
-        self.life: Life | None = None
+        self.capture: Capture | None = None
         self.jobs = OwnerJobs(context.woken.set)
         self._context = context
         self._clock: Clock = context.clock
@@ -83,7 +82,7 @@ class CaptureServer:
         self._begin_at: float | None = None  # None: the reset limit has not been asked yet
         self._stop = _Stop()
         self._recalls: queue.SimpleQueue[tuple[CaptureID, Future[bool]]] = queue.SimpleQueue()
-        self._unrevoked: list[LeaseID] = []  # of lives that ended while etcd was away
+        self._unrevoked: list[LeaseID] = []  # of sessions that ended while etcd was away
 
     def request_stop(self) -> None:
         """End soon: resign, hand over, close. Any thread, signal handlers too."""
@@ -133,13 +132,15 @@ class CaptureServer:
             capture_id, future = self._recalls.get()
             if not future.set_running_or_notify_cancel():
                 continue
-            life = self.life if self.phase is Phase.SERVING else None
+            capture = self.capture if self.phase is Phase.SERVING else None
             if self._stop.is_asked:
                 refusal = "it was asked to stop, and ends: start another one"
-            elif life is None or life.id != capture_id:
-                refusal = f"it is another one by now ({life.id if life else 'without a session'})"
+            elif capture is None or capture.id != capture_id:
+                refusal = (
+                    f"it is another one by now ({capture.id if capture else 'without a session'})"
+                )
             else:
-                future.set_result(life.serve_again())
+                future.set_result(capture.serve_again())
                 continue
             future.set_exception(MetadataError(f"capture {capture_id} cannot serve: {refusal}"))
 
@@ -154,10 +155,10 @@ class CaptureServer:
         if now < self._begin_at:
             return self._begin_at - now
         try:
-            while self._unrevoked:  # else this life stands in line behind its own last one
+            while self._unrevoked:  # else this capture stands in line behind its own last one
                 self._context.client.revoke(self._unrevoked[-1])
                 self._unrevoked.pop()
-            self.life = Life.begin(self._context, self.jobs)
+            self.capture = Capture.begin(self._context, self.jobs)
         except TidelakeError as error:
             level = logging.DEBUG if self._is_silent else logging.WARNING  # once in an outage
             logger.log(level, "no session, trying again: %s", error)
@@ -167,52 +168,52 @@ class CaptureServer:
         self._begin_at = None
         self._is_silent = False
         self.phase = Phase.SERVING
-        self._on_reset(self.life)
-        logger.info("capture starts capture_id=%s epoch=%s", self.life.id, self.life.epoch)
+        self._on_reset(self.capture)
+        logger.info("capture starts capture_id=%s epoch=%s", self.capture.id, self.capture.epoch)
         return 0.0
 
     def _serve(self) -> float:
-        life = self.life
-        assert life is not None
+        capture = self.capture
+        assert capture is not None
         try:
-            wait_s = life.turn()
-            self._on_turn(life)
+            wait_s = capture.turn()
+            self._on_turn(capture)
         except TidelakeError as error:
-            logger.warning("capture dies by suicide capture_id=%s: %s", life.id, error)
-            return self._leave(life, drop=True, reason=str(error))
+            logger.warning("capture dies by suicide capture_id=%s: %s", capture.id, error)
+            return self._leave(capture, drop=True, reason=str(error))
         except Exception as error:
-            logger.exception("capture failed, it starts again capture_id=%s", life.id)
-            return self._leave(life, drop=True, reason=repr(error))
-        if self._stop.is_asked and self._is_drained(life):
-            return self._leave(life, drop=False, reason="this capture has stopped")
+            logger.exception("capture failed, it starts again capture_id=%s", capture.id)
+            return self._leave(capture, drop=True, reason=repr(error))
+        if self._stop.is_asked and self._is_drained(capture):
+            return self._leave(capture, drop=False, reason="this capture has stopped")
         return wait_s
 
-    def _is_drained(self, life: Life) -> bool:
+    def _is_drained(self, capture: Capture) -> bool:
         """Whether a stop may go on: nothing is left to hand over, or nobody takes it in time."""
         now = self._clock.monotonic()
         if self._stop.deadline is None:
             self._stop.deadline = now + self._drain_s
-        life.stop()
-        return life.is_drained or now >= self._stop.deadline
+        capture.stop()
+        return capture.is_drained or now >= self._stop.deadline
 
-    def _leave(self, life: Life, *, drop: bool, reason: str) -> float:
+    def _leave(self, capture: Capture, *, drop: bool, reason: str) -> float:
         if drop:
             self._fence.shut(reason)
-        life.close(drop=drop)
+        capture.close(drop=drop)
         self.phase = Phase.ENDING
         return 0.0
 
     def _end(self) -> float | None:
-        life = self.life
-        assert life is not None
+        capture = self.capture
+        assert capture is not None
         self.jobs.carry_out(None)
-        if not life.is_closed:
-            life.keep_alive()  # what ends in order still commits
+        if not capture.is_closed:
+            capture.keep_alive()  # what ends in order still commits
             return CLOSING_S
         self._fence.shut("this capture has stopped")
-        if not life.release():
-            self._unrevoked.append(life.session.lease)
-        logger.info("capture is released capture_id=%s", life.id)
-        self.life = None
+        if not capture.release():
+            self._unrevoked.append(capture.session.lease)
+        logger.info("capture is released capture_id=%s", capture.id)
+        self.capture = None
         self.phase = Phase.STOPPED if self._stop.is_asked else Phase.WAITING
         return None if self.phase is Phase.STOPPED else 0.0

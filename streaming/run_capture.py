@@ -20,13 +20,13 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from conf.settings import SessionSettings, Settings
-from coordination.capture_life import Life
+from coordination.capture import Capture
+from coordination.capture_context import CaptureContext
 from coordination.clock import Clock, SystemClock
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.fence import Fence
-from coordination.life_context import LifeContext
 from coordination.metadata.elector import read_captures
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.model import ChangefeedInfo, FeedState
@@ -93,7 +93,7 @@ class RunCapture:
         self._scope = keys.run_scope(cluster_id, self._info.id)
         self._ending = _Ending()
         self._unreached_at = float("inf")  # when that is to be told, on the monotonic clock
-        self._was_seen = False  # the changefeed, in this life
+        self._was_seen = False  # the changefeed, in this capture
         clock = SystemClock()
         self.fence = Fence(clock)
         self._admission = RunAdmission(
@@ -129,8 +129,8 @@ class RunCapture:
 
     def _context(
         self, session: SessionSettings, new_id: Callable[[], str], clock: Clock
-    ) -> LifeContext:
-        return LifeContext(
+    ) -> CaptureContext:
+        return CaptureContext(
             client=self._client,
             cluster_id=self._scope,
             session=session,
@@ -174,11 +174,11 @@ class RunCapture:
 
     # On the coordination thread.
 
-    def _identify(self, life: Life) -> None:
+    def _identify(self, capture: Capture) -> None:
         self._was_seen = False
         self._unreached_at = time.monotonic() + REACHED_WITHIN_S
-        logs.identity.capture_id = life.id
-        logs.identity.epoch = life.epoch
+        logs.identity.capture_id = capture.id
+        logs.identity.epoch = capture.epoch
 
     def _admit(self, capture_id: CaptureID, registered: Revision) -> bool:
         try:
@@ -193,11 +193,11 @@ class RunCapture:
         refuse_a_clusters(self._client, self._cluster_id, self._info.id, self._warehouse)
         refuse_beside_an_earlier_run(self._client, self._cluster_id, self._info.id)
 
-    def _look(self, life: Life) -> None:
+    def _look(self, capture: Capture) -> None:
         """Whether the changefeed has ended, and the control tables say so."""
         if self._server.is_stopping:
             return
-        info = life.changefeed(self._info.name)
+        info = capture.changefeed(self._info.name)
         if info is None:
             if self._was_seen:
                 logger.warning("the changefeed's keys are gone from etcd: it was ended by others")
@@ -205,19 +205,19 @@ class RunCapture:
             return
         self._was_seen = True
         state = known_state(info)
-        self._tell_if_unreached(life)
+        self._tell_if_unreached(capture)
         if state.is_running or state is FeedState.PENDING:
             return
         if self._ending.over_since is None:
             self._ending.over_since = time.monotonic()
-        if state is FeedState.FAILED and life.owner is not None and not self._is_said():
+        if state is FeedState.FAILED and capture.owner is not None and not self._is_said():
             return
         self._ending.is_finished = state is FeedState.FINISHED
         self._end(_failure(info) if state is FeedState.FAILED else None)
 
-    def _tell_if_unreached(self, life: Life) -> None:
-        """Nobody can give it tables; once in a life."""
-        if life.is_reached or time.monotonic() < self._unreached_at:
+    def _tell_if_unreached(self, capture: Capture) -> None:
+        """Nobody can give it tables; once in a capture."""
+        if capture.is_reached or time.monotonic() < self._unreached_at:
             return
         self._unreached_at = float("inf")
         logger.warning(
@@ -244,8 +244,8 @@ class RunCapture:
 
     def _address(self, capture_id: CaptureID) -> str | None:
         """From memory: asked often, on the transport's thread."""
-        life = self._server.life
-        info = life.captures.get(capture_id) if life is not None else None
+        capture = self._server.capture
+        info = capture.captures.get(capture_id) if capture is not None else None
         return info.address if info is not None else None
 
     # When nothing of it runs any more.

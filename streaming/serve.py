@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from conf.server import ServerSettings
-from coordination.capture_life import Life
+from coordination.capture import Capture
+from coordination.capture_context import CaptureContext
 from coordination.clock import SystemClock
 from coordination.errors import TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.fence import Fence
-from coordination.life_context import LifeContext
 from coordination.model import CaptureID, ChangefeedID, TableName
 from coordination.owner.jobs import (
     DrainCapture,
@@ -62,7 +62,7 @@ def serve(settings: ServerSettings) -> int:
         spark()  # a server is there to work: what Spark lacks is said at once
         clock = SystemClock()
         running: list[CaptureServer] = []  # the transport and the server need each other
-        context = LifeContext(
+        context = CaptureContext(
             client=client,
             cluster_id=etcd.cluster_id,
             session=settings.session,
@@ -96,14 +96,14 @@ def serve(settings: ServerSettings) -> int:
 
 def _address(running: list[CaptureServer], capture_id: CaptureID) -> str | None:
     """From memory: asked often, on the transport's thread."""
-    life = running[0].life if running else None
-    info = life.captures.get(capture_id) if life is not None else None
+    capture = running[0].capture if running else None
+    info = capture.captures.get(capture_id) if capture is not None else None
     return info.address if info is not None else None
 
 
-def _identify(life: Life) -> None:
-    logs.identity.capture_id = life.id
-    logs.identity.epoch = life.epoch
+def _identify(capture: Capture) -> None:
+    logs.identity.capture_id = capture.id
+    logs.identity.epoch = capture.epoch
 
 
 def _answer(server: CaptureServer, method: str, params: dict[str, Any]) -> dict[str, Any]:

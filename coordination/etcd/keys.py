@@ -185,7 +185,7 @@ class Election:
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class CaptureOf:
     capture_id: CaptureID
 
 
@@ -243,7 +243,7 @@ class CaptureProgressOf:
 
 Parsed = (
     Election
-    | Capture
+    | CaptureOf
     | MetaVersion
     | DeleteCounter
     | ChangefeedInfoOf
@@ -275,7 +275,7 @@ def _parse_ticdc(parts: list[str]) -> Parsed | None:  # noqa: PLR0911 - one per 
         case ["__cdc_meta__", "owner", lease] if _is_hex(lease):
             return Election(LeaseID(int(lease, 16)))
         case ["__cdc_meta__", "capture", capture_id] if capture_id:
-            return Capture(CaptureID(capture_id))
+            return CaptureOf(CaptureID(capture_id))
         case ["__cdc_meta__", "meta", "meta-version"]:
             return MetaVersion()
         case ["__cdc_meta__", "meta", "ticdc-delete-etcd-key-count"]:

@@ -144,7 +144,7 @@ class GlobalReactorState:
 
     def _take_in(self, parsed: keys.Parsed, value: bytes | None) -> None:
         match parsed:
-            case keys.Capture(capture_id):
+            case keys.CaptureOf(capture_id):
                 self._update_capture(capture_id, value)
             case keys.Election(lease):
                 _put(self.candidates, lease, None if value is None else CaptureID(value.decode()))

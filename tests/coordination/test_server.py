@@ -108,8 +108,8 @@ class Cluster:
 
 
 def life_id(capture: SimCapture) -> CaptureID:
-    assert capture.server.life is not None
-    return capture.server.life.id
+    assert capture.server.capture is not None
+    return capture.server.capture.id
 
 
 def test_a_lone_capture_replicates_at_once() -> None:
@@ -185,9 +185,9 @@ def test_a_lost_session_makes_a_new_capture_of_the_same_process() -> None:
     capture = cluster.owner
     before = life_id(capture)
     capture.link.cut()
-    cluster.until(lambda: capture.server.life is None)
+    cluster.until(lambda: capture.server.capture is None)
     capture.link.heal_if_cut()
-    cluster.until(lambda: capture.server.life is not None)
+    cluster.until(lambda: capture.server.capture is not None)
     assert life_id(capture) != before
     cluster.settle()
 

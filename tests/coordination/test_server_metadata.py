@@ -131,7 +131,7 @@ def test_a_state_tells_what_etcd_tells() -> None:
     """UUIDs and owner revisions too, which are revisions of keys."""
     cluster = Cluster(2)
     cluster.settle()
-    life = cluster.owner.server.life
+    life = cluster.owner.server.capture
     assert life is not None
     in_etcd = EtcdQuerier(cluster.world.etcd, CLUSTER)
     in_state = StateQuerier(life._state)

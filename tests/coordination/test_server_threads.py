@@ -8,10 +8,10 @@ import uuid
 from datetime import UTC, datetime
 
 from conf.settings import SessionSettings
+from coordination.capture_context import CaptureContext
 from coordination.clock import SystemClock
 from coordination.etcd import keys
 from coordination.fence import Fence
-from coordination.life_context import LifeContext
 from coordination.metadata.etcd_observation import create_writes
 from coordination.metadata.model import ChangefeedInfo
 from coordination.orchestrator.commit_once import commit_once
@@ -33,7 +33,7 @@ def test_a_server_runs_until_it_is_asked_to_stop() -> None:
     plane = FakeDataPlane(source, warehouse, rng=rng, now=clock.monotonic, pace=Pace(slow_s=0.0))
     info = ChangefeedInfo(id=NAME.id)
     commit_once(etcd, [create_writes(CLUSTER, info, None)], keys.delete_counter_key(CLUSTER))
-    context = LifeContext(
+    context = CaptureContext(
         client=etcd,
         cluster_id=CLUSTER,
         session=SessionSettings(),

@@ -177,7 +177,7 @@ class Faults:
             return
         tables = sorted(owner.coordinator.replication.tables.items())
         _, span = self._rng.choice(tables)
-        dest = self._rng.choice(self._world.captures).server.life
+        dest = self._rng.choice(self._world.captures).server.capture
         if dest is not None:
             self._post(owner, MoveTable(changefeed=NAME, table=span.name, dest=dest.id))
 
@@ -192,11 +192,11 @@ class Faults:
 
     def drain(self) -> None:
         owner, target = self._world.owner, self._one()
-        if owner is None or target is None or target.server.life is None:
+        if owner is None or target is None or target.server.capture is None:
             return
         if len(self._world.captures) < 3:
             return
-        self._post(owner, DrainCapture(capture_id=target.server.life.id))
+        self._post(owner, DrainCapture(capture_id=target.server.capture.id))
         self._after(4.0, lambda: self._retire(target))  # a drained capture has no other use
 
     def _retire(self, target: SimCapture) -> None:

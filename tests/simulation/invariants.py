@@ -81,7 +81,7 @@ class Watchman:
         leading = [
             capture.node
             for capture in self._world.captures
-            if (life := capture.server.life) is not None
+            if (life := capture.server.capture) is not None
             and life.owner is not None
             and life.leads_since in alive
         ]

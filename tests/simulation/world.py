@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 
 from conf.settings import SessionSettings
 from coordination import deadline
+from coordination.capture_context import CaptureContext
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
 from coordination.fence import Fence
-from coordination.life_context import LifeContext
 from coordination.metadata.etcd_observation import create_writes
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ts
@@ -74,7 +74,7 @@ class SimCapture:
         self._due_at = 0.0
         self._clock = world.clock
         self._world = world
-        context = LifeContext(
+        context = CaptureContext(
             client=self.link,
             cluster_id=CLUSTER,
             session=SESSION,
@@ -96,7 +96,7 @@ class SimCapture:
 
     @property
     def owner(self) -> OwnerReactor | None:
-        life = self.server.life
+        life = self.server.capture
         return life.owner if life is not None else None
 
     @property
@@ -107,7 +107,7 @@ class SimCapture:
     @property
     def is_stopping(self) -> bool:
         """Asked to stop, or drained: it takes no tables any more."""
-        life = self.server.life
+        life = self.server.capture
         return self.server.is_stopping or (life is not None and life.processor.is_stopping)
 
     @property

@@ -19,11 +19,11 @@ from conf.settings import (
     Settings,
     TransportSettings,
 )
+from coordination.capture_context import CaptureContext
 from coordination.clock import SystemClock
 from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd import keys
 from coordination.fence import Fence
-from coordination.life_context import LifeContext
 from coordination.metadata.elector import read_captures
 from coordination.metadata.etcd_observation import create_writes
 from coordination.metadata.model import ChangefeedInfo, FeedState
@@ -285,7 +285,7 @@ def test_beside_a_clusters_capture_each_replicates_its_own(ground: Ground) -> No
     run = ground.run()
     run.await_("its tables", lambda: run.span_count == 4)
     plane, woken = mall.plane(), threading.Event()
-    context = LifeContext(
+    context = CaptureContext(
         client=ground.etcd,
         cluster_id=CLUSTER,
         session=SessionSettings(),

@@ -26,7 +26,7 @@ EVERY_KEY = [
     (
         keys.capture_key("default", C1),
         "/tidb/cdc/default/__cdc_meta__/capture/c1",
-        keys.Capture(C1),
+        keys.CaptureOf(C1),
     ),
     (
         keys.meta_version_key("default"),
@@ -151,7 +151,7 @@ RUN = keys.run_scope("default", ChangefeedID("shop"))
         (
             keys.capture_key(RUN, C1),
             "/tidelake/default/run-shop/cdc/__cdc_meta__/capture/c1",
-            keys.Capture(C1),
+            keys.CaptureOf(C1),
         ),
         (
             keys.changefeed_info_key(RUN, SHOP),

@@ -1,4 +1,4 @@
-"""What a serving capture works with, whichever life it is in, and the workers of its roles."""
+"""What a serving capture works with, whichever session it is in, and the workers of its roles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLUSH_INTERVAL_S: Final = 0.05  # owner-flush-interval, processor-flush-interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LifeContext:
+class CaptureContext:
     """What outlives a reset. Random things come in as functions: the simulation has its own."""
 
     client: EtcdClient

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from coordination.capture_context import CaptureContext, turn_worker
 from coordination.errors import CaptureSuicide, LeaseGone, TryAgain
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, Put, get
@@ -20,7 +21,6 @@ from coordination.etcd.election import Candidate
 from coordination.etcd.identity import etcd_identity
 from coordination.etcd.keys import ChangefeedName
 from coordination.etcd.session import Session
-from coordination.life_context import LifeContext, turn_worker
 from coordination.metadata.committer import TickCommitter
 from coordination.metadata.elector import EtcdElector
 from coordination.metadata.etcd_roles import EtcdCaptureObservation
@@ -39,11 +39,16 @@ logger = logging.getLogger(__name__)
 RETRY_S: Final = 0.5
 
 
-class Life:
+class Capture:
     """Made by `begin`. One thread, but for the session's, which shuts the fence by itself."""
 
     def __init__(
-        self, context: LifeContext, jobs: OwnerJobs, role: CaptureRole, session: Session, etcd: str
+        self,
+        context: CaptureContext,
+        jobs: OwnerJobs,
+        role: CaptureRole,
+        session: Session,
+        etcd: str,
     ) -> None:
         self.session = session
         self._context = context
@@ -75,7 +80,7 @@ class Life:
         self._worker = context.new_worker(self._processor, self._state, self._capture_guards)
 
     @classmethod
-    def begin(cls, context: LifeContext, jobs: OwnerJobs) -> Life:
+    def begin(cls, context: CaptureContext, jobs: OwnerJobs) -> Capture:
         """A new ID, lease and epoch; the fence is open. Raises ``TryAgain``."""
         etcd = etcd_identity(context.client, context.cluster_id)
         info = CaptureInfo(
@@ -153,7 +158,7 @@ class Life:
         return self._office.leads_since
 
     def turn(self) -> float:
-        """One pass; the seconds until the next is of use. Raises what ends this life."""
+        """One pass; the seconds until the next is of use. Raises what ends this capture."""
         waits = [self.session.turn()]
         if not self.session.is_alive:  # lost a moment ago: its shutting may have come too early
             raise CaptureSuicide(self.session.reason)
