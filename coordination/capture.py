@@ -1,10 +1,9 @@
-"""One life of a serving capture: a session, and the roles that trust in it.
+"""A capture, from one reset to the next: a session, and the roles that trust in it.
 
-    turn: session ─► registered? ─► messages in ─► processor ─► owner's office ─► messages out
+    turn: session ─► registered? ─► messages in ─► processor ─► leadership ─► messages out
 
-What ends the owner role does not end the life; a lost session or capture key does, and is raised.
-Registering that etcd does not answer is tried again (docs/cluster.md 20).
-"""
+What ends the owner role does not end the capture; a lost session or capture key does, and is
+raised. Registering that etcd does not answer is tried again (docs/cluster.md 20)."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ from coordination.etcd.election import Candidate
 from coordination.etcd.identity import etcd_identity
 from coordination.etcd.keys import ChangefeedName
 from coordination.etcd.session import Session
+from coordination.leadership import Leadership
 from coordination.metadata.committer import TickCommitter
 from coordination.metadata.elector import EtcdElector
 from coordination.metadata.etcd_roles import EtcdCaptureObservation
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, Ownership, ProcessorEpoch, Revision
-from coordination.office import OwnerOffice
 from coordination.orchestrator.global_state import Role
 from coordination.orchestrator.state_querier import StateQuerier
 from coordination.owner.jobs import OwnerJobs
@@ -66,7 +65,7 @@ class Capture:
         elector = EtcdElector(
             context.client, context.cluster_id, role.info, candidate, context.clock
         )
-        self._office = OwnerOffice(
+        self._leadership = Leadership(
             context, jobs, role, candidate, elector, guards=self._capture_guards, etcd=etcd
         )
         self._state = context.new_state(Role.PROCESSOR)
@@ -76,7 +75,7 @@ class Capture:
             context.cluster_id,
             TickCommitter(self._state.add_group, self._capture_guards),
         )
-        self._processor = ProcessorReactor(role, observation, lambda: self._office.is_held)
+        self._processor = ProcessorReactor(role, observation, lambda: self._leadership.is_held)
         self._worker = context.new_worker(self._processor, self._state, self._capture_guards)
 
     @classmethod
@@ -146,7 +145,7 @@ class Capture:
     @property
     def owner(self) -> OwnerReactor | None:
         """While this capture leads."""
-        return self._office.owner
+        return self._leadership.owner
 
     @property
     def is_reached(self) -> bool:
@@ -155,7 +154,7 @@ class Capture:
 
     @property
     def leads_since(self) -> Revision:
-        return self._office.leads_since
+        return self._leadership.leads_since
 
     def turn(self) -> float:
         """One pass; the seconds until the next is of use. Raises what ends this capture."""
@@ -166,22 +165,22 @@ class Capture:
             return min(RETRY_S, *waits)
         self._deliver(self._context.transport.receive())
         waits.append(turn_worker(self._worker))
-        if self._processor.is_stopping or self._office.is_stopping:  # drained, by either way
+        if self._processor.is_stopping or self._leadership.is_stopping:  # drained, by either way
             self.stop()
         self._announce()
-        waits.append(self._office.turn())
+        waits.append(self._leadership.turn())
         self._send()
         return min(waits)
 
     def stop(self) -> None:
         """Hand over what there is: resign, and let the others have the spans."""
-        self._office.is_stopping = self._processor.is_stopping = True
+        self._leadership.is_stopping = self._processor.is_stopping = True
 
     def serve_again(self) -> bool:
         """Take a drain back: stand for election, and take spans once more. False: nothing was to
         be taken back."""
-        was_stopping = self._office.is_stopping or self._processor.is_stopping
-        self._office.is_stopping = False
+        was_stopping = self._leadership.is_stopping or self._processor.is_stopping
+        self._leadership.is_stopping = False
         self._processor.serve_again()
         return was_stopping
 
@@ -190,7 +189,7 @@ class Capture:
         """Nothing is left to hand over, or nobody is there to take it."""
         if not self._registered:
             return True
-        if not self._office.is_left:
+        if not self._leadership.has_resigned:
             return False
         if any(
             each.info is not None and each.schedule is not None and each.schedule.owner == self.id
@@ -204,13 +203,13 @@ class Capture:
 
     def close(self, *, drop: bool) -> None:
         """Begin to end all roles; no write to etcd any more."""
-        self._office.close(drop=drop)
+        self._leadership.close(drop=drop)
         self._processor.close(drop=drop)
         self._worker.close()
 
     @property
     def is_closed(self) -> bool:
-        return self._processor.is_closed and self._office.is_closed
+        return self._processor.is_closed and self._leadership.is_closed
 
     def keep_alive(self) -> None:
         """While roles still end in order."""
@@ -243,7 +242,7 @@ class Capture:
 
     def _announce(self) -> None:
         """Have the others see in etcd whether this capture hands over what it has."""
-        is_draining = self._office.is_stopping or self._processor.is_stopping
+        is_draining = self._leadership.is_stopping or self._processor.is_stopping
         if is_draining == self._info.is_draining:
             return
         if not self._put(dataclasses.replace(self._info, is_draining=is_draining)):

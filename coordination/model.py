@@ -1,7 +1,7 @@
 """The nouns of Tidelake. The same word stands in code, logs, etcd keys and Delta columns.
 
 capture     one running process that may replicate; it has a new ID after every reset
-session     the life of one etcd lease of a capture
+session     one etcd lease of a capture
 epoch       a UUID that tells sessions apart; it ranks nothing
 owner       the capture whose election key has the lowest create-revision
 term        an owner's claim in Delta, counted up by compare-and-set; a fence is ``term << 32 | n``

@@ -145,7 +145,7 @@ class OwnerReactor:
             feed = self._feeds.get(name)
             if feed is None:
                 if any(each.name == name for each in self._leaving):
-                    continue  # its last life still ends
+                    continue  # its last run still ends
                 feed = self._feeds[name] = ChangefeedOwner(name, self._context)
             inbox = self._inboxes.get(name.id, ())
             alive = self._alive(feed, cluster)

@@ -131,10 +131,10 @@ def test_a_state_tells_what_etcd_tells() -> None:
     """UUIDs and owner revisions too, which are revisions of keys."""
     cluster = Cluster(2)
     cluster.settle()
-    life = cluster.owner.server.capture
-    assert life is not None
+    leader = cluster.owner.server.capture
+    assert leader is not None
     in_etcd = EtcdQuerier(cluster.world.etcd, CLUSTER)
-    in_state = StateQuerier(life._state)
+    in_state = StateQuerier(leader._state)
 
     def is_same() -> bool:
         cluster.step()

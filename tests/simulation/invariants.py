@@ -81,9 +81,9 @@ class Watchman:
         leading = [
             capture.node
             for capture in self._world.captures
-            if (life := capture.server.capture) is not None
-            and life.owner is not None
-            and life.leads_since in alive
+            if (inner := capture.server.capture) is not None
+            and inner.owner is not None
+            and inner.leads_since in alive
         ]
         require(len(leading) <= 1, f"I8: {leading} all lead")
 

@@ -96,8 +96,8 @@ class SimCapture:
 
     @property
     def owner(self) -> OwnerReactor | None:
-        life = self.server.capture
-        return life.owner if life is not None else None
+        inner = self.server.capture
+        return inner.owner if inner is not None else None
 
     @property
     def coordinator(self) -> Coordinator | None:
@@ -107,8 +107,8 @@ class SimCapture:
     @property
     def is_stopping(self) -> bool:
         """Asked to stop, or drained: it takes no tables any more."""
-        life = self.server.capture
-        return self.server.is_stopping or (life is not None and life.processor.is_stopping)
+        inner = self.server.capture
+        return self.server.is_stopping or (inner is not None and inner.processor.is_stopping)
 
     @property
     def is_stopped(self) -> bool:

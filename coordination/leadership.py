@@ -1,6 +1,6 @@
-"""The owner's office of one capture: stands for election, leads, and leaves in order.
+"""The leadership of one capture: stands for election, leads, and leaves in order.
 
-    stands ──leads──► in office ──key gone, drained, term refused, failed──► leaving ──► resigned
+    stands ──leads──► leads ──key gone, drained, term refused, failed──► leaving ──► resigned
       ▲                                                                                   │
       └───────────── after a pause, when nothing of the role runs any more ◄──────────────┘
 
@@ -47,7 +47,7 @@ class _OwnerRole:
     revision: Revision
 
 
-class OwnerOffice:
+class Leadership:
     """One thread. It resigns and stands no more once it is stopping."""
 
     def __init__(
@@ -91,7 +91,7 @@ class OwnerOffice:
         return self._owner is not None or self._ending is not None
 
     @property
-    def is_left(self) -> bool:
+    def has_resigned(self) -> bool:
         """Neither leads nor stands in the way of who comes next."""
         return not self.is_held and not self._must_resign
 
@@ -100,7 +100,7 @@ class OwnerOffice:
         return self._ending is None or self._ending.reactor.is_closed
 
     def close(self, *, drop: bool) -> None:
-        """Begin to end it with the life; the key goes with the lease."""
+        """Begin to end it with the capture; the key goes with the lease."""
         self.end(drop=drop, resigns=False)
         if self._ending is not None:
             self._ending.reactor.close(drop=drop)
@@ -111,7 +111,7 @@ class OwnerOffice:
         now = self._context.clock.monotonic()
         if self._owner is None:
             self._jobs.carry_out(None)
-        if not self._is_out_of_office(now):
+        if not self._may_campaign(now):
             return RETRY_S
         if self.is_stopping:  # out of the queue too: who comes next must not wait for us
             self.end(drop=False, resigns=True)
@@ -122,7 +122,7 @@ class OwnerOffice:
             return wait_s
         return min(wait_s, self._lead(self._owner))
 
-    def _is_out_of_office(self, now: float) -> bool:
+    def _may_campaign(self, now: float) -> bool:
         """Whether the end of the last owner role is over, its place in the queue included."""
         if self._ending is not None:
             if not self._ending.reactor.is_closed:
