@@ -93,7 +93,7 @@ class NotOwner(TidelakeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class JobContext:
     """What jobs are carried out on."""
 
     feeds: Mapping[ChangefeedName, ChangefeedOwner]
@@ -118,31 +118,31 @@ class OwnerJobs:
         self._wake()
         return future
 
-    def carry_out(self, ground: Ground | None) -> None:
+    def carry_out(self, context: JobContext | None) -> None:
         """All that have come, by the coordination thread; None: we do not lead."""
         while not self._inbox.empty():
             job, future = self._inbox.get()
             if not future.set_running_or_notify_cancel():
                 continue
-            if ground is None:
+            if context is None:
                 refusal = NotOwner("this capture does not lead the cluster (any more)")
                 future.set_exception(refusal)
                 continue
             try:
-                future.set_result(carry_out(job, ground))
+                future.set_result(carry_out(job, context))
             except Exception as error:  # noqa: BLE001 - it is the caller's
                 future.set_exception(error)
 
 
-def carry_out(job: OwnerJob, ground: Ground) -> object:
+def carry_out(job: OwnerJob, context: JobContext) -> object:
     """Do it, or begin to. Raises ``MetadataError`` for what cannot be done as asked."""
     match job:
         case Rebalance():
-            _running(ground, job.changefeed).rebalance()
+            _running(context, job.changefeed).rebalance()
             logger.info("rebalance asked for changefeed_id=%s", job.changefeed.id)
         case MoveTable():
-            coordinator = _running(ground, job.changefeed)
-            _check_capture(ground, job.dest)
+            coordinator = _running(context, job.changefeed)
+            _check_capture(context, job.dest)
             coordinator.move_table(_table_id(coordinator, job.table), job.dest)
             logger.info(
                 "move asked for changefeed_id=%s table=%s to=%s",
@@ -151,51 +151,51 @@ def carry_out(job: OwnerJob, ground: Ground) -> object:
                 job.dest,
             )
         case DrainCapture():
-            return _drain(ground, job.capture_id)
+            return _drain(context, job.capture_id)
         case KeepCapture():
-            _keep(ground, job.capture_id)
+            _keep(context, job.capture_id)
         case Administer():
-            _feed(ground, job.changefeed).push_admin_job(job.job)
+            _feed(context, job.changefeed).push_admin_job(job.job)
         case QueryProcessors():
-            return _processors(ground, job.changefeed)
+            return _processors(context, job.changefeed)
     return None
 
 
-def _drain(ground: Ground, capture_id: CaptureID) -> int:
-    _check_capture(ground, capture_id)
-    if not any(_serves(ground, each) for each in ground.captures if each != capture_id):
+def _drain(context: JobContext, capture_id: CaptureID) -> int:
+    _check_capture(context, capture_id)
+    if not any(_serves(context, each) for each in context.captures if each != capture_id):
         raise MetadataError(
             f"no other capture serves the cluster: nobody could take the tables of {capture_id}, "
             "or lead. Start another `tidelake server` first; to end this one, stop its process"
         )
-    if capture_id not in ground.draining:
-        ground.draining.add(capture_id)
+    if capture_id not in context.draining:
+        context.draining.add(capture_id)
         logger.info("drain asked for capture_id=%s", capture_id)
-    if capture_id == ground.self_id:
-        ground.resign()
+    if capture_id == context.self_id:
+        context.resign()
         return 1
-    coordinators = [feed.coordinator for feed in ground.feeds.values()]
+    coordinators = [feed.coordinator for feed in context.feeds.values()]
     left = sum(1 if each is None else each.drain_capture(capture_id) for each in coordinators)
     if left == 0:
         logger.info("drained capture_id=%s", capture_id)
     return left
 
 
-def _serves(ground: Ground, capture_id: CaptureID) -> bool:
-    is_leaving = ground.captures[capture_id].is_draining or capture_id in ground.draining
-    return not is_leaving and not ground.is_gone(capture_id)
+def _serves(context: JobContext, capture_id: CaptureID) -> bool:
+    is_leaving = context.captures[capture_id].is_draining or capture_id in context.draining
+    return not is_leaving and not context.is_gone(capture_id)
 
 
-def _keep(ground: Ground, capture_id: CaptureID) -> None:
-    _check_capture(ground, capture_id)
-    ground.draining.discard(capture_id)
-    for feed in ground.feeds.values():
+def _keep(context: JobContext, capture_id: CaptureID) -> None:
+    _check_capture(context, capture_id)
+    context.draining.discard(capture_id)
+    for feed in context.feeds.values():
         if feed.coordinator is not None:
             feed.coordinator.keep_capture(capture_id)
     logger.info("drain taken back capture_id=%s", capture_id)
 
 
-def _processors(ground: Ground, wanted: ChangefeedName | None) -> tuple[ProcessorRow, ...]:
+def _processors(context: JobContext, wanted: ChangefeedName | None) -> tuple[ProcessorRow, ...]:
     rows = [
         ProcessorRow(
             changefeed=name,
@@ -205,29 +205,29 @@ def _processors(ground: Ground, wanted: ChangefeedName | None) -> tuple[Processo
             capture_id=made.primary,
             checkpoint_ts=made.checkpoint_ts,
         )
-        for name, feed in sorted(ground.feeds.items())
+        for name, feed in sorted(context.feeds.items())
         if wanted in (None, name) and feed.coordinator is not None
         for table_id, made in feed.coordinator.replication.sets.items()
     ]
     return tuple(sorted(rows, key=lambda row: (row.changefeed, row.table)))
 
 
-def _feed(ground: Ground, name: ChangefeedName) -> ChangefeedOwner:
-    feed = ground.feeds.get(name)
+def _feed(context: JobContext, name: ChangefeedName) -> ChangefeedOwner:
+    feed = context.feeds.get(name)
     if feed is None:
         raise ChangefeedNotFound(f"there is no changefeed {name}")
     return feed
 
 
-def _running(ground: Ground, name: ChangefeedName) -> Coordinator:
-    coordinator = _feed(ground, name).coordinator
+def _running(context: JobContext, name: ChangefeedName) -> Coordinator:
+    coordinator = _feed(context, name).coordinator
     if coordinator is None:
         raise MetadataError(f"changefeed {name} does not run (yet)")
     return coordinator
 
 
-def _check_capture(ground: Ground, capture_id: CaptureID) -> None:
-    if capture_id not in ground.captures:
+def _check_capture(context: JobContext, capture_id: CaptureID) -> None:
+    if capture_id not in context.captures:
         raise CaptureNotFound(f"no capture {capture_id} is registered")
 
 

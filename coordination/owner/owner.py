@@ -18,7 +18,7 @@ from coordination.model import CaptureID
 from coordination.orchestrator.global_state import GlobalReactorState
 from coordination.orchestrator.patch import Patch
 from coordination.owner.changefeed import ChangefeedOwner, ClusterView, OwnerContext
-from coordination.owner.jobs import Ground, OwnerJobs
+from coordination.owner.jobs import JobContext, OwnerJobs
 from coordination.owner.term import UNSEEN
 from coordination.scheduler.messages import Message
 
@@ -70,7 +70,7 @@ class OwnerReactor:
     def tick(self, state: GlobalReactorState, now_s: float) -> None:
         self._bootstrap(state)
         self._jobs.carry_out(
-            Ground(
+            JobContext(
                 feeds=self._feeds,
                 self_id=self._context.role.id,
                 captures=state.captures,
