@@ -1,8 +1,8 @@
-"""The leadership of one capture: stands for election, leads, and leaves in order.
+"""One capture's way to lead the cluster, and back: it campaigns, leads, and resigns in order.
 
-    stands ──leads──► leads ──key gone, drained, term refused, failed──► leaving ──► resigned
-      ▲                                                                                   │
-      └───────────── after a pause, when nothing of the role runs any more ◄──────────────┘
+    campaigns ──► leads ──key gone, drained, term refused, failed──► ends its role ──► resigned
+        ▲                                                                                 │
+        └──────────── after a pause, when nothing of the role runs any more ◄─────────────┘
 
 Nothing here ends the capture but what ends its session too: a lost capture key, an etcd that went
 back. Campaigning and resigning that etcd does not answer are tried again (docs/cluster.md 20).
