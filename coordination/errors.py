@@ -27,8 +27,11 @@ class CaptureSuicide(TidelakeError):
     """The session is gone: this capture must stop writing and start again as a new one."""
 
 
-class TermRefused(CaptureSuicide):
-    """Another owner has claimed a newer term in Delta: our writes of control rows do not count."""
+class TermRefused(TidelakeError):
+    """Another has claimed the changefeed in Delta: what we would write does not count. It ends the
+    work on that changefeed, not the capture."""
+
+    code = "CDC:ErrNotOwner"
 
 
 class LeaseGone(CaptureSuicide):

@@ -1,6 +1,6 @@
 """One capture's way to lead the cluster, and back: it campaigns, leads, and resigns in order.
 
-    campaigns ──► leads ──key gone, drained, term refused, failed──► ends its role ──► resigned
+    campaigns ──► leads ──key gone, drained, failed──► ends its role ──► resigned
         ▲                                                                                 │
         └──────────── after a pause, when nothing of the role runs any more ◄─────────────┘
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordination.capture_context import CaptureContext, turn_worker
-from coordination.errors import TermRefused, TidelakeError, TryAgain
+from coordination.errors import TidelakeError, TryAgain
 from coordination.etcd.client import Compare
 from coordination.etcd.election import Candidate
 from coordination.metadata.committer import TickCommitter
@@ -159,9 +159,6 @@ class Leadership:
     def _lead(self, owner: _OwnerRole) -> float:
         try:
             wait_s = turn_worker(owner.worker)
-        except TermRefused as error:
-            logger.warning("owner resigns capture_id=%s: %s", self._role.id, error)
-            self.end(drop=True, resigns=True)
         except GuardLost as error:
             if error.key != self._candidate.key:
                 raise

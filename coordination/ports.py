@@ -135,9 +135,9 @@ class Standing:
 class OwnerDesk(Protocol):
     """What only the owner of a changefeed does, on a thread of its own, in order.
 
-    Errors are raised by the next call of any method: ``TermRefused`` means that another owner has
-    claimed a newer term (resign, docs/cluster.md 13), ``TryAgain`` is never raised; any other
-    ``TidelakeError`` is the changefeed's (its message is what an operator reads).
+    Errors are raised by the next call of any method, and are the changefeed's (the message is what
+    an operator reads): ``TermRefused`` means that another owner has claimed a newer term (resign,
+    docs/cluster.md 13), ``TryAgain`` is never raised.
     """
 
     def claimed(self) -> Claim | None:

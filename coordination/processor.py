@@ -210,28 +210,29 @@ class ProcessorReactor:
         self._closing = [each for each in self._closing if not each[1].is_closed()]
 
     def _tick_run(self, run: _Run, changefeed: ChangefeedReactorState) -> None:
-        if self.is_stopping:
-            run.agent.stop()
-        inbox: Sequence[Message] = self._inboxes.get(changefeed.name.id, ())
         try:
-            ticked = run.agent.tick(inbox)
+            self._tick_agent(run, self._inboxes.get(changefeed.name.id, ()))
         except Exception as error:  # noqa: BLE001 - one changefeed must not end the others
             log_failure(logger, f"an agent failed changefeed_id={changefeed.name.id}", error)
             run.errors.append(self._report(error))
-        else:
-            run.replica.set_barrier(ticked.barrier)
-            self._log_spans(run, inbox, ticked.outbox)
-            self._outbox += ticked.outbox
-            self.is_stopping |= ticked.liveness is Liveness.STOPPING
-            run.errors += [
-                self._report(each.error)
-                for each in ticked.errors
-                if not isinstance(each.error, Fenced | TryAgain)
-            ]
+        self._write_reports(run, changefeed)
+
+    def _tick_agent(self, run: _Run, inbox: Sequence[Message]) -> None:
+        if self.is_stopping:
+            run.agent.stop()
         trouble = run.replica.take_trouble()
         run.errors += trouble.errors
         run.warnings += trouble.warnings
-        self._write_reports(run, changefeed)
+        ticked = run.agent.tick(inbox)
+        self._outbox += ticked.outbox
+        run.errors += [
+            self._report(each.error)
+            for each in ticked.errors
+            if not isinstance(each.error, Fenced | TryAgain)
+        ]
+        self.is_stopping |= ticked.liveness is Liveness.STOPPING
+        run.replica.set_barrier(ticked.barrier)
+        self._log_spans(run, inbox, ticked.outbox)
 
     def _log_spans(self, run: _Run, inbox: Sequence[Message], outbox: Sequence[Message]) -> None:
         """A line for each table that this capture now has, or has no more."""
@@ -254,7 +255,7 @@ class ProcessorReactor:
         last = changefeed.last_reports.get(self._role.id)
         refusal.is_written |= last is not None and last.error == refusal.report
         if not refusal.is_written:
-            self._write(changefeed, refusal.report, None)
+            self._write(changefeed, refusal.epoch, refusal.report, None)
 
     def _write_reports(self, run: _Run, changefeed: ChangefeedReactorState) -> None:
         """The oldest first, one at a time, each until it was seen in etcd: the owner may have taken
@@ -267,11 +268,12 @@ class ProcessorReactor:
         error = run.errors[0] if run.errors else None
         warning = run.warnings[0] if run.warnings else None
         if error is not None or warning is not None:
-            self._write(changefeed, error, warning)
+            self._write(changefeed, run.epoch, error, warning)
 
     def _write(
         self,
         changefeed: ChangefeedReactorState,
+        epoch: int,
         error: RunningError | None,
         warning: RunningError | None,
     ) -> None:
@@ -281,6 +283,7 @@ class ProcessorReactor:
                 position, error=error or position.error, warning=warning or position.warning
             )
 
+        changefeed.only_in_epoch(epoch)
         changefeed.patch_task_position(self._role.id, change)
 
     def _report(self, error: Exception) -> RunningError:

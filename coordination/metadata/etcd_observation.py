@@ -47,10 +47,9 @@ from coordination.metadata.model import (
     Record,
     TaskPosition,
     UpstreamInfo,
-    load,
 )
 from coordination.metadata.querier import NO_ROW
-from coordination.metadata.record_patch import gated, record_patch, record_read
+from coordination.metadata.record_patch import gated, record_patch, record_read, runs_in
 from coordination.metadata.schedule import SchedState, ScheduledChangefeed, ScheduleRow
 from coordination.model import CaptureID, Ts
 from coordination.orchestrator.patch import Patch, PatchGroup
@@ -270,10 +269,6 @@ class ChangefeedWrites:
     def advance(self, checkpoint_ts: Ts, min_table_barrier_ts: Ts, epoch: int) -> PatchGroup:
         """How far the run of that epoch is. Nothing if it runs no more; never back."""
 
-        def is_open(value: bytes | None) -> bool:
-            info = load(ChangefeedInfo, value) if value is not None else None
-            return info is not None and info.epoch == epoch and known_state(info).is_running
-
         def change(old: ChangefeedStatus | None) -> ChangefeedStatus:
             before = old or NO_PROGRESS
             if checkpoint_ts < before.checkpoint_ts:
@@ -283,7 +278,7 @@ class ChangefeedWrites:
             )
 
         patch = record_patch(self._status_key, ChangefeedStatus, change)
-        return (self._row_read(), *gated(self._info_key, is_open, [patch]))
+        return (self._row_read(), *gated(self._info_key, runs_in(epoch), [patch]))
 
     def release(
         self, owner: CaptureID, position: Callable[[], ChangefeedProgress | None]

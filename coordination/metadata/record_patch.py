@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from coordination.metadata.errors import MetadataError
-from coordination.metadata.model import Record, dump, load
+from coordination.metadata.errors import BrokenValue, MetadataError
+from coordination.metadata.feed_state import known_state
+from coordination.metadata.model import ChangefeedInfo, Record, dump, load
 from coordination.orchestrator.patch import Patch, PatchGroup, PatchSkipped
 
 R = TypeVar("R", bound=Record)
@@ -61,6 +62,19 @@ def gated(
         return Patch(patch.key, change, patch.is_compared)
 
     return (Patch(key, look, is_compared=True), *(behind(patch) for patch in patches))
+
+
+def runs_in(epoch: int) -> Callable[[bytes | None], bool]:
+    """A gate on a changefeed's info: it is there, and runs in that epoch."""
+
+    def is_open(value: bytes | None) -> bool:
+        try:
+            info = None if value is None else load(ChangefeedInfo, value)
+        except BrokenValue:
+            return False
+        return info is not None and info.epoch == epoch and known_state(info).is_running
+
+    return is_open
 
 
 def unless_refused(

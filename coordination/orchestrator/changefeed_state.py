@@ -24,7 +24,7 @@ from coordination.metadata.model import (
     load,
 )
 from coordination.metadata.querier import NO_ROW, Stored
-from coordination.metadata.record_patch import gated, record_patch, unless_refused
+from coordination.metadata.record_patch import gated, record_patch, runs_in, unless_refused
 from coordination.metadata.schedule import ScheduleRow
 from coordination.model import CaptureID
 from coordination.orchestrator.patch import Patch, PatchGroup
@@ -50,7 +50,7 @@ class ChangefeedReactorState:
         self._scheduled = ABSENT  # the row, last
         self._tick_patches: list[Patch] = []
         self._groups: list[PatchGroup] = []
-        self._must_be_normal = False
+        self._of_epoch: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -119,12 +119,11 @@ class ChangefeedReactorState:
         """The groups that were added, then all single patches of the tick as one group."""
         groups, self._groups = self._groups, []
         patches, self._tick_patches = self._tick_patches, []
-        must_be_normal, self._must_be_normal = self._must_be_normal, False
+        epoch, self._of_epoch = self._of_epoch, None
         if not patches:
             return groups
-        if must_be_normal:
-            key = keys.changefeed_info_key(self._cluster_id, self.name)
-            return [*groups, gated(key, _is_normal, patches)]
+        if epoch is not None:
+            return [*groups, gated(self._info_key, runs_in(epoch), patches)]
         return [*groups, tuple(patches)]
 
     def patch(self, *patches: Patch) -> None:
@@ -140,13 +139,14 @@ class ChangefeedReactorState:
         refuses does nothing."""
         self._groups += (unless_refused(group) for group in groups)
 
-    def check_changefeed_normal(self) -> None:
-        """Drop this tick's patches if the changefeed is gone or stopped when they are committed.
+    def only_in_epoch(self, epoch: int) -> None:
+        """Drop this tick's patches if the changefeed does not run in that epoch when they are
+        committed: what is reported late is of a run that is over, or of a changefeed that is gone.
 
         Decided on the newest info each time the patches are run, and compared at the commit. (TiCDC
         remembers a stop that it saw, and drops patches of a changefeed resumed since.)
         """
-        self._must_be_normal = True
+        self._of_epoch = epoch
 
     def patch_task_position(
         self, capture_id: CaptureID, change: Callable[[TaskPosition | None], TaskPosition | None]
@@ -162,11 +162,17 @@ class ChangefeedReactorState:
         return self._take_reports("warning")
 
     def remove_stale_positions(self, alive: Collection[CaptureID]) -> None:
-        """Delete what dead captures reported, in groups of their own."""
-        stale = sorted(set(self.task_positions).difference(alive))
+        """Delete what dead captures reported, and all that is left of a changefeed that is gone,
+        in groups of their own."""
+        is_gone = self.info is None and self._info_key not in self.broken
+        stale = sorted(set(self.task_positions).difference(() if is_gone else alive))
         for start in range(0, len(stale), POSITIONS_PER_GROUP):
             part = stale[start : start + POSITIONS_PER_GROUP]
             self.add_group(tuple(self._position_patch(each, lambda _old: None) for each in part))
+
+    @property
+    def _info_key(self) -> str:
+        return keys.changefeed_info_key(self._cluster_id, self.name)
 
     def _take_reports(self, which: Literal["error", "warning"]) -> list[RunningError]:
         found: dict[str, RunningError] = {}
@@ -197,13 +203,6 @@ def _clear(
         return replace(position, warning=None)
 
     return change
-
-
-def _is_normal(value: bytes | None) -> bool:
-    try:
-        return value is not None and not load(ChangefeedInfo, value).admin_job_type.is_stop
-    except BrokenValue:
-        return False
 
 
 def _load(kind: type[R], value: bytes | None) -> R | None:

@@ -130,7 +130,7 @@ class GlobalReactorState:
         return began_at is not None and deadline.is_given_away(began_at, self._grace_s, now_s)
 
     def remove_stale_positions(self) -> None:
-        """Have what captures reported deleted, once they have left for good."""
+        """Have what captures reported deleted, once they or the changefeed are gone for good."""
         for _, changefeed in sorted(self.changefeeds.items()):
             changefeed.remove_stale_positions(self.captures)
 

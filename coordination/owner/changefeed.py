@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from coordination.errors import CaptureSuicide, Fenced, TidelakeError, TryAgain
+from coordination.errors import CaptureSuicide, Fenced, TermRefused, TidelakeError, TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.feed_state import (
     AdminJob,
@@ -55,6 +55,7 @@ from coordination.scheduler.messages import Message
 logger = logging.getLogger(__name__)
 
 MAX_NAMES: Final = 10  # of tables, in a log line
+LAUNCH_AGAIN_S: Final = 5.0  # after a refused term: who has claimed it may be about to lead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,8 @@ class ClusterView:
 
 
 class ChangefeedOwner:
-    """One thread. Raises ``TermRefused`` when another owner has claimed a newer term."""
+    """One thread. What goes wrong in it is the changefeed's error; a refused term ends its launch,
+    and it is launched anew a little later. Only what ends the capture is raised."""
 
     def __init__(self, name: ChangefeedName, context: OwnerContext) -> None:
         self.name = name
@@ -97,6 +99,8 @@ class ChangefeedOwner:
         self._closing: list[OwnerDesk] = []
         self._ran_epoch: int | None = None
         self._errors: list[RunningError] = []  # of the run of that epoch
+        self._refusal: RunningError | None = None  # of a term, until it is seen in etcd
+        self._launch_again_at = float("inf")
         self._told: tuple[str, str] | None = None  # the error that was logged last
         self._shown: Standing | None = None  # since nothing of it runs
 
@@ -134,7 +138,27 @@ class ChangefeedOwner:
         now_s: float,
     ) -> Sequence[Message]:
         """What is to be sent. ``alive``: with UNSEEN in it while the dead are not all known."""
+        try:
+            return self._tick(changefeed, inbox, cluster, alive, now_s)
+        except (CaptureSuicide, Fenced):
+            raise
+        except TermRefused as error:
+            self._resign(error, now_s)
+        except Exception as error:  # noqa: BLE001 - the others go on
+            self._fail(error)
+        return ()
+
+    def _tick(
+        self,
+        changefeed: ChangefeedReactorState,
+        inbox: Sequence[Message],
+        cluster: ClusterView,
+        alive: Collection[CaptureID],
+        now_s: float,
+    ) -> Sequence[Message]:
         info, row = changefeed.info, changefeed.schedule or NO_ROW
+        if now_s >= self._launch_again_at:
+            self._launch, self._launch_again_at = None, float("inf")
         if info is None or not self._holds_launch(row):
             self._observation = None
             self.close(drop=False)
@@ -204,8 +228,12 @@ class ChangefeedOwner:
     ) -> None:
         if self._ran_epoch != info.epoch:
             self._errors.clear()
+            self._refusal = None
         errors = [*changefeed.take_processor_errors(), *self._errors]
         warnings = changefeed.take_processor_warnings()
+        if self._refusal is not None and info.warning == self._refusal:
+            self._refusal = None
+        warnings += [self._refusal] if self._refusal is not None else []
         decision = self._feed_state.tick(info, changefeed.status, errors, warnings, now_s)
         if decision is not None:
             self._tell(info, decision)
@@ -272,12 +300,8 @@ class ChangefeedOwner:
                 desk.close(drop=True)
                 self._closing.append(desk)
                 raise
-        except (CaptureSuicide, Fenced):
-            raise
         except TryAgain:
             self._ran_epoch = None
-        except Exception as error:  # noqa: BLE001 - the others go on
-            self._fail(error)
 
     def _run(
         self,
@@ -290,13 +314,7 @@ class ChangefeedOwner:
         term = self._term
         if term is None:
             return ()
-        try:
-            ticked = term.tick(inbox, alive, now_s, cluster.unreached)
-        except (CaptureSuicide, Fenced):
-            raise
-        except Exception as error:  # noqa: BLE001 - the others go on
-            self._fail(error)
-            return ()
+        ticked = term.tick(inbox, alive, now_s, cluster.unreached)
         if ticked is None:
             return ()
         self._log_moves(term)
@@ -323,13 +341,25 @@ class ChangefeedOwner:
                 *(self.name.id, why, origin, dest, len(names), shown),
             )
 
+    def _resign(self, error: TermRefused, now_s: float) -> None:
+        """Of this changefeed alone; who leads the cluster is not decided in Delta."""
+        logger.warning("its owner resigns changefeed_id=%s: %s", self.name.id, error)
+        self._refusal = self._report(error)
+        self._launch_again_at = now_s + LAUNCH_AGAIN_S
+        self._end_run(drop=True)
+
     def _fail(self, error: Exception) -> None:
         """Reported in each tick until it is written: nothing runs any more in this epoch."""
-        role = self._role
+        self._end_run(drop=False)
+        report = self._report(error)
+        if any((each.code, each.message) == (report.code, report.message) for each in self._errors):
+            return
         if not isinstance(error, TidelakeError):  # what is known is said when it is decided upon
             logger.error("a changefeed fails changefeed_id=%s", self.name.id, exc_info=error)
-        report = running_error(
+        self._errors.append(report)
+
+    def _report(self, error: Exception) -> RunningError:
+        role = self._role
+        return running_error(
             error, code=OWNER_UNKNOWN, address=role.info.address, at=role.utc_now()
         )
-        self._errors.append(report)
-        self._end_run(drop=False)

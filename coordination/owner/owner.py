@@ -29,7 +29,7 @@ REPORT_S = 5.0  # how old the progress is that a capture's death leaves behind, 
 
 
 class OwnerReactor:
-    """One thread; one for each time that the capture is elected. Raises ``TermRefused``."""
+    """One thread; one for each time that the capture is elected."""
 
     def __init__(self, context: OwnerContext, jobs: OwnerJobs) -> None:
         self.wants_to_resign = False  # it was asked to be drained

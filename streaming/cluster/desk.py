@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from coordination.errors import CaptureSuicide, Fenced, Stop, TidelakeError, TryAgain
+from coordination.errors import Fenced, Stop, TermRefused, TidelakeError, TryAgain
 from coordination.model import Ownership, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
@@ -138,7 +138,7 @@ class Desk:
         except Stop:
             logger.debug("the desk was stopped name=%s", self._workshop.name)
         except BaseException as error:  # noqa: BLE001  # raised by the next call
-            if not isinstance(error, Fenced | CaptureSuicide):
+            if not isinstance(error, Fenced | TermRefused):
                 logger.debug("the desk fails: %s name=%s", line(error), self._workshop.name)
             self._error = error
         finally:
@@ -305,7 +305,7 @@ class Desk:
     # The end.
 
     def _end(self) -> None:
-        is_lost = isinstance(self._error, CaptureSuicide | Fenced)
+        is_lost = isinstance(self._error, TermRefused | Fenced)
         if self._claim is not None and not is_lost and not self._dropping.is_set():
             self._record_last()
         if self._dropping.is_set():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from conf.settings import DeltaSink
-from coordination.errors import CaptureSuicide, Fenced, TidelakeError
+from coordination.errors import Fenced, TermRefused, TidelakeError
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing
 from coordination.secrets import revealed_options
@@ -99,7 +99,7 @@ class Notices:
             return True  # withdrawn while others were written
         try:
             notice.write()
-        except (Fenced, CaptureSuicide) as error:
+        except (Fenced, TermRefused) as error:
             logger.debug("the next owner says it: %s", error)
         except TidelakeError as error:
             if notice.changefeed_id not in self._late:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 
 from py4j.protocol import Py4JError
 
-from coordination.errors import CaptureSuicide, Fenced, Stop, TidelakeError, TryAgain
+from coordination.errors import Fenced, Stop, TidelakeError, TryAgain
 from coordination.metadata.model import RunningError
 from coordination.model import TableName
 from coordination.ports import Trouble
@@ -152,9 +152,10 @@ class ReplicaOf:
             self._tell_concern()
             try:
                 self._turn()
-            except Stop:
-                self._break_off()
-            except (Fenced, CaptureSuicide) as error:
+            except Stop:  # the process ends; or the stream has, and has said why
+                if self._failure is None:
+                    self._break_off()
+            except Fenced as error:  # the capture ends, and this with it
                 logger.info("the replica stops: %s name=%s", error, self._workshop.name)
                 self._break_off()
             except PASSING as error:

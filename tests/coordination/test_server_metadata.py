@@ -19,6 +19,7 @@ from coordination.metadata.model import (
     FeedState,
     RunningError,
     TaskPosition,
+    dump,
     load,
     load_progress,
 )
@@ -28,7 +29,7 @@ from coordination.model import CaptureID, Ts
 from coordination.orchestrator.state_querier import StateQuerier
 from tests.coordination.test_server import Cluster, life_id
 from tests.fakes.fake_source import ts_at
-from tests.simulation.world import CLUSTER, NAME
+from tests.simulation.world import CLUSTER, NAME, SimCapture
 
 BY_SERVERS = (
     (EtcdCaptureObservation, "advance"),
@@ -125,6 +126,65 @@ def test_a_report_is_written_once_however_soon_it_is_taken() -> None:
     watch.cancel()
     assert written == [f"{n} {what}" for n in range(10) for what in ("fails", "is tried again")]
     cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.NORMAL)
+
+
+def test_a_report_that_comes_after_the_cleanup_leaves_no_key() -> None:
+    """A capture that hears late reports of a changefeed that is gone."""
+    cluster = Cluster(2)
+    cluster.settle()
+    late = next(each for each in cluster.world.captures if each is not cluster.owner)
+    deaf(late)
+    removed(cluster)
+    late.plane.replicas[-1].warnings.append(RunningError(code="CDC:ErrKafkaSend", message="late"))
+    written: list[WatchBatch] = []
+    key = keys.task_position_key(CLUSTER, life_id(late), NAME)
+    watch = cluster.world.etcd.watch(key, written.append)
+    cluster.step(60)
+    watch.cancel()
+    assert written == []
+    assert positions(cluster) == []
+
+
+def test_a_report_of_an_epoch_that_is_over_is_not_the_next_ones() -> None:
+    cluster = Cluster(2)
+    cluster.settle()
+    late = next(each for each in cluster.world.captures if each is not cluster.owner)
+    deaf(late)
+    cluster.operator.pause_changefeed()
+    cluster.operator.resume_changefeed()
+    late.plane.replicas[-1]._trouble.append(RunningError(code="CDC:ErrKafkaSend", message="late"))
+    cluster.step(40)
+    assert cluster.info is not None
+    assert (cluster.info.state, cluster.info.error) == (FeedState.NORMAL, None)
+
+
+def test_what_a_living_capture_left_of_a_changefeed_that_is_gone_is_removed() -> None:
+    """As earlier releases left it; the next changefeed of that name would hear of it."""
+    cluster = Cluster(2)
+    cluster.settle()
+    removed(cluster)
+    position = TaskPosition(error=RunningError(code="CDC:ErrKafkaSend", message="of its last life"))
+    key = keys.task_position_key(CLUSTER, life_id(cluster.world.captures[0]), NAME)
+    cluster.world.etcd.put(key, dump(position))
+    cluster.until(lambda: positions(cluster) == [])
+
+
+def deaf(capture: SimCapture) -> None:
+    """For a while: what it reads anew it hears of."""
+    vars(capture.link).update(deliver=lambda: None)
+
+
+def removed(cluster: Cluster) -> None:
+    querier = EtcdQuerier(cluster.world.etcd, CLUSTER)
+    operator = EtcdControllerObservation(querier, CLUSTER, cluster.committer)
+    operator.remove_changefeed(cluster.operator.self_uuid())
+    cluster.until(lambda: cluster.info is None)
+
+
+def positions(cluster: Cluster) -> list[str]:
+    prefix = keys.base_prefix(CLUSTER)
+    found = cluster.world.etcd.range(prefix, prefix=True).kvs
+    return [kv.key for kv in found if "/task/position/" in kv.key]
 
 
 def test_a_state_tells_what_etcd_tells() -> None:

@@ -10,10 +10,11 @@ from coordination.etcd import keys
 from coordination.etcd.client import get
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.errors import ChangefeedNotFound
+from coordination.metadata.feed_state import known_state
 from coordination.metadata.model import (
-    AdminJobType,
     ChangefeedInfo,
     ChangefeedStatus,
+    FeedState,
     Record,
     RunningError,
     TaskPosition,
@@ -176,21 +177,25 @@ def test_a_report_that_came_after_the_taking_is_not_cleared(ground: Ground) -> N
     assert ground.position(C1) == newer
 
 
-@pytest.mark.parametrize("job", AdminJobType)
-def test_patches_that_need_a_normal_changefeed_are_dropped_if_it_is_stopped(
-    ground: Ground, job: AdminJobType
+@pytest.mark.parametrize(
+    ("state", "epoch"), [*((each, 0) for each in FeedState), (FeedState.NORMAL, 1)]
+)
+def test_patches_of_an_epoch_are_dropped_if_it_is_over(
+    ground: Ground, state: FeedState, epoch: int
 ) -> None:
-    ground.put(INFO_KEY, replace(INFO, admin_job_type=job))
-    ground.state.check_changefeed_normal()
+    info = replace(INFO, state=state, epoch=epoch)
+    ground.put(INFO_KEY, info)
+    ground.state.only_in_epoch(INFO.epoch)
     ground.state.patch_task_position(C1, lambda _old: TaskPosition())
     ground.commit()
-    assert (ground.position(C1) is None) is job.is_stop
+    runs = known_state(info).is_running and epoch == INFO.epoch
+    assert (ground.position(C1) is not None) is runs
 
 
 def test_what_counts_is_the_info_at_the_commit_and_each_time_anew(ground: Ground) -> None:
     """TiCDC remembers that it saw it stopped; here the resumed one is written."""
-    ground.put(INFO_KEY, replace(INFO, admin_job_type=AdminJobType.STOP))
-    ground.state.check_changefeed_normal()
+    ground.put(INFO_KEY, replace(INFO, state=FeedState.STOPPED))
+    ground.state.only_in_epoch(INFO.epoch)
     ground.state.patch_task_position(C1, lambda _old: TaskPosition(count=1))
     (group,) = ground.state.take_patches()
     commit_once(ground.etcd, [group], COUNTER)
@@ -203,10 +208,10 @@ def test_what_counts_is_the_info_at_the_commit_and_each_time_anew(ground: Ground
     assert info.value == dump(INFO)  # the gate only reads it
 
 
-def test_a_changefeed_that_is_gone_is_not_normal_and_the_check_is_for_one_tick(
+def test_a_changefeed_that_is_gone_is_in_no_epoch_and_the_check_is_for_one_tick(
     ground: Ground,
 ) -> None:
-    ground.state.check_changefeed_normal()
+    ground.state.only_in_epoch(INFO.epoch)
     ground.state.patch_task_position(C1, lambda _old: TaskPosition())
     ground.commit()
     assert ground.position(C1) is None
@@ -217,6 +222,7 @@ def test_a_changefeed_that_is_gone_is_not_normal_and_the_check_is_for_one_tick(
 
 def test_hundreds_of_stale_positions_go_in_transactions_that_fit(ground: Ground) -> None:
     """More than 128 of them blocked TiCDC's owner for good (tiflow #7131)."""
+    ground.put(INFO_KEY, INFO)
     for number in range(300):
         ground.report(CaptureID(f"dead-{number:03}"), TaskPosition(error=error("e")))
     ground.report(C1, TaskPosition())
@@ -259,9 +265,9 @@ def test_what_one_call_refuses_leaves_what_another_wants(ground: Ground) -> None
     assert left == [False, True, False]
 
 
-def test_a_broken_info_is_not_normal_and_ends_no_worker(ground: Ground) -> None:
+def test_a_broken_info_is_in_no_epoch_and_ends_no_worker(ground: Ground) -> None:
     ground.etcd.put(INFO_KEY, b"{")
-    ground.state.check_changefeed_normal()
+    ground.state.only_in_epoch(INFO.epoch)
     ground.state.patch_task_position(C1, lambda _old: TaskPosition())
     ground.commit()
     assert ground.position(C1) is None

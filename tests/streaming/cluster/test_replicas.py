@@ -7,12 +7,14 @@ import threading
 import pytest
 
 from coordination.scheduler.messages import TableState
+from sinks.tables import WRITER, inspect, seal
 from streaming import patience
 from streaming.apply.carry import Carry
 from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.topic_stream import TopicStream
 from streaming.protocols.contract import Block
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
+from tests.acceptance.small_tables import A, made, marks, row
 from tests.shop.model import Model
 from tests.streaming.cluster.hand_owner import (
     HandOwner,
@@ -159,6 +161,23 @@ def test_what_failed_goes_on_where_it_was(
     )
     one_capture_takes_all(stage, feed)
     assert sorted(tries) == ["OwnersReader lost its storage", "SpanWriter lost its storage"]
+
+
+def test_a_table_that_was_sealed_under_its_writer_is_an_error_and_not_a_silence(stage: Stage):
+    stage.capture("a")
+    stage.produce([*made(10, A), *marks(15)])
+    owner = HandOwner(stage)
+    owner.await_tables("a")
+    owner.add(a="a")
+    stage.produce([(1, None, row(25, 1, "x")), *marks(27)])
+    owner.reached(26)
+    uri = str(stage.warehouse / "shop" / "a")
+    table = inspect(uri, {})
+    assert table is not None
+    seal(uri, [table.properties[WRITER]], "tidelake/another", lambda reached: reached, {})
+    stage.produce([(1, None, row(35, 2, "y")), *marks(37)])
+    with pytest.raises(AssertionError, match="CDC:ErrNotOwner.*a newer incarnation replicates it"):
+        owner.reached(36)
 
 
 def test_a_writer_that_slept_through_a_move_leaves_the_content_right(
