@@ -153,16 +153,25 @@ class Changefeeds:
         return sorted(rows or [], key=lambda row: row.changefeed_id)
 
     def claim(
-        self, initial: ChangefeedRow, ownership: Ownership, *, ttl_s: float, stop: threading.Event
+        self,
+        initial: ChangefeedRow,
+        ownership: Ownership,
+        *,
+        ttl_s: float,
+        stop: threading.Event,
+        check: Callable[[], None] = lambda: None,
     ) -> ChangefeedRow:
         """Take the next term and return the row as claimed: the stored one, or ``initial``.
 
-        Blocks, for at most about three TTLs, while an owner that another etcd elected may be alive.
-        Raises TermRefused (an owner elected later was here), Stop, or TidelakeError (it is alive).
+        Blocks, for at most about three TTLs, while an owner that another etcd elected may be alive,
+        or that this one elected later than us: etcd may have been restored from a backup.
+        Raises TermRefused (it was elected later, and is alive), Stop, TidelakeError (it is another
+        etcd's, and alive), and what ``check`` raises, which is called before each try.
         """
         stale: ChangefeedRow | None = None
         give_up_at = self._clock.monotonic() + PATIENCE_TTLS * ttl_s
         while True:
+            check()
             outcome = self._claim_once(initial, ownership, stale)
             if outcome.term_is_ours:
                 return outcome.row
@@ -252,12 +261,11 @@ class Changefeeds:
         """The row once it stood still for longer than the TTL, or need not be waited for."""
         unchanged_since = self._clock.monotonic()
         logger.warning(
-            "waits for up to %.0f s: changefeed %s was replicated by capture %s of etcd cluster "
-            "%s, which may be alive",
+            "waits for up to %.0f s: changefeed %s was replicated by capture %s %s",
             max(ttl_s, give_up_at - unchanged_since),
             blocking.changefeed_id,
             blocking.capture_id,
-            blocking.etcd_cluster_id,
+            _why_it_may_live(blocking, ownership),
         )
         while True:
             if self._clock.wait(stop, ttl_s / LOOKS_PER_TTL):
@@ -270,7 +278,7 @@ class Changefeeds:
             elif now - unchanged_since > ttl_s:
                 return newest
             if now > give_up_at:
-                raise _two_etcds(blocking, ownership, self._table.uri)
+                raise _alive(blocking, ownership, self._table.uri)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,15 +290,12 @@ class _Outcome:
 def next_term(
     stored: ChangefeedRow | None, initial: ChangefeedRow, ownership: Ownership
 ) -> ChangefeedRow:
-    """The row that claims the term after the stored one; TermRefused for an earlier election."""
+    """The row that claims the term after the stored one.
+
+    Where etcd went back, what it says of the start is of before: it was carried out already."""
     base = stored or replace(initial, term=0)
-    same_etcd = base.etcd_cluster_id == ownership.etcd_cluster_id
-    if stored and same_etcd and ownership.owner_revision < stored.owner_revision:
-        raise TermRefused(
-            f"changefeed {stored.changefeed_id}: our election (revision {ownership.owner_revision})"
-            f" is older than that of term {stored.term} (revision {stored.owner_revision}, capture "
-            f"{stored.capture_id}), so the next term is not ours: we stand for election again."
-        )
+    if stored and _is_earlier(stored, ownership):
+        base = replace(stored, start_id=initial.start_id or stored.start_id)
     return replace(
         base,
         term=base.term + 1,
@@ -303,12 +308,36 @@ def next_term(
 
 
 def _must_wait(stored: ChangefeedRow, ownership: Ownership) -> bool:
-    """Revisions of two etcds do not compare, nor do elections of a cluster and of a `run`: only
-    standing still shows that an owner is gone."""
-    return stored.etcd_cluster_id != ownership.etcd_cluster_id and stored.state not in ENDED
+    """Revisions of two etcds do not compare, nor do elections of a cluster and of a `run`, nor
+    those of before and after a restore: only standing still shows that an owner is gone."""
+    is_other = stored.etcd_cluster_id != ownership.etcd_cluster_id
+    return (is_other or _is_earlier(stored, ownership)) and stored.state not in ENDED
 
 
-def _two_etcds(row: ChangefeedRow, ownership: Ownership, uri: str) -> TidelakeError:
+def _is_earlier(stored: ChangefeedRow, ownership: Ownership) -> bool:
+    """Our election, by the same etcd. Its leader is the last one elected: so either we lead no
+    more, and will hear of it, or etcd has forgotten the later one."""
+    is_same = stored.etcd_cluster_id == ownership.etcd_cluster_id
+    return is_same and ownership.owner_revision < stored.owner_revision
+
+
+def _why_it_may_live(stored: ChangefeedRow, ownership: Ownership) -> str:
+    if not _is_earlier(stored, ownership):
+        return f"of etcd cluster {stored.etcd_cluster_id}, which may be alive"
+    return (
+        f"that was elected later than this one (revision {stored.owner_revision}, ours is revision "
+        f"{ownership.owner_revision}): etcd was restored from a backup, or that capture is alive"
+    )
+
+
+def _alive(row: ChangefeedRow, ownership: Ownership, uri: str) -> TidelakeError:
+    if _is_earlier(row, ownership):
+        return TermRefused(
+            f"changefeed {row.changefeed_id}: our election (revision {ownership.owner_revision})"
+            f" is older than that of term {row.term} (revision {row.owner_revision}), and capture "
+            f"{row.capture_id} keeps {uri} fresh: it is tried again. If etcd was restored from a "
+            "backup, stop the captures that still use what was there before"
+        )
     (etcd, scope), (our_etcd, our_scope) = map(
         _etcd_and_scope, (row.etcd_cluster_id, ownership.etcd_cluster_id)
     )

@@ -91,6 +91,9 @@ class Snapshot:
                 f"etcd went back from revision {max(self.revision, self._barrier)} to "
                 f"{found.revision}: it was restored, or another one lies at its address"
             )
+        for kv in found.kvs:
+            if kv.mod_revision <= self.revision and self._is_ours(kv.key):
+                self._check_known(kv)
         is_init = self.revision == NEVER_READ
         before, self._seen = self._seen, {kv.key: kv for kv in found.kvs if self._is_ours(kv.key)}
         for key, old in before.items():
@@ -102,6 +105,15 @@ class Snapshot:
                 self._queue(key, new, is_init=is_init)
         self.revision = found.revision
         self._ahead.clear()
+
+    def _check_known(self, kv: KeyValue) -> None:
+        """What was written before our last look must be what we saw there."""
+        known = self._seen.get(kv.key)
+        if known is None or known.mod_revision != kv.mod_revision:
+            raise CaptureSuicide(
+                f"etcd went back, and on in another way: {kv.key} was written at revision "
+                f"{kv.mod_revision}, and at {self.revision} it was not: etcd was restored"
+            )
 
     def apply(self, events: Iterable[WatchEvent]) -> bool:
         """Take over the events of whole revisions; whether any was ours and new.

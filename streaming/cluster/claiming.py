@@ -29,7 +29,6 @@ def claimed_row(
     Raises what ``Changefeeds.claim`` and ``settle`` raise, and SourceLost for offsets that are
     gone."""
     tables = workshop.tables
-    workshop.trust.check()
     failpoint(Failpoint.BEFORE_CLAIM)
     changefeed, start_id = workshop.changefeed, _start_id(workshop, ownership)
     claimed = tables.changefeeds.claim(
@@ -37,6 +36,7 @@ def claimed_row(
         ownership,
         ttl_s=workshop.settings.session.ttl_s,
         stop=closing,
+        check=workshop.trust.check,
     )
     tables.progress.claim(changefeed.id, claimed.term)
     tables.snapshots.claim(changefeed.id, claimed.term)

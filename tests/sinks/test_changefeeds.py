@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from coordination.errors import Stop, TermRefused, TidelakeError
+from coordination.errors import Fenced, Stop, TermRefused, TidelakeError
 from coordination.model import Ownership
 from sinks.changefeeds import SCHEMA, ChangefeedRow, Changefeeds, Watermark, next_term
 from sinks.control_table import Change, ControlTable
@@ -148,12 +148,51 @@ def test_a_row_that_vanished_refuses_to_be_saved(tmp_path: Path) -> None:
         changefeeds.save(replace(INITIAL, changefeed_id="other", term=1))
 
 
-def test_an_earlier_election_of_the_same_etcd_may_not_claim(tmp_path: Path) -> None:
+def test_an_earlier_election_of_the_same_etcd_may_not_claim_while_the_later_one_lives(
+    tmp_path: Path,
+) -> None:
     changefeeds = Changefeeds(str(tmp_path))
-    claim(changefeeds, owner(revision=5))
+    term = claim(changefeeds, owner(revision=5)).term
+    late = Changefeeds(str(tmp_path), clock=ManualClock(lambda: changefeeds.touch("shop", term)))
     with pytest.raises(TermRefused, match=r"revision 4.*older than that of term 1 \(revision 5"):
-        claim(changefeeds, owner("late", revision=4))
+        claim(late, owner("late", revision=4))
     assert claim(changefeeds, owner(revision=5)).term == 2  # the same owner starts its stream anew
+
+
+def test_an_etcd_that_was_restored_from_a_backup_goes_on_when_the_row_stands_still(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Revisions begin again where the backup was, and its changefeed may be as it once was."""
+    first = Changefeeds(str(tmp_path))
+    resumed = replace(INITIAL, start_id="etcd-1/7/99", start_ts=99, checkpoint_ts=99)
+    first.save(replace(claim(first, owner(revision=1010), resumed), checkpoint_ts=120))
+    clock = ManualClock()
+    restored = Changefeeds(str(tmp_path), clock=clock)
+    of_the_backup = replace(INITIAL, start_id="etcd-1/4/10")
+    row = claim(restored, owner("c2", revision=905), of_the_backup)
+    assert (row.term, row.owner_revision, row.checkpoint_ts) == (2, 905, 120)
+    assert row.start_id == "etcd-1/4/10", "where it is to start was carried out before: no rewind"
+    assert TTL_S < clock.now - 100.0 < 1.5 * TTL_S
+    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert "revision 1010" in line
+    assert "revision 905" in line
+    assert "restored from a backup" in line
+    assert claim(restored, owner("c3", revision=906)).term == 3  # nobody waits any more
+
+
+def test_whoever_waited_is_asked_whether_it_is_trusted_still(tmp_path: Path) -> None:
+    claim(Changefeeds(str(tmp_path)), owner(revision=5))
+    clock = ManualClock()
+
+    def check() -> None:
+        if clock.now > 100.0:
+            raise Fenced("trust has lapsed meanwhile")
+
+    late = Changefeeds(str(tmp_path), clock=clock)
+    with pytest.raises(Fenced):
+        late.claim(
+            INITIAL, owner("late", revision=4), ttl_s=TTL_S, stop=threading.Event(), check=check
+        )
 
 
 def test_another_etcd_waits_until_the_row_stands_still(tmp_path: Path) -> None:

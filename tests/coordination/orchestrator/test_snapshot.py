@@ -140,6 +140,15 @@ def test_an_etcd_that_went_back_is_another_etcd(snapshot: Snapshot):
         snapshot.read(found(14))
 
 
+def test_an_etcd_that_went_back_and_has_come_further_since_is_another_one_too():
+    """Of what was known at revision 10 nothing may have been written otherwise at or before it."""
+    for other in (kv(A, b"2", 9), kv(ROOT + "new", b"1", 10)):
+        fresh = Snapshot((ROOT,), COUNTER)
+        fresh.read(found(10, kv(A, b"1", 4)))
+        with pytest.raises(CaptureSuicide, match="restored"):
+            fresh.read(found(25, other))
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_any_cut_of_a_history_into_batches_and_reads_ends_the_same(seed: int):
     random_ = random.Random(seed)
