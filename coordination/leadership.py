@@ -1,8 +1,8 @@
 """One capture's way to lead the cluster, and back: it campaigns, leads, and resigns in order.
 
     campaigns ──► leads ──key gone, drained, failed──► ends its role ──► resigned
-        ▲                                                                                 │
-        └──────────── after a pause, when nothing of the role runs any more ◄─────────────┘
+        ▲                                                                   │
+        └────── after a pause, when nothing of the role runs any more ◄─────┘
 
 Nothing here ends the capture but what ends its session too: a lost capture key, an etcd that went
 back. Campaigning and resigning that etcd does not answer are tried again (docs/cluster.md 20).
