@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.errors import TermRefused
 from coordination.etcd import keys
 from coordination.etcd.client import delete
 from coordination.metadata.committer import ClientCommitter
@@ -166,53 +165,6 @@ def test_an_owner_whose_key_is_deleted_hands_over_and_lives_on() -> None:
     cluster.until(lambda: cluster.world.owner is not None and cluster.owner is not owner)
     cluster.settle()
     assert life_id(owner) == before
-
-
-def test_a_refused_term_is_that_changefeeds_trouble_and_not_the_controllers() -> None:
-    cluster = Cluster(2)
-    cluster.settle()
-    owner = cluster.owner
-    assert owner.server.life is not None
-    before, leads_since = life_id(owner), owner.server.life.leads_since
-    owner.plane.desks[0]._error = TermRefused("term 1 is over: somebody has claimed")
-    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.WARNING)
-    assert cluster.info is not None
-    assert cluster.info.warning is not None
-    assert cluster.info.warning.code == "CDC:ErrNotOwner"
-    assert "somebody has claimed" in cluster.info.warning.message
-    cluster.until(lambda: cluster.world.warehouse.term == 2)
-    cluster.settle()
-    assert (life_id(owner), owner.server.life.leads_since) == (before, leads_since)
-    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.NORMAL)
-
-
-def test_a_bug_in_one_changefeed_is_that_changefeeds_error() -> None:
-    """Neither the owner of all resigns, nor does the capture end."""
-    cluster = Cluster(2)
-    cluster.settle()
-    vars(cluster.watchman).update(_reports=lambda: None)
-    vars(cluster.world).update(errors=Unheard())
-    for capture in cluster.world.captures:
-        assert capture.server.life is not None
-    before = {life_id(each) for each in cluster.world.captures}
-    owner = cluster.owner
-    vars(owner.plane.desks[0]).update(tell=_buggy)
-    vars(owner.plane.replicas[0]).update(set_barrier=_buggy)
-    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.PENDING)
-    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.NORMAL)
-    cluster.settle()
-    assert cluster.owner is owner
-    assert {life_id(each) for each in cluster.world.captures} == before
-
-
-class Unheard(list[str]):
-    """What is logged as an error is played."""
-
-    def append(self, _text: str) -> None: ...
-
-
-def _buggy(*_arguments: object) -> None:
-    raise ZeroDivisionError("a bug")
 
 
 def test_a_lost_session_makes_a_new_capture_of_the_same_process() -> None:

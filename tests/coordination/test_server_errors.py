@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from coordination.errors import ConfigError, TopicMissing
+from coordination.errors import ConfigError, TermRefused, TopicMissing
 from coordination.metadata.model import FeedState
-from tests.coordination.test_server import PATIENCE, Cluster
+from tests.coordination.test_server import PATIENCE, Cluster, life_id
 
 
 def break_down(cluster: Cluster, error: Exception) -> None:
@@ -79,3 +79,50 @@ def test_an_error_that_nobody_foresaw_keeps_its_traceback(
     break_down(cluster, ZeroDivisionError("a bug"))
     cluster.until(lambda: is_in(cluster, FeedState.PENDING))
     assert [r for r in caplog.records if r.exc_info and r.exc_info[0] is ZeroDivisionError] != []
+
+
+def test_a_refused_term_is_that_changefeeds_trouble_and_not_the_controllers() -> None:
+    cluster = Cluster(2)
+    cluster.settle()
+    owner = cluster.owner
+    assert owner.server.capture is not None
+    before, leads_since = life_id(owner), owner.server.capture.leads_since
+    owner.plane.desks[0]._error = TermRefused("term 1 is over: somebody has claimed")
+    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.WARNING)
+    assert cluster.info is not None
+    assert cluster.info.warning is not None
+    assert cluster.info.warning.code == "CDC:ErrNotOwner"
+    assert "somebody has claimed" in cluster.info.warning.message
+    cluster.until(lambda: cluster.world.warehouse.term == 2)
+    cluster.settle()
+    assert (life_id(owner), owner.server.capture.leads_since) == (before, leads_since)
+    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.NORMAL)
+
+
+def test_a_bug_in_one_changefeed_is_that_changefeeds_error() -> None:
+    """Neither the owner of all resigns, nor does the capture end."""
+    cluster = Cluster(2)
+    cluster.settle()
+    vars(cluster.watchman).update(_reports=lambda: None)
+    vars(cluster.world).update(errors=Unheard())
+    for capture in cluster.world.captures:
+        assert capture.server.capture is not None
+    before = {life_id(each) for each in cluster.world.captures}
+    owner = cluster.owner
+    vars(owner.plane.desks[0]).update(tell=_buggy)
+    vars(owner.plane.replicas[0]).update(set_barrier=_buggy)
+    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.PENDING)
+    cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.NORMAL)
+    cluster.settle()
+    assert cluster.owner is owner
+    assert {life_id(each) for each in cluster.world.captures} == before
+
+
+class Unheard(list[str]):
+    """What is logged as an error is played."""
+
+    def append(self, _text: str) -> None: ...
+
+
+def _buggy(*_arguments: object) -> None:
+    raise ZeroDivisionError("a bug")
