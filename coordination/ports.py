@@ -1,7 +1,8 @@
 """What the control plane needs of the data plane: declared here, implemented by `streaming`.
 
     capture ── DataPlane.open_replica ──► Replica: this capture's spans of one changefeed
-       └────── DataPlane.open_desk ─────► OwnerDesk: what only the changefeed's owner does
+       └────── DataPlane.open_control_writer ─────► ControlWriter: what only the changefeed's owner
+       does
 
 Nothing here blocks: slow work is begun, and its outcome is looked for at a later tick. Whoever
 implements these calls `wake` (given to `open_*`) from any thread when it is worth looking again.
@@ -132,7 +133,7 @@ class Standing:
     message: str = ""  # of the error or warning; empty in state normal
 
 
-class OwnerDesk(Protocol):
+class ControlWriter(Protocol):
     """What only the owner of a changefeed does, on a thread of its own, in order.
 
     Errors are raised by the next call of any method, and are the changefeed's (the message is what
@@ -141,7 +142,7 @@ class OwnerDesk(Protocol):
     """
 
     def claimed(self) -> Claim | None:
-        """None until the term is claimed, which `open_desk` has begun."""
+        """None until the term is claimed, which `open_control_writer` has begun."""
         ...
 
     def ddl_scan(self) -> DdlScan: ...
@@ -180,7 +181,7 @@ class DataPlane(Protocol):
         self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
     ) -> Replica: ...
 
-    def open_desk(
+    def open_control_writer(
         self,
         *,
         info: ChangefeedInfo,
@@ -189,7 +190,7 @@ class DataPlane(Protocol):
         checkpoint_ts: Ts,
         fence: Fence,
         wake: Wake,
-    ) -> OwnerDesk:
+    ) -> ControlWriter:
         """``checkpoint_ts``: of the changefeed's status in etcd; Delta may know better."""
         ...
 
@@ -202,8 +203,8 @@ class DataPlane(Protocol):
         fence: Fence,
         standing: Standing,
     ) -> None:
-        """Begin to say in the control tables how a changefeed stands that no desk is open for. It
-        is tried until it is done, another standing is to be shown, or it is withdrawn."""
+        """Begin to say in the control tables how a changefeed stands that no control writer is open
+        for. It is tried until it is done, another standing is to be shown, or it is withdrawn."""
         ...
 
     def withdraw(self, changefeed_id: ChangefeedID) -> None:

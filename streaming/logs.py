@@ -52,7 +52,8 @@ identity = LogIdentity()
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-11-21T19:30:00.123Z INFO streaming.cluster.desk: claimed … changefeed_id=shop``."""
+    """``2026-11-21T19:30:00.123Z INFO streaming.cluster.control_writer: claimed …
+    changefeed_id=shop``."""
 
     def format(self, record: logging.LogRecord) -> str:
         _, told = message_and_facts(record)

@@ -46,7 +46,7 @@ from coordination.model import CaptureID, Ownership, Revision
 from coordination.orchestrator.changefeed_state import ChangefeedReactorState
 from coordination.owner.standing import standing_of
 from coordination.owner.term import Term, TermContext
-from coordination.ports import OwnerDesk, Standing
+from coordination.ports import ControlWriter, Standing
 from coordination.processor import CaptureRole
 from coordination.running_errors import OWNER_UNKNOWN, running_error
 from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
@@ -96,7 +96,7 @@ class ChangefeedOwner:
         self._observation: OwnerObservation | None = None  # of that launch
         self._is_first = False  # nobody has ever had a span of it before that launch
         self._term: Term | None = None
-        self._closing: list[OwnerDesk] = []
+        self._closing: list[ControlWriter] = []
         self._ran_epoch: int | None = None
         self._errors: list[RunningError] = []  # of the run of that epoch
         self._refusal: RunningError | None = None  # of a term, until it is seen in etcd
@@ -111,7 +111,7 @@ class ChangefeedOwner:
 
     @property
     def is_closed(self) -> bool:
-        self._closing = [desk for desk in self._closing if not desk.is_closed()]
+        self._closing = [control for control in self._closing if not control.is_closed()]
         return self._term is None and not self._closing
 
     def push_admin_job(self, job: AdminJob) -> None:
@@ -124,10 +124,10 @@ class ChangefeedOwner:
 
     def _end_run(self, *, drop: bool) -> None:
         if self._term is not None:
-            self._closing.append(self._term.desk)
+            self._closing.append(self._term.control)
             self._term = None
-        for desk in self._closing:
-            desk.close(drop=drop)
+        for control in self._closing:
+            control.close(drop=drop)
 
     def tick(
         self,
@@ -239,10 +239,10 @@ class ChangefeedOwner:
             self._tell(info, decision)
             observation.carry_out(decision)
         if self._term is not None:
-            self._term.desk.tell(standing_of(info, decision))
+            self._term.control.tell(standing_of(info, decision))
 
     def _show_ended(self, info: ChangefeedInfo) -> None:
-        """Of one that does not run, and so has no desk: how it stands in etcd by now."""
+        """Of one that does not run, and so has no control writer: how it stands in etcd by now."""
         standing, role = standing_of(info), self._role
         if standing.state.is_running or not self.is_closed or standing == self._shown:
             return
@@ -279,7 +279,7 @@ class ChangefeedOwner:
         status, role = changefeed.status or NO_PROGRESS, self._role
         self._ran_epoch = info.epoch
         try:
-            desk = role.data_plane.open_desk(
+            control = role.data_plane.open_control_writer(
                 info=info,
                 identity=role.identity,
                 ownership=self._context.ownership,
@@ -295,10 +295,10 @@ class ChangefeedOwner:
                 rng=self._context.rng,
             )
             try:
-                self._term = Term(info, desk, context, status.checkpoint_ts)
+                self._term = Term(info, control, context, status.checkpoint_ts)
             except Exception:
-                desk.close(drop=True)
-                self._closing.append(desk)
+                control.close(drop=True)
+                self._closing.append(control)
                 raise
         except TryAgain:
             self._ran_epoch = None

@@ -1,7 +1,7 @@
 """One term of a changefeed's owner: what it does in each tick while the changefeed runs.
 
-    desk.claimed ─► Coordinator of that term
-    each tick: DDL scan, news of the desk ─► barrier ─► poll ─► checkpoint ─┬► a DDL that is due
+    control.claimed ─► Coordinator of that term each tick: DDL scan, news of the control writer ─►
+    barrier ─► poll ─► checkpoint ─┬► a DDL that is due
                                                                             ├► a sync point
                                                                             └► progress rows
     barrier = min(DDL scan, pending DDL, next sync point, target-ts), never below the checkpoint
@@ -20,7 +20,7 @@ from typing import Final
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import CaptureID, Revision, Ts
 from coordination.owner.sync_point import interval_ms, next_sync_point
-from coordination.ports import Advance, Claim, DdlScan, OwnerDesk
+from coordination.ports import Advance, Claim, ControlWriter, DdlScan
 from coordination.scheduler.barrier import Barrier, PendingDdl, compute_barrier
 from coordination.scheduler.coordinator import (
     Coordinator,
@@ -57,15 +57,15 @@ class TermTick:
 
 
 class Term:
-    """One thread. Every method may raise what `OwnerDesk` and `Coordinator` raise."""
+    """One thread. Every method may raise what `ControlWriter` and `Coordinator` raise."""
 
     def __init__(
-        self, info: ChangefeedInfo, desk: OwnerDesk, context: TermContext, stored_ts: Ts
+        self, info: ChangefeedInfo, control: ControlWriter, context: TermContext, stored_ts: Ts
     ) -> None:
         """``stored_ts``: the checkpoint of the changefeed's status in etcd."""
         self.coordinator: Coordinator | None = None  # until the term is claimed
         self.epoch = info.epoch
-        self.desk = desk
+        self.control = control
         self._info = info
         self._context = context
         self._stored_ts = stored_ts
@@ -87,21 +87,21 @@ class Term:
         nobody has seen may still write; ``unreached`` have never had a span."""
         coordinator = self.coordinator
         if coordinator is None:
-            claim = self.desk.claimed()
+            claim = self.control.claimed()
             if claim is None:
                 return None
             if 0 < self._info.target_ts <= claim.checkpoint_ts:
                 return _ended_before(claim)
             coordinator = self.coordinator = self._begin(claim)
         # Before the changes: they have the tables of every DDL that is no longer pending.
-        scan = self.desk.ddl_scan()
+        scan = self.control.ddl_scan()
         self._take_changes(coordinator)
         if not self._is_on_grid:
             self._find_grid(coordinator, scan)
         barrier = self._barrier(coordinator, scan)
         ticked = coordinator.poll(inbox, alive, barrier, now_s, unreached)
         for table in coordinator.unregistered_tables():
-            self.desk.register(table)
+            self.control.register(table)
         if ticked.can_proceed:
             self._proceed(coordinator, ticked, scan, now_s)
         return TermTick(
@@ -156,7 +156,7 @@ class Term:
         self._published_ts = Ts(max(self._published_ts, first_ts - 1))
 
     def _take_changes(self, coordinator: Coordinator) -> None:
-        changes = self.desk.take_changes()
+        changes = self.control.take_changes()
         for table_id in changes.removed:
             coordinator.remove_table(table_id)
         for table in changes.added:
@@ -190,7 +190,7 @@ class Term:
         checkpoint_ts = ticked.checkpoint.checkpoint_ts
         due = first_due(scan.pending, checkpoint_ts)
         if due is not None:
-            self.desk.run_ddl(due)
+            self.control.run_ddl(due)
         is_all_known = due is None and scan.position_ts >= checkpoint_ts
         is_sync_point = (
             is_all_known
@@ -200,11 +200,11 @@ class Term:
         is_news = is_sync_point and checkpoint_ts > self._recorded_sync_ts
         finished = 0 < self._info.target_ts <= checkpoint_ts
         if now_s < self._record_at and not is_news and not finished:
-            return  # the last word is never left out: the desk is closed right after it
+            return  # the last word is never left out: the control writer is closed right after it
         self._record_at = now_s + RECORD_S
         if is_sync_point:
             self._recorded_sync_ts = checkpoint_ts
-        self.desk.record(
+        self.control.record(
             Advance(
                 checkpoint_ts=checkpoint_ts,
                 resolved_ts=ticked.checkpoint.resolved_ts,

@@ -10,7 +10,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership, TermNumber, Ts
 from coordination.ports import Claim, RegisteredTable
 from sinks.changefeeds import ChangefeedRow
-from streaming.cluster.desk_rows import span_of
+from streaming.cluster.progress_rows import span_of
 from streaming.cluster.workshop import Workshop
 from streaming.protocols.canal_json.watermark import watermark_of
 from streaming.retained import KafkaLog

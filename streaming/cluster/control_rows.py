@@ -18,7 +18,8 @@ from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import Backlog
-from streaming.cluster.desk_rows import (
+from streaming.cluster.known_versions import KnownVersions
+from streaming.cluster.progress_rows import (
     cut,
     dead_letters,
     first_progress,
@@ -26,7 +27,6 @@ from streaming.cluster.desk_rows import (
     resumed_progress,
     told_progress,
 )
-from streaming.cluster.known_versions import KnownVersions
 from streaming.cluster.reads import Marks
 from streaming.cluster.shown import as_running
 from streaming.control_tables import ControlTables

@@ -9,7 +9,7 @@ from coordination.scheduler.coordinator import SpanProgress
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from sinks.snapshots import SnapshotRow
-from streaming.cluster.desk_rows import cut
+from streaming.cluster.progress_rows import cut
 from streaming.spans import Span
 
 

@@ -101,7 +101,7 @@ class OwnersReader:
         self._untold: list[Found] = []
         self.low_water: Offsets = {}  # from where this reading must begin again
 
-    # Joining: the desk's calls.
+    # Joining: the control writer's calls.
 
     @property
     def since(self) -> Offsets | None:

@@ -1,7 +1,8 @@
 """The data plane of one process: implements ``coordination.ports.DataPlane`` on one Spark session.
 
-A replica and a desk of one changefeed read the topics together, by one stream: whichever comes
-first begins it, and a capture without a span may own the changefeed, or the other way round."""
+A replica and a control writer of one changefeed read the topics together, by one stream: whichever
+comes first begins it, and a capture without a span may own the changefeed, or the other way
+round."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from coordination.model import ChangefeedID, Ownership, Ts
 from coordination.ports import CaptureIdentity, Standing, Wake
 from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.changefeed_settings import changefeed_settings
-from streaming.cluster.desk import Desk
+from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.notices import Notice, Notices
 from streaming.cluster.replica import ReplicaOf
 from streaming.cluster.shared_reading import OwnSession, SharedReading, SharedReadings
@@ -65,7 +66,7 @@ class SparkDataPlane:
     ) -> ReplicaOf:
         return ReplicaOf(self._workshop("replica", info, identity, fence, wake))
 
-    def open_desk(
+    def open_control_writer(
         self,
         *,
         info: ChangefeedInfo,
@@ -74,9 +75,11 @@ class SparkDataPlane:
         checkpoint_ts: Ts,
         fence: Fence,
         wake: Wake,
-    ) -> Desk:
-        del checkpoint_ts  # the owner takes the greater of it and what the desk has claimed
-        return Desk(self._workshop("desk", info, identity, fence, wake), ownership)
+    ) -> DeltaControlWriter:
+        del (
+            checkpoint_ts
+        )  # the owner takes the greater of it and what the control writer has claimed
+        return DeltaControlWriter(self._workshop("control", info, identity, fence, wake), ownership)
 
     def show(
         self,

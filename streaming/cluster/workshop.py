@@ -1,4 +1,4 @@
-"""What a replica and a desk of one changefeed are built from, and with."""
+"""What a replica and a control writer of one changefeed are built from, and with."""
 
 from __future__ import annotations
 

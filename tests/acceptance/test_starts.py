@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from conf.settings import FilterSettings
 from coordination.errors import TidelakeError
 from coordination.ports import Advance
-from streaming.cluster.desk import Desk
+from streaming.cluster.control_writer import DeltaControlWriter
 from tests.acceptance.small_tables import (
     IDLE,
     PARTITIONS,
@@ -133,14 +133,14 @@ def test_a_table_that_a_filter_leaves_out_stays_where_it_was(make_lives: MakeLiv
     assert values(lives, "b") == {1: "x", 2: "y"}
 
 
-def fails_above(ts: int) -> Callable[[Desk, Advance], None]:
+def fails_above(ts: int) -> Callable[[DeltaControlWriter, Advance], None]:
     """Instead of writing down that the changefeed is so far."""
-    write = Desk._write
+    write = DeltaControlWriter._write
 
-    def write_or_fail(desk: Desk, advance: Advance) -> None:
+    def write_or_fail(control: DeltaControlWriter, advance: Advance) -> None:
         if advance.checkpoint_ts > ts:
             raise TidelakeError("nothing is written")
-        write(desk, advance)
+        write(control, advance)
 
     return write_or_fail
 
@@ -155,7 +155,7 @@ def test_no_cut_is_published_while_a_table_shows_what_it_had_beyond_a_rewind(
     later = [(1, None, row(ts, 1, f"at {ts}", op="UPDATE")) for ts in (40, 60)]
     lives.produce([*later, *marks(70)])
     with monkeypatch.context() as patch:  # nobody hears how far the table is
-        patch.setattr(Desk, "_write", fails_above(60))
+        patch.setattr(DeltaControlWriter, "_write", fails_above(60))
         assert lives.live(target_ts=65) is not None
     assert values(lives, "a") == {1: "at 60"}
 

@@ -225,7 +225,9 @@ def test_pause_and_resume_reach_the_data_plane_under_a_new_epoch() -> None:
     cluster.operator.pause_changefeed()
     captures = cluster.world.captures
     cluster.until(lambda: all(not r.writers() for c in captures for r in c.plane.replicas))
-    cluster.until(lambda: all(desk.is_closed() for c in captures for desk in c.plane.desks))
+    cluster.until(
+        lambda: all(control.is_closed() for c in captures for control in c.plane.controls)
+    )
     cluster.operator.resume_changefeed()
     cluster.step(4)
     cluster.settle()

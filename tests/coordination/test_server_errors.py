@@ -19,10 +19,12 @@ def break_down(cluster: Cluster, error: Exception) -> None:
 
     cluster.operator.pause_changefeed()
     captures = cluster.world.captures
-    cluster.until(lambda: all(desk.is_closed() for c in captures for desk in c.plane.desks))
+    cluster.until(
+        lambda: all(control.is_closed() for c in captures for control in c.plane.controls)
+    )
     cluster.until(lambda: all(r.is_closed() for c in captures for r in c.plane.replicas))
     for capture in captures:
-        vars(capture.plane).update(open_desk=broken, open_replica=broken)
+        vars(capture.plane).update(open_control_writer=broken, open_replica=broken)
     vars(cluster.watchman).update(_reports=lambda: None)  # of the errors that are played here
     cluster.operator.resume_changefeed()
 
@@ -87,7 +89,7 @@ def test_a_refused_term_is_that_changefeeds_trouble_and_not_the_controllers() ->
     owner = cluster.owner
     assert owner.server.capture is not None
     before, leads_since = life_id(owner), owner.server.capture.leads_since
-    owner.plane.desks[0]._error = TermRefused("term 1 is over: somebody has claimed")
+    owner.plane.controls[0]._error = TermRefused("term 1 is over: somebody has claimed")
     cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.WARNING)
     assert cluster.info is not None
     assert cluster.info.warning is not None
@@ -109,7 +111,7 @@ def test_a_bug_in_one_changefeed_is_that_changefeeds_error() -> None:
         assert capture.server.capture is not None
     before = {life_id(each) for each in cluster.world.captures}
     owner = cluster.owner
-    vars(owner.plane.desks[0]).update(tell=_buggy)
+    vars(owner.plane.controls[0]).update(tell=_buggy)
     vars(owner.plane.replicas[0]).update(set_barrier=_buggy)
     cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.PENDING)
     cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.NORMAL)

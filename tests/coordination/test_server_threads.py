@@ -53,7 +53,7 @@ def test_a_server_runs_until_it_is_asked_to_stop() -> None:
     thread.start()
     opened = threading.Event()
     for _ in range(500):
-        if plane.replicas and plane.desks:
+        if plane.replicas and plane.controls:
             opened.set()
             break
         opened.wait(0.01)

@@ -13,7 +13,7 @@ from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import ChangefeedID, Ownership, Ts
 from coordination.ports import CaptureIdentity, Standing, Wake
-from tests.fakes.fake_owner_desk import FakeDesk
+from tests.fakes.fake_control_writer import FakeControlWriter
 from tests.fakes.fake_replica import FakeReplica, Sent
 from tests.fakes.fake_source import FakeSource, ts_at
 from tests.fakes.fake_warehouse import FakeWarehouse
@@ -47,7 +47,7 @@ class FakeDataPlane:
         self.now = now
         self.pace = pace
         self.replicas: list[FakeReplica] = []
-        self.desks: list[FakeDesk] = []
+        self.controls: list[FakeControlWriter] = []
         self.fails_at: float | None = None  # the next write after it fails, once
 
     def open_replica(
@@ -57,7 +57,7 @@ class FakeDataPlane:
         self.replicas = [FakeReplica(self, info, identity, fence, wake)]
         return self.replicas[0]
 
-    def open_desk(
+    def open_control_writer(
         self,
         *,
         info: ChangefeedInfo,
@@ -66,10 +66,12 @@ class FakeDataPlane:
         checkpoint_ts: Ts,
         fence: Fence,
         wake: Wake,
-    ) -> FakeDesk:
-        assert all(each.is_closed() for each in self.desks), "two desks of one changefeed"
-        self.desks = [
-            FakeDesk(
+    ) -> FakeControlWriter:
+        assert all(each.is_closed() for each in self.controls), (
+            "two control writers of one changefeed"
+        )
+        self.controls = [
+            FakeControlWriter(
                 self,
                 info=info,
                 ownership=ownership,
@@ -78,7 +80,7 @@ class FakeDataPlane:
                 wake=wake,
             )
         ]
-        return self.desks[0]
+        return self.controls[0]
 
     def show(
         self,
@@ -89,7 +91,7 @@ class FakeDataPlane:
         fence: Fence,  # noqa: ARG002
         standing: Standing,
     ) -> None:
-        assert all(each.is_closed() for each in self.desks), "a desk is open to say it"
+        assert all(each.is_closed() for each in self.controls), "a control writer is open to say it"
         self.warehouse.standing = standing
 
     def withdraw(self, changefeed_id: ChangefeedID) -> None:
@@ -99,8 +101,8 @@ class FakeDataPlane:
         """Let what is under way get on."""
         for replica in self.replicas:
             replica.step()
-        for desk in self.desks:
-            desk.step()
+        for control in self.controls:
+            control.step()
 
     @property
     def is_writing(self) -> bool:

@@ -14,7 +14,7 @@ from coordination.owner.sync_point import next_sync_point
 from coordination.ports import Advance, Claim, RegisteredTable, Standing
 from coordination.scheduler.coordinator import SpanProgress
 from sinks.progress import ProgressRow
-from streaming.cluster.desk_rows import cut, told_progress
+from streaming.cluster.progress_rows import cut, told_progress
 from tests.fakes.fake_source import FakeSource, SourceDdl
 
 

@@ -122,7 +122,7 @@ def test_a_long_batch_of_few_messages_is_told_of_too(
 def test_who_is_told_does_not_count_what_it_reads_itself(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ):
-    watching = watch(Broker(50_000), clock, is_told=True, stream="desk")
+    watching = watch(Broker(50_000), clock, is_told=True, stream="stream-2")
     watching.batch_begins(0)
     watching.batch_ends({T0: 50_000, T1: 50_000})
     assert watching.look().behind == 100_000
@@ -132,7 +132,7 @@ def test_who_is_told_does_not_count_what_it_reads_itself(
     clock.now_s += 10
     watching.say()
     assert lines(caplog) == ["backlog"]
-    assert caplog.records[0].stream == "desk"
+    assert caplog.records[0].stream == "stream-2"
     watching.close()
 
 

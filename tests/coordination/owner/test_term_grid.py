@@ -19,7 +19,7 @@ FIRST_TS = Ts(29_000_000 * MINUTE + 7)  # in 2025
 CONFIG = {"enable-sync-point": True, "sync-point-interval": "1m"}
 
 
-class Desk:
+class DeltaControlWriter:
     """Claims at once, and says what it is told to say."""
 
     def __init__(self, claim: Claim, scan: DdlScan, changes: Changes) -> None:
@@ -79,6 +79,6 @@ def begun(checkpoint_ts: Ts, scan: DdlScan, changes: Changes) -> Term:
         settings=SchedulerSettings(),
         rng=random.Random(1),
     )
-    term = Term(info, Desk(claim, scan, changes), context, checkpoint_ts)
+    term = Term(info, DeltaControlWriter(claim, scan, changes), context, checkpoint_ts)
     assert term.tick([], [CaptureID("a")], 0.0) is not None
     return term

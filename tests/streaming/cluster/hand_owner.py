@@ -1,9 +1,9 @@
 """Captures in one process and an owner by hand: no etcd, no scheduler, real Kafka, Spark and Delta.
 
 The test is the scheduler: it adds, moves and removes spans. ``tick`` is one heartbeat: it hands out
-the barrier, takes the statuses, and tells the desk how far all is. What must hold at every tick is
-looked at there: checkpoints never fall, no span is above its barrier, one writer per span.
-"""
+the barrier, takes the statuses, and tells the control writer how far all is. What must hold at
+every tick is looked at there: checkpoints never fall, no span is above its barrier, one writer per
+span."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, Span, TableState
 from coordination.scheduler.replication_set import ReplicationState
-from streaming.cluster.desk import Desk
+from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.plane import SparkDataPlane
 from streaming.cluster.replica import ReplicaOf
 from streaming.session import SparkOnDemand
@@ -72,7 +72,7 @@ class Stage:
         )
         self.replicas: dict[str, ReplicaOf] = {}
         self.fences: dict[str, Fence] = {}
-        self.desks: list[Desk] = []
+        self.controls: list[DeltaControlWriter] = []
         self.woken = threading.Event()
         self._revision = 0
 
@@ -97,14 +97,14 @@ class Stage:
             owner_revision=Revision(self._revision),
         )
 
-    def desk(self, name: str = "owner") -> Desk:
+    def control(self, name: str = "owner") -> DeltaControlWriter:
         """A new owner, elected later than all before it."""
         self._revision += 1
         ownership = self._ownership(name)
         identity = CaptureIdentity(
             capture_id=ownership.capture_id, epoch=ownership.epoch, address=name
         )
-        desk = self.plane.open_desk(
+        control = self.plane.open_control_writer(
             info=self.info,
             identity=identity,
             ownership=ownership,
@@ -112,8 +112,8 @@ class Stage:
             fence=opened_fence(ownership),
             wake=self.woken.set,
         )
-        self.desks.append(desk)
-        return desk
+        self.controls.append(control)
+        return control
 
     def show(self, standing: Standing, name: str = "owner") -> None:
         """As the owner does when nothing runs."""
@@ -130,10 +130,10 @@ class Stage:
         )
 
     def close(self) -> None:
-        for part in (*self.replicas.values(), *self.desks):
+        for part in (*self.replicas.values(), *self.controls):
             part.close(drop=True)
         deadline = time.monotonic() + PATIENCE_S
-        for part in (*self.replicas.values(), *self.desks):
+        for part in (*self.replicas.values(), *self.controls):
             while not part.is_closed():
                 assert time.monotonic() < deadline, f"{part} does not end"
                 time.sleep(TICK_S)
@@ -165,8 +165,8 @@ class HandOwner:
 
     def __init__(self, stage: Stage, name: str = "owner") -> None:
         self.stage = stage
-        self.desk = stage.desk(name)
-        self.claim: Claim = until(self.desk.claimed)
+        self.control = stage.control(name)
+        self.claim: Claim = until(self.control.claimed)
         self.tables: dict[str, RegisteredTable] = {}
         self.homes: dict[str, str] = {}
         self.cap_ts: int | None = None
@@ -189,8 +189,8 @@ class HandOwner:
         if self.outbox:
             now, self.outbox = self.outbox[:40], self.outbox[40:]
             self.stage.produce(now)
-        scan = self.desk.ddl_scan()
-        changes = self.desk.take_changes()
+        scan = self.control.ddl_scan()
+        changes = self.control.take_changes()
         self._register(changes.added)
         self.published_ts = max(self.published_ts, changes.published_ts or 0)
         bounds = [scan.position_ts, *(ddl.commit_ts for ddl in scan.pending)]
@@ -235,7 +235,7 @@ class HandOwner:
         is_settled = len(offsets) == len(scans) > 0 and len(self.homes) == len(self.tables)
         low = lowest((*offsets, *filter(None, own))) if is_settled else {}
         at_point = self.checkpoint_ts == self.sync_point_ts
-        self.desk.record(
+        self.control.record(
             Advance(
                 checkpoint_ts=self.checkpoint_ts,
                 resolved_ts=self.checkpoint_ts,

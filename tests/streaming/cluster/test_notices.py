@@ -37,7 +37,7 @@ def ownership(revision: int = 5, etcd: str = "etcd-1") -> Ownership:
 
 
 @dataclass
-class Desk:
+class Place:
     """A warehouse where an owner has been."""
 
     warehouse: str
@@ -87,27 +87,27 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(str(tmp_path))
+def place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path))
 
 
-def test_state_and_error_are_those_of_etcd_and_the_tables_are_stopped(desk: Desk) -> None:
-    desk.notice().write()
-    assert desk.shown == ("pending", WHY, {"stopped"})
-    desk.notice(Standing(state=FeedState.STOPPED, message=WHY)).write()
-    assert desk.shown == ("stopped", WHY, {"stopped"})
+def test_state_and_error_are_those_of_etcd_and_the_tables_are_stopped(place: Place) -> None:
+    place.notice().write()
+    assert place.shown == ("pending", WHY, {"stopped"})
+    place.notice(Standing(state=FeedState.STOPPED, message=WHY)).write()
+    assert place.shown == ("stopped", WHY, {"stopped"})
 
 
-def test_a_later_owner_and_another_etcd_have_the_word(desk: Desk) -> None:
-    desk.notice(owner=ownership(revision=4)).write()
-    desk.notice(owner=ownership(etcd="etcd-2")).write()
-    assert desk.shown == ("running", None, {"replicating"})
-    desk.notice(owner=ownership(revision=6)).write()
-    assert desk.shown == ("pending", WHY, {"stopped"})
+def test_a_later_owner_and_another_etcd_have_the_word(place: Place) -> None:
+    place.notice(owner=ownership(revision=4)).write()
+    place.notice(owner=ownership(etcd="etcd-2")).write()
+    assert place.shown == ("running", None, {"replicating"})
+    place.notice(owner=ownership(revision=6)).write()
+    assert place.shown == ("pending", WHY, {"stopped"})
 
 
 def test_it_is_said_as_soon_as_storage_lets_it(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     tries: list[int] = []
@@ -121,19 +121,19 @@ def test_it_is_said_as_soon_as_storage_lets_it(
 
     monkeypatch.setattr(Changefeeds, "show", away)
     notices = Notices(again_s=0.02)
-    notices.put(desk.notice())
+    notices.put(place.notice())
     for _ in range(500):
-        if desk.shown[2] == {"stopped"}:
+        if place.shown[2] == {"stopped"}:
             break
         time.sleep(0.02)
-    assert desk.shown == ("pending", WHY, {"stopped"})
+    assert place.shown == ("pending", WHY, {"stopped"})
     assert len(tries) == 4
     (said,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert "changefeed shop is pending" in said
     assert "the disk is full" in said
 
 
-def test_what_is_withdrawn_is_not_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_withdrawn_is_not_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     tries = threading.Semaphore(0)
 
     def away(self: Notice) -> None:  # noqa: ARG001
@@ -142,7 +142,7 @@ def test_what_is_withdrawn_is_not_said(desk: Desk, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Notice, "write", away)
     notices = Notices(again_s=0.01)
-    notices.put(desk.notice())
+    notices.put(place.notice())
     assert tries.acquire(timeout=10)
     notices.withdraw(FEED)
     time.sleep(0.1)

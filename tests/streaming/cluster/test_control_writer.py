@@ -1,4 +1,4 @@
-"""The owner's desk on a real topic: terms, tables, walls, rows of control."""
+"""The control writer on a real topic: terms, tables, walls, rows of control."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_terms_tables_and_rows(stage: Stage):
         name: each.fence for name, each in by_table.items()
     }
     with pytest.raises(TermRefused):
-        until(lambda: owner.desk.record(Advance(checkpoint_ts=Ts(31), resolved_ts=Ts(31))))
+        until(lambda: owner.control.record(Advance(checkpoint_ts=Ts(31), resolved_ts=Ts(31))))
 
     heir.homes = dict(owner.homes)  # the spans have stayed where they were
     stage.produce([(0, None, row(40, 1, "z", op="UPDATE")), *marks(51)])
@@ -95,7 +95,7 @@ def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Sta
     stage.produce(marks(26))
     progress = Progress(str(stage.warehouse))
     until(lambda: FOUND.name in [name.table for name in progress.read(CHANGEFEED)])
-    assert owner.desk.ddl_scan().position_ts < 25  # resolved, but not in the owner's hands yet
+    assert owner.control.ddl_scan().position_ts < 25  # resolved, but not in the owner's hands yet
     owner.await_tables("found", "deleted")
     assert owner.tables["found"].start_ts < 25
     owner.add(found="c", deleted="c")
@@ -118,16 +118,16 @@ def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Sta
     above = [(1, None, row(45, 1, "z", table=FOUND, op="UPDATE"))]
     stage.produce([*rows, (0, None, encode_ddl(drop, 40, 0)), *above, *marks(50)])
     wall = PendingDdl(commit_ts=Ts(39), table_ids=None)  # tables wait right before it
-    owner.until(lambda: owner.desk.ddl_scan().pending == (wall,))
+    owner.until(lambda: owner.control.ddl_scan().pending == (wall,))
     owner.reached(39)
     assert values(stage, "found") == {1: "y"}
     found_row = lambda: progress.read(CHANGEFEED)[FOUND_NAME]  # noqa: E731
     owner.until(lambda: found_row().checkpoint_ts >= 39)
     assert (found_row().state, found_row().dropped_columns) == ("warning", {"note": 1})
-    owner.desk.run_ddl(wall)
+    owner.control.run_ddl(wall)
     with pytest.raises(DdlNotSupported, match="DROP TABLE"):
-        until(lambda: owner.desk.take_changes() and None)
-    until(owner.desk.is_closed)
+        until(lambda: owner.control.take_changes() and None)
+    until(owner.control.is_closed)
     how_it_stands_is_shown(stage)
 
 
@@ -142,17 +142,17 @@ def how_it_stands_is_shown(stage: Stage) -> None:
     until(lambda: {each.state for each in progress.read(CHANGEFEED).values()} == {"stopped"})
 
     heir = HandOwner(stage, "heir")
-    heir.desk.tell(Standing(state=FeedState.WARNING, message="tried again"))
+    heir.control.tell(Standing(state=FeedState.WARNING, message="tried again"))
     heir.until(lambda: changefeeds.read(CHANGEFEED).error == "tried again")
     assert changefeeds.read(CHANGEFEED).state == "warning"
     states = {name.table: each.state for name, each in progress.read(CHANGEFEED).items()}
     lacking = {"found": "warning"}  # a column, still
     assert states == {"idle": "replicating", "deleted": "replicating", **lacking}
-    heir.desk.tell(Standing())
+    heir.control.tell(Standing())
     heir.until(lambda: (now := changefeeds.read(CHANGEFEED)).state == "running" and not now.error)
-    heir.desk.tell(Standing(state=FeedState.FAILED, message="for good"))
-    heir.desk.close(drop=False)
-    until(heir.desk.is_closed)
+    heir.control.tell(Standing(state=FeedState.FAILED, message="for good"))
+    heir.control.close(drop=False)
+    until(heir.control.is_closed)
     last = changefeeds.read(CHANGEFEED)
     assert (last.state, last.error) == ("failed", "for good")
 
@@ -165,9 +165,9 @@ def test_a_changefeed_that_goes_on_from_elsewhere_is_a_new_incarnation(stage: St
     owner.add(a="c")
     owner.reached(30)
     old = inspect(str(stage.warehouse / "shop" / "a"), {})
-    owner.desk.close(drop=False)
+    owner.control.close(drop=False)
     stage.replicas["c"].close(drop=False)
-    until(owner.desk.is_closed)
+    until(owner.control.is_closed)
     until(stage.replicas["c"].is_closed)
     assert Changefeeds(str(stage.warehouse)).read(CHANGEFEED).state == "stopped"
 

@@ -1,4 +1,4 @@
-"""What only the owner of a changefeed does: implements ``coordination.ports.OwnerDesk``.
+"""What only the owner of a changefeed does: implements ``coordination.ports.ControlWriter``.
 
     claim the term ─► settle, resume, seal ─► claimed ─► read DDLs, make tables ─┐
                                                 ▲                                │
@@ -26,8 +26,8 @@ from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import BacklogMeter
 from streaming.cluster.claiming import claim_of, claimed_row, registered
 from streaming.cluster.control_rows import ControlRows
-from streaming.cluster.desk_rows import merged
 from streaming.cluster.owners_reader import Known, OwnersReader, before_wall
+from streaming.cluster.progress_rows import merged
 from streaming.cluster.reads import Offsets, texts
 from streaming.cluster.shown import as_ended
 from streaming.cluster.workshop import Workshop
@@ -38,11 +38,11 @@ from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-TURN_S = 0.1  # between two looks of the desk's thread when nobody calls it
+TURN_S = 0.1  # between two looks of the control writer's thread when nobody calls it
 RECORD_EVERY_S = 1.0  # control rows of a changefeed are written no more often (docs/cluster.md 10)
 
 
-class Desk:
+class DeltaControlWriter:
     """See the module's picture and the port."""
 
     def __init__(self, workshop: Workshop, ownership: Ownership) -> None:
@@ -67,7 +67,7 @@ class Desk:
         self._begins_at: Offsets | None = None  # until what lies before the stream is read
         self._failure: BaseException | None = None
         self._standing, self._concern = Standing(), NO_CONCERN
-        self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
         self._thread.start()
 
     # The port.
@@ -90,7 +90,8 @@ class Desk:
             self._refusal = refusal(known.wall, known.why, warehouse)
 
     def register(self, table: UnknownTable) -> None:
-        """The desk reads what every capture reads: it finds the table itself, in its order."""
+        """The control writer reads what every capture reads: it finds the table itself, in its
+        order."""
         del table
         self._check()
 
@@ -136,10 +137,12 @@ class Desk:
                 self._kick.clear()
                 self._turn()
         except Stop:
-            logger.debug("the desk was stopped name=%s", self._workshop.name)
+            logger.debug("the control writer was stopped name=%s", self._workshop.name)
         except BaseException as error:  # noqa: BLE001  # raised by the next call
             if not isinstance(error, Fenced | TermRefused):
-                logger.debug("the desk fails: %s name=%s", line(error), self._workshop.name)
+                logger.debug(
+                    "the control writer fails: %s name=%s", line(error), self._workshop.name
+                )
             self._error = error
         finally:
             self._end()
@@ -252,7 +255,7 @@ class Desk:
     def _catch_up(self, begins_at: Offsets) -> None:
         try:
             self._reader.catch_up(begins_at)
-        except BaseException as error:  # noqa: BLE001 - looked at by the desk's thread
+        except BaseException as error:  # noqa: BLE001 - looked at by the control writer's thread
             self._begins_at = begins_at
             self._fail(error)
 

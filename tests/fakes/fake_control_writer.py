@@ -1,4 +1,4 @@
-"""The owner's desk over a source and a warehouse in memory: one thing at a time, in order."""
+"""The control writer over a source and a warehouse in memory: one thing at a time, in order."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from coordination.ports import (
 )
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import UnknownTable
-from streaming.cluster.desk_rows import merged
+from streaming.cluster.progress_rows import merged
 
 if TYPE_CHECKING:
     from tests.fakes.fake_data_plane import FakeDataPlane
 
 
-class FakeDesk:
-    """See `coordination.ports.OwnerDesk`. One thing at a time, each takes a while."""
+class FakeControlWriter:
+    """See `coordination.ports.ControlWriter`. One thing at a time, each takes a while."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from coordination.scheduler.messages import Checkpoint, Span, TableState, TableS
 from coordination.scheduler.replication_set import ReplicationState
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
-from streaming.cluster.desk_rows import (
+from streaming.cluster.progress_rows import (
     cut,
     first_progress,
     later,
@@ -136,7 +136,7 @@ def test_a_table_that_was_registered_between_two_notes_keeps_its_low_water():
 
 
 def test_a_changefeeds_low_water_is_at_or_below_that_of_every_table():
-    """A note may be older than a table that the desk has registered."""
+    """A note may be older than a table that the control writer has registered."""
     note, progress = advance(60, told(60), source_offsets={"t/0": 150}), [BEFORE]
     assert low_water(ROW, note, {"t/0": 200}, progress) == {"t/0": 40}
     settled = [replace(BEFORE, source_offsets={"t/0": 160})]
