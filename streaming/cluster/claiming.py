@@ -11,7 +11,7 @@ from coordination.model import Ownership, TermNumber, Ts
 from coordination.ports import Claim, RegisteredTable
 from sinks.changefeeds import ChangefeedRow
 from streaming.cluster.progress_rows import span_of
-from streaming.cluster.workshop import Workshop
+from streaming.cluster.role_context import RoleContext
 from streaming.protocols.canal_json.watermark import watermark_of
 from streaming.retained import KafkaLog
 from streaming.source.ranges import TopicPartition
@@ -22,41 +22,41 @@ logger = logging.getLogger(__name__)
 
 
 def claimed_row(
-    workshop: Workshop, ownership: Ownership, closing: threading.Event
+    context: RoleContext, ownership: Ownership, closing: threading.Event
 ) -> ChangefeedRow:
     """The next term in all three control tables, and the row as this owner uses it (not saved).
 
     Raises what ``Changefeeds.claim`` and ``settle`` raise, and SourceLost for offsets that are
     gone."""
-    tables = workshop.tables
+    tables = context.tables
     failpoint(Failpoint.BEFORE_CLAIM)
-    changefeed, start_id = workshop.changefeed, _start_id(workshop, ownership)
+    changefeed, start_id = context.changefeed, _start_id(context, ownership)
     claimed = tables.changefeeds.claim(
         first_row(changefeed, start_id),
         ownership,
-        ttl_s=workshop.settings.session.ttl_s,
+        ttl_s=context.settings.session.ttl_s,
         stop=closing,
-        check=workshop.trust.check,
+        check=context.trust.check,
     )
     tables.progress.claim(changefeed.id, claimed.term)
     tables.snapshots.claim(changefeed.id, claimed.term)
     failpoint(Failpoint.AFTER_CLAIM)
-    shape = workshop.source.shape()
-    log = KafkaLog(workshop.source, watermark_of)
+    shape = context.source.shape()
+    log = KafkaLog(context.source, watermark_of)
     row = settle(claimed, changefeed, shape, log, start_id)
     if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
-        workshop.source.check_offsets(offsets, row.checkpoint_ts)
+        context.source.check_offsets(offsets, row.checkpoint_ts)
     else:
         logger.info("finished already checkpoint_ts=%d", row.checkpoint_ts)
     return row
 
 
 def claim_of(
-    workshop: Workshop, row: ChangefeedRow, tables: Iterable[Table], floor_ts: int
+    context: RoleContext, row: ChangefeedRow, tables: Iterable[Table], floor_ts: int
 ) -> Claim:
     """What the owner hears of it; nothing at or below ``floor_ts`` is published again."""
-    latest = workshop.tables.snapshots.latest(row.changefeed_id)
+    latest = context.tables.snapshots.latest(row.changefeed_id)
     published = max(floor_ts, latest.primary_ts if latest is not None else 0)
     return Claim(
         term=TermNumber(row.term),
@@ -70,10 +70,10 @@ def registered(table: Table, incarnation: int) -> RegisteredTable:
     return RegisteredTable(span=span_of(table, incarnation), start_ts=table.checkpoint)
 
 
-def _start_id(workshop: Workshop, ownership: Ownership) -> str | None:
+def _start_id(context: RoleContext, ownership: Ownership) -> str | None:
     """Another one for each time that an operator has said where to start. Epochs are counted by
     each etcd anew; what an earlier release wrote has none. None: a `run`'s arguments say it."""
-    if workshop.start_epoch is None:
+    if context.start_epoch is None:
         return None
-    start_ts = workshop.changefeed.start_ts
-    return f"{ownership.etcd_cluster_id}/{workshop.start_epoch}/{start_ts}"
+    start_ts = context.changefeed.start_ts
+    return f"{ownership.etcd_cluster_id}/{context.start_epoch}/{start_ts}"

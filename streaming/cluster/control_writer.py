@@ -29,8 +29,8 @@ from streaming.cluster.control_rows import ControlRows
 from streaming.cluster.owners_reader import Known, OwnersReader, before_wall
 from streaming.cluster.progress_rows import merged
 from streaming.cluster.reads import Offsets, texts
+from streaming.cluster.role_context import RoleContext
 from streaming.cluster.shown import as_ended
-from streaming.cluster.workshop import Workshop
 from streaming.concerns import NO_CONCERN
 from streaming.patience import PASSING, Patience
 from streaming.plan import refusal
@@ -45,8 +45,8 @@ RECORD_EVERY_S = 1.0  # control rows of a changefeed are written no more often (
 class DeltaControlWriter:
     """See the module's picture and the port."""
 
-    def __init__(self, workshop: Workshop, ownership: Ownership) -> None:
-        self._workshop = workshop
+    def __init__(self, context: RoleContext, ownership: Ownership) -> None:
+        self._context = context
         self._ownership = ownership
         self._lock = threading.Lock()  # of the notes between the threads
         self._kick = threading.Event()
@@ -62,7 +62,7 @@ class DeltaControlWriter:
         self._refusal: TidelakeError | None = None  # of a DDL that was reached
         self._patience = Patience()
         self._meter = BacklogMeter()
-        self._stream = workshop.stream
+        self._stream = context.stream
         self._is_reading = False
         self._begins_at: Offsets | None = None  # until what lies before the stream is read
         self._failure: BaseException | None = None
@@ -86,7 +86,7 @@ class DeltaControlWriter:
         self._check()
         known = self._known
         if known is not None and known.wall is not None and before_wall(known) == ddl.commit_ts:
-            warehouse = self._workshop.changefeed.sink.warehouse
+            warehouse = self._context.changefeed.sink.warehouse
             self._refusal = refusal(known.wall, known.why, warehouse)
 
     def register(self, table: UnknownTable) -> None:
@@ -116,7 +116,7 @@ class DeltaControlWriter:
     def close(self, *, drop: bool) -> None:
         if drop and not self._dropping.is_set():
             self._dropping.set()
-            threading.Thread(target=self._workshop.cancel, name="cancel", daemon=True).start()
+            threading.Thread(target=self._context.cancel, name="cancel", daemon=True).start()
         self._closing.set()
         self._kick.set()
 
@@ -137,11 +137,11 @@ class DeltaControlWriter:
                 self._kick.clear()
                 self._turn()
         except Stop:
-            logger.debug("the control writer was stopped name=%s", self._workshop.name)
+            logger.debug("the control writer was stopped name=%s", self._context.name)
         except BaseException as error:  # noqa: BLE001  # raised by the next call
             if not isinstance(error, Fenced | TermRefused):
                 logger.debug(
-                    "the control writer fails: %s name=%s", line(error), self._workshop.name
+                    "the control writer fails: %s name=%s", line(error), self._context.name
                 )
             self._error = error
         finally:
@@ -152,42 +152,42 @@ class DeltaControlWriter:
             try:
                 return self._begin()
             except PASSING as error:
-                self._workshop.check_jvm()
+                self._context.check_jvm()
                 if self._closing.wait(self._patience.lost(error)):
                     raise Stop("closed before the claim") from error
 
     def _begin(self) -> None:
-        workshop = self._workshop
-        row = claimed_row(workshop, self._ownership, self._closing)
-        self._spans = workshop.spans(row)
-        self._rows = ControlRows(workshop.tables, row, self._spans)
+        context = self._context
+        row = claimed_row(context, self._ownership, self._closing)
+        self._spans = context.spans(row)
+        self._rows = ControlRows(context.tables, row, self._spans)
         self._rows.save(row, self._standing, self._concern)
-        self._rows.resume(workshop.progress())
-        self._rows.dead_letters = workshop.dead_letters(row, term=row.term)
+        self._rows.resume(context.progress())
+        self._rows.dead_letters = context.dead_letters(row, term=row.term)
         self._reader = self._reading(self._rows.dead_letters)
         if row.state == "finished":
             self._next_scan = self._scan = DdlScan(position_ts=Ts(row.checkpoint_ts))
         self._rows.publish_known()  # it may have been lost
-        self._claim = claim_of(workshop, row, self._spans, self._rows.floor_ts)
+        self._claim = claim_of(context, row, self._spans, self._rows.floor_ts)
         logger.info(
             "claimed the changefeed term=%d checkpoint_ts=%d tables=%d",
             row.term,
             row.checkpoint_ts,
             len(self._spans),
         )
-        workshop.wake()
+        context.wake()
 
     # Reading.
 
     def _reading(self, dead_letters: DeadLetterWriter) -> OwnersReader:
-        workshop = self._workshop
+        context = self._context
         return OwnersReader(
             spans=self._spans,
             start_ts=Ts(self._rows.row.start_ts),
             checkpoint_ts=lambda: Ts(self._rows.row.checkpoint_ts),
-            table_filter=workshop.filter,
+            table_filter=context.filter,
             dead_letters=dead_letters,
-            trust=workshop.trust,
+            trust=context.trust,
             stream=self._stream,
             tell=self._hear,
             on_failed=self._fail,
@@ -223,16 +223,16 @@ class DeltaControlWriter:
             self._next_scan = DdlScan(position_ts=known.position_ts, pending=pending, has_rows=True)
             if not self._added:  # else when they have been taken: see `take_changes`
                 self._scan = self._next_scan
-        self._workshop.wake()
+        self._context.wake()
 
     def _turn(self) -> None:
         try:
-            self._workshop.trust.check()
+            self._context.trust.check()
             if self._rows.row.state != "finished":
                 self._read_on()
             self._record()
         except PASSING as error:
-            self._workshop.check_jvm()
+            self._context.check_jvm()
             self._closing.wait(self._patience.lost(error))
             self._reader.retry()
 
@@ -262,8 +262,8 @@ class DeltaControlWriter:
     # Writing.
 
     def _record(self) -> None:
-        age_s, ttl_s = self._rows.age_s, self._workshop.settings.session.ttl_s
-        self._concern = self._workshop.concern()
+        age_s, ttl_s = self._rows.age_s, self._context.settings.session.ttl_s
+        self._concern = self._context.concern()
         with self._lock:
             is_due = age_s >= RECORD_EVERY_S or (self._advance and self._advance.finished)
             if self._advance is not None and is_due:
@@ -300,7 +300,7 @@ class DeltaControlWriter:
         if published:
             with self._lock:
                 self._published_ts = advance.sync_point_ts
-            self._workshop.wake()
+            self._context.wake()
         known = self._known
         if self._refusal and known and self._rows.row.checkpoint_ts >= before_wall(known):
             raise self._refusal  # all that lies below is written, and the cut of it
@@ -312,17 +312,17 @@ class DeltaControlWriter:
         if self._claim is not None and not is_lost and not self._dropping.is_set():
             self._record_last()
         if self._dropping.is_set():
-            self._workshop.cancel()
+            self._context.cancel()
         if self._is_reading:
             self._stream.leave(self._reader)
-        self._workshop.close()
-        self._workshop.wake()
+        self._context.close()
+        self._context.wake()
 
     def _record_last(self) -> None:
         """Nobody runs it now: the next owner, of whatever etcd, need not wait for this one to go
         stale."""
         with suppress(TidelakeError):
-            self._workshop.trust.check()
+            self._context.trust.check()
             if self._advance is not None:
                 self._write(self._advance)
             row = self._rows.row

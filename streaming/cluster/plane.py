@@ -24,10 +24,10 @@ from streaming.cluster.changefeed_settings import changefeed_settings
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.notices import Notice, Notices
 from streaming.cluster.replica import ReplicaOf
+from streaming.cluster.role_context import RoleContext
 from streaming.cluster.shared_reading import OwnSession, SharedReading, SharedReadings
 from streaming.cluster.topic_stream import StreamContext, TopicStream
 from streaming.cluster.trust import Trust
-from streaming.cluster.workshop import Workshop
 from streaming.concerns import Concerns
 from streaming.protocols.canal_json import decode
 from streaming.session import SparkOnDemand
@@ -64,7 +64,7 @@ class SparkDataPlane:
     def open_replica(
         self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
     ) -> ReplicaOf:
-        return ReplicaOf(self._workshop("replica", info, identity, fence, wake))
+        return ReplicaOf(self._role_context("replica", info, identity, fence, wake))
 
     def open_control_writer(
         self,
@@ -79,7 +79,9 @@ class SparkDataPlane:
         del (
             checkpoint_ts
         )  # the owner takes the greater of it and what the control writer has claimed
-        return DeltaControlWriter(self._workshop("control", info, identity, fence, wake), ownership)
+        return DeltaControlWriter(
+            self._role_context("control", info, identity, fence, wake), ownership
+        )
 
     def show(
         self,
@@ -119,16 +121,16 @@ class SparkDataPlane:
     def _changefeed(self, info: ChangefeedInfo) -> Changefeed:
         return self._own or changefeed_settings(info)
 
-    def _workshop(
+    def _role_context(
         self, role: str, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
-    ) -> Workshop:
+    ) -> RoleContext:
         settings = Settings(
             changefeed=self._changefeed(info), batch=self._batch, session=self._session
         )
         shared = self._shared.of(
             settings, identity, lambda: self._reading(settings, identity, fence)
         )
-        return Workshop(
+        return RoleContext(
             settings=settings,
             shared=shared,
             identity=identity,

@@ -35,10 +35,10 @@ from streaming.cluster.carry_warning import CarryWarning
 from streaming.cluster.held_spans import Assignment, HeldSpans
 from streaming.cluster.newcomers import Newcomer
 from streaming.cluster.reads import low
+from streaming.cluster.role_context import RoleContext
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.span_writer import SpanWriter
 from streaming.cluster.tables_in_sight import TablesInSight
-from streaming.cluster.workshop import Workshop
 from streaming.patience import PASSING, Patience
 from streaming.source.ranges import TopicPartition
 from streaming.spans import Span as Table
@@ -53,8 +53,8 @@ SOON_S = 0.01  # ... while the stream has not said yet from where a newcomer's r
 class ReplicaOf:
     """See the module's picture and the port."""
 
-    def __init__(self, workshop: Workshop) -> None:
-        self._workshop = workshop
+    def __init__(self, context: RoleContext) -> None:
+        self._context = context
         self._held = HeldSpans()
         self._kick = threading.Event()
         self._closing = threading.Event()
@@ -62,7 +62,7 @@ class ReplicaOf:
         self._trouble = Trouble()
         self._trouble_lock = threading.Lock()
         self._is_broken = False
-        self._stream = workshop.stream
+        self._stream = context.stream
         self._writer: SpanWriter | None = None
         self._is_reading = False
         self._failure: BaseException | None = None
@@ -127,7 +127,7 @@ class ReplicaOf:
     def close(self, *, drop: bool) -> None:
         if drop and not self._dropping.is_set():
             self._dropping.set()
-            threading.Thread(target=self._workshop.cancel, name="cancel", daemon=True).start()
+            threading.Thread(target=self._context.cancel, name="cancel", daemon=True).start()
         self._closing.set()
         self._kick.set()
 
@@ -156,26 +156,26 @@ class ReplicaOf:
                 if self._failure is None:
                     self._break_off()
             except Fenced as error:  # the capture ends, and this with it
-                logger.info("the replica stops: %s name=%s", error, self._workshop.name)
+                logger.info("the replica stops: %s name=%s", error, self._context.name)
                 self._break_off()
             except PASSING as error:
                 self._wait_after(error)
             except Exception as error:  # noqa: BLE001 - the changefeed hears of it
-                log_failure(logger, f"the replica fails name={self._workshop.name}", error)
+                log_failure(logger, f"the replica fails name={self._context.name}", error)
                 self._say(error)
                 self._break_off()
         self._end()
 
     def _tell_concern(self) -> None:
         """A broker that is silent is not an error yet: the owner hears of it once."""
-        concern = self._workshop.concerns.first
+        concern = self._context.concerns.first
         if concern is not None and concern != self._concern:
             self._warn(concern)
         self._concern = concern
 
     def _wait_after(self, error: Exception) -> None:
         try:
-            self._workshop.check_jvm()
+            self._context.check_jvm()
             was_worn = self._patience.is_worn
             wait_s = self._patience.lost(error)
             if self._patience.is_worn and not was_worn:
@@ -246,7 +246,7 @@ class ReplicaOf:
             self._leave()
         if self._held.count():
             self._stream.wake()  # one is leaving: its last commit may have ended
-            self._workshop.wake()
+            self._context.wake()
 
     def _leave(self) -> None:
         writer, self._writer = self._writer, None
@@ -258,12 +258,12 @@ class ReplicaOf:
                 writer.close()
 
     def _build(self) -> SpanWriter:
-        workshop, row = self._workshop, self._workshop.row()
-        spans, dead_letters = workshop.spans(row), workshop.dead_letters(row)
+        context, row = self._context, self._context.row()
+        spans, dead_letters = context.spans(row), context.dead_letters(row)
         permit = SpanPermit(
-            changefeed_id=workshop.changefeed.id,
-            identity=workshop.identity,
-            trust=workshop.trust,
+            changefeed_id=context.changefeed.id,
+            identity=context.identity,
+            trust=context.trust,
             held=self._held,
             applied=lambda assignment: made.applied(assignment),
         )
@@ -272,16 +272,16 @@ class ReplicaOf:
             held=self._held,
             spans=spans,
             permit=permit,
-            applier=workshop.applier(spans, dead_letters, permit),
-            carry=workshop.carry(),
-            carry_warning=CarryWarning(workshop.settings.batch.carry_warn_rows),
+            applier=context.applier(spans, dead_letters, permit),
+            carry=context.carry(),
+            carry_warning=CarryWarning(context.settings.batch.carry_warn_rows),
             dead_letters=dead_letters,
-            table_filter=workshop.filter,
-            in_sight=TablesInSight(workshop.filter, lambda: workshop.progress().keys()),
+            table_filter=context.filter,
+            in_sight=TablesInSight(context.filter, lambda: context.progress().keys()),
             opener=self._opener,
             stream=self._stream,
             on_failed=self._fail,
-            on_news=workshop.wake,
+            on_news=context.wake,
         )
         return made
 
@@ -289,7 +289,7 @@ class ReplicaOf:
         new = [each for each in held if each.stay not in known]
         if not new:
             return []
-        row, rows = self._row(), self._workshop.progress()
+        row, rows = self._row(), self._context.progress()
         return [
             Newcomer(
                 assignment=each,
@@ -301,7 +301,7 @@ class ReplicaOf:
 
     def _opener(self) -> Callable[[Assignment], Table]:
         self._row()
-        rows = self._workshop.progress()
+        rows = self._context.progress()
         return lambda assignment: self._table(assignment, rows.get(assignment.name))
 
     def _table(self, assignment: Assignment, row: ProgressRow | None) -> Table:
@@ -313,7 +313,7 @@ class ReplicaOf:
         return self._spans.opened(assignment.name, row, assignment.checkpoint_ts)
 
     def _row(self) -> ChangefeedRow:
-        row = self._workshop.row()
+        row = self._context.row()
         if row.incarnation != self._incarnation:
             raise TryAgain(  # a replica of the new epoch comes, and this one is closed
                 f"changefeed {row.changefeed_id} has begun incarnation {row.incarnation}, this is "
@@ -327,19 +327,19 @@ class ReplicaOf:
         with self._trouble_lock:
             errors = (*self._trouble.errors, self._report(error))
             self._trouble = replace(self._trouble, errors=errors)
-        self._workshop.wake()
+        self._context.wake()
 
     def _warn(self, text: str) -> None:
         with self._trouble_lock:
             warnings = (*self._trouble.warnings, self._report(TidelakeError(text)))
             self._trouble = replace(self._trouble, warnings=warnings)
-        self._workshop.wake()
+        self._context.wake()
 
     def _report(self, error: Exception) -> RunningError:
         return running_error(
             error,
             code=PROCESSOR_UNKNOWN,
-            address=self._workshop.identity.address,
+            address=self._context.identity.address,
             at=datetime.now(UTC),
         )
 
@@ -350,10 +350,10 @@ class ReplicaOf:
     def _end(self) -> None:
         """A commit that is under way ends first, unless all is to be dropped."""
         if self._dropping.is_set():
-            self._workshop.cancel()
+            self._context.cancel()
         self._leave()
-        self._workshop.close()
-        self._workshop.wake()
+        self._context.close()
+        self._context.wake()
 
 
 def _low_water(row: ChangefeedRow, progress: ProgressRow | None) -> dict[TopicPartition, int]:

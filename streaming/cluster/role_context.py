@@ -28,7 +28,7 @@ from streaming.source.message_reader import values_at
 from streaming.spans import Spans
 
 
-class Workshop:
+class RoleContext:
     """One changefeed, as one role of one capture works on it."""
 
     def __init__(
