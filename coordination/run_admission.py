@@ -54,7 +54,7 @@ class RunAdmission:
         self._client = client
         self._scope = scope
         self._info = info
-        self._patience_s = ttl_s + MARGIN_S
+        self._wait_s = ttl_s + MARGIN_S
         self._clock = clock
         self._refuse = refuse
         self._on_join = on_join
@@ -73,7 +73,7 @@ class RunAdmission:
         is_over = stored is None or not known_state(stored).is_running
         if not differences and not is_over:
             return self._join(others)
-        if not self._is_patience_over(capture_id, others, differences):
+        if not self._has_waited(capture_id, others, differences):
             return False
         if differences:
             raise ConfigError(
@@ -107,15 +107,15 @@ class RunAdmission:
         self._on_join()
         return True
 
-    def _is_patience_over(
+    def _has_waited(
         self, capture_id: CaptureID, others: Mapping[str, str], differences: list[str]
     ) -> bool:
         now = self._clock.monotonic()
         if self._waiting is None or self._waiting[0] != capture_id:
-            self._waiting = (capture_id, now + self._patience_s)
+            self._waiting = (capture_id, now + self._wait_s)
             logger.warning(
                 "waits for up to %.0f s: changefeed %s has captures that may have ended (%s), %s",
-                self._patience_s,
+                self._wait_s,
                 self._info.id,
                 _shown(others),
                 f"with other arguments: {'; '.join(differences)}" if differences else "and is over",

@@ -166,7 +166,7 @@ class EtcdWorker(Generic[S]):
                 return
             self._take_in(batch)
         if is_heard:
-            self._read_at = self._clock.monotonic() + self._patience_s
+            self._read_at = self._clock.monotonic() + self._wait_s
 
     def _take_in(self, batch: WatchBatch) -> None:
         if self._snapshot.apply(batch.events):
@@ -176,7 +176,7 @@ class EtcdWorker(Generic[S]):
                 logger.warning("somebody deleted the delete counter key=%s", self._counter_key)
 
     @property
-    def _patience_s(self) -> float:
+    def _wait_s(self) -> float:
         is_owed = self._has_collided or not self._snapshot.caught_up
         return OWED_S if is_owed else SILENCE_S
 

@@ -24,6 +24,7 @@ from coordination.scheduler.messages import NO_TS, UnknownTable
 from sinks.jvm_errors import line
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import BacklogMeter
+from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.claiming import claim_of, claimed_row, registered
 from streaming.cluster.control_rows import ControlRows
 from streaming.cluster.owners_reader import Known, OwnersReader, before_wall
@@ -32,7 +33,6 @@ from streaming.cluster.reads import Offsets, texts
 from streaming.cluster.role_context import RoleContext
 from streaming.cluster.shown import as_ended
 from streaming.concerns import NO_CONCERN
-from streaming.patience import PASSING, Patience
 from streaming.plan import refusal
 from streaming.source.ranges import TopicPartition
 
@@ -60,7 +60,7 @@ class DeltaControlWriter:
         self._published_ts: Ts | None = None
         self._advance: Advance | None = None
         self._refusal: TidelakeError | None = None  # of a DDL that was reached
-        self._patience = Patience()
+        self._backoff = RetryBackoff()
         self._meter = BacklogMeter()
         self._stream = context.stream
         self._is_reading = False
@@ -131,7 +131,7 @@ class DeltaControlWriter:
 
     def _run(self) -> None:
         try:
-            self._begin_patiently()
+            self._begin_with_retries()
             while not self._closing.is_set() and self._error is None:
                 self._kick.wait(TURN_S)
                 self._kick.clear()
@@ -147,13 +147,13 @@ class DeltaControlWriter:
         finally:
             self._end()
 
-    def _begin_patiently(self) -> None:
+    def _begin_with_retries(self) -> None:
         while True:
             try:
                 return self._begin()
             except PASSING as error:
                 self._context.check_jvm()
-                if self._closing.wait(self._patience.lost(error)):
+                if self._closing.wait(self._backoff.next_s(error)):
                     raise Stop("closed before the claim") from error
 
     def _begin(self) -> None:
@@ -233,7 +233,7 @@ class DeltaControlWriter:
             self._record()
         except PASSING as error:
             self._context.check_jvm()
-            self._closing.wait(self._patience.lost(error))
+            self._closing.wait(self._backoff.next_s(error))
             self._reader.retry()
 
     def _read_on(self) -> None:
@@ -278,7 +278,7 @@ class DeltaControlWriter:
                     newer = self._advance
                     self._advance = advance if newer is None else merged(advance, newer)
                 raise
-            self._patience.regained()
+            self._backoff.reset()
         if self._rows.age_s > ttl_s / 3 or not self._rows.shows(self._standing, self._concern):
             self._rows.save(self._rows.row, self._standing, self._concern)
 

@@ -31,6 +31,7 @@ from coordination.scheduler.messages import Checkpoint, Scan, Span, TableStatus
 from sinks.changefeeds import ChangefeedRow
 from sinks.jvm_errors import line
 from sinks.progress import ProgressRow
+from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.carry_warning import CarryWarning
 from streaming.cluster.held_spans import Assignment, HeldSpans
 from streaming.cluster.newcomers import Newcomer
@@ -39,7 +40,6 @@ from streaming.cluster.role_context import RoleContext
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.span_writer import SpanWriter
 from streaming.cluster.tables_in_sight import TablesInSight
-from streaming.patience import PASSING, Patience
 from streaming.source.ranges import TopicPartition
 from streaming.spans import Span as Table
 from streaming.spans import Spans
@@ -71,7 +71,7 @@ class ReplicaOf:
         self._decoded_before: Counter[TableName] = Counter()
         self._spans: Spans | None = None
         self._incarnation = 0
-        self._patience = Patience()
+        self._backoff = RetryBackoff()
         self._concern: str | None = None  # that the owner has been told
         self._worker = threading.Thread(target=self._run, name="replica", daemon=True)
         self._worker.start()
@@ -176,9 +176,9 @@ class ReplicaOf:
     def _wait_after(self, error: Exception) -> None:
         try:
             self._context.check_jvm()
-            was_worn = self._patience.is_worn
-            wait_s = self._patience.lost(error)
-            if self._patience.is_worn and not was_worn:
+            was_long = self._backoff.is_long
+            wait_s = self._backoff.next_s(error)
+            if self._backoff.is_long and not was_long:
                 self._warn(f"the stream fails, and is tried again: {line(error)}")
             self._closing.wait(wait_s)
             self._try_again()
@@ -200,7 +200,7 @@ class ReplicaOf:
         self._bring_in(self._writer, held)
         if (reached := self._writer.reached()) > self._reached:
             self._reached = reached
-            self._patience.regained()
+            self._backoff.reset()
 
     def _look_at_failure(self) -> None:
         """What the stream's threads did for us, and could not."""

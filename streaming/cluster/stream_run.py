@@ -24,10 +24,10 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from sinks.jvm_errors import line
 from streaming.backlog import FIRST_BATCH
+from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.query import TickingQuery
 from streaming.cluster.reads import Offsets, Read, marks_of, reached, shown
 from streaming.concerns import STREAM
-from streaming.patience import PASSING, Patience
 from streaming.protocols.contract import Wanted, WantedTable
 from streaming.source.kafka import Source, SourceChanged, SourceLost, SourceShape
 from streaming.source.range_reader import RangeReader
@@ -69,7 +69,7 @@ class StreamRun:
         self._work = threading.Event()  # for the applying thread
         self._news = threading.Event()  # for the reading thread
         self._stopping = threading.Event()
-        self._patience = Patience()
+        self._backoff = RetryBackoff()
         self._is_first = True
         self._session: SparkSession | None = None
         self._reader: RangeReader | None = None
@@ -181,10 +181,10 @@ class StreamRun:
             return None
         try:
             self._context.check_jvm()
-            wait_s = self._patience.lost(error)
+            wait_s = self._backoff.next_s(error)
         except BaseException as end:  # noqa: BLE001 - told to every role
             return self._fail(end)
-        if self._patience.is_worn:
+        if self._backoff.is_long:
             self._context.concerns.say(STREAM, f"the stream fails, and is tried again: {error}")
         self._stopping.wait(wait_s)
         return None
@@ -226,7 +226,7 @@ class StreamRun:
         self._position = dict(read.position)
         self._watermarks = read.watermarks
         self.last_read_s = time.monotonic()
-        self._patience.regained()
+        self._backoff.reset()
         context.concerns.say(STREAM, None)
         self._hand_over(replace(read, ends_ms=ends_ms))
 

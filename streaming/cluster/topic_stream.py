@@ -34,7 +34,7 @@ from streaming.source.range_reader import RangeReader
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
 
-END_PATIENCE_S = 20.0  # for a job of Spark's that does not end
+END_TIMEOUT_S = 20.0  # for a job of Spark's that does not end
 
 
 class Sessions(Protocol):
@@ -169,7 +169,7 @@ class TopicStream:
         with self._busy:  # what is under way with the role ends first
             pass
         if ended is not None:
-            ended.join(END_PATIENCE_S)
+            ended.join(END_TIMEOUT_S)
 
     def wake(self) -> None:
         """Something has changed: roles look what can be done."""

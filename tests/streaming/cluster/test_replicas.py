@@ -8,7 +8,7 @@ import pytest
 
 from coordination.scheduler.messages import TableState
 from sinks.tables import WRITER, inspect, seal
-from streaming import patience
+from streaming import backoff
 from streaming.apply.carry import Carry
 from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.topic_stream import TopicStream
@@ -118,7 +118,7 @@ def one_capture_takes_all(stage: Stage, feed: Feed) -> HandOwner:
 def test_a_stream_that_keeps_failing_is_a_warning_until_it_goes_on(
     stage: Stage, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(patience, "WORTH_A_WARNING_S", 1.0)
+    monkeypatch.setattr(backoff, "WORTH_A_WARNING_S", 1.0)
     join, tries = TopicStream.join, iter(range(3))
 
     def fails_at_first(stream: TopicStream, *arguments: object) -> object:
@@ -155,9 +155,11 @@ def test_what_failed_goes_on_where_it_was(
     monkeypatch.setattr(OwnersReader, "advance", advances)
     monkeypatch.setattr(Carry, "add", adds)
     tries = []
-    lost = patience.Patience.lost
+    lost = backoff.RetryBackoff.next_s
     monkeypatch.setattr(
-        patience.Patience, "lost", lambda self, error: tries.append(str(error)) or lost(self, error)
+        backoff.RetryBackoff,
+        "next_s",
+        lambda self, error: tries.append(str(error)) or lost(self, error),
     )
     one_capture_takes_all(stage, feed)
     assert sorted(tries) == ["OwnersReader lost its storage", "SpanWriter lost its storage"]

@@ -7,21 +7,21 @@ import logging
 import pytest
 
 from coordination.errors import TidelakeError
-from streaming.patience import Patience
+from streaming.backoff import RetryBackoff
 
 
 def test_it_ends_after_half_a_minute_without_progress_and_begins_anew_with_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    patience, error = Patience(), ConnectionError("no broker")
-    waits = [patience.lost(error) for _ in range(6)]
+    backoff, error = RetryBackoff(), ConnectionError("no broker")
+    waits = [backoff.next_s(error) for _ in range(6)]
     with pytest.raises(TidelakeError, match="again and again: no broker"):
-        patience.lost(error)
+        backoff.next_s(error)
     assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
-    assert patience.is_worn
+    assert backoff.is_long
     levels = [record.levelname for record in caplog.records]
     assert levels == ["INFO", "INFO", "INFO", "WARNING", "INFO", "INFO"]  # once, when it lasts
-    patience.regained()
-    assert not patience.is_worn
-    assert patience.lost(error) == 0.5
+    backoff.reset()
+    assert not backoff.is_long
+    assert backoff.next_s(error) == 0.5

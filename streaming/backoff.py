@@ -18,26 +18,26 @@ WORTH_A_WARNING_S = 4.0  # a back-off so long: it has failed for some seconds
 PASSING = (PySparkException, Py4JError, ConnectionError, TryAgain)  # may heal by itself
 
 
-class Patience:
-    """One thread. Progress gives it back."""
+class RetryBackoff:
+    """One thread. Progress resets it."""
 
     def __init__(self) -> None:
         self._backoff_s = FIRST_BACKOFF_S
 
-    def lost(self, error: BaseException) -> float:
+    def next_s(self, error: BaseException) -> float:
         """Seconds to wait before the next try; raises TidelakeError when there is none."""
-        wait_s, was_worn = self._backoff_s, self.is_worn
+        wait_s, was_long = self._backoff_s, self.is_long
         if wait_s > MAX_BACKOFF_S:
             raise TidelakeError(f"the stream fails again and again: {line(error)}") from error
         self._backoff_s *= 2
-        level = logging.WARNING if self.is_worn and not was_worn else logging.INFO
+        level = logging.WARNING if self.is_long and not was_long else logging.INFO
         logger.log(level, "stream failed, again in %.1f s: %s", wait_s, line(error))
         return wait_s
 
     @property
-    def is_worn(self) -> bool:
-        """After ``lost``: it has failed so often that operators should hear of it."""
+    def is_long(self) -> bool:
+        """After ``next_s``: it has failed so often that operators should hear of it."""
         return self._backoff_s > WORTH_A_WARNING_S
 
-    def regained(self) -> None:
+    def reset(self) -> None:
         self._backoff_s = FIRST_BACKOFF_S
