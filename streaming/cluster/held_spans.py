@@ -7,9 +7,8 @@ What the data side has done is *published* in one piece and becomes visible in o
 agent next asks what has changed: so the statuses and the scan of one heartbeat belong together, and
 no read position is told that is ahead of the spans that it is the low water of.
 
-An *assignment* is one stay of a span here, from add to gone, with the fence that it has now; every
-call of the data side names one, and does nothing when it is not the current one any more.
-"""
+An *assignment* is one time that a span is here, from add to gone, with the fence that it has now;
+every call of the data side names one, and does nothing when it is not the current one any more."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ LEAVING = (TableState.STOPPING, TableState.STOPPED)
 class Assignment:
     """A span as the data side is to treat it now."""
 
-    stay: int  # another one each time that the span comes here
+    id: int  # another one each time that the span comes here
     span: Span
     fence: int
     state: TableState
@@ -73,7 +72,9 @@ class _Held:
 
 @dataclass(slots=True)
 class _News:
-    applied: dict[int, tuple[int, Applied]] = field(default_factory=dict)  # by table ID, with stay
+    applied: dict[int, tuple[int, Applied]] = field(
+        default_factory=dict
+    )  # by table ID, with its assignment's
     scan: Scan | None = None
 
 
@@ -87,13 +88,13 @@ class HeldSpans:
         self._barrier: Barrier | None = None
         self._news = _News()
         self._scan: Scan | None = None
-        self._stays = itertools.count(1)
+        self._ids = itertools.count(1)
         self.changes = 0  # counts what the coordination thread has said
 
     # Said by the coordination thread.
 
     def add(self, span: Span, checkpoint: Checkpoint, fence: int, *, is_prepare: bool) -> bool:
-        """False while an older stay of it, or another table of its name, is not gone."""
+        """False while an older assignment of it, or another table of its name, is not gone."""
         with self._lock:
             held = self._held.get(span.table_id)
             if held is None:
@@ -101,7 +102,7 @@ class HeldSpans:
                     return False
                 held = self._held[span.table_id] = _Held(
                     assignment=Assignment(
-                        stay=next(self._stays),
+                        id=next(self._ids),
                         span=span,
                         fence=fence,
                         state=TableState.PREPARING,
@@ -208,9 +209,9 @@ class HeldSpans:
     def _adopt(self) -> None:
         """What was published since the last time becomes what is seen."""
         news, self._news = self._news, _News()
-        for table_id, (stay, applied) in news.applied.items():
+        for table_id, (assignment_id, applied) in news.applied.items():
             held = self._held.get(table_id)
-            if held is None or held.assignment.stay != stay or held.applied == applied:
+            if held is None or held.assignment.id != assignment_id or held.applied == applied:
                 continue
             at_ts = max(applied.checkpoint_ts, held.applied.checkpoint_ts)
             held.applied = replace(applied, checkpoint_ts=Ts(at_ts))
@@ -226,49 +227,56 @@ class HeldSpans:
             held = (each.assignment for each in self._held.values())
             return [each for each in held if each.state not in LEAVING]
 
-    def prepared(self, stay: Assignment) -> None:
-        self._advance(stay, TableState.PREPARING, TableState.PREPARED)
+    def prepared(self, assignment: Assignment) -> None:
+        self._advance(assignment, TableState.PREPARING, TableState.PREPARED)
 
-    def opened(self, stay: Assignment, applied: Applied) -> None:
+    def opened(self, assignment: Assignment, applied: Applied) -> None:
         """It may be written from here on."""
         with self._lock:
-            held = self._current(stay)
+            held = self._current(assignment)
             if held is not None and held.assignment.state is TableState.PREPARED:
                 held.assignment = replace(held.assignment, state=TableState.REPLICATING)
                 held.applied = applied
-                self._news.applied.pop(stay.span.table_id, None)  # of before: the log knows more
-                self._changed.add(stay.span.table_id)
+                self._news.applied.pop(
+                    assignment.span.table_id, None
+                )  # of before: the log knows more
+                self._changed.add(assignment.span.table_id)
 
-    def limit(self, stay: Assignment) -> Ts | None:
+    def limit(self, assignment: Assignment) -> Ts | None:
         """How far it may be written by the barrier, or None: not at all."""
         with self._lock:
-            held = self._current(stay)
+            held = self._current(assignment)
             is_ours = held is not None and held.assignment.state is TableState.REPLICATING
             if not is_ours or self._barrier is None:
                 return None
-            return self._barrier.limit_ts(stay.span.table_id)
+            return self._barrier.limit_ts(assignment.span.table_id)
 
-    def begin_commit(self, stay: Assignment, limit: Ts) -> None:
-        """Raises Withdrawn unless this stay, under this fence, may still be written so far."""
+    def begin_commit(self, assignment: Assignment, limit: Ts) -> None:
+        """Raises Withdrawn unless this assignment, under this fence, may still be written so
+        far."""
         with self._lock:
-            held = self._current(stay)
+            held = self._current(assignment)
             if held is None or held.assignment.state is not TableState.REPLICATING:
                 raise Withdrawn("the span is not ours any more")
-            if held.assignment.fence != stay.fence:
-                raise Withdrawn(f"fence {stay.fence} is not its fence {held.assignment.fence}")
-            allowed = None if self._barrier is None else self._barrier.limit_ts(stay.span.table_id)
+            if held.assignment.fence != assignment.fence:
+                raise Withdrawn(
+                    f"fence {assignment.fence} is not its fence {held.assignment.fence}"
+                )
+            allowed = (
+                None if self._barrier is None else self._barrier.limit_ts(assignment.span.table_id)
+            )
             if allowed is None or limit > allowed:
                 raise Withdrawn(f"the limit fell to {allowed}")
             held.is_committing = True
 
-    def end_commit(self, stay: Assignment, applied: Applied) -> None:
+    def end_commit(self, assignment: Assignment, applied: Applied) -> None:
         """Nothing of it is under way; ``applied`` is how far it is now."""
         with self._lock:
-            held = self._current(stay)
+            held = self._current(assignment)
             if held is None or not held.is_committing:
                 return
             held.is_committing = False
-            self._news.applied[stay.span.table_id] = (stay.stay, applied)
+            self._news.applied[assignment.span.table_id] = (assignment.id, applied)
             if held.assignment.state is TableState.STOPPING:
                 self._leave(held)
 
@@ -276,25 +284,25 @@ class HeldSpans:
         """In one piece. Whether there is anything to look at."""
         with self._lock:
             before = len(self._news.applied)
-            for stay, each in applied:
-                held = self._current(stay)
+            for assignment, each in applied:
+                held = self._current(assignment)
                 is_here = held is not None and held.assignment.state is not TableState.STOPPED
                 if is_here and held is not None and held.applied != each:
-                    self._news.applied[stay.span.table_id] = (stay.stay, each)
+                    self._news.applied[assignment.span.table_id] = (assignment.id, each)
             is_news = len(self._news.applied) > before or scan != (self._news.scan or self._scan)
             self._news.scan = scan
             return is_news or bool(self._changed)
 
-    def _advance(self, stay: Assignment, before: TableState, after: TableState) -> None:
+    def _advance(self, assignment: Assignment, before: TableState, after: TableState) -> None:
         with self._lock:
-            held = self._current(stay)
+            held = self._current(assignment)
             if held is not None and held.assignment.state is before:
                 held.assignment = replace(held.assignment, state=after)
-                self._changed.add(stay.span.table_id)
+                self._changed.add(assignment.span.table_id)
 
-    def _current(self, stay: Assignment) -> _Held | None:
-        held = self._held.get(stay.span.table_id)
-        return held if held is not None and held.assignment.stay == stay.stay else None
+    def _current(self, assignment: Assignment) -> _Held | None:
+        held = self._held.get(assignment.span.table_id)
+        return held if held is not None and held.assignment.id == assignment.id else None
 
 
 def _status(table_id: int, held: _Held) -> TableStatus:

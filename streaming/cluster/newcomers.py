@@ -52,9 +52,9 @@ class Newcomers:
 
     # The worker.
 
-    def stays(self) -> set[int]:
+    def assignment_ids(self) -> set[int]:
         with self._changed:
-            return {each.newcomer.assignment.stay for each in self._joining.values()}
+            return {each.newcomer.assignment.id for each in self._joining.values()}
 
     def begin(self, newcomers: Iterable[Newcomer]) -> None:
         """Their rows are wanted from the next read on."""
@@ -109,9 +109,9 @@ class Newcomers:
                 self._wanted[name] = wanted
 
     def drop_all_but(self, held: Container[int]) -> list[TableName]:
-        """Those of other stays are on their way no more."""
+        """Those of other assignment_ids are on their way no more."""
         with self._changed:
-            gone = [n for n, j in self._joining.items() if j.newcomer.assignment.stay not in held]
+            gone = [n for n, j in self._joining.items() if j.newcomer.assignment.id not in held]
             for name in gone:
                 del self._joining[name]
             self._changed.notify_all()
@@ -126,10 +126,10 @@ class Newcomers:
             return True
 
     def take(self, held: Container[int]) -> tuple[list[Block], list[Newcomer]]:
-        """What those of these stays have brought since the last time, and which of them have
-        brought all of it."""
+        """What those of these assignment_ids have brought since the last time, and which of them
+        have brought all of it."""
         with self._changed:
-            here = [j for j in self._joining.values() if j.newcomer.assignment.stay in held]
+            here = [j for j in self._joining.values() if j.newcomer.assignment.id in held]
             blocks = [block for joining in here for block in joining.caught]
             ready = [joining.newcomer for joining in here if joining.is_caught_up]
             for joining in here:

@@ -286,7 +286,7 @@ class ReplicaOf:
         return made
 
     def _newcomers(self, held: list[Assignment], known: set[int]) -> list[Newcomer]:
-        new = [each for each in held if each.stay not in known]
+        new = [each for each in held if each.id not in known]
         if not new:
             return []
         row, rows = self._row(), self._context.progress()

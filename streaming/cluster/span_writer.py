@@ -108,9 +108,9 @@ class SpanWriter:
     # Joining: the worker's calls.
 
     def known(self) -> set[int]:
-        """The stays of the spans that are here, or on their way."""
-        coming = self._newcomers.stays()  # first: they go from there to here
-        return coming | {each.assignment.stay for each in list(self._joined.values())}
+        """The assignments of the spans that are here, or on their way."""
+        coming = self._newcomers.assignment_ids()  # first: they go from there to here
+        return coming | {each.assignment.id for each in list(self._joined.values())}
 
     def begin(self, newcomers: Sequence[Newcomer]) -> None:
         """Their rows are wanted from the next read on."""
@@ -203,7 +203,7 @@ class SpanWriter:
         seen = (*counts, resolved, self._in_sight.unknown)
         if seen == self._seen and not self._is_held:
             return
-        held = {each.stay: each for each in self._held.assignments()}
+        held = {each.id: each for each in self._held.assignments()}
         self._drop_leavers(held)
         self._take_in(held)
         self._open()
@@ -222,9 +222,9 @@ class SpanWriter:
 
     def _drop_leavers(self, held: Mapping[int, Assignment]) -> None:
         for name, joined in list(self._joined.items()):
-            stay = joined.assignment.stay
-            if stay in held:
-                joined.assignment = held[stay]  # its fence, and what is wanted of it
+            assignment_id = joined.assignment.id
+            if assignment_id in held:
+                joined.assignment = held[assignment_id]  # its fence, and what is wanted of it
             else:
                 del self._joined[name]
                 self._spans.drop(name)
@@ -241,7 +241,7 @@ class SpanWriter:
         with self._all_or_lost():
             self._keep(blocks)
         for newcomer in ready:
-            assignment = held[newcomer.assignment.stay]
+            assignment = held[newcomer.assignment.id]
             self._joined[assignment.name] = _Joined(assignment=assignment)
             self._newcomers.has_joined(newcomer)
             self._spans.put(newcomer.table)

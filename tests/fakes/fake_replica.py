@@ -48,7 +48,7 @@ class _Write:
 
 @dataclass
 class _Joined:
-    """One stay of a span here."""
+    """One assignment of a span."""
 
     assignment: Assignment
     due_at: float
@@ -77,7 +77,7 @@ class FakeReplica:
         self._fence = fence
         self._wake = wake
         self._held = HeldSpans()
-        self._joined: dict[int, _Joined] = {}  # by stay
+        self._joined: dict[int, _Joined] = {}  # by assignment
         self._is_closing = False
         self._read_ts = int(info.start_ts)
         self.warnings: list[RunningError] = []  # to be told at the next look
@@ -177,18 +177,18 @@ class FakeReplica:
             self._publish()
 
     def _join_and_leave(self) -> None:
-        held = {each.stay: each for each in self._held.assignments()}
-        for stay, joined in list(self._joined.items()):
+        held = {each.id: each for each in self._held.assignments()}
+        for assignment_id, joined in list(self._joined.items()):
             if joined.write is not None:
                 continue  # its batch still runs
-            if stay not in held:
-                del self._joined[stay]
+            if assignment_id not in held:
+                del self._joined[assignment_id]
             else:
-                joined.assignment = held[stay]
-        for stay, assignment in held.items():
-            if stay not in self._joined:
+                joined.assignment = held[assignment_id]
+        for assignment_id, assignment in held.items():
+            if assignment_id not in self._joined:
                 version = self._plane.warehouse.opened(assignment.span.table_id).version
-                self._joined[stay] = _Joined(assignment, self._plane.delay(), version)
+                self._joined[assignment_id] = _Joined(assignment, self._plane.delay(), version)
 
     def _get_on(self, joined: _Joined, now: float) -> None:
         if joined.write is not None:
