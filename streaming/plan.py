@@ -3,7 +3,7 @@
 Due is ``checkpoint < commit_ts <= limit``; a DDL at the checkpoint itself is judged by its table,
 not by the number (rule 1), since a feed that ended at its target-ts may send it last. ``CREATE
 TABLE`` comes before any row of its table, so it needs no cut in the batch. What has no effect on a
-target passes. Any other DDL is a wall: rows below it are applied, then the changefeed stops with an
+target passes. Any other DDL blocks: rows below it are applied, then the changefeed stops with an
 error that quotes it, and nothing is half applied."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Plan:
 
     limit: Ts
     creations: tuple[Creation, ...] = ()
-    wall: DdlEvent | None = None
+    blocked: DdlEvent | None = None
     why: str = ""
 
 
@@ -96,7 +96,7 @@ def plan(
             schemas[event.name] = made
         elif isinstance(ddl, Unsupported):
             below = Ts(event.commit_ts - 1)
-            return Plan(limit=below, creations=tuple(creations), wall=event, why=ddl.reason)
+            return Plan(limit=below, creations=tuple(creations), blocked=event, why=ddl.reason)
         else:
             assert isinstance(ddl, NoEffect)
     return Plan(limit=limit, creations=tuple(creations))
@@ -124,23 +124,23 @@ def definition(creation: Creation, known: Mapping[TableName, TableSchema | None]
     return schema
 
 
-def refusal(wall: DdlEvent, why: str, warehouse: str) -> DdlNotSupported:
+def refusal(ddl: DdlEvent, why: str, warehouse: str) -> DdlNotSupported:
     """The error that quotes a DDL and says how to go on."""
     return DdlNotSupported(
-        f"DDL at commit-ts {wall.commit_ts} ({tso_time(wall.commit_ts):%Y-%m-%d %H:%M:%S} UTC) on "
-        f"{wall.name} is not supported yet: {wall.query} ({why}). Everything below it is applied. "
-        f"{_way_past(wall, why, warehouse)}"
+        f"DDL at commit-ts {ddl.commit_ts} ({tso_time(ddl.commit_ts):%Y-%m-%d %H:%M:%S} UTC) on "
+        f"{ddl.name} is not supported yet: {ddl.query} ({why}). Everything below it is applied. "
+        f"{_way_past(ddl, why, warehouse)}"
     )
 
 
-def _way_past(wall: DdlEvent, why: str, warehouse: str) -> str:
+def _way_past(ddl: DdlEvent, why: str, warehouse: str) -> str:
     """What is true of the kind of DDL; a target is altered while nobody writes it."""
     pass_over = "pass over it with [[filter.event-filters]] ignore-event / ignore-sql"
     leave_out = "or leave the table out with [filter] rules"
     match why:
         case reasons.COLUMNS:
             return (
-                f"To go on, first make the same change to the target: {_statement(wall, warehouse)}"
+                f"To go on, first make the same change to the target: {_statement(ddl, warehouse)}"
                 f". Then {pass_over}. An added column is filled from that start on (rows that are "
                 "there keep NULL); without it, rows that have it are dead letters, or lose it "
                 "(on-unknown-column)"
@@ -161,10 +161,10 @@ def _way_past(wall: DdlEvent, why: str, warehouse: str) -> str:
             )
 
 
-def _statement(wall: DdlEvent, warehouse: str) -> str:
+def _statement(ddl: DdlEvent, warehouse: str) -> str:
     """In Spark SQL, with the MySQL types as comments: they say what names an enum has."""
-    target = f"ALTER TABLE delta.`{table_uri(warehouse, wall.name)}`"
-    columns = [column for column in added_columns(wall.query) if column.generated != "virtual"]
+    target = f"ALTER TABLE delta.`{table_uri(warehouse, ddl.name)}`"
+    columns = [column for column in added_columns(ddl.query) if column.generated != "virtual"]
     if not columns:
         return f"{target} …"
     added = ", ".join(

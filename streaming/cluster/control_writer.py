@@ -27,7 +27,7 @@ from streaming.backlog import BacklogMeter
 from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.claiming import claim_of, claimed_row, registered
 from streaming.cluster.control_rows import ControlRows
-from streaming.cluster.owners_reader import Known, OwnersReader, before_wall
+from streaming.cluster.owners_reader import Known, OwnersReader, before_blocked
 from streaming.cluster.progress_rows import merged
 from streaming.cluster.reads import Offsets, texts
 from streaming.cluster.role_context import RoleContext
@@ -49,7 +49,7 @@ class DeltaControlWriter:
         self._context = context
         self._ownership = ownership
         self._lock = threading.Lock()  # of the notes between the threads
-        self._kick = threading.Event()
+        self._woken = threading.Event()
         self._closing = threading.Event()
         self._dropping = threading.Event()
         self._error: BaseException | None = None
@@ -85,9 +85,13 @@ class DeltaControlWriter:
         """What can be run has run when its table was found; what is left stops the changefeed."""
         self._check()
         known = self._known
-        if known is not None and known.wall is not None and before_wall(known) == ddl.commit_ts:
+        if (
+            known is not None
+            and known.blocked is not None
+            and before_blocked(known) == ddl.commit_ts
+        ):
             warehouse = self._context.changefeed.sink.warehouse
-            self._refusal = refusal(known.wall, known.why, warehouse)
+            self._refusal = refusal(known.blocked, known.why, warehouse)
 
     def register(self, table: UnknownTable) -> None:
         """The control writer reads what every capture reads: it finds the table itself, in its
@@ -108,7 +112,7 @@ class DeltaControlWriter:
         self._check()
         with self._lock:
             self._advance = merged(self._advance, advance)
-        self._kick.set()
+        self._woken.set()
 
     def tell(self, standing: Standing) -> None:
         self._standing = standing
@@ -118,7 +122,7 @@ class DeltaControlWriter:
             self._dropping.set()
             threading.Thread(target=self._context.cancel, name="cancel", daemon=True).start()
         self._closing.set()
-        self._kick.set()
+        self._woken.set()
 
     def is_closed(self) -> bool:
         return not self._thread.is_alive()
@@ -133,8 +137,8 @@ class DeltaControlWriter:
         try:
             self._begin_with_retries()
             while not self._closing.is_set() and self._error is None:
-                self._kick.wait(TURN_S)
-                self._kick.clear()
+                self._woken.wait(TURN_S)
+                self._woken.clear()
                 self._turn()
         except Stop:
             logger.debug("the control writer was stopped name=%s", self._context.name)
@@ -189,7 +193,7 @@ class DeltaControlWriter:
             dead_letters=dead_letters,
             trust=context.trust,
             stream=self._stream,
-            tell=self._hear,
+            on_known=self._on_known,
             on_failed=self._fail,
         )
 
@@ -208,18 +212,18 @@ class DeltaControlWriter:
     def _fail(self, error: BaseException) -> None:
         """From a thread of the stream."""
         self._failure = error
-        self._kick.set()
+        self._woken.set()
 
-    def _hear(self, known: Known) -> None:
+    def _on_known(self, known: Known) -> None:
         """On the batch thread: rows of new tables first, then the word that they are there."""
-        self._rows.add([(found.table, texts(found.low_water)) for found in known.found])
+        self._rows.add([(found.table, texts(found.low_water)) for found in known.made])
         pending: tuple[PendingDdl, ...] = ()
-        if known.wall is not None:
-            pending = (PendingDdl(commit_ts=before_wall(known), table_ids=None),)
+        if known.blocked is not None:
+            pending = (PendingDdl(commit_ts=before_blocked(known), table_ids=None),)
         with self._lock:
             self._known = known
             incarnation = self._rows.row.incarnation
-            self._added += [registered(each.table, incarnation) for each in known.found]
+            self._added += [registered(each.table, incarnation) for each in known.made]
             self._next_scan = DdlScan(position_ts=known.position_ts, pending=pending, has_rows=True)
             if not self._added:  # else when they have been taken: see `take_changes`
                 self._scan = self._next_scan
@@ -302,7 +306,7 @@ class DeltaControlWriter:
                 self._published_ts = advance.sync_point_ts
             self._context.wake()
         known = self._known
-        if self._refusal and known and self._rows.row.checkpoint_ts >= before_wall(known):
+        if self._refusal and known and self._rows.row.checkpoint_ts >= before_blocked(known):
             raise self._refusal  # all that lies below is written, and the cut of it
 
     # The end.

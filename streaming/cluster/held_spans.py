@@ -8,7 +8,8 @@ agent next asks what has changed: so the statuses and the scan of one heartbeat 
 no read position is told that is ahead of the spans that it is the low water of.
 
 An *assignment* is one time that a span is here, from add to gone, with the fence that it has now;
-every call of the data side names one, and does nothing when it is not the current one any more."""
+every call of the data side names one, and does nothing when it is not the current one any more.
+"""
 
 from __future__ import annotations
 
@@ -72,9 +73,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _News:
-    applied: dict[int, tuple[int, Applied]] = field(
-        default_factory=dict
-    )  # by table ID, with its assignment's
+    applied: dict[int, tuple[int, Applied]] = field(default_factory=dict)  # by table ID
     scan: Scan | None = None
 
 
@@ -237,9 +236,8 @@ class HeldSpans:
             if held is not None and held.assignment.state is TableState.PREPARED:
                 held.assignment = replace(held.assignment, state=TableState.REPLICATING)
                 held.applied = applied
-                self._news.applied.pop(
-                    assignment.span.table_id, None
-                )  # of before: the log knows more
+                # of before: the log knows more
+                self._news.applied.pop(assignment.span.table_id, None)
                 self._changed.add(assignment.span.table_id)
 
     def limit(self, assignment: Assignment) -> Ts | None:
@@ -259,12 +257,9 @@ class HeldSpans:
             if held is None or held.assignment.state is not TableState.REPLICATING:
                 raise Withdrawn("the span is not ours any more")
             if held.assignment.fence != assignment.fence:
-                raise Withdrawn(
-                    f"fence {assignment.fence} is not its fence {held.assignment.fence}"
-                )
-            allowed = (
-                None if self._barrier is None else self._barrier.limit_ts(assignment.span.table_id)
-            )
+                raise Withdrawn(f"fence {assignment.fence} is not its {held.assignment.fence}")
+            barrier = self._barrier
+            allowed = None if barrier is None else barrier.limit_ts(assignment.span.table_id)
             if allowed is None or limit > allowed:
                 raise Withdrawn(f"the limit fell to {allowed}")
             held.is_committing = True

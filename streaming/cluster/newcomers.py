@@ -109,7 +109,7 @@ class Newcomers:
                 self._wanted[name] = wanted
 
     def drop_all_but(self, held: Container[int]) -> list[TableName]:
-        """Those of other assignment_ids are on their way no more."""
+        """Those of other assignments are on their way no more."""
         with self._changed:
             gone = [n for n, j in self._joining.items() if j.newcomer.assignment.id not in held]
             for name in gone:
@@ -126,7 +126,7 @@ class Newcomers:
             return True
 
     def take(self, held: Container[int]) -> tuple[list[Block], list[Newcomer]]:
-        """What those of these assignment_ids have brought since the last time, and which of them
+        """What those of these assignments have brought since the last time, and which of them
         have brought all of it."""
         with self._changed:
             here = [j for j in self._joining.values() if j.newcomer.assignment.id in held]

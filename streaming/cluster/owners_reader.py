@@ -2,7 +2,7 @@
 
     DDL ──resolved──► CREATE TABLE: made at once, registered at its commit-ts (*)
                       of no effect: passed
-                      any other: a wall, which the owner runs into when its checkpoint gets there
+                      any other: blocks; the changefeed stops when its checkpoint is there
     rows of no table of ours ──resolved──► no DDL made it: from the types in its messages
 
 (*) Nothing is applied above ``position`` meanwhile, which only moves past what is registered.
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class MadeTable:
     """A table that was made, and from where its rows must be read."""
 
     table: Table
@@ -44,18 +44,19 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Every DDL at or below ``position_ts`` is behind us, but for the wall and what follows it."""
+    """Every DDL at or below ``position_ts`` is behind us, but for the blocked one and what follows
+    it."""
 
     position_ts: Ts
-    found: tuple[Found, ...]
-    wall: DdlEvent | None
+    made: tuple[MadeTable, ...]
+    blocked: DdlEvent | None
     why: str
 
 
-def before_wall(known: Known) -> Ts:
+def before_blocked(known: Known) -> Ts:
     """Where tables wait for a DDL that stops the changefeed: it has not happened to them."""
-    assert known.wall is not None
-    return Ts(known.wall.commit_ts - 1)
+    assert known.blocked is not None
+    return Ts(known.blocked.commit_ts - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ class _FirstRow:
 
 
 class OwnersReader:
-    """Implements ``topic_stream.Role``. ``tell`` gets each step forward, in order."""
+    """Implements ``topic_stream.Role``. ``on_known`` gets each step forward, in order."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class OwnersReader:
         dead_letters: DeadLetterWriter,
         trust: Trust,
         stream: TopicStream,
-        tell: Callable[[Known], None],
+        on_known: Callable[[Known], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
         """``checkpoint_ts``: of the changefeed, as recorded."""
@@ -89,7 +90,7 @@ class OwnersReader:
         self._dead_letters = dead_letters
         self._trust = trust
         self._stream = stream
-        self._tell = tell
+        self._on_known = on_known
         self._on_failed = on_failed
         self._is_failed = threading.Event()
         self._since: Offsets | None = None  # from there on the stream's reads are ours too
@@ -98,7 +99,7 @@ class OwnersReader:
         self._ddls: dict[tuple[Ts, str, TableName], tuple[DdlEvent, Offsets]] = {}
         self._first_rows: dict[TableName, _FirstRow] = {}
         self._bad: list[Block] = []
-        self._untold: list[Found] = []
+        self._unreported: list[MadeTable] = []
         self.low_water: Offsets = {}  # from where this reading must begin again
 
     # Joining: the control writer's calls.
@@ -187,15 +188,15 @@ class OwnersReader:
         planned = self._plan(position)
         self._create(planned)
         self._find(planned.limit)
-        self._tell(
+        self._on_known(
             Known(
                 position_ts=position,
-                found=tuple(self._untold),
-                wall=planned.wall,
+                made=tuple(self._unreported),
+                blocked=planned.blocked,
                 why=planned.why,
             )
         )
-        self._untold = []
+        self._unreported = []
         self._ddls = {
             key: kept for key, kept in self._ddls.items() if kept[0].commit_ts > planned.limit
         }
@@ -225,7 +226,7 @@ class OwnersReader:
             self._trust.check()
             self._spans.create(name, schema, creation.event, creation.event.commit_ts)
             logger.info("table made table=%s commit_ts=%d", name, creation.event.commit_ts)
-            self._untold.append(self._found(name))
+            self._unreported.append(self._made(name))
 
     def _find(self, limit: Ts) -> None:
         """Tables with rows that are resolved and no definition: from the types in their
@@ -249,9 +250,9 @@ class OwnersReader:
         for name in names:
             self._spans.make_from_rows(name, rows[name], self._checkpoint_ts(), limit)
         logger.info("tables found by their rows tables=%s", ",".join(map(str, names)))
-        self._untold += [self._found(name) for name in names]
+        self._unreported += [self._made(name) for name in names]
 
-    def _found(self, name: TableName) -> Found:
+    def _made(self, name: TableName) -> MadeTable:
         first = self._first_rows.pop(name, None)
         low_water = first.low_water if first is not None else self._stream.position
-        return Found(table=self._spans[name], low_water=low_water)
+        return MadeTable(table=self._spans[name], low_water=low_water)

@@ -56,7 +56,7 @@ class ReplicaOf:
     def __init__(self, context: RoleContext) -> None:
         self._context = context
         self._held = HeldSpans()
-        self._kick = threading.Event()
+        self._woken = threading.Event()
         self._closing = threading.Event()
         self._dropping = threading.Event()
         self._trouble = Trouble()
@@ -84,7 +84,7 @@ class ReplicaOf:
         if self._closing.is_set():
             return False
         is_begun = self._held.add(span, checkpoint, fence, is_prepare=is_prepare)
-        self._kick.set()
+        self._woken.set()
         self._stream.wake()
         return is_begun
 
@@ -93,14 +93,14 @@ class ReplicaOf:
 
     def remove_table_span(self, table_id: int) -> bool:
         is_begun = self._held.remove(table_id)
-        self._kick.set()
+        self._woken.set()
         self._stream.wake()
         return is_begun
 
     def is_remove_table_span_finished(self, table_id: int) -> TableStatus | None:
         stopped = self._held.take_stopped(table_id)
         if stopped is not None:
-            self._kick.set()
+            self._woken.set()
         return stopped
 
     def get_table_span_count(self) -> int:
@@ -129,7 +129,7 @@ class ReplicaOf:
             self._dropping.set()
             threading.Thread(target=self._context.cancel, name="cancel", daemon=True).start()
         self._closing.set()
-        self._kick.set()
+        self._woken.set()
 
     def is_closed(self) -> bool:
         return not self._worker.is_alive()
@@ -145,8 +145,8 @@ class ReplicaOf:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self._kick.wait(self._turn_s)
-            self._kick.clear()
+            self._woken.wait(self._turn_s)
+            self._woken.clear()
             if self._is_broken or self._closing.is_set():
                 continue
             self._tell_concern()
@@ -221,7 +221,7 @@ class ReplicaOf:
     def _fail(self, error: BaseException) -> None:
         """From a thread of the stream."""
         self._failure = error
-        self._kick.set()
+        self._woken.set()
 
     def _bring_in(self, writer: SpanWriter, held: list[Assignment]) -> None:
         """Those that come first begin the stream, if no other role has: nothing lies before."""

@@ -62,7 +62,7 @@ def test_due_tables_are_made_in_order_and_the_rest_passes() -> None:
     like = ddl(30, "CREATE TABLE `v` LIKE `t`", "v")
     found = planned([SCHEMA, create(10), create(20, "u"), like, INDEX])
     assert made(found) == ["t", "u", "v"]
-    assert (found.limit, found.wall) == (100, None)
+    assert (found.limit, found.blocked) == (100, None)
     assert isinstance(found.creations[0].table, CreateTable)
     assert isinstance(found.creations[2].table, CreateTableLike)
 
@@ -82,7 +82,7 @@ def test_a_ddl_at_the_checkpoint_is_judged_by_its_table() -> None:
 def test_a_wall_ends_the_rows_right_below_it() -> None:
     found = planned([create(10), alter(20), create(30, "u")])
     assert made(found) == ["t"]
-    assert (found.limit, found.wall) == (19, alter(20))
+    assert (found.limit, found.blocked) == (19, alter(20))
     message = str(refusal(alter(20), found.why, "/lake"))
     assert "ALTER TABLE `t` ADD COLUMN `c` INT" in message
     assert "20" in message
@@ -116,10 +116,10 @@ def test_the_way_past_a_wall_is_that_of_its_kind(query: str, way: str) -> None:
 
 
 def test_a_wall_above_the_limit_or_below_the_checkpoint_is_none() -> None:
-    assert planned([alter(20)], limit=19).wall is None
-    assert planned([alter(20)], checkpoint=21).wall is None
-    assert planned([alter(20)], limit=20).wall is not None
-    assert planned([alter(20)], checkpoint=19).wall is not None
+    assert planned([alter(20)], limit=19).blocked is None
+    assert planned([alter(20)], checkpoint=21).blocked is None
+    assert planned([alter(20)], limit=20).blocked is not None
+    assert planned([alter(20)], checkpoint=19).blocked is not None
 
 
 def test_a_filter_takes_a_wall_away() -> None:
@@ -128,18 +128,18 @@ def test_a_filter_takes_a_wall_away() -> None:
     of_another = EventFilter(matcher=("shop.u",), ignore_event=("all ddl",))
     for rule in (by_event, by_text):
         found = planned([alter(20)], filter_settings=FilterSettings(event_filters=(rule,)))
-        assert (found.wall, found.limit) == (None, 100)
+        assert (found.blocked, found.limit) == (None, 100)
     kept = planned([alter(20)], filter_settings=FilterSettings(event_filters=(of_another,)))
-    assert kept.wall == alter(20)
+    assert kept.blocked == alter(20)
     without = FilterSettings(rules=("*.*", "!shop.t"))
     assert planned([create(10), alter(20)], filter_settings=without) == Plan(limit=Ts(100))
 
 
 def test_dropping_a_schema_is_a_wall_unless_it_is_ignored() -> None:
     drop = ddl(20, "DROP DATABASE `shop`", "", kind="QUERY")
-    assert planned([drop]).wall == drop
+    assert planned([drop]).blocked == drop
     rule = EventFilter(matcher=("shop.*",), ignore_event=("drop database",))
-    assert planned([drop], filter_settings=FilterSettings(event_filters=(rule,))).wall is None
+    assert planned([drop], filter_settings=FilterSettings(event_filters=(rule,))).blocked is None
 
 
 def test_dropping_the_index_that_is_the_key_is_a_wall() -> None:
@@ -152,12 +152,12 @@ def test_dropping_the_index_that_is_the_key_is_a_wall() -> None:
     drop = ddl(20, "ALTER TABLE `t` DROP INDEX `by_code`", kind="ALTER")
     other = ddl(20, "ALTER TABLE `t` DROP INDEX `by_n`", kind="ALTER")
     made_here = planned([table, drop])
-    assert (made_here.wall, made_here.limit) == (drop, 19)
-    assert planned([table, other]).wall is None
+    assert (made_here.blocked, made_here.limit) == (drop, 19)
+    assert planned([table, other]).blocked is None
     first = planned([table]).creations[0].table
     assert isinstance(first, CreateTable)
-    assert planned([drop], known=["t"], schema=first.schema).wall == drop
-    assert planned([other], known=["t"], schema=first.schema).wall is None
+    assert planned([drop], known=["t"], schema=first.schema).blocked == drop
+    assert planned([other], known=["t"], schema=first.schema).blocked is None
 
 
 def test_the_order_of_arrival_and_replays_change_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The control writer on a real topic: terms, tables, walls, rows of control."""
+"""The control writer on a real topic: terms, tables, blocked DDLs, rows of control."""
 
 from __future__ import annotations
 
@@ -117,14 +117,14 @@ def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Sta
     rows = [(1, None, noted)]
     above = [(1, None, row(45, 1, "z", table=FOUND, op="UPDATE"))]
     stage.produce([*rows, (0, None, encode_ddl(drop, 40, 0)), *above, *marks(50)])
-    wall = PendingDdl(commit_ts=Ts(39), table_ids=None)  # tables wait right before it
-    owner.until(lambda: owner.control.ddl_scan().pending == (wall,))
+    blocked = PendingDdl(commit_ts=Ts(39), table_ids=None)  # tables wait right before it
+    owner.until(lambda: owner.control.ddl_scan().pending == (blocked,))
     owner.reached(39)
     assert values(stage, "found") == {1: "y"}
     found_row = lambda: progress.read(CHANGEFEED)[FOUND_NAME]  # noqa: E731
     owner.until(lambda: found_row().checkpoint_ts >= 39)
     assert (found_row().state, found_row().dropped_columns) == ("warning", {"note": 1})
-    owner.control.run_ddl(wall)
+    owner.control.run_ddl(blocked)
     with pytest.raises(DdlNotSupported, match="DROP TABLE"):
         until(lambda: owner.control.take_changes() and None)
     until(owner.control.is_closed)
