@@ -3,6 +3,9 @@
 connecting ──created──► following ──compacted──► connecting, from the compact revision
     ▲                      │
     └── stream broke, or nothing was heard for `silence_s` ──┘ from the last seen one
+
+One that was made again says `missed`: what answers now may have been restored from a backup, whose
+revisions mean something else.
 """
 
 from __future__ import annotations
@@ -61,6 +64,7 @@ class FollowedWatch:
         self._silence_s = silence_s
         self._cancelled = threading.Event()
         self._stream: Any = None
+        self._is_remade = False
         self._thread = threading.Thread(target=self._run, name=f"etcd-watch {key}", daemon=True)
 
     def start(self) -> None:
@@ -92,6 +96,7 @@ class FollowedWatch:
                 return
             finally:
                 heard.finished.set()
+                self._is_remade = True
                 if self._stream is not None:
                     self._stream.cancel()
             self._cancelled.wait(RECONNECT_S)
@@ -111,6 +116,8 @@ class FollowedWatch:
             return False
         if reply.created and not self._next_revision:
             self._next_revision = Revision(revision + 1)
+        if reply.created and self._is_remade:
+            self._tell(WatchBatch(revision=revision, missed=True))
         if reply.events:
             events = tuple(self._source.watch_event(event) for event in reply.events)
             self._next_revision = Revision(events[-1].kv.mod_revision + 1)

@@ -161,7 +161,7 @@ class EtcdWorker(Generic[S]):
                 continue
             is_heard = True
             if batch.missed:
-                logger.info("the watch lost history, reading again revision=%s", self.revision)
+                logger.info("the watch began anew, reading again revision=%s", self.revision)
                 self._must_read = True
                 return
             self._take_in(batch)
