@@ -1,7 +1,9 @@
 """The one clock that trust is measured on.
 
-CLOCK_BOOTTIME goes on while the process is stopped (SIGSTOP) *and* while the machine is suspended,
-which CLOCK_MONOTONIC does not: a laptop that slept must not wake up trusting a lease that ended.
+It goes on while the process is stopped (SIGSTOP) *and* while the machine is suspended: a laptop
+that slept must not wake up trusting a lease that ended. On Linux that is CLOCK_BOOTTIME
+(CLOCK_MONOTONIC stands still there), on macOS CLOCK_MONOTONIC. No clock of a virtual machine counts
+for how long its host did not let it run: docs/operations.md says what holds then.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ class SystemClock:
     """The machine's own clock."""
 
     def monotonic(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME) if _HAS_BOOTTIME else time.monotonic()
+        return time.clock_gettime(_COUNTS_SUSPENSION)
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         return event.wait(max(0.0, timeout_s))
 
 
-_HAS_BOOTTIME = hasattr(time, "CLOCK_BOOTTIME")
+_COUNTS_SUSPENSION = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
