@@ -83,8 +83,8 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchBatch:
-    """What happened in one revision or several; `missed`: history was compacted, or the stream broke
-    and etcd may be another one: read again."""
+    """What happened in one revision or several; `missed`: read again, history was compacted, or the
+    stream broke and etcd may be another one."""
 
     revision: Revision
     events: tuple[WatchEvent, ...] = ()
