@@ -38,7 +38,7 @@ from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.permit import Permit, Withdrawn
 from streaming.session import compiling
-from streaming.spans import PAUSED, REPLICATING, WARNING, Span, Spans
+from streaming.sink_tables import PAUSED, REPLICATING, WARNING, SinkTable, SinkTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ class Applier:
         settings: Settings,
         spark: Callable[[], SparkSession],
         permit: Permit,
-        spans: Spans,
+        spans: SinkTables,
         dead_letters: DeadLetterWriter,
         job_tag: str,
     ) -> None:
@@ -271,7 +271,7 @@ def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
         spark.sparkContext.removeJobTag(tag)
 
 
-def with_dropped(span: Span, dropped: Mapping[str, int]) -> Span:
+def with_dropped(span: SinkTable, dropped: Mapping[str, int]) -> SinkTable:
     """The span after values of columns that its table lacks were dropped: it warns from then on."""
     if not dropped:
         return span

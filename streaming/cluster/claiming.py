@@ -14,8 +14,8 @@ from streaming.cluster.progress_rows import span_of
 from streaming.cluster.role_context import RoleContext
 from streaming.protocols.canal_json.watermark import watermark_of
 from streaming.retained import KafkaLog
+from streaming.sink_tables import SinkTable
 from streaming.source.ranges import TopicPartition
-from streaming.spans import Span as Table
 from streaming.start_point import first_row, settle
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def claimed_row(
 
 
 def claim_of(
-    context: RoleContext, row: ChangefeedRow, tables: Iterable[Table], floor_ts: int
+    context: RoleContext, row: ChangefeedRow, tables: Iterable[SinkTable], floor_ts: int
 ) -> Claim:
     """What the owner hears of it; nothing at or below ``floor_ts`` is published again."""
     latest = context.tables.snapshots.latest(row.changefeed_id)
@@ -66,7 +66,7 @@ def claim_of(
     )
 
 
-def registered(table: Table, incarnation: int) -> RegisteredTable:
+def registered(table: SinkTable, incarnation: int) -> RegisteredTable:
     return RegisteredTable(span=span_of(table, incarnation), start_ts=table.checkpoint)
 
 

@@ -30,8 +30,7 @@ from streaming.cluster.progress_rows import (
 from streaming.cluster.reads import Marks
 from streaming.cluster.shown import as_running
 from streaming.control_tables import ControlTables
-from streaming.spans import Span as Table
-from streaming.spans import Spans
+from streaming.sink_tables import SinkTable, SinkTables
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ class ControlRows:
 
     dead_letters: DeadLetterWriter
 
-    def __init__(self, tables: ControlTables, row: ChangefeedRow, spans: Spans) -> None:
+    def __init__(self, tables: ControlTables, row: ChangefeedRow, spans: SinkTables) -> None:
         self._tables = tables
         self._spans = spans
         self._lock = threading.Lock()
@@ -70,7 +69,7 @@ class ControlRows:
             [resumed_progress(table, before[table.name], self.row) for table in self._spans]
         )
 
-    def add(self, tables: Sequence[tuple[Table, Mapping[str, int]]]) -> None:
+    def add(self, tables: Sequence[tuple[SinkTable, Mapping[str, int]]]) -> None:
         """Rows of new tables, with from where each must be read: before anybody hears of them."""
         with self._lock:
             self._write_progress(

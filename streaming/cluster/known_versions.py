@@ -10,19 +10,19 @@ from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from sinks.snapshots import SnapshotRow
 from streaming.cluster.progress_rows import cut
-from streaming.spans import Span
+from streaming.sink_tables import SinkTable
 
 
 class KnownVersions:
     """One term's. A progress row alone does not say it: its parts only rise, each by itself."""
 
-    def __init__(self, tables: Iterable[Span] = ()) -> None:
+    def __init__(self, tables: Iterable[SinkTable] = ()) -> None:
         """``tables`` as they were resumed: identity and version of each are from one handle."""
         self._known: dict[TableName, tuple[Ts, int | None]] = {}
         self._last_ts = 0
         self.made(tables)
 
-    def made(self, tables: Iterable[Span]) -> None:
+    def made(self, tables: Iterable[SinkTable]) -> None:
         """By the owner: nothing has been written to them since."""
         self._known |= {table.name: (table.checkpoint, table.version) for table in tables}
 

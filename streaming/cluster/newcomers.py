@@ -10,7 +10,7 @@ from coordination.model import TableName, Ts
 from streaming.cluster.held_spans import Assignment
 from streaming.cluster.reads import Offsets
 from streaming.protocols.contract import Block, Wanted, WantedTable
-from streaming.spans import Span as Table
+from streaming.sink_tables import SinkTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Newcomer:
     """A span that can join: its table, and from where it must be read."""
 
     assignment: Assignment
-    table: Table
+    table: SinkTable
     low_water: Offsets
 
 
@@ -145,7 +145,7 @@ class Newcomers:
                 del self._joining[name]
 
 
-def wanted_of(table: Table, above_ts: Ts) -> WantedTable:
+def wanted_of(table: SinkTable, above_ts: Ts) -> WantedTable:
     """Its rows above this commit-ts, and its key where that is known."""
     key = None
     if table.is_settled:

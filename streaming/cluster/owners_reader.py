@@ -28,8 +28,7 @@ from streaming.events import DdlEvent
 from streaming.filter import TableFilter
 from streaming.plan import Plan, definition, in_order, plan
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
-from streaming.spans import Span as Table
-from streaming.spans import Spans
+from streaming.sink_tables import SinkTable, SinkTables
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ logger = logging.getLogger(__name__)
 class MadeTable:
     """A table that was made, and from where its rows must be read."""
 
-    table: Table
+    table: SinkTable
     low_water: Offsets
 
 
@@ -71,7 +70,7 @@ class OwnersReader:
     def __init__(
         self,
         *,
-        spans: Spans,
+        spans: SinkTables,
         start_ts: Ts,
         checkpoint_ts: Callable[[], Ts],
         table_filter: TableFilter,

@@ -15,18 +15,17 @@ from coordination.scheduler.messages import Span, TableStatus, stored_table_id
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import STOPPED, ProgressRow
 from sinks.snapshots import SnapshotRow
-from streaming.spans import PAUSED, WARNING
-from streaming.spans import Span as Table
+from streaming.sink_tables import PAUSED, WARNING, SinkTable
 
 
-def span_of(table: Table, incarnation: int) -> Span:
+def span_of(table: SinkTable, incarnation: int) -> Span:
     """How the scheduler names a table; the same for every owner."""
     schema, name = table.name.schema, table.name.table
     return Span(stored_table_id(incarnation, schema, name, table.created_ts), schema, name)
 
 
 def first_progress(
-    table: Table, row: ChangefeedRow, source_offsets: Mapping[str, int]
+    table: SinkTable, row: ChangefeedRow, source_offsets: Mapping[str, int]
 ) -> ProgressRow:
     """Of a table that nobody replicates yet: the owner's, until a capture has it."""
     return ProgressRow(
@@ -46,7 +45,7 @@ def first_progress(
     )
 
 
-def resumed_progress(table: Table, before: ProgressRow, row: ChangefeedRow) -> ProgressRow:
+def resumed_progress(table: SinkTable, before: ProgressRow, row: ChangefeedRow) -> ProgressRow:
     """As a new owner finds a table; who holds it goes on holding it, unless the incarnation is
     new."""
     if before.incarnation != row.incarnation:

@@ -40,9 +40,8 @@ from streaming.cluster.role_context import RoleContext
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.span_writer import SpanWriter
 from streaming.cluster.tables_in_sight import TablesInSight
+from streaming.sink_tables import SinkTable, SinkTables
 from streaming.source.ranges import TopicPartition
-from streaming.spans import Span as Table
-from streaming.spans import Spans
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ class ReplicaOf:
         self._reached = 0
         self._turn_s = TURN_S
         self._decoded_before: Counter[TableName] = Counter()
-        self._spans: Spans | None = None
+        self._spans: SinkTables | None = None
         self._incarnation = 0
         self._backoff = RetryBackoff()
         self._concern: str | None = None  # that the owner has been told
@@ -299,12 +298,12 @@ class ReplicaOf:
             for each in new
         ]
 
-    def _opener(self) -> Callable[[Assignment], Table]:
+    def _opener(self) -> Callable[[Assignment], SinkTable]:
         self._row()
         rows = self._context.progress()
         return lambda assignment: self._table(assignment, rows.get(assignment.name))
 
-    def _table(self, assignment: Assignment, row: ProgressRow | None) -> Table:
+    def _table(self, assignment: Assignment, row: ProgressRow | None) -> SinkTable:
         assert self._spans is not None
         if row is None:
             raise TryAgain(f"table {assignment.name} is in no progress row yet")

@@ -23,9 +23,9 @@ from streaming.concerns import etcd_concern
 from streaming.control_tables import ControlTables
 from streaming.filter import TableFilter
 from streaming.permit import Permit
+from streaming.sink_tables import SinkTables
 from streaming.source.kafka import Source
 from streaming.source.message_reader import values_at
-from streaming.spans import Spans
 
 
 class RoleContext:
@@ -77,8 +77,8 @@ class RoleContext:
         rows = self.tables.progress.read(self.changefeed.id)
         return {name: row for name, row in rows.items() if self.filter.selects(name)}
 
-    def spans(self, row: ChangefeedRow) -> Spans:
-        return Spans(self.changefeed.sink, row)
+    def spans(self, row: ChangefeedRow) -> SinkTables:
+        return SinkTables(self.changefeed.sink, row)
 
     def dead_letters(self, row: ChangefeedRow, *, term: int | None = None) -> DeadLetterWriter:
         """With a term it is an owner's, and nobody of an older one adds any more."""
@@ -101,7 +101,7 @@ class RoleContext:
     def carry(self) -> Carry:
         return Carry(folder=Path(tempfile.mkdtemp(prefix="tidelake-carry-")))
 
-    def applier(self, spans: Spans, dead_letters: DeadLetterWriter, permit: Permit) -> Applier:
+    def applier(self, spans: SinkTables, dead_letters: DeadLetterWriter, permit: Permit) -> Applier:
         return Applier(
             settings=self.settings,
             spark=self.shared.sessions,

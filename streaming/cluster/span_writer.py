@@ -38,9 +38,8 @@ from streaming.cluster.tables_in_sight import TablesInSight
 from streaming.cluster.topic_stream import TopicStream
 from streaming.filter import TableFilter
 from streaming.protocols.contract import Block, Kind, Wanted
+from streaming.sink_tables import PAUSED, SinkTable, SinkTables
 from streaming.source.ranges import TopicPartition
-from streaming.spans import PAUSED, Spans
-from streaming.spans import Span as Table
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ class SpanWriter:
         self,
         *,
         held: HeldSpans,
-        spans: Spans,
+        spans: SinkTables,
         permit: SpanPermit,
         applier: Applier,
         carry: Carry,
@@ -71,7 +70,7 @@ class SpanWriter:
         dead_letters: DeadLetterWriter,
         table_filter: TableFilter,
         in_sight: TablesInSight,
-        opener: Callable[[], Callable[[Assignment], Table]],
+        opener: Callable[[], Callable[[Assignment], SinkTable]],
         stream: TopicStream,
         on_failed: Callable[[BaseException], None],
         on_news: Callable[[], None],
@@ -249,7 +248,7 @@ class SpanWriter:
 
     def _open(self) -> None:
         """Begin to write what is to be written and has its rows."""
-        open_table: Callable[[Assignment], Table] | None = None
+        open_table: Callable[[Assignment], SinkTable] | None = None
         for joined in self._joined.values():
             if joined.is_written or not joined.assignment.is_to_write:
                 continue

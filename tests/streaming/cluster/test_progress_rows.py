@@ -20,7 +20,7 @@ from streaming.cluster.progress_rows import (
     resumed_progress,
     told_progress,
 )
-from streaming.spans import Span as Table
+from streaming.sink_tables import SinkTable
 
 NAME = TableName("shop", "a")
 SPAN = Span(7, "shop", "a")
@@ -97,14 +97,14 @@ def test_dropped_columns_are_counted_and_warned_of_until_a_new_owner_finds_them(
     assert (late.state, late.dropped_columns) == ("warning", {"note": 2, "more": 1})
     assert told_progress(late, told(80), {}).dropped_columns == late.dropped_columns
 
-    table = Table(name=NAME, checkpoint=Ts(80), version=5, dropped={"more": 1}, state="warning")
+    table = SinkTable(name=NAME, checkpoint=Ts(80), version=5, dropped={"more": 1}, state="warning")
     assert resumed_progress(table, late, ROW).dropped_columns == {"more": 1}
     filled = resumed_progress(replace(table, dropped={}, state="replicating"), late, ROW)
     assert (filled.state, filled.dropped_columns) == ("replicating", {})
 
 
 def test_a_new_owner_leaves_the_fences_of_spans_and_a_new_incarnation_does_not():
-    table = Table(name=NAME, checkpoint=Ts(55), version=5)
+    table = SinkTable(name=NAME, checkpoint=Ts(55), version=5)
     row = resumed_progress(table, BEFORE, ROW)
     assert (row.fence, row.capture_id, row.checkpoint_ts) == (BEFORE.fence, "c1", 55)
     anew = resumed_progress(table, BEFORE, replace(ROW, incarnation=2))
@@ -174,7 +174,7 @@ def test_a_cut_wants_every_table_exactly_there():
 
 
 def test_a_table_begins_with_the_owner():
-    row = first_progress(Table(name=NAME, checkpoint=Ts(33), version=0), ROW, {"t/0": 9})
+    row = first_progress(SinkTable(name=NAME, checkpoint=Ts(33), version=0), ROW, {"t/0": 9})
     assert (row.fence, row.capture_id, row.checkpoint_ts) == (fence_number(3), "owner", 33)
 
 

@@ -46,7 +46,7 @@ NO_DDL = NOTHING_SHOWN = Ts(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class SinkTable:
     """One table and how far it is.
 
     ``target`` is None for a table without a usable key (``is_keyless``), and as long as no whole
@@ -76,29 +76,29 @@ class Span:
         return not self.is_settled and self.state == REPLICATING
 
 
-class Spans:
-    """All known spans. Changed by the batch thread only; a change is one assignment."""
+class SinkTables:
+    """All known tables. Changed by the batch thread only; a change is one assignment."""
 
     def __init__(self, sink: DeltaSink, row: ChangefeedRow) -> None:
         self._sink = sink
         self._options = revealed_options(sink.storage_options)
         self._row = row
-        self._spans: dict[TableName, Span] = {}
+        self._spans: dict[TableName, SinkTable] = {}
         self.shown_ts = NOTHING_SHOWN  # of all tables: no cut at or below is one
 
-    def __getitem__(self, name: TableName) -> Span:
+    def __getitem__(self, name: TableName) -> SinkTable:
         return self._spans[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._spans
 
-    def __iter__(self) -> Iterator[Span]:
+    def __iter__(self) -> Iterator[SinkTable]:
         return iter(self._spans.values())
 
     def __len__(self) -> int:
         return len(self._spans)
 
-    def put(self, span: Span) -> None:
+    def put(self, span: SinkTable) -> None:
         """Add or replace a span. Its checkpoint never falls."""
         known = self._spans.get(span.name)
         assert known is None or known.checkpoint <= span.checkpoint, (
@@ -131,14 +131,14 @@ class Spans:
             self._refuse_a_gap(span)
             self.put(span)
 
-    def opened(self, name: TableName, row: ProgressRow, at_least: Ts) -> Span:
+    def opened(self, name: TableName, row: ProgressRow, at_least: Ts) -> SinkTable:
         """The table as its log has it now, to go on above the greatest of its identity, its row and
         ``at_least`` (docs/cluster.md 9). Not put yet. Raises where it cannot go on.
         """
         span = self._resumed(name, row)
         return replace(span, checkpoint=Ts(max(span.checkpoint, at_least)))
 
-    def _refuse_a_gap(self, span: Span) -> None:
+    def _refuse_a_gap(self, span: SinkTable) -> None:
         """What a table lacks and nobody will read again is never skipped in silence."""
         if span.checkpoint < self._row.checkpoint_ts:
             raise TidelakeError(
@@ -148,10 +148,10 @@ class Spans:
                 f"again, or start with --overwrite-checkpoint-ts {span.checkpoint} at most"
             )
 
-    def _resumed(self, name: TableName, row: ProgressRow) -> Span:
+    def _resumed(self, name: TableName, row: ProgressRow) -> SinkTable:
         state = inspect(self.uri(name), self._options)
         if row.delta_version is None and not self._is_ours(state):
-            return Span(name=name, checkpoint=self._start_point(row, None), state=_unmade(row))
+            return SinkTable(name=name, checkpoint=self._start_point(row, None), state=_unmade(row))
         self._refuse_unless_ours(name, row, state)
         assert state is not None
         if row.incarnation < self._row.incarnation:
@@ -240,7 +240,7 @@ class Spans:
                 "dead_letters table=%s",
                 name,
             )
-            self.put(Span(name=name, checkpoint=start, is_keyless=True, state=WARNING))
+            self.put(SinkTable(name=name, checkpoint=start, is_keyless=True, state=WARNING))
             return
         target = self._target(name, schema, FIRST_GENERATION)
         properties = ownership(
@@ -296,7 +296,7 @@ class Spans:
             self._refuse_if_foreign(name, state)
             self._take_up(name, state, start)
             return
-        known = self._spans.get(name, Span(name=name, checkpoint=start))
+        known = self._spans.get(name, SinkTable(name=name, checkpoint=start))
         if is_cut and known.state != WARNING:
             logger.warning(
                 "of a table whose CREATE TABLE was not read only the keys of rows have come: they "
@@ -305,8 +305,8 @@ class Spans:
             )
         self.put(replace(known, state=WARNING if is_cut else known.state))
 
-    def _span(self, target: Target, state: TableState, checkpoint: Ts) -> Span:
-        return Span(
+    def _span(self, target: Target, state: TableState, checkpoint: Ts) -> SinkTable:
+        return SinkTable(
             name=target.name,
             checkpoint=checkpoint,
             target=target,

@@ -16,8 +16,8 @@ from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import SCHEMA, DdlIdentity, TableState, inspect, ownership
-from streaming import spans
-from streaming.spans import Spans
+from streaming import sink_tables
+from streaming.sink_tables import SinkTables
 
 NAME = TableName("shop", "a")
 OF = TableSchema(columns=(Column(name="id", type=MySQLType.parse("bigint")),), key=("id",))
@@ -59,8 +59,8 @@ class Lake:
         identity = CommitProperties(app_transactions=[Transaction(app, limit)])
         write_deltalake(self.uri, ROWS, mode="append", commit_properties=identity)
 
-    def resumed(self, row: ChangefeedRow) -> Spans:
-        found = Spans(self.sink, row)
+    def resumed(self, row: ChangefeedRow) -> SinkTables:
+        found = SinkTables(self.sink, row)
         found.resume({NAME: PROGRESS})
         return found
 
@@ -106,7 +106,7 @@ def test_what_a_table_shows_beyond_a_rewind_is_known_to_every_start_after_it(lak
     rewound = replace(ROW, state="rewinding", checkpoint_ts=20)
     assert lake.resumed(rewound).shown_ts == 50
     lake.commit(2, 30)
-    again = Spans(lake.sink, rewound)
+    again = SinkTables(lake.sink, rewound)
     again.resume({NAME: replace(PROGRESS, incarnation=2, checkpoint_ts=20)})
     assert (again[NAME].checkpoint, again.shown_ts) == (30, 50)
     further = lake.resumed(replace(rewound, incarnation=3, checkpoint_ts=10))
