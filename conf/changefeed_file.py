@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conf.keys import CHANGEFEED_FILE, KINDS, Entry, Ignored, NotBuilt, Read, Table
+from conf.keys import CHANGEFEED_FILE, KINDS, Entry, Ignored, NotBuilt, Table, UsedKey
 from conf.masking import is_secret_name
 from conf.settings import Problems, SettingError, require
 from conf.unknown import unknown
@@ -56,7 +56,7 @@ def check(document: Document, table: Table, path: str = "") -> None:
 
 def _check_entry(path: str, value: Any, entry: Entry) -> None:
     match entry:
-        case Read():
+        case UsedKey():
             check_kind(path, value, entry)
         case NotBuilt(reason, harmless):
             require(value in harmless, f"{path} is not built yet ({reason}): leave it out")
@@ -74,7 +74,7 @@ def _check_entry(path: str, value: Any, entry: Entry) -> None:
             pass
 
 
-def check_kind(path: str, value: Any, entry: Read) -> None:
+def check_kind(path: str, value: Any, entry: UsedKey) -> None:
     """Raise unless the value is of the kind, and each text of it among the choices."""
     if not _is_kind(value, entry.kind):
         is_hidden = is_secret_name(path) or path.endswith(_MAY_HOLD_SECRETS)
@@ -90,7 +90,7 @@ def check_kind(path: str, value: Any, entry: Read) -> None:
     problems.refuse()
 
 
-def _check_choice(path: str, text: str, entry: Read) -> None:
+def _check_choice(path: str, text: str, entry: UsedKey) -> None:
     choices = entry.choices
     require(text not in entry.replaced, f"{path} {text!r}: {entry.replaced.get(text)}")
     listed = f": one of {', '.join(choices)}" if len(choices) <= 8 else ""

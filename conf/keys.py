@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class UsedKey:
     """A value that Tidelake uses. ``kind`` is one of the names in ``KINDS``."""
 
     kind: str
@@ -43,7 +43,7 @@ class Table:
     many: bool = False
 
 
-Entry = Read | Ignored | NotBuilt | Table
+Entry = UsedKey | Ignored | NotBuilt | Table
 
 KINDS: Mapping[str, str] = {
     "text": "a string",
@@ -82,56 +82,56 @@ EVENT_TYPES = (
 )  # fmt: skip
 
 # Tidelake's own keys: at the top of the file, or in the environment (TIDELAKE_SOURCE_URI).
-OWN_KEYS: Mapping[str, Read] = {
-    "changefeed-id": Read("text"),
-    "source-uri": Read("text"),
-    "kafka-group-id": Read("text"),
-    "kafka-client-rack": Read("text"),
-    "sink-uri": Read("text"),
-    "start-ts": Read("integer"),
-    "target-ts": Read("integer"),
-    "overwrite-checkpoint-ts": Read("integer"),
-    "case-sensitive": Read("boolean"),
-    "zero-date": Read("text", ("null", "fail")),
-    "on-error": Read("text", ("dead-letter", "fail")),
-    "on-unknown-column": Read("text", ("dead-letter", "drop")),
-    "apply-engine": Read("text", ("auto", "merge-on-write", "spark"), _REPLACED_ENGINES),
-    "allow-unsafe-commits": Read("boolean"),
-    "etcd": Read("text"),
-    "etcd-ca": Read("text"),
-    "etcd-cert": Read("text"),
-    "etcd-key": Read("text"),
-    "etcd-user": Read("text"),
-    "etcd-password": Read("text"),
-    "cluster-id": Read("text"),
-    "capture-session-ttl": Read("integer"),
-    "session-safety-margin-s": Read("number"),
-    "max-batch-messages": Read("integer"),
-    "first-batch-messages": Read("integer"),
-    "apply-threads": Read("integer"),
-    "min-commit-interval-s": Read("number"),
-    "key-index-memory-mib": Read("integer"),
-    "carry-warn-rows": Read("integer"),
-    "quiet-s": Read("number"),
-    "log-format": Read("text", ("text", "json")),
-    "log-level": Read("text", ("DEBUG", "INFO", "WARNING", "ERROR")),
+OWN_KEYS: Mapping[str, UsedKey] = {
+    "changefeed-id": UsedKey("text"),
+    "source-uri": UsedKey("text"),
+    "kafka-group-id": UsedKey("text"),
+    "kafka-client-rack": UsedKey("text"),
+    "sink-uri": UsedKey("text"),
+    "start-ts": UsedKey("integer"),
+    "target-ts": UsedKey("integer"),
+    "overwrite-checkpoint-ts": UsedKey("integer"),
+    "case-sensitive": UsedKey("boolean"),
+    "zero-date": UsedKey("text", ("null", "fail")),
+    "on-error": UsedKey("text", ("dead-letter", "fail")),
+    "on-unknown-column": UsedKey("text", ("dead-letter", "drop")),
+    "apply-engine": UsedKey("text", ("auto", "merge-on-write", "spark"), _REPLACED_ENGINES),
+    "allow-unsafe-commits": UsedKey("boolean"),
+    "etcd": UsedKey("text"),
+    "etcd-ca": UsedKey("text"),
+    "etcd-cert": UsedKey("text"),
+    "etcd-key": UsedKey("text"),
+    "etcd-user": UsedKey("text"),
+    "etcd-password": UsedKey("text"),
+    "cluster-id": UsedKey("text"),
+    "capture-session-ttl": UsedKey("integer"),
+    "session-safety-margin-s": UsedKey("number"),
+    "max-batch-messages": UsedKey("integer"),
+    "first-batch-messages": UsedKey("integer"),
+    "apply-threads": UsedKey("integer"),
+    "min-commit-interval-s": UsedKey("number"),
+    "key-index-memory-mib": UsedKey("integer"),
+    "carry-warn-rows": UsedKey("integer"),
+    "quiet-s": UsedKey("number"),
+    "log-format": UsedKey("text", ("text", "json")),
+    "log-level": UsedKey("text", ("DEBUG", "INFO", "WARNING", "ERROR")),
 }
 
 # Of a capture that serves a cluster: in its file the last four stand in [security].
-SERVER_KEYS: Mapping[str, Read] = {
-    "addr": Read("text"),
-    "advertise-addr": Read("text"),
-    "ca-path": Read("text"),
-    "cert-path": Read("text"),
-    "key-path": Read("text"),
-    "mtls": Read("boolean"),
+SERVER_KEYS: Mapping[str, UsedKey] = {
+    "addr": UsedKey("text"),
+    "advertise-addr": UsedKey("text"),
+    "ca-path": UsedKey("text"),
+    "cert-path": UsedKey("text"),
+    "key-path": UsedKey("text"),
+    "mtls": UsedKey("boolean"),
 }
 
 _EVENT_FILTER = Table(
     {
-        "matcher": Read("texts"),
-        "ignore-event": Read("texts", EVENT_TYPES),
-        "ignore-sql": Read("texts"),
+        "matcher": UsedKey("texts"),
+        "ignore-event": UsedKey("texts", EVENT_TYPES),
+        "ignore-sql": UsedKey("texts"),
         "ignore-insert-value-expr": NotBuilt("expressions over rows", ("",)),
         "ignore-update-new-value-expr": NotBuilt("expressions over rows", ("",)),
         "ignore-update-old-value-expr": NotBuilt("expressions over rows", ("",)),
@@ -142,7 +142,7 @@ _EVENT_FILTER = Table(
 
 _FILTER = Table(
     {
-        "rules": Read("texts"),
+        "rules": UsedKey("texts"),
         "event-filters": _EVENT_FILTER,
         "ignore-txn-start-ts": NotBuilt("canal-json does not carry start-ts", ([],)),
         "do-tables": NotBuilt("write it as `rules`"),
@@ -154,8 +154,8 @@ _FILTER = Table(
 
 _DISPATCHER = Table(
     {
-        "matcher": Read("texts"),
-        "topic": Read("text"),
+        "matcher": UsedKey("texts"),
+        "topic": UsedKey("text"),
         "partition": Ignored("rows are ordered by commit-ts, wherever TiCDC puts them"),
         "dispatcher": Ignored("rows are ordered by commit-ts, wherever TiCDC puts them"),
         "index": Ignored("rows are ordered by commit-ts, wherever TiCDC puts them"),
@@ -197,10 +197,10 @@ _SINK_IGNORED: Mapping[str, str] = {
 
 _SINK = Table(
     {
-        "protocol": Read("text"),
-        "topics": Read("texts"),
+        "protocol": UsedKey("text"),
+        "topics": UsedKey("texts"),
         "dispatchers": _DISPATCHER,
-        "kafka-config": Read("map"),
+        "kafka-config": UsedKey("map"),
         "column-selectors": NotBuilt("rows would lack columns that the DDL names", ([],)),
         **{name: Ignored(reason) for name, reason in _SINK_IGNORED.items()},
     }
@@ -209,7 +209,7 @@ _SINK = Table(
 CHANGEFEED_FILE = Table(
     {
         **OWN_KEYS,
-        "storage-options": Read("map"),
+        "storage-options": UsedKey("map"),
         "filter": _FILTER,
         "sink": _SINK,
         "memory-quota": Ignored(_TICDC_ITSELF),

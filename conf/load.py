@@ -19,7 +19,7 @@ from conf.keys import (
     KAFKA_CONFIG_TABLES,
     OWN_KEYS,
     SERVER_KEYS,
-    Read,
+    UsedKey,
 )
 from conf.references import parse_reference
 from conf.settings import (
@@ -47,7 +47,7 @@ from conf.unknown import unknown
 
 PREFIX = "TIDELAKE_"
 CONFIG_VARIABLE = "TIDELAKE_CONFIG"
-# Read elsewhere.
+# UsedKey elsewhere.
 NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "TIDELAKE_FAILPOINTS", "TIDELAKE_JARS"})
 
 # Where a key goes: (part of the tree, field). The other own keys need more than a copy.
@@ -175,7 +175,7 @@ def _changefeed_id(given: str | None, topic: str) -> str:
     return topic
 
 
-def _parse(variable: str, text: str, entry: Read) -> Any:
+def _parse(variable: str, text: str, entry: UsedKey) -> Any:
     parsers: Mapping[str, Callable[[str], Any]] = {"integer": int, "number": float}
     value: Any = text
     if entry.kind in parsers:
@@ -354,7 +354,7 @@ def transport_settings(values: Mapping[str, Any]) -> TransportSettings:
 
 def _string_items(path: str, table: Document) -> tuple[tuple[str, str], ...]:
     for name, value in table.items():
-        check_kind(f"{path}.{name}", value, Read("text"))
+        check_kind(f"{path}.{name}", value, UsedKey("text"))
         parse_reference(f"{path}.{name}", value)
     return tuple(sorted(table.items()))
 

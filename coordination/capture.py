@@ -30,7 +30,7 @@ from coordination.orchestrator.global_state import Role
 from coordination.orchestrator.state_querier import StateQuerier
 from coordination.owner.jobs import OwnerJobs
 from coordination.owner.owner import OwnerReactor
-from coordination.processor import CaptureRole, ProcessorReactor
+from coordination.processor import ProcessorReactor, SessionContext
 from coordination.scheduler.messages import DispatchTableResponse, HeartbeatResponse, Message
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Capture:
         self,
         context: CaptureContext,
         jobs: OwnerJobs,
-        role: CaptureRole,
+        role: SessionContext,
         session: Session,
         etcd: str,
     ) -> None:
@@ -108,7 +108,7 @@ class Capture:
         context.fence.open(ownership, session.trusted_until)
         context.fence.extend(session.trusted_until)  # a renewal just before found it shut
         context.transport.set_self(info.id)
-        role = CaptureRole(
+        role = SessionContext(
             cluster_id=context.cluster_id,
             info=info,
             epoch=epoch,

@@ -30,7 +30,7 @@ from coordination.orchestrator.state_querier import StateQuerier
 from coordination.owner.changefeed import OwnerContext
 from coordination.owner.jobs import OwnerJobs
 from coordination.owner.owner import OwnerReactor
-from coordination.processor import CaptureRole
+from coordination.processor import SessionContext
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Leadership:
         self,
         context: CaptureContext,
         jobs: OwnerJobs,
-        role: CaptureRole,
+        role: SessionContext,
         candidate: Candidate,
         elector: EtcdElector,
         *,

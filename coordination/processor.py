@@ -48,7 +48,7 @@ _SAYS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureRole:
+class SessionContext:
     """What a capture's roles know of it, and what they work with."""
 
     cluster_id: str
@@ -96,7 +96,7 @@ class ProcessorReactor:
     owns in etcd without being that is released, by ``observation``, which writes with the tick."""
 
     def __init__(
-        self, role: CaptureRole, observation: CaptureObservation, owns: Callable[[], bool]
+        self, role: SessionContext, observation: CaptureObservation, owns: Callable[[], bool]
     ) -> None:
         self.is_stopping = False
         self._role = role

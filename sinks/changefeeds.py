@@ -83,7 +83,7 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watermark:
+class RecordedWatermark:
     """A partition's promise, and the offset of the message that carried it."""
 
     ts: int
@@ -108,7 +108,7 @@ class ChangefeedRow:
     etcd_cluster_id: str = ""
     owner_revision: int = 0
     source_offsets: Mapping[str, int] = field(default_factory=dict)
-    watermarks: Mapping[str, Watermark] = field(default_factory=dict)
+    watermarks: Mapping[str, RecordedWatermark] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     fingerprint: str = ""
     error: str | None = None
@@ -385,8 +385,8 @@ def _changefeeds(rows: pa.Table) -> list[ChangefeedRow]:
     ]
 
 
-def _watermark(stored: Any) -> Watermark:
-    return Watermark(**stored)
+def _watermark(stored: Any) -> RecordedWatermark:
+    return RecordedWatermark(**stored)
 
 
 def _upsert(view: TableView, row: ChangefeedRow) -> Change:

@@ -22,7 +22,16 @@ from sinks.merge_on_write.commit import create_table
 from sinks.merge_on_write.storage import open_storage
 from sinks.schema import TableSchema
 from sinks.storage_errors import one_sentence
-from sinks.tables import CHANGEFEED, DDL, INCARNATION, KEY, SCHEMA, DdlIdentity, TableState, inspect
+from sinks.tables import (
+    CHANGEFEED,
+    DDL,
+    INCARNATION,
+    KEY,
+    SCHEMA,
+    DdlIdentity,
+    TargetState,
+    inspect,
+)
 
 TABLE_FEATURES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
 RETENTION = "interval 24 hours"  # as the ledger: a snapshot that it names can be read
@@ -145,7 +154,7 @@ def _statistics_columns(schema: TableSchema) -> list[str]:
     return ["`" + name.replace("`", "``") + "`" for name in able[:INDEXED_COLUMNS]]
 
 
-def _check_ours(target: Target, wanted: Mapping[str, str], present: TableState) -> None:
+def _check_ours(target: Target, wanted: Mapping[str, str], present: TargetState) -> None:
     where = f"table {target.name} at {target.uri}"
     if present.changefeed_id is None:
         raise TidelakeError(

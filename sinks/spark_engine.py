@@ -37,7 +37,7 @@ from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT, Applied, Skipped, TableWrite
 from sinks.key_literals import literal, quoted, written
 from sinks.storage_errors import is_storage_error, storage_error
-from sinks.tables import TableState, inspect
+from sinks.tables import TargetState, inspect
 
 # In Java all of them are the first one's subclasses, in Python none is.
 CONFLICTS = (
@@ -139,7 +139,7 @@ class SparkEngine:
             return after
         raise TryAgain(f"the commit of {write.limit} is not in the log of {write.target.uri}")
 
-    def _look(self, write: TableWrite) -> Skipped | TableState:
+    def _look(self, write: TableWrite) -> Skipped | TargetState:
         """``Skipped`` when the table is at the limit or above; from one fresh handle."""
         state = inspect(write.target.uri, self._storage_options)
         if state is None:

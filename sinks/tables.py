@@ -52,7 +52,7 @@ class DdlIdentity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableState:
+class TargetState:
     """One look at a table's log: version, identities and properties all belong to that version."""
 
     handle: DeltaTable
@@ -121,11 +121,11 @@ def open_table(uri: str, storage_options: Mapping[str, str]) -> DeltaTable | Non
         return None
 
 
-def state_of(handle: DeltaTable) -> TableState:
+def state_of(handle: DeltaTable) -> TargetState:
     """What a handle shows, without reading anything again."""
     protocol = handle.protocol()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    return TableState(
+    return TargetState(
         handle=handle,
         version=handle.version(),
         properties=handle.metadata().configuration,
@@ -133,7 +133,7 @@ def state_of(handle: DeltaTable) -> TableState:
     )
 
 
-def inspect(uri: str, storage_options: Mapping[str, str]) -> TableState | None:
+def inspect(uri: str, storage_options: Mapping[str, str]) -> TargetState | None:
     """The table as of now, or None where there is none; a few milliseconds, no Spark job."""
     handle = open_table(uri, storage_options)
     return None if handle is None else state_of(handle)
@@ -147,7 +147,7 @@ def seal(
     storage_options: Mapping[str, str],
     *,
     properties: Mapping[str, str] | None = None,
-) -> TableState:
+) -> TargetState:
     """End the old app IDs' right to write and begin the new one's, in one commit.
 
     ``begin`` gives the new one's start-ts for what the old ones have reached (0: nothing), as the

@@ -25,7 +25,7 @@ from sinks.schema import TableSchema, schema_from_mysql_types
 from sinks.tables import (
     INCARNATION,
     DdlIdentity,
-    TableState,
+    TargetState,
     inspect,
     ownership,
     seal,
@@ -174,7 +174,7 @@ class SinkTables:
             return Ts(identity if identity is not None else recorded)
         return Ts(max(row.checkpoint_ts, identity or 0))
 
-    def _seal(self, name: TableName, oldest: int, generation: int, checkpoint: Ts) -> TableState:
+    def _seal(self, name: TableName, oldest: int, generation: int, checkpoint: Ts) -> TargetState:
         """End the app IDs of older incarnations: an old zombie's write is skipped whatever its L
         (rule 4). A rewind begins at its own ts, whatever the table shows already.
         """
@@ -196,7 +196,7 @@ class SinkTables:
         return self._row.state == "rewinding"
 
     def _refuse_unless_ours(
-        self, name: TableName, row: ProgressRow, state: TableState | None
+        self, name: TableName, row: ProgressRow, state: TargetState | None
     ) -> None:
         if state is None:
             raise TidelakeError(
@@ -214,10 +214,10 @@ class SinkTables:
             )
         self._refuse_if_foreign(name, state)
 
-    def _is_ours(self, state: TableState | None) -> bool:
+    def _is_ours(self, state: TargetState | None) -> bool:
         return state is not None and state.changefeed_id == self._row.changefeed_id
 
-    def _refuse_if_foreign(self, name: TableName, state: TableState) -> None:
+    def _refuse_if_foreign(self, name: TableName, state: TargetState) -> None:
         ours = self._row.changefeed_id
         if state.changefeed_id != ours:
             raise TidelakeError(
@@ -255,7 +255,7 @@ class SinkTables:
         assert state is not None
         self._take_up(name, state, start)
 
-    def _take_up(self, name: TableName, state: TableState, start: Ts) -> None:
+    def _take_up(self, name: TableName, state: TargetState, start: Ts) -> None:
         """A table that is there, by whom of ours ever it was made."""
         made_by = state.incarnation or 0
         if made_by < self._row.incarnation:  # made, but never filled, before the rewind
@@ -305,7 +305,7 @@ class SinkTables:
             )
         self.put(replace(known, state=WARNING if is_cut else known.state))
 
-    def _span(self, target: Target, state: TableState, checkpoint: Ts) -> SinkTable:
+    def _span(self, target: Target, state: TargetState, checkpoint: Ts) -> SinkTable:
         return SinkTable(
             name=target.name,
             checkpoint=checkpoint,
@@ -346,6 +346,6 @@ def _unmade(row: ProgressRow) -> str:
     return WARNING if row.dead_letters else REPLICATING
 
 
-def _schema(name: TableName, state: TableState) -> TableSchema:
+def _schema(name: TableName, state: TargetState) -> TableSchema:
     assert state.schema is not None
     return schema_as_it_is(name, state.schema, delta_columns(state.handle))

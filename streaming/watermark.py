@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sinks.changefeeds import Watermark
+from sinks.changefeeds import RecordedWatermark
 from streaming.source.ranges import TopicPartition
 
 
@@ -21,8 +21,8 @@ class Watermarks:
     """Immutable; ``advance`` gives the next one."""
 
     partitions: frozenset[TopicPartition]
-    recorded: Mapping[TopicPartition, Watermark] = field(default_factory=dict)
-    live: Mapping[TopicPartition, Watermark] = field(default_factory=dict)
+    recorded: Mapping[TopicPartition, RecordedWatermark] = field(default_factory=dict)
+    live: Mapping[TopicPartition, RecordedWatermark] = field(default_factory=dict)
 
     @property
     def global_ts(self) -> int:
@@ -39,7 +39,9 @@ class Watermarks:
         return all(self._ts(partition) == ts for partition in self.partitions)
 
     def advance(
-        self, seen: Mapping[TopicPartition, Watermark], positions: Mapping[TopicPartition, int]
+        self,
+        seen: Mapping[TopicPartition, RecordedWatermark],
+        positions: Mapping[TopicPartition, int],
     ) -> Watermarks:
         """``seen``: greatest ts and last watermark offset of what was just read; ``positions``:
         next offsets.
@@ -62,7 +64,7 @@ class Watermarks:
         """When the source has got more of them: what is new has promised nothing yet."""
         return replace(self, partitions=partitions)
 
-    def to_record(self) -> dict[TopicPartition, Watermark]:
+    def to_record(self) -> dict[TopicPartition, RecordedWatermark]:
         """What to store: for each partition the greatest promise, with the offset where it was
         seen.
         """
@@ -76,13 +78,15 @@ class Watermarks:
         return self._live_ts(self.live, partition)
 
     @staticmethod
-    def _live_ts(live: Mapping[TopicPartition, Watermark], partition: TopicPartition) -> int:
+    def _live_ts(
+        live: Mapping[TopicPartition, RecordedWatermark], partition: TopicPartition
+    ) -> int:
         mark = live.get(partition)
         return mark.ts if mark else 0
 
 
 def _chain(
-    *maps: Mapping[TopicPartition, Watermark],
-) -> Iterable[tuple[TopicPartition, Watermark]]:
+    *maps: Mapping[TopicPartition, RecordedWatermark],
+) -> Iterable[tuple[TopicPartition, RecordedWatermark]]:
     for each in maps:
         yield from each.items()

@@ -29,7 +29,7 @@ class KeyValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class RangeResult:
     """Key-values of one moment, in the order of their keys."""
 
     revision: Revision  # of the whole store at that moment: watch from the next one
@@ -104,7 +104,7 @@ class EtcdClient(Protocol):
         """What etcd calls itself (hex): another one counts its revisions anew."""
         ...
 
-    def range(self, key: str, *, prefix: bool = False) -> Range:
+    def range(self, key: str, *, prefix: bool = False) -> RangeResult:
         """The key, or all keys that begin with it; linearizable."""
         ...
 

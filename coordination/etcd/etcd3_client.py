@@ -33,7 +33,7 @@ from coordination.etcd.client import (
     Lease,
     Op,
     Put,
-    Range,
+    RangeResult,
     TxnResult,
     WatchBatch,
     WatchEvent,
@@ -131,12 +131,12 @@ class Etcd3Client:
         reply = self._call("Maintenance", "Status", etcdrpc.StatusRequest())
         return f"{reply.header.cluster_id:x}"
 
-    def range(self, key: str, *, prefix: bool = False) -> Range:
+    def range(self, key: str, *, prefix: bool = False) -> RangeResult:
         request = etcdrpc.RangeRequest(key=key.encode())
         if prefix:
             request.range_end = prefix_end(key)
-        reply = self._call("KV", "Range", request)
-        return Range(
+        reply = self._call("KV", "RangeResult", request)
+        return RangeResult(
             revision=Revision(reply.header.revision), kvs=tuple(_key_value(kv) for kv in reply.kvs)
         )
 

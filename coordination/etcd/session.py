@@ -76,23 +76,23 @@ SessionEvent = Renewed | Unanswered | LeaseMissing | Elapsed | Closed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
+class TrustWindow:
     state: SessionState
     trusted_until: float
     margin_s: float
     reason: str = ""  # why it is lost
 
 
-def granted(attempt_started: float, ttl_s: int, margin_s: float) -> Trust:
+def granted(attempt_started: float, ttl_s: int, margin_s: float) -> TrustWindow:
     """The trust that a new lease gives."""
-    return Trust(
+    return TrustWindow(
         state=SessionState.ALIVE,
         trusted_until=trusted_until(attempt_started, ttl_s, margin_s),
         margin_s=margin_s,
     )
 
 
-def step(trust: Trust, event: SessionEvent, now: float) -> Trust:
+def step(trust: TrustWindow, event: SessionEvent, now: float) -> TrustWindow:
     """What the event means. Lost is for ever; trust that ran out is lost, whatever comes later."""
     if trust.state is SessionState.CLOSED:
         return trust
@@ -108,7 +108,7 @@ def step(trust: Trust, event: SessionEvent, now: float) -> Trust:
     return trust
 
 
-def _loss(trust: Trust, event: SessionEvent, now: float) -> str:
+def _loss(trust: TrustWindow, event: SessionEvent, now: float) -> str:
     if isinstance(event, Renewed) and event.ttl_s <= 0:
         return "the lease has expired or was revoked"
     if isinstance(event, LeaseMissing):
@@ -133,7 +133,7 @@ class Session:
         client: EtcdClient,
         clock: Clock,
         lease: Lease,
-        trust: Trust,
+        trust: TrustWindow,
         extended: Callable[[float], None],
         lost: Callable[[str], None],
         is_driven: bool = False,

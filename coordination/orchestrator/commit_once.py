@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from coordination.errors import TryAgain
-from coordination.etcd.client import Compare, EtcdClient, Range
+from coordination.etcd.client import Compare, EtcdClient, RangeResult
 from coordination.model import Revision
 from coordination.orchestrator.patch import PatchGroup
 from coordination.orchestrator.reactor import GuardLost
@@ -49,9 +49,9 @@ def commit_once(
     raise TryAgain(f"others changed the same keys {TRIES} times in a row")
 
 
-def _read(client: EtcdClient, keys: Iterable[str]) -> Range:
+def _read(client: EtcdClient, keys: Iterable[str]) -> RangeResult:
     found = [client.range(key) for key in keys]
-    return Range(
+    return RangeResult(
         revision=min(each.revision for each in found),
         kvs=tuple(kv for each in found for kv in each.kvs),
     )

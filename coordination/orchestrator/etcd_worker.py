@@ -30,7 +30,7 @@ from coordination.orchestrator.patch import PatchGroup
 from coordination.orchestrator.reactor import GuardLost, Reactor, ReactorFinished, ReactorState
 from coordination.orchestrator.snapshot import Snapshot
 from coordination.orchestrator.tick_limit import TickLimit
-from coordination.orchestrator.transaction import Transaction, counter_compare, counter_put
+from coordination.orchestrator.transaction import PlannedTransaction, counter_compare, counter_put
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class EtcdWorker(Generic[S]):
         self._must_read = True  # before anything else; else `_read_at` is when the watch is doubted
         self._read_at = float("-inf")
         self._is_answered = True  # etcd, as far as we know; for the log alone
-        self._unsettled: Transaction | None = None
+        self._unsettled: PlannedTransaction | None = None
         self._collided_at: Revision | None = None  # what we knew when a compare failed
         self._watch: Watch | None = None
         self._watch_number = 0
@@ -234,7 +234,7 @@ class EtcdWorker(Generic[S]):
             if plan.transaction is None or self._send(plan.transaction):
                 del self._pending[: plan.taken]
 
-    def _send(self, transaction: Transaction) -> bool:
+    def _send(self, transaction: PlannedTransaction) -> bool:
         """Whether it was taken; if it was not, what comes next is arranged for."""
         started_at = self._clock.monotonic()
         try:
@@ -252,7 +252,7 @@ class EtcdWorker(Generic[S]):
         self._read_at = min(self._read_at, ended_at + OWED_S)
         return result.succeeded
 
-    def _lose_track(self, transaction: Transaction, error: TryAgain) -> None:
+    def _lose_track(self, transaction: PlannedTransaction, error: TryAgain) -> None:
         logger.warning(
             "a transaction has no answer, reading again keys=%s: %s", len(transaction.ops), error
         )

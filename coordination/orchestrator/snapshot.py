@@ -23,12 +23,12 @@ from itertools import takewhile
 from typing import Final
 
 from coordination.errors import CaptureSuicide, TidelakeError
-from coordination.etcd.client import MAX_TXN_OPS, Compare, Delete, KeyValue, Range, WatchEvent
+from coordination.etcd.client import MAX_TXN_OPS, Compare, Delete, KeyValue, RangeResult, WatchEvent
 from coordination.model import Revision
 from coordination.orchestrator.patch import PatchGroup
 from coordination.orchestrator.reactor import ABSENT, Update
 from coordination.orchestrator.transaction import (
-    Transaction,
+    PlannedTransaction,
     counter_compare,
     counter_put,
     fold,
@@ -39,11 +39,11 @@ NEVER_READ: Final = Revision(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TxnPlan:
     """The first `taken` groups as one transaction; None: they change nothing."""
 
     taken: int
-    transaction: Transaction | None
+    transaction: PlannedTransaction | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Snapshot:
     def has_updates(self) -> bool:
         return bool(self._updates)
 
-    def read(self, found: Range) -> None:
+    def read(self, found: RangeResult) -> None:
         """Take over a read of the scope, the first one or one that closes a gap in the watch.
 
         What happened in the gap is made up from the difference: deletes of keys that are gone, a
@@ -136,23 +136,23 @@ class Snapshot:
         taken, self._updates = self._updates, []
         return taken
 
-    def plan(self, groups: Sequence[PatchGroup], guards: Sequence[Compare] = ()) -> Plan:
+    def plan(self, groups: Sequence[PatchGroup], guards: Sequence[Compare] = ()) -> TxnPlan:
         """Fold groups into a transaction; ``fold`` says what it raises, guards count as keys."""
         folded = fold(groups, self._value, MAX_TXN_OPS - 1 - len(guards))
         if not folded.changes:
-            return Plan(taken=folded.taken, transaction=None)
+            return TxnPlan(taken=folded.taken, transaction=None)
         ops, counter = ops_of(folded.changes), self._counter()
         if any(isinstance(op, Delete) for op in ops):
             ops = (*ops, counter_put(self._counter_key, counter))
         compared = dict.fromkeys((*folded.changes, *sorted(folded.reads)))
         unchanged = (Compare(key, "mod", "=", self._mod_revision(key)) for key in compared)
         compares = (counter_compare(self._counter_key, counter), *guards, *unchanged)
-        return Plan(
+        return TxnPlan(
             taken=folded.taken,
-            transaction=Transaction(compares=compares, ops=ops, counter=counter),
+            transaction=PlannedTransaction(compares=compares, ops=ops, counter=counter),
         )
 
-    def committed(self, transaction: Transaction, revision: Revision) -> None:
+    def committed(self, transaction: PlannedTransaction, revision: Revision) -> None:
         """etcd took it: the next plan builds on it, and the reactor waits until it comes back."""
         self._barrier = max(self._barrier, revision)
         for op in transaction.ops:

@@ -34,7 +34,7 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class PlannedTransaction:
     """Do `ops` if all `compares` hold, and if the delete counter is still `counter`."""
 
     compares: tuple[Compare, ...]

@@ -47,7 +47,7 @@ from coordination.orchestrator.changefeed_state import ChangefeedReactorState
 from coordination.owner.standing import standing_of
 from coordination.owner.term import Term, TermContext
 from coordination.ports import ControlWriter, Standing
-from coordination.processor import CaptureRole
+from coordination.processor import SessionContext
 from coordination.running_errors import OWNER_UNKNOWN, running_error
 from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
 from coordination.scheduler.messages import Message
@@ -62,7 +62,7 @@ LAUNCH_AGAIN_S: Final = 5.0  # after a refused term: who has claimed it may be a
 class OwnerContext:
     """What all changefeeds of one owner share. The observations write with the tick."""
 
-    role: CaptureRole
+    role: SessionContext
     capture: CaptureObservation
     controller: ControllerObservation
     ownership: Ownership

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sinks.merge_on_write.actions import DeletionVectorDescriptor, Json, Tombstone
-from sinks.merge_on_write.log_paths import SIDECARS, Checkpoint
+from sinks.merge_on_write.log_paths import SIDECARS, LogCheckpoint
 from sinks.merge_on_write.log_state import parse_commit
 from sinks.merge_on_write.parsed_stats import stats_text
 from sinks.merge_on_write.storage import TableStorage
@@ -49,7 +49,7 @@ class CheckpointContent:
     tombstones: list[Tombstone]
 
 
-def read_checkpoint(storage: TableStorage, checkpoint: Checkpoint) -> CheckpointContent:
+def read_checkpoint(storage: TableStorage, checkpoint: LogCheckpoint) -> CheckpointContent:
     """All of it, in no order. One of ``UNREADABLE`` where it is torn; FileNotFoundError."""
     found = CheckpointContent(actions=[], tombstones=[])
     for path in checkpoint.paths:
@@ -65,7 +65,7 @@ def read_checkpoint(storage: TableStorage, checkpoint: Checkpoint) -> Checkpoint
     return found
 
 
-def sidecars_of(storage: TableStorage, checkpoint: Checkpoint) -> list[str]:
+def sidecars_of(storage: TableStorage, checkpoint: LogCheckpoint) -> list[str]:
     """The names, in the folder of sidecars, of the files that hold a checkpoint's actions."""
     found = CheckpointContent(actions=[], tombstones=[])
     for path in checkpoint.paths:

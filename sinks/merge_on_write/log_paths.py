@@ -22,7 +22,7 @@ Kind = Literal["commit", "checkpoint", "compacted", "checksum"]
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class LogCheckpoint:
     """A checkpoint that is whole: one file, or all of its parts."""
 
     version: int
@@ -52,17 +52,17 @@ def classify(path: str) -> tuple[Kind, int] | None:
     return None
 
 
-def whole_checkpoints(paths: Iterable[str]) -> list[Checkpoint]:
+def whole_checkpoints(paths: Iterable[str]) -> list[LogCheckpoint]:
     """Newest first; a multi-part one counts when no part is missing."""
     found = []
     parts: dict[tuple[int, int], dict[int, str]] = {}
     for path in paths:
         if single := _CLASSIC.fullmatch(path) or _NAMED.fullmatch(path):
-            found.append(Checkpoint(int(single[1]), (path,)))
+            found.append(LogCheckpoint(int(single[1]), (path,)))
         elif part := _MULTI_PART.fullmatch(path):
             version, number, count = int(part[1]), int(part[2]), int(part[3])
             parts.setdefault((version, count), {})[number] = path
     for (version, count), by_number in parts.items():
         if sorted(by_number) == list(range(1, count + 1)):
-            found.append(Checkpoint(version, tuple(by_number[n] for n in sorted(by_number))))
+            found.append(LogCheckpoint(version, tuple(by_number[n] for n in sorted(by_number))))
     return sorted(found, key=lambda each: each.version, reverse=True)

@@ -15,7 +15,7 @@ from sinks.merge_on_write.checkpoint_reader import UNREADABLE, read_checkpoint
 from sinks.merge_on_write.log_paths import (
     LAST_CHECKPOINT,
     LOG,
-    Checkpoint,
+    LogCheckpoint,
     classify,
     commit_path,
     whole_checkpoints,
@@ -123,7 +123,7 @@ def _hint(storage: TableStorage) -> int | None:
 def _take_checkpoint(
     storage: TableStorage,
     state: LogState,
-    checkpoints: Sequence[Checkpoint],
+    checkpoints: Sequence[LogCheckpoint],
     commits: Sequence[int],
 ) -> None:
     """The newest one that can be read; none where the commits begin at 0."""

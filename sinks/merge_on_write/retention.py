@@ -18,7 +18,7 @@ from sinks.merge_on_write.intervals import (
     file_retention_ms,
     log_retention_ms,
 )
-from sinks.merge_on_write.log_paths import LOG, SIDECARS, Checkpoint, classify, whole_checkpoints
+from sinks.merge_on_write.log_paths import LOG, SIDECARS, LogCheckpoint, classify, whole_checkpoints
 from sinks.merge_on_write.log_reader import check_head
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.storage import TEMPORARY_SUFFIX, Entry, TableStorage
@@ -147,7 +147,7 @@ def _left_behind(
         yield from (path for path in sidecars if path.removeprefix(SIDECARS) not in named)
 
 
-def _named_sidecars(storage: TableStorage, checkpoints: Iterable[Checkpoint]) -> set[str] | None:
+def _named_sidecars(storage: TableStorage, checkpoints: Iterable[LogCheckpoint]) -> set[str] | None:
     """None where a checkpoint cannot be read: then nobody knows."""
     try:
         return {name for each in checkpoints for name in sidecars_of(storage, each)}

@@ -65,7 +65,7 @@ def changes(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Outcome:
+class _TableOutcome:
     """What becomes of the rows of a piece."""
 
     keyed: KeyedPiece
@@ -104,7 +104,7 @@ class _Outcome:
 
 def _last_first(
     pieces: Sequence[KeyedPiece], others: Sequence[Column], rules: ChangeRules
-) -> list[_Outcome] | None:
+) -> list[_TableOutcome] | None:
     """Cast what is written, and the rows whose old key goes. None: not all of that is good."""
     if any(len(each.lacking) for each in pieces):
         return None
@@ -117,13 +117,15 @@ def _last_first(
         cells = typed_cells(each.piece, wanted, others, rules.casts)
         if cells.is_bad is not None:
             return None
-        found.append(_Outcome(keyed=each, is_good=is_good, lacking=NO_ROWS, cells=cells, last=last))
+        found.append(
+            _TableOutcome(keyed=each, is_good=is_good, lacking=NO_ROWS, cells=cells, last=last)
+        )
     return found
 
 
 def _cast_first(
     pieces: Sequence[KeyedPiece], others: Sequence[Column], rules: ChangeRules
-) -> list[_Outcome]:
+) -> list[_TableOutcome]:
     """Cast every row that is no DELETE."""
     cast = []
     for each in pieces:
@@ -137,12 +139,12 @@ def _cast_first(
         cast.append((is_good, lacking, cells))
     last = last_rows(pieces, [is_good for is_good, _, _ in cast])
     return [
-        _Outcome(keyed=each, is_good=is_good, lacking=lacking, cells=cells, last=of_piece)
+        _TableOutcome(keyed=each, is_good=is_good, lacking=lacking, cells=cells, last=of_piece)
         for each, (is_good, lacking, cells), of_piece in zip(pieces, cast, last, strict=True)
     ]
 
 
-def _table(schema: TableSchema, outcomes: Sequence[_Outcome]) -> pa.Table:
+def _table(schema: TableSchema, outcomes: Sequence[_TableOutcome]) -> pa.Table:
     """Of a DELETE the cells beside the key are NULL."""
     types = {column.name: arrow_type(column.type) for column in schema.delivered}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in types}
@@ -161,7 +163,7 @@ def _table(schema: TableSchema, outcomes: Sequence[_Outcome]) -> pa.Table:
     return pa.Table.from_arrays(columns, names=[*types, OP_COLUMN])
 
 
-def _dropped(outcomes: Sequence[_Outcome]) -> dict[str, int]:
+def _dropped(outcomes: Sequence[_TableOutcome]) -> dict[str, int]:
     found: Counter[str] = Counter()
     for each in outcomes:
         rows = int((each.keyed.piece.op[each.last.rows] != OP_DELETE).sum())

@@ -103,7 +103,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldRows:
     """How much is held decompressed."""
 
     bytes: int = 0
@@ -138,7 +138,7 @@ def due_pieces(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> list[P
 
 def _collected(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> Iterator[_Collected]:
     open_ones: list[_Collected] = []
-    held = _Held()
+    held = _HeldRows()
     for block in blocks:
         for number, batch in enumerate(block.batches()):
             rows = _due(batch, block, task, limit)

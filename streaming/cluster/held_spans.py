@@ -50,7 +50,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class AppliedSpan:
     """How far a span is; ``source_offsets`` is None where it holds nothing back."""
 
     checkpoint_ts: Ts
@@ -64,16 +64,16 @@ class Applied:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Held:
+class _HeldSpan:
     assignment: Assignment
-    applied: Applied
+    applied: AppliedSpan
     barrier_ts: Ts = NO_TS
     is_committing: bool = False  # between the last check and the end of a commit
 
 
 @dataclass(slots=True)
 class _News:
-    applied: dict[int, tuple[int, Applied]] = field(default_factory=dict)  # by table ID
+    applied: dict[int, tuple[int, AppliedSpan]] = field(default_factory=dict)  # by table ID
     scan: Scan | None = None
 
 
@@ -82,7 +82,7 @@ class HeldSpans:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, _HeldSpan] = {}
         self._changed: set[int] = set()
         self._barrier: Barrier | None = None
         self._news = _News()
@@ -99,7 +99,7 @@ class HeldSpans:
             if held is None:
                 if any(other.assignment.name == span.name for other in self._held.values()):
                     return False
-                held = self._held[span.table_id] = _Held(
+                held = self._held[span.table_id] = _HeldSpan(
                     assignment=Assignment(
                         id=next(self._ids),
                         span=span,
@@ -108,7 +108,7 @@ class HeldSpans:
                         is_to_write=not is_prepare,
                         checkpoint_ts=checkpoint.checkpoint_ts,
                     ),
-                    applied=Applied(
+                    applied=AppliedSpan(
                         checkpoint_ts=checkpoint.checkpoint_ts, resolved_ts=checkpoint.resolved_ts
                     ),
                 )
@@ -120,7 +120,9 @@ class HeldSpans:
             self._changed.add(span.table_id)
             return True
 
-    def _renew(self, held: _Held, checkpoint: Checkpoint, fence: int, *, is_to_write: bool) -> None:
+    def _renew(
+        self, held: _HeldSpan, checkpoint: Checkpoint, fence: int, *, is_to_write: bool
+    ) -> None:
         before = held.assignment
         at_ts = Ts(max(before.checkpoint_ts, checkpoint.checkpoint_ts))
         held.assignment = replace(
@@ -130,7 +132,7 @@ class HeldSpans:
             is_to_write=before.is_to_write or is_to_write,
         )
         if held.applied.checkpoint_ts < at_ts:
-            held.applied = Applied(
+            held.applied = AppliedSpan(
                 checkpoint_ts=at_ts, resolved_ts=Ts(max(at_ts, held.applied.resolved_ts))
             )
 
@@ -153,7 +155,7 @@ class HeldSpans:
                 self._leave(held)
             return True
 
-    def _leave(self, held: _Held) -> None:
+    def _leave(self, held: _HeldSpan) -> None:
         state = TableState.STOPPING if held.is_committing else TableState.STOPPED
         held.assignment = replace(held.assignment, state=state)
         self._changed.add(held.assignment.span.table_id)
@@ -229,7 +231,7 @@ class HeldSpans:
     def prepared(self, assignment: Assignment) -> None:
         self._advance(assignment, TableState.PREPARING, TableState.PREPARED)
 
-    def opened(self, assignment: Assignment, applied: Applied) -> None:
+    def opened(self, assignment: Assignment, applied: AppliedSpan) -> None:
         """It may be written from here on."""
         with self._lock:
             held = self._current(assignment)
@@ -264,7 +266,7 @@ class HeldSpans:
                 raise Withdrawn(f"the limit fell to {allowed}")
             held.is_committing = True
 
-    def end_commit(self, assignment: Assignment, applied: Applied) -> None:
+    def end_commit(self, assignment: Assignment, applied: AppliedSpan) -> None:
         """Nothing of it is under way; ``applied`` is how far it is now."""
         with self._lock:
             held = self._current(assignment)
@@ -275,7 +277,7 @@ class HeldSpans:
             if held.assignment.state is TableState.STOPPING:
                 self._leave(held)
 
-    def publish(self, applied: Iterable[tuple[Assignment, Applied]], scan: Scan) -> bool:
+    def publish(self, applied: Iterable[tuple[Assignment, AppliedSpan]], scan: Scan) -> bool:
         """In one piece. Whether there is anything to look at."""
         with self._lock:
             before = len(self._news.applied)
@@ -295,12 +297,12 @@ class HeldSpans:
                 held.assignment = replace(held.assignment, state=after)
                 self._changed.add(assignment.span.table_id)
 
-    def _current(self, assignment: Assignment) -> _Held | None:
+    def _current(self, assignment: Assignment) -> _HeldSpan | None:
         held = self._held.get(assignment.span.table_id)
         return held if held is not None and held.assignment.id == assignment.id else None
 
 
-def _status(table_id: int, held: _Held) -> TableStatus:
+def _status(table_id: int, held: _HeldSpan) -> TableStatus:
     applied = held.applied
     return TableStatus(
         table_id=table_id,

@@ -65,7 +65,7 @@ class _FirstRow:
 
 
 class OwnersReader:
-    """Implements ``topic_stream.Role``. ``on_known`` gets each step forward, in order."""
+    """Implements ``topic_stream.StreamRole``. ``on_known`` gets each step forward, in order."""
 
     def __init__(
         self,

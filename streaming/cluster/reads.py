@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from coordination.model import TableName, Ts
-from sinks.changefeeds import Watermark
+from sinks.changefeeds import RecordedWatermark
 from streaming.protocols.contract import Block, Kind
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
 
 Offsets = Mapping[TopicPartition, int]
-Marks = Mapping[TopicPartition, Watermark]
+Marks = Mapping[TopicPartition, RecordedWatermark]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +55,15 @@ def reached(blocks: Iterable[Block]) -> dict[TopicPartition, int]:
     }
 
 
-def marks_of(blocks: tuple[Block, ...]) -> dict[TopicPartition, Watermark]:
+def marks_of(blocks: tuple[Block, ...]) -> dict[TopicPartition, RecordedWatermark]:
     """The greatest watermark of each partition, with the offset of its last one."""
-    marks: dict[TopicPartition, Watermark] = {}
+    marks: dict[TopicPartition, RecordedWatermark] = {}
     for block in blocks:
         if block.kind is Kind.WATERMARK and block.max_ts is not None:
             partition = TopicPartition(block.topic, block.partition)
             before = marks.get(partition)
             if before is None or before.ts <= block.max_ts:
-                marks[partition] = Watermark(ts=block.max_ts, offset=block.last)
+                marks[partition] = RecordedWatermark(ts=block.max_ts, offset=block.last)
     return marks
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from coordination.model import TableName, Ts
 from coordination.ports import CaptureIdentity
-from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
+from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.trust import Trust
 from streaming.permit import Withdrawn
 
@@ -23,7 +23,7 @@ class SpanPermit:
         identity: CaptureIdentity,
         trust: Trust,
         held: HeldSpans,
-        applied: Callable[[Assignment], Applied],
+        applied: Callable[[Assignment], AppliedSpan],
     ) -> None:
         self._changefeed_id = changefeed_id
         self._identity = identity

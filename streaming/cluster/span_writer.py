@@ -30,7 +30,7 @@ from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.table_task import TableTask
 from streaming.cluster.applied_lines import AppliedLines
 from streaming.cluster.carry_warning import CarryWarning
-from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
+from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import Joining, Newcomer, Newcomers, wanted_of
 from streaming.cluster.reads import Offsets, Read, low, texts
 from streaming.cluster.span_permit import SpanPermit
@@ -51,7 +51,7 @@ class _Joined:
 
 
 class SpanWriter:
-    """Implements ``topic_stream.Role``.
+    """Implements ``topic_stream.StreamRole``.
 
     ``opener`` reads the control tables once and says how to open the table of an assignment, as its
     log has it now; either raises where it cannot go on. ``failed`` is called with what a role's
@@ -335,13 +335,13 @@ class SpanWriter:
         )
         return self._held.publish(applied, scan)
 
-    def applied(self, assignment: Assignment, resolved: Ts = NO_TS) -> Applied:
+    def applied(self, assignment: Assignment, resolved: Ts = NO_TS) -> AppliedSpan:
         """How far it is; the permit asks right after a write of it."""
         name = assignment.name
         joined, table = self._joined[name], self._spans[name]
         at_ts = self._checkpoint(joined)
         low_water, here = self._low_water(name), self._stream.position
-        return Applied(
+        return AppliedSpan(
             checkpoint_ts=at_ts,
             resolved_ts=Ts(max(resolved, self._stream.resolved_ts(), at_ts)),
             delta_version=table.version,

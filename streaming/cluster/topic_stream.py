@@ -45,7 +45,7 @@ class Sessions(Protocol):
     def cancel(self, tag: str) -> None: ...
 
 
-class Role(Protocol):
+class StreamRole(Protocol):
     """Who reads along."""
 
     @property
@@ -94,7 +94,7 @@ class TopicStream:
     def __init__(self, context: StreamContext) -> None:
         self._context = context
         self._lock = threading.Lock()  # of the roles, and of beginning and ending
-        self._roles: tuple[Role, ...] = ()
+        self._roles: tuple[StreamRole, ...] = ()
         self._busy = threading.Lock()  # held while roles are at work on the applying thread
         self._run: StreamRun | None = None
         self._source = context.connect()
@@ -135,7 +135,7 @@ class TopicStream:
         """Where the topics end, as the broker said last; by topic/partition."""
         return dict(self._context.backlog.look().ends)
 
-    def join(self, role: Role, low_water: Offsets, recorded: Marks) -> Offsets:
+    def join(self, role: StreamRole, low_water: Offsets, recorded: Marks) -> Offsets:
         """The role reads along from now on. From where the stream began or where it is: what of
         the role's lies before the offsets of its first ``submit`` it reads by ``read_between``.
 
@@ -154,7 +154,7 @@ class TopicStream:
                 self._run.start()
             return begin
 
-    def leave(self, role: Role | None) -> None:
+    def leave(self, role: StreamRole | None) -> None:
         """Nothing of the role is called any more when this returns, and nothing of the stream runs
         if it was the last one. Idempotent."""
         with self._lock:
@@ -192,7 +192,7 @@ class TopicStream:
             yield read
 
     @property
-    def roles(self) -> tuple[Role, ...]:
+    def roles(self) -> tuple[StreamRole, ...]:
         return self._roles
 
     @property

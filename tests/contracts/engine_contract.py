@@ -26,7 +26,7 @@ from sinks.apply import OP_COLUMN, Applied, Engine, Skipped, TableWrite, Target,
 from sinks.creation import create
 from sinks.delta_types import delta_type
 from sinks.schema import Column, MySQLType, TableSchema
-from sinks.tables import DdlIdentity, TableState, inspect, ownership, seal, table_uri
+from sinks.tables import DdlIdentity, TargetState, inspect, ownership, seal, table_uri
 from tests.contracts.key_types import HARDEST, KEY_TYPES
 from tests.services.delta_rows import first_difference, read_rows
 
@@ -142,7 +142,7 @@ def arrow_type(column: Column) -> pa.DataType:
     return to_arrow_type(DataType.fromDDL(delta_type(column.type)), timezone="UTC")
 
 
-def state(target: Target) -> TableState:
+def state(target: Target) -> TargetState:
     found = inspect(target.uri, {})
     assert found is not None
     return found

@@ -21,7 +21,7 @@ from coordination.etcd.client import (
     Lease,
     Op,
     Put,
-    Range,
+    RangeResult,
     TxnResult,
     WatchBatch,
     WatchEvent,
@@ -71,11 +71,11 @@ class FakeEtcd:
         self._enter()
         return self._cluster_id
 
-    def range(self, key: str, *, prefix: bool = False) -> Range:
+    def range(self, key: str, *, prefix: bool = False) -> RangeResult:
         self._enter()
         with self._lock:
             found = sorted(k for k in self._kvs if (k.startswith(key) if prefix else k == key))
-            return Range(
+            return RangeResult(
                 revision=Revision(self._revision), kvs=tuple(self._kvs[each] for each in found)
             )
 

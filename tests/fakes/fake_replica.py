@@ -27,7 +27,7 @@ from coordination.scheduler.messages import (
     TableStatus,
     UnknownTable,
 )
-from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
+from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.permit import Withdrawn
 from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_warehouse import Landed, Landing
@@ -269,11 +269,11 @@ class FakeReplica:
                 unknown.append(UnknownTable(table.span.schema, table.span.table, Ts(first)))
         return unknown
 
-    def _applied(self, joined: _Joined) -> Applied:
+    def _applied(self, joined: _Joined) -> AppliedSpan:
         """Of a span that was not opened, no more is known than what its owner has said."""
         at = joined.at or Landed(joined.assignment.checkpoint_ts, joined.version)
         resolved_ts = Ts(max(at.identity_ts, self._read_ts))
-        return Applied(
+        return AppliedSpan(
             checkpoint_ts=Ts(at.identity_ts), resolved_ts=resolved_ts, delta_version=at.version
         )
 

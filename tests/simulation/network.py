@@ -16,7 +16,7 @@ from coordination.etcd.client import (
     Lease,
     Op,
     Put,
-    Range,
+    RangeResult,
     TxnResult,
     Watch,
     WatchBatch,
@@ -136,7 +136,7 @@ class EtcdLink:
         self._enter()
         return self._etcd.cluster_id()
 
-    def range(self, key: str, *, prefix: bool = False) -> Range:
+    def range(self, key: str, *, prefix: bool = False) -> RangeResult:
         self._enter()
         return self._etcd.range(key, prefix=prefix)
 

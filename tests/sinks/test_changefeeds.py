@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from coordination.errors import Fenced, Stop, TermRefused, TidelakeError
 from coordination.model import Ownership
-from sinks.changefeeds import SCHEMA, ChangefeedRow, Changefeeds, Watermark, next_term
+from sinks.changefeeds import SCHEMA, ChangefeedRow, Changefeeds, RecordedWatermark, next_term
 from sinks.control_table import Change, ControlTable
 
 INITIAL = ChangefeedRow(changefeed_id="shop", start_ts=10, checkpoint_ts=10, resolved_ts=10)
@@ -85,7 +85,7 @@ def test_a_row_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         messages_behind=6,
         messages_per_s=1.5,
         time_left_s=4.0,
-        watermarks={"shop/0": Watermark(ts=449, offset=0)},
+        watermarks={"shop/0": RecordedWatermark(ts=449, offset=0)},
         topic_ids={"shop": "AbC-_"},
         fingerprint="f" * 64,
         error="it hurts",

@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError
 from coordination.errors import TidelakeError
 from coordination.model import Ownership, fence_number
 from sinks import control_table as module
-from sinks.changefeeds import ChangefeedRow, Changefeeds, Watermark
+from sinks.changefeeds import ChangefeedRow, Changefeeds, RecordedWatermark
 from sinks.control_table import Change, ControlTable, TableView, column
 from sinks.dead_letters import DeadLetters
 from sinks.progress import Progress, ProgressRow
@@ -326,7 +326,7 @@ def fill_all_four(warehouse: Path) -> None:
         checkpoint_ts=1 << 18,
         resolved_ts=2 << 18,
         source_offsets={"shop/0": 7},
-        watermarks={"shop/0": Watermark(ts=5, offset=9)},
+        watermarks={"shop/0": RecordedWatermark(ts=5, offset=9)},
         topic_ids={"shop": "id"},
         fingerprint="f",
     )

@@ -28,7 +28,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.storage import TableStorage
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.storage_errors import StorageAway, StorageRefuses
-from sinks.tables import DdlIdentity, TableState, inspect, ownership, seal, table_uri
+from sinks.tables import DdlIdentity, TargetState, inspect, ownership, seal, table_uri
 from streaming.cli import main
 from streaming.preflight import check_beginning
 from tests.services.s3_server import S3Server
@@ -79,7 +79,7 @@ class Lake:
             before_commit=lambda: (before_commit(), None)[1],
         )
 
-    def state(self) -> TableState:
+    def state(self) -> TargetState:
         found = inspect(self.target.uri, self.options)
         assert found is not None
         return found

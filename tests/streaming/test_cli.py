@@ -19,7 +19,7 @@ from unittest.mock import Mock
 import pytest
 
 from coordination.model import Ownership, time_tso
-from sinks.changefeeds import ChangefeedRow, Changefeeds, Watermark
+from sinks.changefeeds import ChangefeedRow, Changefeeds, RecordedWatermark
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import SnapshotRow, Snapshots
 from streaming import bootstrap, logs
@@ -101,8 +101,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
         messages_per_s=1_500.0,
         time_left_s=30.0,
         watermarks={
-            "shop/0": Watermark(ts=TS + 1, offset=9),
-            "shop/1": Watermark(ts=TS + 5, offset=9),
+            "shop/0": RecordedWatermark(ts=TS + 1, offset=9),
+            "shop/1": RecordedWatermark(ts=TS + 5, offset=9),
         },
     )
     changefeeds.save(row)

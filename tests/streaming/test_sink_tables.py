@@ -15,7 +15,7 @@ from sinks.apply import app_id
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from sinks.schema import Column, MySQLType, TableSchema
-from sinks.tables import SCHEMA, DdlIdentity, TableState, inspect, ownership
+from sinks.tables import SCHEMA, DdlIdentity, TargetState, inspect, ownership
 from streaming import sink_tables
 from streaming.sink_tables import SinkTables
 
@@ -64,7 +64,7 @@ class Lake:
         found.resume({NAME: PROGRESS})
         return found
 
-    def state(self) -> TableState:
+    def state(self) -> TargetState:
         found = inspect(self.uri, {})
         assert found is not None
         return found
@@ -90,7 +90,7 @@ def test_a_zombies_commit_just_before_the_seal_counts(
     """What was seen a moment ago is not what the seal is put on."""
     looks = iter([lambda: lake.commit(1, 70)])
 
-    def look(uri: str, options: dict[str, str]) -> TableState | None:
+    def look(uri: str, options: dict[str, str]) -> TargetState | None:
         found = inspect(uri, options)
         next(looks, lambda: None)()
         return found

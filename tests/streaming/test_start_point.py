@@ -11,7 +11,7 @@ import pytest
 from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSource
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.changefeeds import ChangefeedRow, Watermark
+from sinks.changefeeds import ChangefeedRow, RecordedWatermark
 from streaming.passed import refuse_what_was_passed
 from streaming.retained import FirstWatermarks
 from streaming.source.kafka import SourceLost, SourceShape
@@ -53,7 +53,7 @@ def ran_to(checkpoint: int, changefeed: Changefeed = CHANGEFEED) -> ChangefeedRo
         term=3,
         checkpoint_ts=checkpoint,
         source_offsets={"shop/0": 40, "shop/1": 50},
-        watermarks={"shop/0": Watermark(ts=checkpoint + 1, offset=39)},
+        watermarks={"shop/0": RecordedWatermark(ts=checkpoint + 1, offset=39)},
         topic_ids={"shop": "id-1"},
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from sinks.changefeeds import Watermark
+from sinks.changefeeds import RecordedWatermark
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
 
@@ -12,8 +12,8 @@ P0, P1, P2 = (TopicPartition("shop", number) for number in range(3))
 ALL = frozenset({P0, P1, P2})
 
 
-def mark(ts: int, offset: int = 0) -> Watermark:
-    return Watermark(ts=ts, offset=offset)
+def mark(ts: int, offset: int = 0) -> RecordedWatermark:
+    return RecordedWatermark(ts=ts, offset=offset)
 
 
 def test_a_partition_that_never_spoke_holds_everything_back() -> None:

@@ -19,7 +19,7 @@ from coordination.etcd.session import (
     Session,
     SessionEvent,
     SessionState,
-    Trust,
+    TrustWindow,
     Unanswered,
     granted,
     step,
@@ -32,7 +32,7 @@ TRUST = granted(attempt_started=100.0, ttl_s=10, margin_s=2.0)
 ALIVE, LOST, CLOSED = SessionState.ALIVE, SessionState.LOST, SessionState.CLOSED
 
 
-def run(*story: tuple[float, SessionEvent], trust: Trust = TRUST) -> Trust:
+def run(*story: tuple[float, SessionEvent], trust: TrustWindow = TRUST) -> TrustWindow:
     for now, event in story:
         trust = step(trust, event, now)
     return trust

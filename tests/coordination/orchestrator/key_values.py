@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordination.etcd.client import KeyValue, Range, WatchEvent
+from coordination.etcd.client import KeyValue, RangeResult, WatchEvent
 from coordination.model import Revision
 from coordination.orchestrator.patch import Patch, PatchGroup
 
@@ -19,8 +19,8 @@ def kv(key: str, value: bytes, mod: int, create: int | None = None) -> KeyValue:
     )
 
 
-def found(revision: int, *kvs: KeyValue) -> Range:
-    return Range(revision=Revision(revision), kvs=kvs)
+def found(revision: int, *kvs: KeyValue) -> RangeResult:
+    return RangeResult(revision=Revision(revision), kvs=kvs)
 
 
 def put(key: str, value: bytes, mod: int, create: int | None = None) -> WatchEvent:

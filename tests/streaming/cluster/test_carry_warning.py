@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from coordination.model import Ts
-from sinks.changefeeds import Watermark
+from sinks.changefeeds import RecordedWatermark
 from streaming.apply.carry import Carry
 from streaming.cluster import carry_warning
 from streaming.cluster.carry_warning import CarryWarning
@@ -13,7 +13,7 @@ from streaming.watermark import Watermarks
 from tests.streaming.apply.blocks import Row, block_of
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-MARKS = Watermarks(partitions=frozenset((P0, P1)), live={P0: Watermark(ts=50, offset=1)})
+MARKS = Watermarks(partitions=frozenset((P0, P1)), live={P0: RecordedWatermark(ts=50, offset=1)})
 
 
 def test_many_waiting_rows_are_a_warning_once(

@@ -9,7 +9,7 @@ import pytest
 from coordination.model import Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Scan, Span, TableState, stored_table_id
-from streaming.cluster.held_spans import Applied, Assignment, HeldSpans
+from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.permit import Withdrawn
 
 SPAN = Span(stored_table_id(1, "shop", "a", 5), "shop", "a")
@@ -17,8 +17,8 @@ AT = Checkpoint(Ts(10), Ts(12))
 FIRST, SECOND, THIRD = 1 << 32 | 1, 1 << 32 | 2, 1 << 32 | 3
 
 
-def applied(ts: int) -> Applied:
-    return Applied(checkpoint_ts=Ts(ts), resolved_ts=Ts(ts))
+def applied(ts: int) -> AppliedSpan:
+    return AppliedSpan(checkpoint_ts=Ts(ts), resolved_ts=Ts(ts))
 
 
 def scan(ts: int) -> Scan:
