@@ -47,7 +47,7 @@ from conf.unknown import unknown
 
 PREFIX = "TIDELAKE_"
 CONFIG_VARIABLE = "TIDELAKE_CONFIG"
-# UsedKey elsewhere.
+# Read elsewhere.
 NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "TIDELAKE_FAILPOINTS", "TIDELAKE_JARS"})
 
 # Where a key goes: (part of the tree, field). The other own keys need more than a copy.

@@ -61,7 +61,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 def parse_source_uri(
     uri: str, *, defaults: Mapping[str, str] = _NOTHING, topics: Sequence[str] = ()
 ) -> KafkaSource:
-    """UsedKey the URI; ``defaults`` are parameters from a changefeed file, ``topics`` further
+    """Read the URI; ``defaults`` are parameters from a changefeed file, ``topics`` further
     topics.
 
     Raises SettingError. No message repeats the URI: it may hold a password.

@@ -95,7 +95,7 @@ def test_a_zombies_commit_just_before_the_seal_counts(
         next(looks, lambda: None)()
         return found
 
-    monkeypatch.setattr(spans, "inspect", look)
+    monkeypatch.setattr(sink_tables, "inspect", look)
     row = replace(ROW, state=state, checkpoint_ts=20 if state == "rewinding" else 40)  # type: ignore[arg-type]
     found = lake.resumed(row)
     assert found[NAME].checkpoint == begins_at
