@@ -7,16 +7,19 @@ import threading
 import pytest
 
 from coordination.scheduler.messages import TableState
-from sinks.tables import WRITER, inspect, seal
+from sinks.apply import app_id
+from sinks.tables import seal
 from streaming import backoff
 from streaming.apply.carry import Carry
 from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.topic_stream import TopicStream
 from streaming.protocols.contract import Block
+from streaming.spans import FIRST_GENERATION
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
 from tests.acceptance.small_tables import A, made, marks, row
 from tests.shop.model import Model
 from tests.streaming.cluster.hand_owner import (
+    CHANGEFEED,
     HandOwner,
     Stage,
     assert_one_writer_at_a_time,
@@ -173,10 +176,9 @@ def test_a_table_that_was_sealed_under_its_writer_is_an_error_and_not_a_silence(
     owner.add(a="a")
     stage.produce([(1, None, row(25, 1, "x")), *marks(27)])
     owner.reached(26)
+    writer = app_id(CHANGEFEED, 1, A.name, FIRST_GENERATION)
     uri = str(stage.warehouse / "shop" / "a")
-    table = inspect(uri, {})
-    assert table is not None
-    seal(uri, [table.properties[WRITER]], "tidelake/another", lambda reached: reached, {})
+    seal(uri, [writer], "tidelake/another", lambda reached: reached, {})
     stage.produce([(1, None, row(35, 2, "y")), *marks(37)])
     with pytest.raises(AssertionError, match=r"CDC:ErrNotOwner.*a newer incarnation replicates it"):
         owner.reached(36)
