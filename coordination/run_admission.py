@@ -126,7 +126,7 @@ class RunAdmission:
 def clean_up(client: EtcdClient, scope: str) -> None:
     """Remove all of a finished changefeed's scope, unless somebody is there or has begun anew."""
     prefixes = (keys.base_prefix(scope), keys.own_prefix(scope))
-    kvs = [kv for prefix in prefixes for kv in client.range(prefix, prefix=True).kvs]
+    kvs = client.range(prefixes, prefix=True).kvs
     is_used = any(kv.key.startswith(keys.capture_prefix(scope)) for kv in kvs)
     stored = None if is_used else EtcdQuerier(client, scope).stored()
     if not stored or any(each.info.state is not FeedState.FINISHED for each in stored):

@@ -17,6 +17,7 @@ from coordination.model import LeaseID, Revision
 MAX_TXN_OPS = 128  # etcd's default --max-txn-ops
 NO_LEASE = LeaseID(0)
 NOW = Revision(0)
+Keys = str | tuple[str, ...]  # one, or several that are looked at as one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +105,9 @@ class EtcdClient(Protocol):
         """What etcd calls itself (hex): another one counts its revisions anew."""
         ...
 
-    def range(self, key: str, *, prefix: bool = False) -> RangeResult:
-        """The key, or all keys that begin with it; linearizable."""
+    def range(self, key: Keys, *, prefix: bool = False) -> RangeResult:
+        """The key, or all keys that begin with it; linearizable. Several: as of one moment (none
+        may begin with another)."""
         ...
 
     def put(self, key: str, value: bytes, lease: LeaseID = NO_LEASE) -> Revision: ...
@@ -132,13 +134,14 @@ class EtcdClient(Protocol):
 
     def watch(
         self,
-        key: str,
+        key: Keys,
         callback: Callable[[WatchBatch], None],
         *,
         prefix: bool = False,
         start_revision: Revision = NOW,
     ) -> Watch:
-        """Call back from another thread with what happens from that revision on.
+        """Call back from another thread with what happens from that revision on: whole revisions,
+        in order, also of several keys.
 
         Returns at once, also when etcd is down: it connects, and connects again, by itself. Silence
         proves nothing, so callers also read again from time to time.

@@ -29,6 +29,7 @@ from coordination.etcd.client import (
     Compare,
     Delete,
     EtcdClient,
+    Keys,
     KeyValue,
     Lease,
     Op,
@@ -131,13 +132,17 @@ class Etcd3Client:
         reply = self._call("Maintenance", "Status", etcdrpc.StatusRequest())
         return f"{reply.header.cluster_id:x}"
 
-    def range(self, key: str, *, prefix: bool = False) -> RangeResult:
-        request = etcdrpc.RangeRequest(key=key.encode())
-        if prefix:
-            request.range_end = prefix_end(key)
-        reply = self._call("KV", "RangeResult", request)
+    def range(self, key: Keys, *, prefix: bool = False) -> RangeResult:
+        if isinstance(key, str):
+            reply = self._call("KV", "Range", _range(key, prefix))
+            found = [reply]
+        else:
+            ops = [etcdrpc.RequestOp(request_range=_range(each, prefix)) for each in sorted(key)]
+            reply = self._call("KV", "Txn", etcdrpc.TxnRequest(success=ops))
+            found = [each.response_range for each in reply.responses]
         return RangeResult(
-            revision=Revision(reply.header.revision), kvs=tuple(_key_value(kv) for kv in reply.kvs)
+            revision=Revision(reply.header.revision),
+            kvs=tuple(_key_value(kv) for each in found for kv in each.kvs),
         )
 
     def put(self, key: str, value: bytes, lease: LeaseID = NO_LEASE) -> Revision:
@@ -175,7 +180,7 @@ class Etcd3Client:
 
     def watch(
         self,
-        key: str,
+        key: Keys,
         callback: Callable[[WatchBatch], None],
         *,
         prefix: bool = False,
@@ -183,7 +188,7 @@ class Etcd3Client:
     ) -> FollowedWatch:
         watch = FollowedWatch(
             self,
-            key,
+            (key,) if isinstance(key, str) else key,
             callback,
             prefix=prefix,
             start_revision=start_revision,
@@ -278,6 +283,13 @@ class Etcd3Client:
 def _token_is_stale(error: Any) -> bool:
     is_unknown = error.code() == grpc.StatusCode.UNAUTHENTICATED
     return bool(is_unknown or "auth revision" in (error.details() or ""))
+
+
+def _range(key: str, prefix: bool) -> Any:
+    request = etcdrpc.RangeRequest(key=key.encode())
+    if prefix:
+        request.range_end = prefix_end(key)
+    return request
 
 
 def _put(op: Put) -> Any:

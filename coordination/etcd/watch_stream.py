@@ -11,19 +11,22 @@ revisions mean something else.
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import grpc
 
 from coordination.etcd.client import WatchBatch, WatchEvent
+from coordination.etcd.moments import Moments
 from coordination.model import Revision
 
 logger = logging.getLogger(__name__)
 
 PROGRESS_INTERVAL_S: Final = 1.0  # an idle watch asks etcd how far it is this often (as TiCDC does)
+WAITING_S: Final = 0.05  # ... and one that holds events back, until it is answered
 RECONNECT_S: Final = 0.5
 
 
@@ -44,12 +47,13 @@ class WatchSource(Protocol):
 
 
 class FollowedWatch:
-    """One watch: a thread that follows a stream, and opens the next when it breaks or is silent."""
+    """One watch, of one key or several: a thread that follows a stream, and opens the next when it
+    breaks or is silent."""
 
     def __init__(
         self,
         source: WatchSource,
-        key: str,
+        keys: Sequence[str],
         callback: Callable[[WatchBatch], None],
         *,
         prefix: bool,
@@ -57,7 +61,9 @@ class FollowedWatch:
         silence_s: float,
     ) -> None:
         self._source = source
-        self._key = key
+        self._keys = keys
+        self._key = ",".join(keys)  # for the log
+        self._moments = Moments(len(keys))
         self._prefix = prefix
         self._callback = callback
         self._next_revision = start_revision  # only events move it: progress may run ahead of them
@@ -65,7 +71,9 @@ class FollowedWatch:
         self._cancelled = threading.Event()
         self._stream: Any = None
         self._is_remade = False
-        self._thread = threading.Thread(target=self._run, name=f"etcd-watch {key}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"etcd-watch {self._key}", daemon=True
+        )
 
     def start(self) -> None:
         self._thread.start()
@@ -80,6 +88,7 @@ class FollowedWatch:
     def _run(self) -> None:
         while not self._cancelled.is_set():
             heard, self._stream = _LastHeard(), None
+            self._moments = Moments(len(self._keys))
             try:
                 self._stream = self._source.open_watch(self._requests(heard))
                 if self._cancelled.is_set():  # while the stream was being opened
@@ -88,6 +97,8 @@ class FollowedWatch:
                     heard.now()
                     if not self._receive(reply):
                         break
+                    if self._moments.is_waiting:
+                        heard.orders.put(_ASK)
             except grpc.RpcError as error:
                 if not self._cancelled.is_set():
                     logger.info("watch broke, made again key=%s code=%s", self._key, error.code())
@@ -95,7 +106,7 @@ class FollowedWatch:
             except ValueError:  # grpc: the channel was closed
                 return
             finally:
-                heard.finished.set()
+                heard.orders.put(_END)
                 self._is_remade = True
                 if self._stream is not None:
                     self._stream.cancel()
@@ -114,14 +125,21 @@ class FollowedWatch:
         if reply.canceled:
             logger.info("watch was cancelled by etcd key=%s: %s", self._key, reply.cancel_reason)
             return False
-        if reply.created and not self._next_revision:
-            self._next_revision = Revision(revision + 1)
-        if reply.created and self._is_remade:
-            self._tell(WatchBatch(revision=revision, missed=True))
-        if reply.events:
-            events = tuple(self._source.watch_event(event) for event in reply.events)
-            self._next_revision = Revision(events[-1].kv.mod_revision + 1)
-            self._tell(WatchBatch(revision=revision, events=events))
+        if reply.created:
+            self._next_revision = self._next_revision or Revision(revision + 1)
+            self._moments.created(reply.watch_id, Revision(self._next_revision - 1))
+            if self._is_remade:
+                self._tell(WatchBatch(revision=revision, missed=True))
+        elif reply.events:
+            events = [self._source.watch_event(event) for event in reply.events]
+            if not self._moments.hear(reply.watch_id, events):
+                logger.info("etcd told a moment in two, read again key=%s", self._key)
+                self._tell(WatchBatch(revision=revision, missed=True))
+        else:
+            self._moments.progress(reply.watch_id, revision)
+        if told := self._moments.take():
+            self._next_revision = Revision(told[-1].kv.mod_revision + 1)
+            self._tell(WatchBatch(revision=revision, events=told))
         return True
 
     def _tell(self, batch: WatchBatch) -> None:
@@ -132,8 +150,10 @@ class FollowedWatch:
 
     def _requests(self, heard: _LastHeard) -> Iterator[Any]:
         """Run by gRPC in a thread of its own: that is what notices the silence."""
-        yield self._source.watch_create(self._key, self._prefix, self._next_revision)
-        while not heard.finished.wait(min(PROGRESS_INTERVAL_S, self._silence_s / 3)):
+        for key in self._keys:
+            yield self._source.watch_create(key, self._prefix, self._next_revision)
+        idle_s = min(PROGRESS_INTERVAL_S, self._silence_s / 3)
+        while heard.order(WAITING_S if self._moments.is_waiting else idle_s) is not _END:
             if heard.ago_s() > self._silence_s and self._stream is not None:
                 logger.info("watch is silent, made again key=%s", self._key)
                 self._stream.cancel()
@@ -142,11 +162,23 @@ class FollowedWatch:
                 yield self._source.watch_progress()
 
 
+_ASK: Final = "ask for progress"
+_END: Final = "end"
+
+
 class _LastHeard:
+    """And what the thread that sends is to do about it."""
+
     def __init__(self) -> None:
-        self.finished = threading.Event()
+        self.orders: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.anything = False
         self._at = time.monotonic()
+
+    def order(self, wait_s: float) -> str:
+        try:
+            return self.orders.get(timeout=wait_s)
+        except queue.Empty:
+            return _ASK
 
     def now(self) -> None:
         self.anything = True

@@ -150,10 +150,9 @@ class EtcdQuerier(StoredQuerier):
         ]
 
     def _read(self, uuids: Collection[ChangefeedUUID]) -> Mapping[ChangefeedUUID, Stored]:  # noqa: ARG002
-        """Rows first: a row of an earlier life then never stands beside the info of a later one
-        without its writes being refused."""
-        rows = self._client.range(keys.own_prefix(self._cluster_id), prefix=True).kvs
-        kvs = self._client.range(keys.base_prefix(self._cluster_id), prefix=True).kvs
+        """All of one moment."""
+        prefixes = (keys.base_prefix(self._cluster_id), keys.own_prefix(self._cluster_id))
+        kvs = self._client.range(prefixes, prefix=True).kvs
         found: dict[ChangefeedName, Stored] = {}
         for kv in kvs:
             match keys.parse_key(self._cluster_id, kv.key):
@@ -162,7 +161,7 @@ class EtcdQuerier(StoredQuerier):
                     found[name] = Stored(ident=ChangefeedIdent(uuid=uuid, name=name), info=info)
                 case _:
                     pass
-        for kv in (*kvs, *rows):
+        for kv in kvs:
             with suppress(BrokenValue):
                 self._add(found, kv)
         return {each.ident.uuid: each for each in found.values()}

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Final
 
 from coordination.errors import CaptureSuicide, TidelakeError
@@ -57,14 +56,14 @@ class _Written:
 class Snapshot:
     """Owned by one thread. `prefixes` say which keys are ours, the delete counter is one of them.
 
-    `scope` is the prefix to read and to watch: one for all, because only the events of *one* watch
-    are a moment of etcd; what else lies under it is passed over.
+    `scope` is what to read and to watch, as one: nothing of other clusters, or of TiDB, beside it.
     """
 
     def __init__(self, prefixes: Sequence[str], delete_counter_key: str) -> None:
         self.revision = NEVER_READ  # everything up to it is in here, nothing after it
-        self.scope = _common_start([*prefixes, delete_counter_key])
         self._prefixes = tuple(prefixes)
+        is_within = delete_counter_key.startswith(self._prefixes)
+        self.scope = self._prefixes if is_within else (*self._prefixes, delete_counter_key)
         self._counter_key = delete_counter_key
         self._barrier = NEVER_READ
         self._seen: dict[str, KeyValue] = {}
@@ -234,9 +233,3 @@ class Snapshot:
                 "number above 0: somebody wrote to it"
             )
         return int(value)
-
-
-def _common_start(texts: Sequence[str]) -> str:
-    low, high = min(texts), max(texts)  # what these two share, all between them share
-    same = (a == b for a, b in zip(low, high, strict=False))
-    return low[: sum(takewhile(bool, same))]

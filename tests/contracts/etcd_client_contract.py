@@ -6,6 +6,7 @@ import queue
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -189,6 +190,37 @@ class EtcdClientContract:
         seen = Seen()
         watch = client.watch(root + "a", seen, start_revision=start)
         assert [seen.event().kv.value, seen.event().kv.value] == [b"1", b"2"]
+        watch.cancel()
+
+    def test_a_read_of_two_prefixes_is_of_one_moment(self, client: EtcdClient, root: str) -> None:
+        for key in ("a/1", "b/1", "a/2", "c/1", "ab"):
+            client.put(root + key, b"1")
+        found = client.range((root + "a/", root + "c/"), prefix=True)
+        assert [kv.key for kv in found.kvs] == [root + "a/1", root + "a/2", root + "c/1"]
+        assert found.revision >= max(kv.mod_revision for kv in found.kvs)
+
+    def test_a_watch_of_two_prefixes_tells_whole_moments_in_order(
+        self, client: EtcdClient, root: str
+    ) -> None:
+        """Whichever of them a transaction wrote to; and nothing of what lies between."""
+        seen, two = Seen(), (root + "a/", root + "c/")
+        start = Revision(client.range(root).revision + 1)
+        watch = client.watch(two, seen, prefix=True, start_revision=start)
+        last = root + "c/last"
+        for n in range(60):
+            keys = [(root + "a/1", root + "c/1"), (root + "a/2",), (root + "c/2",)][n % 3]
+            client.txn((), (*(Put(key, b"%d" % n) for key in keys), Put(root + "b/1", b"")))
+        client.put(last, b"")
+        batches = [seen.batch()]
+        while batches[-1].events[-1].kv.key != last:
+            batches.append(seen.batch())
+        told = [[(e.kv.mod_revision, e.kv.key) for e in batch.events] for batch in batches]
+        revisions = [revision for batch in told for revision, _ in batch]
+        assert revisions == sorted(revisions)
+        assert len(revisions) == 81
+        assert all(key.startswith(two) for batch in told for _, key in batch)
+        for before, after in pairwise(told):
+            assert before[-1][0] < after[0][0], "a moment was told in two"
         watch.cancel()
 
     def test_a_watch_of_one_key_is_of_one_key(self, client: EtcdClient, root: str) -> None:

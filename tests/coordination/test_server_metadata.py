@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from coordination.etcd import keys
-from coordination.etcd.client import WatchBatch
+from coordination.etcd.client import Keys, RangeResult, WatchBatch
 from coordination.metadata.etcd_roles import (
     EtcdCaptureObservation,
     EtcdControllerObservation,
@@ -28,6 +28,7 @@ from coordination.metadata.schedule import SchedState, ScheduleRow
 from coordination.model import CaptureID, Ts
 from coordination.orchestrator.state_querier import StateQuerier
 from tests.coordination.test_server import Cluster, life_id
+from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_source import ts_at
 from tests.simulation.world import CLUSTER, NAME, SimCapture
 
@@ -167,6 +168,33 @@ def test_what_a_living_capture_left_of_a_changefeed_that_is_gone_is_removed() ->
     key = keys.task_position_key(CLUSTER, life_id(cluster.world.captures[0]), NAME)
     cluster.world.etcd.put(key, dump(position))
     cluster.until(lambda: positions(cluster) == [])
+
+
+def test_a_capture_reads_nothing_of_other_clusters_or_of_tidb(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(1)
+    etcd, read, watched = cluster.world.etcd, set(), set()
+    for key in ("/tidb/server/info", "/tidb/cdc/sim2/a", "/tidelake/sim2/a", "/tidelake/another"):
+        etcd.put(key, b"1")
+    ranged, watch = FakeEtcd.range, FakeEtcd.watch
+
+    def recorded(self: FakeEtcd, key: Keys, *, prefix: bool = False) -> RangeResult:
+        found = ranged(self, key, prefix=prefix)
+        read.update(kv.key for kv in found.kvs)
+        return found
+
+    def followed(self: FakeEtcd, key: Keys, *arguments: object, **named: object) -> object:
+        watched.update([key] if isinstance(key, str) else key)
+        return watch(self, key, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FakeEtcd, "range", recorded)
+    monkeypatch.setattr(FakeEtcd, "watch", followed)
+    cluster.world.start_capture()
+    cluster.settle()
+    ours = (keys.base_prefix(CLUSTER), keys.own_prefix(CLUSTER))
+    assert read
+    assert [each for each in (*read, *watched) if not each.startswith(ours)] == []
 
 
 def deaf(capture: SimCapture) -> None:

@@ -17,6 +17,7 @@ from coordination.etcd.client import (
     NOW,
     Compare,
     Delete,
+    Keys,
     KeyValue,
     Lease,
     Op,
@@ -42,7 +43,7 @@ class _Lease:
 @dataclass(eq=False)
 class _Watch:
     etcd: FakeEtcd
-    key: str
+    key: Keys
     prefix: bool
     callback: Callback
 
@@ -50,7 +51,7 @@ class _Watch:
         self.etcd.watches.discard(self)
 
     def wants(self, key: str) -> bool:
-        return key.startswith(self.key) if self.prefix else key == self.key
+        return _is_of(key, self.key, self.prefix)
 
 
 class FakeEtcd:
@@ -71,10 +72,10 @@ class FakeEtcd:
         self._enter()
         return self._cluster_id
 
-    def range(self, key: str, *, prefix: bool = False) -> RangeResult:
+    def range(self, key: Keys, *, prefix: bool = False) -> RangeResult:
         self._enter()
         with self._lock:
-            found = sorted(k for k in self._kvs if (k.startswith(key) if prefix else k == key))
+            found = sorted(k for k in self._kvs if _is_of(k, key, prefix))
             return RangeResult(
                 revision=Revision(self._revision), kvs=tuple(self._kvs[each] for each in found)
             )
@@ -121,7 +122,7 @@ class FakeEtcd:
 
     def watch(
         self,
-        key: str,
+        key: Keys,
         callback: Callback,
         *,
         prefix: bool = False,
@@ -226,3 +227,9 @@ class FakeEtcd:
 def _deliver(deliveries: Sequence[Delivery]) -> None:
     for callback, batch in deliveries:
         callback(batch)
+
+
+def _is_of(key: str, wanted: Keys, prefix: bool) -> bool:
+    if prefix:
+        return key.startswith(wanted)
+    return key == wanted if isinstance(wanted, str) else key in wanted

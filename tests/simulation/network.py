@@ -13,6 +13,7 @@ from coordination.etcd.client import (
     NO_LEASE,
     NOW,
     Compare,
+    Keys,
     Lease,
     Op,
     Put,
@@ -136,7 +137,7 @@ class EtcdLink:
         self._enter()
         return self._etcd.cluster_id()
 
-    def range(self, key: str, *, prefix: bool = False) -> RangeResult:
+    def range(self, key: Keys, *, prefix: bool = False) -> RangeResult:
         self._enter()
         return self._etcd.range(key, prefix=prefix)
 
@@ -172,7 +173,7 @@ class EtcdLink:
 
     def watch(
         self,
-        key: str,
+        key: Keys,
         callback: Callable[[WatchBatch], None],
         *,
         prefix: bool = False,
@@ -204,7 +205,7 @@ class _LinkWatch:
     def __init__(
         self,
         etcd: FakeEtcd,
-        key: str,
+        key: Keys,
         prefix: bool,
         callback: Callable[[WatchBatch], None],
         start_revision: Revision,

@@ -13,6 +13,7 @@ from coordination.etcd.client import (
     NOW,
     Compare,
     EtcdClient,
+    Keys,
     Op,
     TxnResult,
     Watch,
@@ -107,7 +108,7 @@ class FaultyClient:
 
     def watch(
         self,
-        key: str,
+        key: Keys,
         callback: Callable[[WatchBatch], None],
         *,
         prefix: bool = False,

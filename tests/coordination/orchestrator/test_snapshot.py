@@ -60,9 +60,10 @@ def compares(snapshot: Snapshot, *patches) -> set[Compare]:
 # reads and events
 
 
-def test_one_scope_covers_all_prefixes_and_the_counter():
+def test_the_scope_is_the_clusters_own_and_no_key_of_others():
     snapshot = Snapshot(("/tidb/cdc/x/", "/tidelake/x/"), "/tidb/cdc/x/count")
-    assert snapshot.scope == "/tid"
+    assert snapshot.scope == ("/tidb/cdc/x/", "/tidelake/x/")
+    assert Snapshot(("/a/",), "/count").scope == ("/a/", "/count")
     snapshot.read(found(5, kv("/tidb/cdc/x/a", b"1", 1), kv("/tidb/cdc/xy/a", b"1", 2)))
     snapshot.apply([put("/tidelake/x/b", b"2", 6), put("/tidelake/other/b", b"2", 6)])
     assert [each.key for each in snapshot.take_updates()] == ["/tidb/cdc/x/a", "/tidelake/x/b"]
