@@ -63,7 +63,7 @@ def incarnation_refused(changefeed_id: str, incarnation: int, stored: int, uri: 
     return TermRefused(
         f"changefeed {changefeed_id}: incarnation {incarnation} is over, {uri} belongs to "
         f"incarnation {stored}: it was rewound, or its configuration changed. Nothing to repair; "
-        "this capture starts again."
+        "this one begins anew."
     )
 
 
@@ -72,10 +72,11 @@ def term_refused(changefeed_id: str, term: int, stored: int | None, uri: str) ->
     if stored is not None and stored > term:
         return TermRefused(
             f"changefeed {changefeed_id}: our term {term} was overtaken by term {stored} in {uri}: "
-            "another capture replicates it now. Nothing to repair; this capture starts again as a "
-            "standby. If you did not start a second one, look for it by capture_id there."
+            "another capture replicates it now. Nothing to repair; this one stands by, and claims "
+            "it when that one is gone. If you did not start a second one, look for it by "
+            "capture_id there."
         )
     return TermRefused(
         f"changefeed {changefeed_id}: {uri} does not hold our term {term} (it holds {stored}): it "
-        "was removed or restored under a running capture, which starts again and claims a new term."
+        "was removed or restored under a running capture, which claims a new term."
     )

@@ -136,7 +136,7 @@ def test_the_overtaken_owner_is_refused_with_a_sentence(tmp_path: Path) -> None:
     new = claim(successor, owner("c2", revision=6))
     with pytest.raises(TermRefused) as caught:
         zombie.save(old)
-    for part in ("changefeed shop", "our term 1", "term 2", "standby"):
+    for part in ("changefeed shop", "our term 1", "term 2", "stands by"):
         assert part in str(caught.value)
     assert successor.read("shop") == new
 

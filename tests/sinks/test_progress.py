@@ -102,7 +102,7 @@ def test_a_handle_from_before_the_claim_is_refused(tmp_path: Path) -> None:
     claimed(tmp_path, 2)
     with pytest.raises(TermRefused) as caught:
         zombie.advance([row(ts=9 << 18)], 1)
-    for part in ("changefeed shop", "our term 1", "term 2", "standby"):
+    for part in ("changefeed shop", "our term 1", "term 2", "stands by"):
         assert part in str(caught.value)
     assert zombie.read("shop")[ORDERS].checkpoint_ts == 1 << 18
 
