@@ -6,6 +6,7 @@ from py4j.protocol import Py4JError
 
 LENGTH = 400
 _CAUSED_BY = "Caused by: "
+_TRACEBACK = "Traceback (most recent call last):"  # of Python in an executor
 
 
 def line(error: BaseException) -> str:
@@ -14,7 +15,13 @@ def line(error: BaseException) -> str:
     lines = [each.strip() for each in text.splitlines() if each.strip()]
     if isinstance(error, Py4JError) and len(lines) > 1:  # "An error occurred while calling o12.x"
         lines = [lines[1].removeprefix(": "), *lines[2:]]
-    causes = [each for each in lines[1:] if each.startswith(_CAUSED_BY)]
-    return " <- ".join([lines[0], *(each.removeprefix(_CAUSED_BY) for each in causes[-1:])])[
-        :LENGTH
-    ]
+    causes = [each.removeprefix(_CAUSED_BY) for each in lines[1:] if each.startswith(_CAUSED_BY)]
+    why = _raised(text) or causes[-1:]
+    return " <- ".join([lines[0].removesuffix(_TRACEBACK).rstrip(" :"), *why])[:LENGTH]
+
+
+def _raised(text: str) -> list[str]:
+    """The line below a traceback's frames, where there is a traceback."""
+    _, found, trace = text.rpartition(_TRACEBACK)
+    lines = trace.splitlines() if found else []
+    return [each for each in lines if each and not each[0].isspace()][:1]

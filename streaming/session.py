@@ -165,8 +165,7 @@ def use_this_python(session: SparkSession) -> None:
     Elsewhere PYSPARK_PYTHON says which, and the packages have to be there.
     """
     context = session.sparkContext
-    master = context.master or ""
-    if master.startswith("local") and not master.startswith("local-cluster"):
+    if _is_within(context.master or ""):
         context.pythonExec = sys.executable
         code = [str(Path(__file__).resolve().parents[1]), context.environment.get("PYTHONPATH")]
         context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, code)))
@@ -194,13 +193,13 @@ def _build(jvm: DriverJvm, archive_to: Path | None) -> SparkSession:
 
 def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
     """Of a JVM that is started here."""
-    is_local = master.startswith("local")
+    is_within = _is_within(master)
     conf = {"spark.master": master, **STATIC_CONF, **RUNTIME_CONF}
     if MEMORY_VARIABLE not in os.environ:
         conf["spark.driver.memory"] = "4g"
     jars = jar_files()
     java = [f"-Dlog4j2.configurationFile={LOG_CONF.as_uri()}"]
-    if jars and is_local:
+    if jars and is_within:
         archived = jvm_conf(jars, archive_to)
         java += filter(None, [archived.pop(JAVA_OPTIONS, "")])
         conf |= archived
@@ -214,13 +213,17 @@ def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
             "that has them packages=%s",
             conf["spark.jars.packages"],
         )
-    if is_local:
-        if not master.startswith("local-cluster"):  # whose executors may have another Python
-            conf["spark.python.daemon.module"] = "streaming.source.worker_daemon"
+    if is_within:
+        conf["spark.python.daemon.module"] = "streaming.source.worker_daemon"
         folder = tempfile.gettempdir()  # this process's own (``scratch.py``)
         java.append(f'"-Djava.io.tmpdir={folder}"')
         conf |= {"spark.local.dir": folder, **LOOPBACK}
     return conf | {JAVA_OPTIONS: " ".join(java)}
+
+
+def _is_within(master: str) -> bool:
+    """Whether executors are threads of the driver's."""
+    return master.startswith("local") and not master.startswith("local-cluster")
 
 
 def jvm_conf(jars: Sequence[str], archive_to: Path | None = None) -> dict[str, str]:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGED = ("conf", "coordination", "sinks", "streaming", "pyproject.toml", "README.md")
+from tests.services.wheel import OFFLINE, PACKAGED, PIP, ROOT, build_wheel
 
 
 def run(
@@ -35,23 +34,10 @@ def run(
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel in it and nothing else of ours; no network, no build isolation."""
+    """A folder with the wheel in it and nothing else of ours."""
     base = tmp_path_factory.mktemp("wheel")
-    source = base / "source"
-    source.mkdir()
-    for name in PACKAGED:  # building inside the repository would leave folders there
-        origin = ROOT / name
-        if origin.is_dir():
-            shutil.copytree(origin, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(origin, source / name)
-    pip = [sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check"]
-    offline = ["--no-deps", "--no-index", "--no-cache-dir", "--quiet"]
-    build = [*pip, "wheel", ".", *offline, "--no-build-isolation", "--wheel-dir", base / "dist"]
-    ended = run(build, cwd=source)
-    assert ended.returncode == 0, ended.stderr
-    (wheel,) = (base / "dist").glob("tidelake-*.whl")
-    ended = run([*pip, "install", *offline, "--target", base / "site", wheel], cwd=base)
+    wheel = build_wheel(base)
+    ended = run([*PIP, "install", *OFFLINE, "--target", base / "site", wheel], cwd=base)
     assert ended.returncode == 0, ended.stderr
     return base / "site"
 

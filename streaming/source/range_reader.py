@@ -30,6 +30,7 @@ from streaming.source.librdkafka_settings import librdkafka_settings
 from streaming.source.ranges import Range, TopicPartition, joined, pack
 from streaming.source.read_task import FAILED, UNREADABLE, ReadTask
 from streaming.source.reading import TASK_BYTES
+from streaming.source.unfit import unfit
 
 _DESCRIPTION: Final = "spark.job.description"
 FEW_MESSAGES: Final = 500  # one task reads so many as fast as several
@@ -75,8 +76,8 @@ class RangeReader:
         """By partition, in order of offset, at last the DONE block of its range.
 
         ``ranges``: at most one of each partition. A DONE block's ``last`` is where the next range
-        begins: a budget may end a range early. Raises SourceLost, TopicMissing, or what is worth
-        another try: SourceAway, ReadFailed.
+        begins: a budget may end a range early. Raises SourceLost, TopicMissing, ExecutorsUnfit, or
+        what is worth another try: SourceAway, ReadFailed.
         """
         if not ranges:
             return []
@@ -105,6 +106,8 @@ class RangeReader:
             with self._described(lists, total):
                 return self._run(task)
         except (PySparkException, Py4JError) as error:
+            if found := unfit(str(error), self._spark.sparkContext.pythonExec):
+                raise found from error
             raise ReadFailed(f"reading {self._kafka.topic} failed: {line(error)}") from error
 
     def _run(self, task: ReadTask) -> pa.Table:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -202,9 +202,11 @@ class Stage:
         target_ts: int | None = None,
         source_uri: str | None = None,
         etcd_endpoint: str | None = None,
+        given: Mapping[str, str] | None = None,
         **settings: object,
     ) -> Life:
-        """``max_batch_messages=5`` becomes TIDELAKE_MAX_BATCH_MESSAGES."""
+        """``max_batch_messages=5`` becomes TIDELAKE_MAX_BATCH_MESSAGES; ``given``: variables as
+        they are."""
         name = f"{len(self.lives) + 1}-{name}".rstrip("-")
         folder = self._folder / name
         folder.mkdir()
@@ -220,7 +222,8 @@ class Stage:
             *(("--target-ts", str(target_ts)) if target_ts is not None else ()),
         ]
         margins = {"capture_session_ttl": self._ttl_s, "session_safety_margin_s": 1.0}
-        life = Life(name, folder, command, environment(folder, **margins | settings))
+        env = environment(folder, **margins | settings) | dict(given or {})
+        life = Life(name, folder, command, env)
         self.lives.append(life)
         return life
 
