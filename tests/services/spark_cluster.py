@@ -26,6 +26,8 @@ START_PATIENCE_S: Final = 180.0  # 5 on a quiet machine
 EXECUTORS: Final = 2  # of one core each
 SMALL: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 HOME: Final = Path(pyspark.__file__).parent
+_BEGUN: Final = re.compile(r"Running task .*\(TID (\d+)\)")
+_ENDED: Final = re.compile(r"(?:Finished|Exception in) task .*\(TID (\d+)\)")
 _LISTENS: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _JOINED: Final = re.compile(r"Successfully registered with master")
 
@@ -98,6 +100,12 @@ class SparkCluster:
     def pythons(self) -> list[int]:
         """Of executors: daemons, and the workers that these have forked."""
         return self._find(b"pyspark.daemon")
+
+    def reading(self) -> set[str]:
+        """Numbers of the tasks that the newest application's executors are at."""
+        newest = max(self.work.glob("app-*"), key=lambda path: path.stat().st_mtime)
+        said = "".join(path.read_text(errors="replace") for path in newest.glob("*/stderr"))
+        return set(_BEGUN.findall(said)) - set(_ENDED.findall(said))
 
     def said(self) -> str:
         """All that master, worker and executors have logged."""

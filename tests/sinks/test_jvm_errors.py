@@ -25,7 +25,7 @@ ModuleNotFoundError: No module named 'confluent_kafka'
 
 """
 OF_A_WORKER_IN_THE_JVM = """An error occurred while calling o70.collectAsArrowToPython.
-: org.apache.spark.SparkException: Job aborted due to stage failure: Traceback (most recent call last):
+: org.apache.spark.SparkException: Job aborted: Traceback (most recent call last):
   File "pyspark/worker.py", line 1, in main
 MemoryError
 
@@ -48,7 +48,7 @@ MemoryError
         ),
         (
             Py4JError(OF_A_WORKER_IN_THE_JVM),
-            "org.apache.spark.SparkException: Job aborted due to stage failure <- MemoryError",
+            "org.apache.spark.SparkException: Job aborted <- MemoryError",
         ),
         (Py4JError("Answer from Java side is empty"), "Answer from Java side is empty"),
         (ConnectionError("\n no broker answers \n at x"), "no broker answers"),
