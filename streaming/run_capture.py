@@ -48,8 +48,8 @@ SAID_WITHIN_S: Final = 10.0  # a failure's way into the changefeed's row
 REACHED_WITHIN_S: Final = 10.0  # by the owner's first heartbeat
 LEFT_WITHIN_S: Final = 30.0  # the others, at the end of the changefeed
 JVM_ENDED: Final = (
-    "Spark's JVM has ended: it was killed, or was out of memory (SPARK_DRIVER_MEMORY). Start the "
-    "same command again, it goes on where the tables are"
+    "Spark has ended: its JVM was killed, or was out of memory (SPARK_DRIVER_MEMORY), or its "
+    "cluster ended the application. Start the same command again, it goes on where the tables are"
 )
 
 

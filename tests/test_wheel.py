@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.wheel import OFFLINE, PACKAGED, PIP, ROOT, build_wheel
+from tests.services.wheel import NATIVE, OFFLINE, PACKAGED, PIP, ROOT, build_wheel
 
 
 def run(
@@ -48,6 +49,13 @@ def test_the_wheel_has_every_package_and_the_sample_files(installed: Path):
     assert ours <= there
     samples = {"local.toml", "production.toml", "spark.conf", "databricks.yml", "log4j2.properties"}
     assert samples <= {path.name for path in (installed / "conf").iterdir()}
+
+
+def test_what_executors_need_comes_with_the_wheel(installed: Path):
+    """Databricks installs a wheel on driver and executors as pip does, with what it requires."""
+    (told,) = installed.glob("tidelake-*.dist-info/METADATA")
+    required = set(re.findall(r"^Requires-Dist: ([\w-]+)", told.read_text(), re.MULTILINE))
+    assert {each.replace("_", "-") for each in NATIVE} <= required
 
 
 def test_the_program_runs_from_the_wheel(installed: Path, tmp_path: Path):

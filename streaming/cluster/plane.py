@@ -167,11 +167,15 @@ class SparkDataPlane:
         return SharedReading(sessions=spark, stream=stream, concerns=concerns)
 
     def check_jvm(self) -> None:
-        """Raises Stop where the JVM is gone: it never comes back."""
+        """Raises Stop where Spark is gone, which never comes back: its JVM, or its application,
+        which a cluster's master may end."""
         session = self._spark.started
         try:
-            assert session is None or session.version
-        except (Py4JError, OSError) as error:
-            logger.warning("Spark's JVM has ended: was it killed, or out of memory?")
+            context = session.sparkContext._jsc if session is not None else None
+            has_ended = context is not None and context.sc().isStopped()
+        except (Py4JError, OSError):
+            has_ended = True
+        if has_ended:
+            logger.warning("Spark has ended: was it killed, or out of memory?")
             self._jvm_ended()
-            raise Stop("Spark's JVM has ended") from error
+            raise Stop("Spark has ended")

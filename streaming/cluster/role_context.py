@@ -43,7 +43,7 @@ class RoleContext:
         start_epoch: int | None,
         check_jvm: Callable[[], None],
     ) -> None:
-        """``check_jvm`` raises Stop where Spark's JVM is found to be gone."""
+        """``check_jvm`` raises Stop where Spark is found to be gone."""
         changefeed = settings.changefeed
         self.settings = settings
         self.changefeed = changefeed

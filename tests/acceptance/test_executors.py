@@ -202,6 +202,25 @@ def test_an_executor_whose_python_lacks_something_is_one_line(
 
 
 @pytest.mark.soak
+def test_an_application_that_its_master_ends_is_started_again_by_its_supervisor(
+    cluster: SparkCluster, python: Path, broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
+) -> None:
+    with (
+        Stage(broker, etcd.endpoint, tmp_path) as stage,
+        LiveFeed(broker, stage.topic, seed=12) as feed,
+    ):
+        given = cluster.environment(python)
+        ended = stage.start("ended", given=given)
+        stage.await_progress(ended)
+        cluster.end_application()
+        assert ended.await_exit() == 1, ended.tail()
+        assert "ERROR tidelake: Spark has ended: " in ended.lines()[-1]
+        again = stage.start("again", given=given, target_ts=feed.close())
+        assert again.await_exit() == 0, again.tail()
+        stage.assert_equal(feed.events)
+
+
+@pytest.mark.soak
 def test_a_packed_environment_is_sent_to_executors_that_have_nothing(
     cluster: SparkCluster, python: Path, broker: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ class Victim:
         if self.jvm:
             life.kill_jvm()
             assert life.await_exit() == 1, life.tail()
-            assert life.lines()[-1].count("ERROR tidelake: Spark's JVM has ended"), life.tail()
+            assert life.lines()[-1].count("ERROR tidelake: Spark has ended"), life.tail()
             return
         if self.step is None:
             life.kill(group=self.group)

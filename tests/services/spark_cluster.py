@@ -17,6 +17,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import pyspark
 
@@ -103,9 +105,19 @@ class SparkCluster:
 
     def reading(self) -> set[str]:
         """Numbers of the tasks that the newest application's executors are at."""
-        newest = max(self.work.glob("app-*"), key=lambda path: path.stat().st_mtime)
-        said = "".join(path.read_text(errors="replace") for path in newest.glob("*/stderr"))
+        logs = self._newest().glob("*/stderr")
+        said = "".join(path.read_text(errors="replace") for path in logs)
         return set(_BEGUN.findall(said)) - set(_ENDED.findall(said))
+
+    def end_application(self) -> None:
+        """As an operator does, on the master's page."""
+        page = re.search(r"MasterWebUI.* started at (\S+)", self._log("master.Master").read_text())
+        assert page is not None
+        words = urlencode({"id": self._newest().name, "terminate": "true"}).encode()
+        urlopen(f"{page[1]}/app/kill/", words, timeout=30).close()
+
+    def _newest(self) -> Path:
+        return max(self.work.glob("app-*"), key=lambda path: path.stat().st_mtime)
 
     def said(self) -> str:
         """All that master, worker and executors have logged."""

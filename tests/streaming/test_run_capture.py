@@ -252,7 +252,7 @@ def test_a_jvm_that_is_gone_ends_it_with_an_error_unless_it_was_asked_to_stop(
     run = ground.run()
     run.await_("its tables", lambda: run.span_count == 4)
     run.jvm_ended()
-    assert "Spark's JVM has ended" in str(run.end())
+    assert "Spark has ended" in str(run.end())
     run = ground.run()
     run.await_("its tables", lambda: run.span_count == 4)
     run._capture.request_stop()
