@@ -54,7 +54,7 @@ class CaptureContext:
     def new_state(self, role: Role) -> GlobalReactorState:
         grace_s = self.removal_grace_s
         if grace_s is None:
-            grace_s = deadline.removal_grace_s(self.session.ttl_s)
+            grace_s = deadline.removal_grace_s(self.session.ttl_s, self.session.safety_margin_s)
         return GlobalReactorState(self.cluster_id, role=role, removal_grace_s=grace_s)
 
     def new_worker(

@@ -314,7 +314,8 @@ class ChangefeedOwner:
         term = self._term
         if term is None:
             return ()
-        ticked = term.tick(inbox, alive, now_s, cluster.unreached)
+        gone = {each for each in alive if cluster.is_gone(each)}
+        ticked = term.tick(inbox, alive, now_s, unreached=cluster.unreached, gone=gone)
         if ticked is None:
             return ()
         self._log_moves(term)

@@ -81,10 +81,13 @@ class Term:
         inbox: Sequence[Message],
         alive: Collection[CaptureID],
         now_s: float,
+        *,
         unreached: Collection[CaptureID] = (),
+        gone: Collection[CaptureID] = (),
     ) -> TermTick | None:
         """None until the term is claimed. ``alive`` has UNSEEN in it as long as a capture that
-        nobody has seen may still write; ``unreached`` have never had a span."""
+        nobody has seen may still write; ``unreached`` have never had a span; ``gone`` are within
+        their grace."""
         coordinator = self.coordinator
         if coordinator is None:
             claim = self.control.claimed()
@@ -99,7 +102,7 @@ class Term:
         if not self._is_on_grid:
             self._find_grid(coordinator, scan)
         barrier = self._barrier(coordinator, scan)
-        ticked = coordinator.poll(inbox, alive, barrier, now_s, unreached)
+        ticked = coordinator.poll(inbox, alive, barrier, now_s, unreached=unreached, gone=gone)
         for table in coordinator.unregistered_tables():
             self.control.register(table)
         if ticked.can_proceed:

@@ -48,11 +48,12 @@ class CaptureState(IntEnum):
 class CaptureStatus:
     """One capture."""
 
-    __slots__ = ("epoch", "id", "is_owner", "proven", "scan", "state", "view")
+    __slots__ = ("epoch", "id", "is_gone", "is_owner", "proven", "scan", "state", "view")
 
     def __init__(self, capture_id: CaptureID, *, is_owner: bool) -> None:
         self.id = capture_id
         self.is_owner = is_owner
+        self.is_gone = False  # from etcd: it may still write, until its grace is over
         self.state = CaptureState.UNINITIALIZED
         self.epoch: ProcessorEpoch | None = None  # None until it has answered
         self.proven = 0  # the last heartbeat that was sent before its epoch's last sign of life
@@ -108,20 +109,26 @@ class CaptureManager:
         return [report for message in messages if (report := self._handle(message)) is not None]
 
     def handle_alive_captures(
-        self, alive: Iterable[CaptureID], unreached: Collection[CaptureID] = ()
+        self,
+        alive: Iterable[CaptureID],
+        unreached: Collection[CaptureID] = (),
+        gone: Collection[CaptureID] = (),
     ) -> list[CaptureID]:
-        """Follow etcd's list; return who is gone. ``unreached``: by any owner, ever."""
+        """Follow etcd's list; return whose grace is over. ``unreached``: by any owner, ever;
+        ``gone``: those within their grace."""
         named = set(alive)
         self._unreached = unreached
-        gone = sorted(self.captures.keys() - named)
-        for capture_id in gone:
+        removed = sorted(self.captures.keys() - named)
+        for capture_id in removed:
             del self.captures[capture_id]
             del self._met_at[capture_id]
         for capture_id in sorted(named - self.captures.keys()):
             is_owner = capture_id == self._owner_id
             self.captures[capture_id] = CaptureStatus(capture_id, is_owner=is_owner)
             self._met_at[capture_id] = self._ticks
-        return gone
+        for capture_id, capture in self.captures.items():
+            capture.is_gone = capture_id in gone
+        return removed
 
     def tick(
         self,

@@ -128,20 +128,22 @@ class Coordinator:
         alive: Iterable[CaptureID],
         barrier: Barrier,
         now_s: float,
+        *,
         unreached: Collection[CaptureID] = (),
+        gone: Collection[CaptureID] = (),
     ) -> CoordinatorTick:
         """One tick. ``alive`` are the captures of etcd whose grace is not over (docs/cluster.md
-        18); ``unreached`` those of them that no owner has ever reached. Raises
-        MultiplePrimaries."""
+        18): ``gone`` those of them whose keys are no more, ``unreached`` those that no owner has
+        ever reached. Raises MultiplePrimaries."""
         reports = self.captures.handle_messages(filter(self._is_ours, inbox))
         for report in reports:
             self._note_unknown(report.capture_id)
-        gone = self.captures.handle_alive_captures(alive, unreached)
+        removed = self.captures.handle_alive_captures(alive, unreached, gone)
         was_initialized = self.replication.is_initialized
         if was_initialized:
             for report in reports:
                 self._report(report)
-            for capture_id in gone:
+            for capture_id in removed:
                 self.replication.handle_capture_removed(capture_id)
         if self.captures.is_all_initialized:
             self._schedule(now_s, is_first=not was_initialized)

@@ -1,9 +1,9 @@
-"""Who is to have which span: five schedulers, asked in the order of their priority.
+"""Who is to have which span: schedulers, asked in the order of their priority.
 
-    basic > drain-capture > move-table > rebalance > balance
+    basic > failover > drain-capture > move-table > rebalance > balance
 
-The first one that wants something wins the tick; all but basic wait while as many tasks are running
-as may. The schedulers look at indexes: none of them walks over all spans while nothing is wrong.
+The first one that wants something wins the tick; all but the first two wait while as many tasks are
+running as may. The schedulers look at indexes: none walks over all spans while nothing is wrong.
 """
 
 from __future__ import annotations
@@ -73,6 +73,30 @@ class BasicScheduler:
     def _next(self, able: list[CaptureID]) -> CaptureID:
         self._turn += 1
         return able[self._turn % len(able)]
+
+
+class FailoverScheduler:
+    """Begins to move the spans of captures that are gone from etcd. They are prepared elsewhere
+    while the grace lasts, and written there when it is over: the set waits for that."""
+
+    name: Final = "failover"
+
+    def __init__(self, batch_size: int) -> None:
+        self._batch_size = batch_size
+
+    def schedule(
+        self, captures: Captures, replication: ReplicationManager, _now_s: float
+    ) -> list[ScheduleTask]:
+        able = _able(captures)
+        victims = [
+            table_id
+            for capture in captures.values()
+            if capture.is_gone and able
+            for table_id in sorted(replication.held.get(capture.id, ()))
+            if replication.sets[table_id].is_settled and table_id in replication.tables
+        ]
+        moves = _spread(victims[: self._batch_size], able, replication)
+        return [BurstBalance(tuple(moves))] if moves else []
 
 
 class DrainCaptureScheduler:
@@ -215,7 +239,7 @@ class BalanceScheduler:
 
 
 class Schedulers:
-    """All five, by priority."""
+    """All of them, by priority."""
 
     def __init__(
         self,
@@ -225,12 +249,15 @@ class Schedulers:
         check_balance_interval_s: float,
         rng: random.Random,
     ) -> None:
-        self.acted: str | None = None  # the name of the scheduler that won the last tick
+        self.acted: str | None = None  # the name of who wanted something last
         self.drain_capture = DrainCaptureScheduler(max_task_concurrency)
         self.move_table = MoveTableScheduler()
         placed = self.move_table.placed
         self.rebalance = RebalanceScheduler(rng, placed)
-        self._basic: Final = BasicScheduler(add_table_batch_size)
+        self._urgent: Final[tuple[Scheduler, ...]] = (
+            BasicScheduler(add_table_batch_size),
+            FailoverScheduler(add_table_batch_size),
+        )
         self._others: Final[tuple[Scheduler, ...]] = (
             self.drain_capture,
             self.move_table,
@@ -241,11 +268,7 @@ class Schedulers:
     def schedule(
         self, captures: Captures, replication: ReplicationManager, now_s: float
     ) -> list[ScheduleTask]:
-        self.acted = self._basic.name
-        tasks = self._basic.schedule(captures, replication, now_s)
-        if tasks or replication.is_full:
-            return tasks
-        for scheduler in self._others:
+        for scheduler in (*self._urgent, *(() if replication.is_full else self._others)):
             if tasks := scheduler.schedule(captures, replication, now_s):
                 self.acted = scheduler.name
                 return tasks
@@ -254,7 +277,9 @@ class Schedulers:
 
 def _able(captures: Captures) -> list[CaptureID]:
     """Who may be given spans."""
-    return sorted(c.id for c in captures.values() if c.state is CaptureState.INITIALIZED)
+    return sorted(
+        c.id for c in captures.values() if c.state is CaptureState.INITIALIZED and not c.is_gone
+    )
 
 
 def _ending(

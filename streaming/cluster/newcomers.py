@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from coordination.model import TableName, Ts
 from streaming.cluster.held_spans import Assignment
-from streaming.cluster.reads import Offsets
+from streaming.cluster.reads import Offsets, low
 from streaming.protocols.contract import Block, Wanted, WantedTable
 from streaming.sink_tables import SinkTable
+from streaming.source.ranges import TopicPartition
+
+NEAR_MESSAGES: Final = 50_000  # more of them cost no more time to read than another job does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,22 +73,27 @@ class Newcomers:
         with self._changed:
             return [each for each in self._joining.values() if not each.is_caught_up]
 
-    def bring(self, joining: Joining, blocks: Sequence[Block], *, is_last: bool = False) -> None:
+    def bring(self, together: Iterable[Joining], blocks: Sequence[Block], *, is_last: bool) -> None:
+        """To each its own; the last of them makes them caught up."""
         with self._changed:
-            joining.caught += blocks
-            joining.is_caught_up = is_last
+            for joining in together:
+                name = joining.newcomer.assignment.name
+                joining.caught += [block for block in blocks if block.name == name]
+                joining.is_caught_up = is_last
             self.steps += 1
 
-    def is_taken(self, joining: Joining) -> bool:
-        """Once the applying thread has taken what it brought. False: it has failed, or the span is
-        gone."""
+    def await_taken(self, together: Iterable[Joining]) -> list[Joining]:
+        """Those that still come, once the applying thread has taken what they brought; none when
+        it has failed."""
 
-        def is_over() -> bool:
-            return self._has_failed or joining not in self._joining.values()
+        def coming() -> list[Joining]:
+            return [each for each in together if each in self._joining.values()]
 
         with self._changed:
-            self._changed.wait_for(lambda: not joining.caught or is_over())
-            return not is_over()
+            self._changed.wait_for(
+                lambda: self._has_failed or not any(each.caught for each in coming())
+            )
+            return [] if self._has_failed else coming()
 
     # The reading thread.
 
@@ -151,3 +160,30 @@ def wanted_of(table: SinkTable, above_ts: Ts) -> WantedTable:
     if table.is_settled:
         key = table.target.schema.key if table.target is not None else ()
     return WantedTable(above_ts=above_ts, key=key)
+
+
+def passes(coming: Iterable[Joining]) -> list[list[Joining]]:
+    """Those that can be caught up with now, by the reading that does it: together where the stream
+    has them from the same place on and their rows begin near each other; the shortest first."""
+    found: list[list[Joining]] = []
+    for joining in sorted((each for each in coming if each.since is not None), key=_behind):
+        for together in found:
+            first = together[0]
+            is_near = _behind(joining) - _behind(first) <= NEAR_MESSAGES
+            if is_near and first.since == joining.since:
+                together.append(joining)
+                break
+        else:
+            found.append([joining])
+    return found
+
+
+def low_water_of(together: Iterable[Joining]) -> dict[TopicPartition, int]:
+    """Where the reading of one pass begins."""
+    return low([each.newcomer.low_water for each in together])
+
+
+def _behind(joining: Joining) -> int:
+    """Messages."""
+    low_water = joining.newcomer.low_water
+    return sum(max(0, at - low_water.get(p, at)) for p, at in (joining.since or {}).items())

@@ -34,8 +34,7 @@ from sinks.progress import ProgressRow
 from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.carry_warning import CarryWarning
 from streaming.cluster.held_spans import Assignment, HeldSpans
-from streaming.cluster.newcomers import Newcomer
-from streaming.cluster.reads import low
+from streaming.cluster.newcomers import Newcomer, low_water_of, passes
 from streaming.cluster.role_context import RoleContext
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.span_writer import SpanWriter
@@ -229,12 +228,11 @@ class ReplicaOf:
         if coming and not self._is_reading:
             row = self._row()
             marks = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
-            low_water = low([each.newcomer.low_water for each in coming])
+            low_water = low_water_of(coming)
             self._stream.join(writer, low_water, marks)
             self._is_reading = True
-        for joining in coming:
-            if joining.since is not None:
-                writer.catch_up(joining)
+        for together in passes(coming):
+            writer.catch_up(together)
         if coming:
             self._stream.wake()
         self._turn_s = SOON_S if writer.coming() else TURN_S

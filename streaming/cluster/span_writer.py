@@ -31,7 +31,7 @@ from streaming.apply.table_task import TableTask
 from streaming.cluster.applied_lines import AppliedLines
 from streaming.cluster.carry_warning import CarryWarning
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
-from streaming.cluster.newcomers import Joining, Newcomer, Newcomers, wanted_of
+from streaming.cluster.newcomers import Joining, Newcomer, Newcomers, low_water_of, wanted_of
 from streaming.cluster.reads import Offsets, Read, low, texts
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.tables_in_sight import TablesInSight
@@ -119,22 +119,37 @@ class SpanWriter:
         """Those whose rows are not all here yet."""
         return self._newcomers.coming()
 
-    def catch_up(self, joining: Joining) -> None:
-        """Read its rows up to where the stream has them; the stream goes on meanwhile. They go
-        into the carry read by read: a backlog may be larger than memory. After a failure it is
-        called again and begins anew: rows that come twice are applied once."""
-        newcomer = joining.newcomer
-        name, since = newcomer.assignment.name, joining.since
+    def catch_up(self, together: Sequence[Joining]) -> None:
+        """Read their rows up to where the stream has them, in one pass (`passes`); the stream goes
+        on meanwhile. They go into the carry read by read: a backlog may be larger than memory.
+        After a failure it is called again and begins anew: rows that come twice are applied once.
+        """
+        begun_s = time.monotonic()
+        since = together[0].since
         assert since is not None
-        wanted = {name: wanted_of(newcomer.table, newcomer.assignment.checkpoint_ts)}
-        for read in self._stream.read_between(newcomer.low_water, since, wanted):
-            self._bring(joining, [block for block in read.blocks if block.name == name])
-            if not self._newcomers.is_taken(joining):
+        newcomers = [joining.newcomer for joining in together]
+        wanted = {
+            each.assignment.name: wanted_of(each.table, each.assignment.checkpoint_ts)
+            for each in newcomers
+        }
+        messages, is_last = 0, False
+        for read in self._stream.read_between(low_water_of(together), since, wanted):
+            messages += read.messages
+            is_last = all(at >= since[p] for p, at in read.position.items())
+            self._bring(together, read.blocks, is_last=is_last)
+            if not is_last and not (together := self._newcomers.await_taken(together)):
                 return
-        self._bring(joining, [], is_last=True)
+        if not is_last:
+            self._bring(together, (), is_last=True)
+        logger.debug(
+            "caught up name=%s tables=%d messages=%d seconds=%.3f",
+            *(self._stream.name, len(together), messages, time.monotonic() - begun_s),
+        )
 
-    def _bring(self, joining: Joining, blocks: Sequence[Block], *, is_last: bool = False) -> None:
-        self._newcomers.bring(joining, blocks, is_last=is_last)
+    def _bring(
+        self, together: Sequence[Joining], blocks: Sequence[Block], *, is_last: bool
+    ) -> None:
+        self._newcomers.bring(together, blocks, is_last=is_last)
         self._stream.wake()
 
     def retry(self) -> None:

@@ -202,11 +202,8 @@ class StreamRun:
     def _turn(self) -> None:
         context = self._context
         context.trust.check()
-        roles = self._stream.roles
-        wanted: dict[TableName, WantedTable] = {}
-        for role in roles:
-            wanted.update(role.submit(self._position))
-        if any(role.is_behind for role in roles):
+        wanted = self._submit()
+        if any(role.is_behind for role in self._stream.roles):
             self._pause(IDLE_WAIT_S)
             return
         failpoint(Failpoint.BATCH_START)
@@ -229,6 +226,13 @@ class StreamRun:
         self._backoff.reset()
         context.concerns.say(STREAM, None)
         self._hand_over(replace(read, ends_ms=ends_ms))
+
+    def _submit(self) -> dict[TableName, WantedTable]:
+        """Where the next read begins, for those who join; and what is wanted of it."""
+        wanted: dict[TableName, WantedTable] = {}
+        for role in self._stream.roles:
+            wanted.update(role.submit(self._position))
+        return wanted
 
     def read_beside(self, begin: Offsets, ends: Offsets, wanted: Wanted) -> Read | None:
         """What lies between, or the first of it, on another thread than the stream's."""
@@ -275,6 +279,7 @@ class StreamRun:
 
     def _hand_over(self, read: Read) -> None:
         while not self._stopping.is_set():
+            self._submit()  # who joins need not wait for a long commit
             try:
                 self._reads.put(read, timeout=0.1)
             except queue.Full:

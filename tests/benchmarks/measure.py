@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -34,6 +35,10 @@ _STOP_PATIENCE_S = 40.0  # the program promises 30
 _TAIL_BYTES = 1_500
 _ERROR = re.compile(r"(Error|Exception|Caused by|ERROR)\b")
 _ERROR_LINES = 8
+
+
+def _time_of(line: str) -> float:
+    return datetime.fromisoformat(line.split()[0]).timestamp()
 
 
 class ContenderFailed(RuntimeError):
@@ -127,6 +132,12 @@ class Job:
                 process.kill()
         self._process.wait()
 
+    def kill(self) -> float:
+        """SIGKILL for its whole group; the wall time of it."""
+        at = time.time()
+        os.killpg(self._process.pid, signal.SIGKILL)
+        return at
+
     def wait(self, patience_s: float) -> None:
         """Returns when it has ended well; raises ContenderFailed otherwise."""
         try:
@@ -146,9 +157,18 @@ class Job:
 
     def said_at(self, text: str) -> float | None:
         """The time of its first log line with this text in it."""
+        said = self.said(text)
+        return _time_of(said) if said else None
+
+    def said(self, text: str) -> str:
+        """Its first log line with this text in it; empty: there is none yet."""
         lines = self.log.read_text(errors="replace").splitlines()
-        said = next((line for line in lines if text in line), None)
-        return datetime.fromisoformat(said.split()[0]).timestamp() if said else None
+        return next((line for line in lines if text in line), "")
+
+    def said_after(self, text: str, at: float) -> list[float]:
+        """The times of its log lines with this text in them, from this time on."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return [said for line in lines if text in line and (said := _time_of(line)) >= at]
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         """What it told so far."""
@@ -242,6 +262,7 @@ class Commit:
     version: int
     at: float  # when its file was written
     txns: dict[str, int]  # transaction identities
+    capture: str  # that it names as its writer; empty: none
 
 
 def commits(table: Path) -> list[Commit]:
@@ -254,10 +275,13 @@ def commits(table: Path) -> list[Commit]:
 
 
 def _commit(path: Path) -> Commit:
-    txns = {}
+    txns, capture = {}, ""
     with path.open() as lines:
         for line in lines:
+            if line.startswith('{"commitInfo"'):
+                signed = json.loads(line)["commitInfo"].get("userMetadata") or "{}"
+                capture = json.loads(signed).get("capture", "")
             if line.startswith('{"txn"'):
                 txn = json.loads(line)["txn"]
                 txns[txn["appId"]] = txn["version"]
-    return Commit(int(path.stem), path.stat().st_mtime, txns)
+    return Commit(int(path.stem), path.stat().st_mtime, txns, capture)

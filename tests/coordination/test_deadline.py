@@ -16,13 +16,17 @@ def test_trust_is_counted_from_when_the_request_was_sent_and_ends_with_its_last_
     assert not deadline.is_trusted(until, 108.0)
 
 
-@pytest.mark.parametrize(("ttl_s", "grace_s"), [(10, 5.0), (4, 5.0), (30, 15.0)])
-def test_the_grace_is_half_a_ttl_and_five_seconds_at_least(ttl_s: int, grace_s: float) -> None:
-    assert deadline.removal_grace_s(ttl_s) == grace_s
+@pytest.mark.parametrize(("ttl_s", "quiet_s"), [(10, 5.0), (4, 5.0), (30, 15.0)])
+def test_margin_and_grace_are_half_a_ttl_and_five_seconds_at_least(
+    ttl_s: int, quiet_s: float
+) -> None:
+    grace_s = deadline.removal_grace_s(ttl_s, MARGIN_S)
+    assert deadline.quiet_s(MARGIN_S, grace_s) == quiet_s
+    assert deadline.removal_grace_s(ttl_s, 20.0) == 0.0
 
 
 def test_spans_are_given_away_when_the_grace_is_over_and_not_a_moment_sooner() -> None:
-    grace_s = deadline.removal_grace_s(TTL_S)
+    grace_s = deadline.removal_grace_s(TTL_S, MARGIN_S)
     assert not deadline.is_given_away(110.0, grace_s, 110.0 + grace_s - 0.001)
     assert deadline.is_given_away(110.0, grace_s, 110.0 + grace_s)
 
@@ -34,7 +38,7 @@ def test_between_the_last_write_and_the_first_of_a_successor_lie_margin_and_grac
     ttl_s: int, request_s: float, notice_s: float
 ) -> None:
     """On one line of true time: sent at 0, granted at `request_s`, its end seen `notice_s` late."""
-    grace_s = deadline.removal_grace_s(ttl_s)
+    grace_s = deadline.removal_grace_s(ttl_s, MARGIN_S)
     closes = deadline.trusted_until(0.0, ttl_s, MARGIN_S)
     lease_ends = request_s + ttl_s
     given_away = (lease_ends + notice_s) + grace_s

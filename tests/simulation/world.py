@@ -39,7 +39,9 @@ STEP_S = 0.25
 STARTED_AT = 1000.0
 SESSION = SessionSettings(ttl_s=2, safety_margin_s=0.5)
 # What a commit that was sent while trust lasted has, to land before a successor begins.
-QUIET_S = deadline.quiet_s(SESSION.safety_margin_s, deadline.removal_grace_s(SESSION.ttl_s))
+QUIET_S = deadline.quiet_s(
+    SESSION.safety_margin_s, deadline.removal_grace_s(SESSION.ttl_s, SESSION.safety_margin_s)
+)
 SCHEDULER = SchedulerSettings(heartbeat_tick=1, check_balance_interval_s=5.0)
 PASSES = 3  # of one turn: a pass may make the next one worth while
 

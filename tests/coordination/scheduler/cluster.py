@@ -88,6 +88,7 @@ class Cluster:
         self.last: CoordinatorTick | None = None
         self.checkpoints: dict[int, int] = {}
         self.is_frozen: set[str] = set()  # agents that do not tick
+        self.gone: set[str] = set()  # dead, within their grace
         for capture in captures:
             self.start(capture)
         for table in self.tables:
@@ -98,7 +99,17 @@ class Cluster:
         self.alive.append(capture)
 
     def kill(self, capture: str) -> None:
+        self.die(capture)
+        self.bury(capture)
+
+    def die(self, capture: str) -> None:
+        """Its key is gone from etcd; what it began may still be under way."""
         del self.executors[capture], self.agents[capture]
+        self.gone.add(capture)
+
+    def bury(self, capture: str) -> None:
+        """Its grace is over."""
+        self.gone.remove(capture)
         self.alive.remove(capture)
 
     def restart_agent(self, capture: str) -> None:
@@ -142,7 +153,8 @@ class Cluster:
         owner_id = self.coordinator.info.capture_id
         owner_inbox = [m for m in inboxes.get(owner_id, []) if _is_for_owner(m)]
         alive = [CaptureID(capture) for capture in self.alive]
-        self.last = self.coordinator.poll(owner_inbox, alive, self.barrier, self.now_s)
+        gone = {CaptureID(capture) for capture in self.gone}
+        self.last = self.coordinator.poll(owner_inbox, alive, self.barrier, self.now_s, gone=gone)
         self._send(self.last.outbox)
 
     def _send(self, messages: tuple[Message, ...]) -> None:

@@ -8,8 +8,9 @@ from itertools import count
 
 import pytest
 
-from coordination.model import CaptureID
-from tests.coordination.scheduler.cluster import Cluster
+from coordination.model import CaptureID, Ts
+from coordination.scheduler.messages import TableState
+from tests.coordination.scheduler.cluster import Cluster, span
 
 
 def settle(cluster: Cluster, limit: int = 400) -> int:
@@ -29,6 +30,46 @@ def test_tables_are_spread_and_replicate():
     cluster.tick(4)
     assert cluster.last.checkpoint == (500, 500)
     assert cluster.last.can_proceed
+
+
+def test_spans_of_the_dead_are_prepared_while_their_grace_lasts_and_written_at_its_end():
+    cluster = Cluster("abc", 12, max_task_concurrency=1)
+    settle(cluster, 30)
+    cluster.die("c")
+    cluster.tick(10)
+    sets = [made for made in cluster.coordinator.replication.sets.values() if made.primary == "c"]
+    assert Counter(made.secondary for made in sets) == {"a": 2, "b": 2}
+    prepared = [cluster.executors[m.secondary].statuses[m.span.table_id].state for m in sets]
+    assert prepared == [TableState.PREPARED] * 4
+    cluster.bury("c")
+    cluster.tick(4)
+    assert Counter(cluster.where().values()) == {"a": 6, "b": 6}
+    assert all(len(cluster.writers(table.table_id)) == 1 for table in cluster.tables)
+    settle(cluster, 4)
+
+
+def test_nothing_is_given_to_a_capture_that_is_gone():
+    cluster = Cluster("abc", 3)
+    settle(cluster, 30)
+    cluster.die("c")
+    cluster.tables += [span(number) for number in (4, 5, 6)]
+    for table in cluster.tables[3:]:
+        cluster.coordinator.add_table(table, Ts(100))
+    cluster.coordinator.move_table(1, CaptureID("c"))
+    cluster.tick(10)
+    held = cluster.coordinator.replication.held[CaptureID("c")]
+    assert len(held) == 1
+
+
+def test_a_capture_that_returns_within_its_grace_hands_over_in_order():
+    cluster = Cluster("abc", 6)
+    settle(cluster, 30)
+    executor, agent = cluster.executors["c"], cluster.agents["c"]
+    cluster.die("c")
+    cluster.tick(10)
+    cluster.gone.clear()
+    cluster.executors["c"], cluster.agents["c"] = executor, agent
+    settle(cluster, 30)
 
 
 def stir(cluster: Cluster, names: Iterator[str]) -> None:

@@ -16,7 +16,7 @@ from coordination.scheduler.messages import Checkpoint, Span, stored_table_id
 from streaming.apply.carry import Carry
 from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import Assignment, HeldSpans
-from streaming.cluster.newcomers import Joining, Newcomer
+from streaming.cluster.newcomers import Joining, Newcomer, low_water_of, passes
 from streaming.cluster.reads import Read
 from streaming.cluster.span_writer import SpanWriter
 from streaming.protocols.contract import Block
@@ -119,7 +119,7 @@ class Ground:
         return joining
 
     def catch_up(self, joining: Joining) -> threading.Thread:
-        thread = threading.Thread(target=self.writer.catch_up, args=(joining,), daemon=True)
+        thread = threading.Thread(target=self.writer.catch_up, args=([joining],), daemon=True)
         thread.start()
         return thread
 
@@ -220,3 +220,20 @@ def test_a_newcomer_that_goes_before_its_rows_are_here_leaves_nothing(ground: Gr
     assert not list(ground.carry)
     assert not ground.writer.known()
     assert ground.writer.submit({PARTITION: 40}) == {}
+
+
+def joining(*, behind: int, at: int = 1_000_000) -> Joining:
+    newcomer: Any = SimpleNamespace(low_water={PARTITION: at - behind})
+    return Joining(newcomer=newcomer, since={PARTITION: at})
+
+
+def test_newcomers_whose_rows_begin_near_each_other_are_read_in_one_pass():
+    near, nearer, far = joining(behind=60), joining(behind=50), joining(behind=500_000)
+    elsewhere, waiting = joining(behind=55, at=70), joining(behind=1)
+    waiting.since = None
+    found = passes([far, near, waiting, nearer, elsewhere])
+    assert sorted(map(len, found)) == [1, 1, 2]
+    assert found[-1] == [far]
+    (together,) = [each for each in found if len(each) == 2]
+    assert together == [nearer, near]
+    assert low_water_of(together) == {PARTITION: 1_000_000 - 60}
