@@ -117,7 +117,7 @@ OWN_KEYS: Mapping[str, UsedKey] = {
     "log-level": UsedKey("text", ("DEBUG", "INFO", "WARNING", "ERROR")),
 }
 
-# Of a capture that serves a cluster: in its file the last four stand in [security].
+# Of a capture that serves a cluster: in its file all but addresses stand in [security].
 SERVER_KEYS: Mapping[str, UsedKey] = {
     "addr": UsedKey("text"),
     "advertise-addr": UsedKey("text"),
@@ -125,6 +125,8 @@ SERVER_KEYS: Mapping[str, UsedKey] = {
     "cert-path": UsedKey("text"),
     "key-path": UsedKey("text"),
     "mtls": UsedKey("boolean"),
+    "cert-allowed-cn": UsedKey("texts"),
+    "operator-allowed-cn": UsedKey("texts"),
 }
 
 _EVENT_FILTER = Table(

@@ -181,6 +181,8 @@ def _parse(variable: str, text: str, entry: UsedKey) -> Any:
     if entry.kind in parsers:
         with contextlib.suppress(ValueError):  # check_kind says it better
             value = parsers[entry.kind](text)
+    if entry.kind == "texts":
+        value = [each.strip() for each in text.split(",")]
     if entry.kind == "boolean" and text in TRUE | FALSE:
         value = text in TRUE
     check_kind(variable, value, entry)
@@ -349,7 +351,8 @@ def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
 def transport_settings(values: Mapping[str, Any]) -> TransportSettings:
     """Of the keys that a server has."""
     given = {name.replace("-", "_"): values[name] for name in SERVER_KEYS if name in values}
-    return TransportSettings(**given)
+    lists = {name: tuple(each) for name, each in given.items() if isinstance(each, list)}
+    return TransportSettings(**given | lists)
 
 
 def _string_items(path: str, table: Document) -> tuple[tuple[str, str], ...]:

@@ -21,8 +21,7 @@ from conf.settings import (
 
 _TICDC_ITSELF = "it is about TiCDC's own work"
 _OF_A_CAPTURE = ("etcd", "session", "batch", "settings")
-_SECURITY = ("ca-path", "cert-path", "key-path", "mtls")
-_CERT_ALLOWED_CN = Ignored("any certificate of the CA is a capture's or an operator's")
+_ADDRESSES = ("addr", "advertise-addr")
 _KEYS: dict[str, Entry] = {
     "etcd": OWN_KEYS["etcd"],
     **{
@@ -30,11 +29,8 @@ _KEYS: dict[str, Entry] = {
         for key, (part, _) in FIELDS.items()
         if part in _OF_A_CAPTURE and key in OWN_KEYS
     },
-    "addr": SERVER_KEYS["addr"],
-    "advertise-addr": SERVER_KEYS["advertise-addr"],
-    "security": Table(
-        {**{key: SERVER_KEYS[key] for key in _SECURITY}, "cert-allowed-cn": _CERT_ALLOWED_CN}
-    ),
+    **{key: SERVER_KEYS[key] for key in _ADDRESSES},
+    "security": Table({k: entry for k, entry in SERVER_KEYS.items() if k not in _ADDRESSES}),
     **{
         key: Ignored(_TICDC_ITSELF)
         for key in (

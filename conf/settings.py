@@ -220,6 +220,8 @@ class TransportSettings:
     cert_path: str | None = None
     key_path: str | None = None
     mtls: bool = True  # TiCDC: false; but who may call a capture may drain it
+    cert_allowed_cn: tuple[str, ...] = ()  # of captures; (): all that the CA has signed
+    operator_allowed_cn: tuple[str, ...] = ()  # beside those: they may call, and send no messages
 
     def __post_init__(self) -> None:
         for name, value in (("addr", self.addr), ("advertise-addr", self.advertise_addr)):
@@ -238,6 +240,14 @@ class TransportSettings:
         require(
             self.cert_path is None or self.ca_path is not None,
             "cert-path is given without ca-path: captures could not trust each other",
+        )
+        require(
+            not self.cert_allowed_cn or (self.ca_path is not None and self.mtls),
+            "cert-allowed-cn needs ca-path and mtls: without them nobody shows a certificate",
+        )
+        require(
+            not self.operator_allowed_cn or bool(self.cert_allowed_cn),
+            "operator-allowed-cn needs cert-allowed-cn, which says who is a capture",
         )
 
 

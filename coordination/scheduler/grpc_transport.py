@@ -17,7 +17,7 @@ from coordination.etcd import grpc_environment  # noqa: F401 - before anything i
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,7 +33,15 @@ from coordination.scheduler.address import check_free
 from coordination.scheduler.envelope import dump_answer, load_answer, unpack
 from coordination.scheduler.messages import MalformedMessage, Message
 from coordination.scheduler.outbox import DEFAULT_LIMITS, MIB, TransportLimits
-from coordination.scheduler.owner_calls import Handle, answer_call, dump_call, load_reply, no_calls
+from coordination.scheduler.owner_calls import (
+    CallRefused,
+    Handle,
+    answer_call,
+    dump_call,
+    load_reply,
+    no_calls,
+)
+from coordination.scheduler.peer_tls import check_own, is_reachable_from_elsewhere, why_no_answer
 from coordination.scheduler.transport import MessageExchange, Parcel, TransportCounts
 
 logger = logging.getLogger(__name__)
@@ -47,6 +55,7 @@ MAX_CALLS: Final = 2  # calls wait for the coordination thread: messages must st
 TIMEOUT_S: Final = 3.0  # of a delivery: below a third of the default lease, as for etcd
 BYTES_PER_S: Final = 4 * MIB  # and so much longer for a large one
 STOP_GRACE_S: Final = 0.2
+MAX_REFUSED: Final = 100  # common names that are told
 IDLE_LINE_S: Final = 60.0
 NO_TLS: Final = TransportSettings()
 Resolve = Callable[[CaptureID], str | None]
@@ -145,12 +154,20 @@ def call_owner(
         try:
             reply = channel.unary_unary(CALL)(dump_call(method, params), timeout=timeout_s)
         except grpc.RpcError as error:
-            raise TryAgain(f"no answer from the capture at {address}: {_reason(error)}") from None
+            if error.code() is grpc.StatusCode.PERMISSION_DENIED:
+                raise CallRefused(f"the capture at {address} refuses: {error.details()}") from None
+            reason = _reason(error, address, tls)
+            raise TryAgain(f"no answer from the capture at {address}: {reason}") from None
     return load_reply(reply)
 
 
-def _reason(error: Any) -> str:
-    return f"{error.code().name.lower()} ({error.details()})"
+def _reason(error: Any, address: str, tls: TransportSettings) -> str:
+    """Takes seconds where the other side is there, and does not answer."""
+    if error.code() is grpc.StatusCode.PERMISSION_DENIED:
+        return f"it refuses: {error.details()}"
+    is_away = error.code() is grpc.StatusCode.UNAVAILABLE
+    problem = why_no_answer(address, tls) if is_away else None
+    return problem or f"{error.code().name.lower()} ({error.details()})"
 
 
 @dataclass(slots=True)
@@ -189,12 +206,20 @@ class GrpcTransport:
         self._away: set[CaptureID] = set()  # peers of which it was logged that they do not answer
         self._lines: dict[str, _Line] = {}  # by address; the sender thread's own
         self._calls = 0  # that are being handled
+        self._refused: set[str] = set()  # common names of which it was logged
         self._workers = ThreadPoolExecutor(SERVER_WORKERS, thread_name_prefix="transport-server")
         self._server: grpc.Server | None = None
         self._sender = threading.Thread(target=self._run, name="transport-sender", daemon=True)
 
     def start(self) -> str:
         """Listen and begin to send; returns the address for CaptureInfo. Raises ConfigError."""
+        settings = self._settings
+        if is_reachable_from_elsewhere(settings.addr) and not (settings.ca_path and settings.mtls):
+            logger.warning(
+                "whoever reaches this capture may move and drain its tables: give ca-path, "
+                "cert-path and key-path addr=%s",
+                settings.addr,
+            )
         self._server = grpc.server(
             self._workers,
             handlers=generic_handlers({DELIVER: self._deliver, CALL: self._call}),
@@ -202,6 +227,7 @@ class GrpcTransport:
         )
         address = listen(self._server, self._settings)
         open_channel(address, self._settings, self._limits).close()  # are the files all right?
+        check_own(settings)
         self._exchange.address = address
         self._server.start()
         self._sender.start()
@@ -300,13 +326,9 @@ class GrpcTransport:
                 is_news = not self._is_closed and parcel.to not in self._away
                 self._away.add(parcel.to)
             if is_news:
-                reason = _reason(error) if isinstance(error, grpc.Call) else repr(error)
-                logger.warning(
-                    "a capture does not answer peer_id=%s address=%s: %s",
-                    parcel.to,
-                    address,
-                    reason,
-                )
+                threading.Thread(
+                    target=self._tell_away, args=(parcel.to, address, error), daemon=True
+                ).start()
             return
         with self._changed:
             self._exchange.settle(parcel, answer, now_s)
@@ -320,7 +342,34 @@ class GrpcTransport:
         elif is_back:
             logger.info("a capture answers again peer_id=%s address=%s", parcel.to, address)
 
+    def _tell_away(self, peer_id: CaptureID, address: str, error: Exception) -> None:
+        is_call = isinstance(error, grpc.Call)
+        reason = _reason(error, address, self._settings) if is_call else repr(error)
+        logger.warning(
+            "a capture does not answer peer_id=%s address=%s: %s", peer_id, address, reason
+        )
+
+    def _admit(self, context: grpc.ServicerContext, what: str, names: Collection[str]) -> None:
+        """Abort unless the caller's certificate has one of these common names."""
+        if not self._settings.cert_allowed_cn:
+            return  # whatever the CA has signed, where there is one
+        found = context.auth_context().get("x509_common_name", [])
+        name = found[0].decode(errors="replace") if found else ""
+        if name in names:
+            return
+        with self._changed:
+            is_news = name not in self._refused and len(self._refused) < MAX_REFUSED
+            self._refused.add(name)
+        if is_news:
+            logger.warning(
+                "a caller is refused common_name=%r peer=%s: it is not allowed to %s",
+                *(name, context.peer(), what),
+            )
+        reason = f"common name {name!r} of your certificate is not allowed to {what}"
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, reason)
+
     def _deliver(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        self._admit(context, "send messages", self._settings.cert_allowed_cn)
         try:
             delivery = unpack(request)
         except MalformedMessage as error:
@@ -334,6 +383,8 @@ class GrpcTransport:
         return dump_answer(answer)
 
     def _call(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        allowed = (*self._settings.cert_allowed_cn, *self._settings.operator_allowed_cn)
+        self._admit(context, "call captures", allowed)
         with self._changed:
             is_busy = self._calls >= MAX_CALLS
             self._calls += not is_busy

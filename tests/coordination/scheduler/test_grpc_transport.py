@@ -243,16 +243,6 @@ class TestTls:
         asked = call_owner(captures.address(b), "list", {}, timeout_s=5, tls=tls())
         assert asked == {"asked": "list"}
 
-    def test_a_stranger_is_not_let_in(self, captures: GrpcCaptures) -> None:
-        b = captures.start(B, settings=tls(), handle=lambda _method, _params: {})
-        strangers = captures.start(A, settings=tls(OWN))  # trusts b, but b does not trust it
-        strangers.send([dispatch(1)])
-        address = captures.address(b)
-        for wrong in (tls(OWN), TransportSettings(), tls(ca=OWN)):
-            with pytest.raises(TryAgain, match=f"no answer from the capture at {address}"):
-                call_owner(address, "drain", {}, timeout_s=0.5, tls=wrong)
-        assert b.receive() == []
-
     def test_without_mtls_a_caller_needs_the_ca_only(self, captures: GrpcCaptures) -> None:
         b = captures.start(B, settings=tls(mtls=False), handle=lambda _method, _params: {"a": 1})
         caller = TransportSettings(ca_path=str(ETCD / "cert.pem"))
