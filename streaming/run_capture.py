@@ -37,7 +37,11 @@ from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.server import DRAIN_S, CaptureServer
 from coordination.version import tidelake_version
 from streaming import logs
-from streaming.cluster.neighbours import refuse_a_clusters, refuse_beside_an_earlier_run
+from streaming.cluster.neighbours import (
+    refuse_a_clusters,
+    refuse_beside_an_earlier_run,
+    refuse_beside_other_versions,
+)
 from streaming.cluster.plane import SparkDataPlane
 from streaming.run_info import info_of
 from streaming.session import SparkOnDemand
@@ -192,6 +196,7 @@ class RunCapture:
     def _refuse(self) -> None:
         refuse_a_clusters(self._client, self._cluster_id, self._info.id, self._warehouse)
         refuse_beside_an_earlier_run(self._client, self._cluster_id, self._info.id)
+        refuse_beside_other_versions(self._client, self._scope)
 
     def _look(self, capture: Capture) -> None:
         """Whether the changefeed has ended, and the control tables say so."""

@@ -34,6 +34,7 @@ from coordination.server import CaptureServer
 from coordination.version import tidelake_version
 from streaming import logs
 from streaming.bootstrap import asking, connected_etcd, handling, stop_before_start
+from streaming.cluster.neighbours import refuse_beside_other_versions
 from streaming.cluster.plane import SparkDataPlane
 from streaming.scratch import scratch
 from streaming.session import SparkOnDemand
@@ -57,6 +58,7 @@ def serve(settings: ServerSettings) -> int:
                 "from this machine alone; its changefeeds are forgotten when the server ends",
                 etcd.endpoints[0],
             )
+        refuse_beside_other_versions(client, etcd.cluster_id)
         spark = SparkOnDemand()
         stack.callback(spark.stop)
         spark()  # a server is there to work: what Spark lacks is said at once

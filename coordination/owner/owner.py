@@ -1,6 +1,6 @@
 """The owner role of the elected capture: all changefeeds of the cluster, tick by tick.
 
-    tick: bootstrap (once) ─► jobs ─► every capture of one version?
+    tick: bootstrap (once) ─► jobs ─► does every capture work with us?
                                           ─► the dead's ─► each changefeed ─► report ─► cleanup
 
 The elected capture is the controller, and launches every changefeed at itself (docs/cluster.md 12).
@@ -21,6 +21,7 @@ from coordination.owner.changefeed import ChangefeedOwner, ClusterView, OwnerCon
 from coordination.owner.jobs import JobContext, OwnerJobs
 from coordination.owner.term import UNSEEN
 from coordination.scheduler.messages import Message
+from coordination.version import work_together
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class OwnerReactor:
         self._inboxes: dict[str, list[Message]] = {}
         self._outbox: list[Message] = []
         self._is_bootstrapped = False
-        self._is_mixed = False
+        self._misfits: list[CaptureID] = []  # captures that do not work together with this one
         self._draining: set[CaptureID] = set()  # as it was told
         self._report_at = float("-inf")
 
@@ -79,7 +80,7 @@ class OwnerReactor:
                 resign=self._resign,
             )
         )
-        if self._is_one_version(state):
+        if self._is_whole(state):
             self._take_from_the_dead(state)
             self._tick_feeds(state, now_s)
             self._report(state, now_s)
@@ -97,12 +98,27 @@ class OwnerReactor:
         key = keys.meta_version_key(self._context.role.cluster_id)
         state.add_group((Patch(key, lambda old: old or keys.META_VERSION),))
 
-    def _is_one_version(self, state: GlobalReactorState) -> bool:
-        versions = {info.version for info in state.captures.values()}
-        if (is_mixed := len(versions) > 1) != self._is_mixed:
-            self._is_mixed = is_mixed
-            logger.warning("versions of captures, nothing moves while they differ: %s", versions)
-        return not is_mixed
+    def _is_whole(self, state: GlobalReactorState) -> bool:
+        """Whether all captures understand each other. One that does not refuses to start (see
+        `neighbours`); it may have started together with us."""
+        ours = self._context.role.info.version
+        misfits = [
+            each.id for each in state.captures.values() if not work_together(ours, each.version)
+        ]
+        if misfits != self._misfits:
+            self._misfits = misfits
+            if misfits:
+                shown = ", ".join(
+                    f"{state.captures[each].version} at {state.captures[each].address}"
+                    for each in misfits
+                )
+                logger.warning(
+                    "nothing moves: captures do not work together with this one of version %s: %s",
+                    *(ours, shown),
+                )
+            else:
+                logger.info("all captures work together again")
+        return not misfits
 
     def _take_from_the_dead(self, state: GlobalReactorState) -> None:
         """What they owned is free at once: their launches and terms fence them. (Their spans wait

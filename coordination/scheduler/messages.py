@@ -6,13 +6,17 @@
 The shapes are TiCDC's, with a fence in dispatches (docs/cluster.md 2), sequence numbers, so that a
 heartbeat carries changes only (docs/cluster.md 17), and what a capture's envelope scan found
 (docs/cluster.md 4). A span is a whole table; on the wire its table ID stands for it.
+
+Captures of other versions read these bytes (`coordination.version`). So what is not known is passed
+over, a list is read as far as it is known, and what a message can do without has a default. A row
+of a status has the eleven fields that all know; a later field goes by its name, in ``more``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
@@ -180,7 +184,9 @@ class MalformedMessage(TidelakeError):
 
 _DISPATCH_REQUEST, _DISPATCH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = 1, 2, 3, 4
 _STATES: Final = tuple(TableState)  # by number: calling the enum is ten times slower
-_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None, False)  # of a row's fields
+_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None)  # of a row's fields
+_LATER: Final = TableStatus._fields[len(_DEFAULTS) :]
+_KNOWN: Final = len(TableStatus._fields)
 
 
 def encode(message: Message) -> bytes:
@@ -240,6 +246,7 @@ def _dump_body(body: Body) -> tuple[int, dict[str, Any]]:
                 "status": _dump_status(body.status, 0),
                 "is_remove": body.is_remove,
                 "sequence": body.sequence,
+                **_dump_later([body.status]),
             }
         case Heartbeat():
             return _HEARTBEAT, _dump_heartbeat(body)
@@ -251,15 +258,15 @@ def _load_body(kind: int, body: dict[str, Any]) -> Body:
     match kind:
         case 1 if "add" in body:
             return AddTable(
-                span=Span(*body["add"]),
+                span=Span(*body["add"][:3]),
                 is_secondary=body["is_secondary"],
-                checkpoint=Checkpoint(*body["checkpoint"]),
+                checkpoint=Checkpoint(*body["checkpoint"][:2]),
                 fence=body["fence"],
             )
         case 1:
             return RemoveTable(table_id=body["remove"], fence=body["fence"])
         case 2:
-            (status,) = _load_statuses([body["status"]], 0)
+            (status,) = _load_statuses([body["status"]], 0, body.get("more", {}))
             return DispatchTableResponse(
                 status=status, is_remove=body["is_remove"], sequence=body["sequence"]
             )
@@ -290,10 +297,10 @@ def _dump_heartbeat(body: Heartbeat) -> dict[str, Any]:
 def _load_heartbeat(body: dict[str, Any]) -> Heartbeat:
     barrier = body.get("barrier")
     return Heartbeat(
-        number=body["number"],
-        seen=body["seen"],
+        number=body.get("number", 0),
+        seen=body.get("seen", 0),
         table_ids=tuple(body.get("table_ids", ())),
-        is_stopping=body["is_stopping"],
+        is_stopping=body.get("is_stopping", False),
         collect_stats=body.get("collect_stats", False),
         barrier=barrier and Barrier(barrier["global"], dict(barrier["tables"])),
     )
@@ -309,6 +316,7 @@ def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
         "answers": body.answers,
         "base_ts": base_ts,  # timestamps are long and near each other: rows carry differences
         "statuses": [_dump_status(status, base_ts) for status in body.statuses],
+        **_dump_later(body.statuses),
     }
     if (scan := body.scan) is not None:
         dumped["scan"] = {
@@ -322,24 +330,24 @@ def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
 def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
     scan = body.get("scan")
     return HeartbeatResponse(
-        statuses=_load_statuses(body["statuses"], body["base_ts"]),
-        liveness=Liveness(body["liveness"]),
+        statuses=_load_statuses(body["statuses"], body.get("base_ts", 0), body.get("more", {})),
+        liveness=Liveness(body.get("liveness", Liveness.ALIVE)),
         sequence=body["sequence"],
         since=body["since"],
-        checksum=body["checksum"],
-        answers=body["answers"],
+        checksum=body.get("checksum", 0),
+        answers=body.get("answers", 0),
         scan=scan
         and Scan(
             scanned_to_ts=scan["scanned_to_ts"],
-            unknown_tables=tuple(UnknownTable(*table) for table in scan["unknown_tables"]),
-            source_offsets=scan["source_offsets"],
+            unknown_tables=tuple(UnknownTable(*t[:3]) for t in scan.get("unknown_tables", ())),
+            source_offsets=scan.get("source_offsets"),
         ),
     )
 
 
 def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
     """A row without the defaults at its end; times as differences, the last two to the first."""
-    table_id, state, checkpoint_ts, resolved_ts, barrier_ts, *rest = status
+    table_id, state, checkpoint_ts, resolved_ts, barrier_ts, *rest = status[: len(_DEFAULTS)]
     row = [
         table_id,
         int(state),
@@ -354,7 +362,20 @@ def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
     return row[:last]
 
 
-def _load_statuses(rows: list[list[Any]], base_ts: int) -> tuple[TableStatus, ...]:
+def _dump_later(statuses: Iterable[TableStatus]) -> dict[str, Any]:
+    """``more``: by the name of a field, table IDs and values, where they are not the default."""
+    more: dict[str, list[tuple[int, Any]]] = {}
+    for name in _LATER:
+        default = TableStatus._field_defaults[name]
+        found = [(s.table_id, v) for s in statuses if (v := getattr(s, name)) != default]
+        if found:
+            more[name] = found
+    return {"more": more} if more else {}
+
+
+def _load_statuses(
+    rows: list[list[Any]], base_ts: int, more: Mapping[str, Any]
+) -> tuple[TableStatus, ...]:
     """One pass without a call per field: the owner reads a row for every change of every span."""
     states, status = _STATES, TableStatus
     loaded = []
@@ -362,5 +383,8 @@ def _load_statuses(rows: list[list[Any]], base_ts: int) -> tuple[TableStatus, ..
         if len(row) < 5:
             row += (0, 0, 0)[len(row) - 2 :]
         at = row[2] + base_ts
-        loaded.append(status(row[0], states[row[1]], at, at + row[3], at + row[4], *row[5:]))
+        loaded.append(status(row[0], states[row[1]], at, at + row[3], at + row[4], *row[5:_KNOWN]))
+    for name in more.keys() & _LATER:
+        values = dict(more[name])
+        loaded = [s._replace(**{name: values[s[0]]}) if s[0] in values else s for s in loaded]
     return tuple(loaded)

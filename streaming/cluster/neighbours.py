@@ -1,7 +1,8 @@
 """One changefeed into one warehouse is served by a cluster or by `tidelake run`, never by both.
 
 Each would take the other's term away again and again. Who comes second is told so: here, where both
-meet in one etcd under one cluster ID, and at the claim in Delta, wherever they meet.
+meet in one etcd under one cluster ID, and at the claim in Delta, wherever they meet. And captures
+of versions that are too far apart are no neighbours at all.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from coordination.metadata.errors import ChangefeedNotFound
 from coordination.metadata.model import ChangefeedInfo
 from coordination.metadata.querier import EtcdQuerier
 from coordination.model import ChangefeedID
+from coordination.version import tidelake_version, work_together
 from streaming.cluster.changefeed_settings import DELTA_URI
 from streaming.run_info import warehouse_of_run
 
@@ -36,6 +38,18 @@ def refuse_a_clusters(
             "`tidelake run` end it there first (`tidelake changefeed remove`), or give this "
             "run another --changefeed-id and --sink-uri"
         )
+
+
+def refuse_beside_other_versions(client: EtcdClient, cluster_id: str) -> None:
+    """Raise ConfigError where captures live that this one does not work together with."""
+    ours = tidelake_version()
+    for each in read_captures(client, cluster_id):
+        if not work_together(ours, each.version):
+            raise ConfigError(
+                f"this is version {ours}, and capture {each.id} at {each.address} is of version "
+                f"{each.version}: captures work together with those of the release before and of "
+                "the one after. Replace all by the release between first, or stop them all"
+            )
 
 
 def refuse_beside_an_earlier_run(client: EtcdClient, cluster_id: str, changefeed_id: str) -> None:

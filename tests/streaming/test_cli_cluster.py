@@ -26,7 +26,7 @@ from coordination.run_admission import RunAdmission
 from streaming import cli_cluster, cluster_operator, preflight
 from streaming.cli import main
 from streaming.cluster.changefeed_settings import changefeed_settings
-from streaming.cluster.neighbours import refuse_a_clusters
+from streaming.cluster.neighbours import refuse_a_clusters, refuse_beside_other_versions
 from streaming.run_info import info_of
 
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
@@ -203,6 +203,17 @@ def test_a_run_of_what_the_cluster_has_is_refused(
         refuse_a_clusters(client, cluster_id, "shop", f"{tmp_path}/another")
         refuse_a_clusters(client, cluster_id, "other", warehouse)
         refuse_a_clusters(client, "elsewhere", "shop", warehouse)
+
+
+def test_a_capture_of_a_version_too_far_away_is_refused(etcd: EmbeddedEtcd) -> None:
+    far = CaptureInfo(id=CaptureID("c1"), address="b:8300", version="7.0.0", start_timestamp=0)
+    with client_of(etcd) as client:
+        client.put(keys.capture_key("far", far.id), keys.dump_capture_info(far))
+        with pytest.raises(
+            ConfigError, match=r"capture c1 at b:8300 is of version 7\.0\.0: .*after"
+        ):
+            refuse_beside_other_versions(client, "far")
+        refuse_beside_other_versions(client, "elsewhere")
 
 
 def admit_a_run(client: EtcdClient, cluster_id: str, warehouse: str, lease: LeaseID) -> None:

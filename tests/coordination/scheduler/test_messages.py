@@ -123,6 +123,63 @@ def test_fields_of_a_newer_version_are_passed_over():
     assert decode(json.dumps(document).encode()) == message(BODIES[5])
 
 
+@pytest.mark.parametrize("number", [2, 8])
+def test_a_row_has_no_more_fields_than_captures_of_before_can_read(number: int):
+    body = json.loads(encode(message(BODIES[number])))["body"]
+    rows = body.get("statuses") or [body["status"]]
+    assert max(map(len, rows)) == 11
+    assert body["more"] == {
+        "is_paused": [[FULL.table_id, True]] * sum(len(row) == 11 for row in rows)
+    }
+
+
+def test_a_row_with_more_fields_than_are_known_is_read_as_far_as_it_is():
+    """As 0.1.0 sent its twelfth field, and as others may add some."""
+    document = json.loads(encode(message(BODIES[2])))
+    del document["body"]["more"]
+    document["body"]["status"] += [True, "mood"]
+    assert decode(json.dumps(document).encode()) == message(BODIES[2])
+
+
+def test_named_fields_of_rows_that_are_not_known_are_passed_over():
+    document = json.loads(encode(message(BODIES[8])))
+    document["body"]["more"] |= {"mood": [[FULL.table_id, "x"]], "is_tired": "yes"}
+    document["body"]["more"]["is_paused"].append([1, True])  # of no row here
+    assert decode(json.dumps(document).encode()) == message(BODIES[8])
+
+
+def test_tuples_that_have_grown_are_read_as_far_as_they_are_known():
+    document = json.loads(encode(message(BODIES[0])))
+    document["body"]["add"].append("a partition")
+    document["body"]["checkpoint"].append(TSO)
+    assert decode(json.dumps(document).encode()) == message(BODIES[0])
+    document = json.loads(encode(message(BODIES[8])))
+    document["body"]["scan"]["unknown_tables"][0].append(1)
+    assert decode(json.dumps(document).encode()) == message(BODIES[8])
+
+
+@pytest.mark.parametrize(
+    ("body", "missing"),
+    [
+        (Heartbeat(), ("number", "seen", "is_stopping")),
+        (
+            HeartbeatResponse(
+                statuses=(), liveness=Liveness.ALIVE, sequence=1, since=0, checksum=0, scan=Scan()
+            ),
+            ("liveness", "checksum", "answers", "base_ts"),
+        ),
+    ],
+)
+def test_fields_that_are_missing_have_defaults(body: Body, missing: tuple[str, ...]):
+    document = json.loads(encode(message(body)))
+    for name in missing:
+        del document["body"][name]
+    document["body"].get("scan", {}).clear()
+    if "scan" in document["body"]:
+        document["body"]["scan"]["scanned_to_ts"] = 0
+    assert decode(json.dumps(document).encode()) == message(body)
+
+
 def test_a_span_that_moved_on_costs_few_bytes():
     statuses = tuple(
         TableStatus(2**62 + n, TableState.REPLICATING, Ts(TSO), Ts(TSO), Ts(TSO), 1 << 32, 17)
