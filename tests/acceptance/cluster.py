@@ -106,8 +106,8 @@ class Cluster:
 
     # What is started.
 
-    def start(self, name: str, **settings: object) -> Server:
-        """A life in this place."""
+    def start(self, name: str, *, code: Path = REPOSITORY, **settings: object) -> Server:
+        """A life in this place, of the program in that folder."""
         server = self.servers.get(name)
         if server is None:
             server = self.servers[name] = Server(name, len(self.servers))
@@ -119,7 +119,8 @@ class Cluster:
             *("--addr", server.target, "--advertise-addr", server.proxy.address),
         ]
         session = {"capture_session_ttl": TTL_S, "session_safety_margin_s": MARGIN_S}
-        server.life = Life(name, folder, command, environment(folder, **session | settings))
+        env = environment(folder, **session | settings) | {"PYTHONPATH": str(code)}
+        server.life = Life(name, folder, command, env)
         self.lives.append(server.life)
         return server
 
@@ -133,11 +134,10 @@ class Cluster:
         uris = ("--source-uri", source, "--sink-uri", f"delta://{self.warehouse}")
         return (*uris, "--config", str(self._config))
 
-    def create(self) -> None:
+    def create(self, *, has_sync_points: bool = True) -> None:
         """The changefeed."""
-        self._config.write_text(
-            f'enable-sync-point = true\nsync-point-interval = "{SYNC_POINT_INTERVAL}"\n'
-        )
+        points = f'enable-sync-point = true\nsync-point-interval = "{SYNC_POINT_INTERVAL}"\n'
+        self._config.write_text(points if has_sync_points else "")
         start = ("--start-ts", str(START_TS))
         self.cli("changefeed", "create", "--changefeed-id", FEED, *self.description, *start)
         self._eye.start()
