@@ -347,14 +347,14 @@ def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
 
 def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
     """A row without the defaults at its end; times as differences, the last two to the first."""
-    table_id, state, checkpoint_ts, resolved_ts, barrier_ts, *rest = status[: len(_DEFAULTS)]
+    table_id, state, checkpoint_ts, resolved_ts, barrier_ts, *rest = status
     row = [
         table_id,
         int(state),
         checkpoint_ts - base_ts,
         resolved_ts - checkpoint_ts,
         barrier_ts - checkpoint_ts,
-        *rest,
+        *rest[: len(_DEFAULTS) - 5],
     ]
     last = len(row)
     while row[last - 1] == _DEFAULTS[last - 1]:

@@ -16,7 +16,7 @@ from coordination.metadata.etcd_roles import EtcdControllerObservation, EtcdOwne
 from coordination.metadata.feed_state import AdminJob
 from coordination.metadata.model import AdminJobType, ChangefeedInfo, FeedState, load
 from coordination.metadata.querier import EtcdQuerier
-from coordination.model import CaptureID, CaptureInfo, TableName
+from coordination.model import CaptureID, TableName
 from coordination.owner.jobs import (
     Administer,
     DrainCapture,
@@ -135,35 +135,6 @@ def test_a_dead_captures_tables_go_to_others_after_lease_and_grace() -> None:
     died_at = cluster.world.clock.now_s
     cluster.until(lambda: victim_id not in cluster.where().values())
     assert cluster.world.clock.now_s - died_at >= 5.0
-    cluster.settle()
-
-
-@pytest.mark.parametrize(("version", "goes_on"), [("1.1.3", True), ("1.2.0", False)])
-def test_captures_of_adjacent_versions_work_together_and_others_stop_all(
-    version: str, goes_on: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    cluster = Cluster(2)
-    cluster.settle()
-    other = CaptureInfo(
-        id=CaptureID("other"), address="other:8300", version=version, start_timestamp=0
-    )
-    key = keys.capture_key(CLUSTER, other.id)
-    cluster.world.etcd.put(key, keys.dump_capture_info(other))
-    if goes_on:
-        cluster.settle()
-    else:
-        with pytest.raises(AssertionError, match="not within"):
-            cluster.settle()
-    warned = [r.getMessage() for r in caplog.records if "nothing moves" in r.getMessage()]
-    assert warned == (
-        []
-        if goes_on
-        else [
-            "nothing moves: captures do not work together with this one of version "
-            "1.0.0: 1.2.0 at other:8300"
-        ]
-    )
-    delete(cluster.world.etcd, key)
     cluster.settle()
 
 
