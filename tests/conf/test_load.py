@@ -288,6 +288,19 @@ def test_so_it_is_for_a_server(tmp_path: Path):
         load_server(config=None, environment={}, arguments={"etcd": "h", "addr": "x"})
 
 
+def test_who_may_call_a_capture_stands_in_the_file_or_in_variables(tmp_path: Path):
+    file = tmp_path / "server.toml"
+    file.write_text(
+        '[security]\nca-path = "ca"\ncert-path = "c"\nkey-path = "k"\n'
+        'cert-allowed-cn = ["a", "b"]\n'
+    )
+    made = load_server(config=file, environment={}, arguments={}).transport
+    assert (made.ca_path, made.cert_allowed_cn, made.operator_allowed_cn) == ("ca", ("a", "b"), ())
+    names = {"TIDELAKE_CERT_ALLOWED_CN": "a, c", "TIDELAKE_OPERATOR_ALLOWED_CN": "o"}
+    made = load_server(config=file, environment=names, arguments={}).transport
+    assert (made.cert_allowed_cn, made.operator_allowed_cn) == (("a", "c"), ("o",))
+
+
 def test_one_problem_is_not_numbered(tmp_path: Path):
     with pytest.raises(SettingError) as raised:
         load("target-tz = 5", tmp_path=tmp_path)
