@@ -152,8 +152,8 @@ def test_an_earlier_election_of_the_same_etcd_may_not_claim_while_the_later_one_
     tmp_path: Path,
 ) -> None:
     changefeeds = Changefeeds(str(tmp_path))
-    term = claim(changefeeds, owner(revision=5)).term
-    late = Changefeeds(str(tmp_path), clock=ManualClock(lambda: changefeeds.touch("shop", term)))
+    row = claim(changefeeds, owner(revision=5))
+    late = Changefeeds(str(tmp_path), clock=ManualClock(lambda: changefeeds.save(row)))
     with pytest.raises(TermRefused, match=r"revision 4.*older than that of term 1 \(revision 5"):
         claim(late, owner("late", revision=4))
     assert claim(changefeeds, owner(revision=5)).term == 2  # the same owner starts its stream anew
