@@ -103,7 +103,7 @@ class Capture:
             is_driven=context.is_driven,
         )
         ownership = Ownership(
-            capture_id=info.id, epoch=epoch, etcd_cluster_id=etcd, owner_revision=Revision(0)
+            capture_id=info.id, epoch=epoch, etcd_cluster_id=etcd, election_revision=Revision(0)
         )
         context.fence.open(ownership, session.trusted_until)
         context.fence.extend(session.trusted_until)  # a renewal just before found it shut

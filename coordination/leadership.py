@@ -193,7 +193,7 @@ class Leadership:
             capture_id=self._role.id,
             epoch=self._role.epoch,
             etcd_cluster_id=self._etcd,
-            owner_revision=revision,
+            election_revision=revision,
         )
         leads = Compare(self._candidate.key, "create", "=", revision)
 

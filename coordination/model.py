@@ -74,7 +74,7 @@ class Ownership:
     capture_id: CaptureID
     epoch: ProcessorEpoch
     etcd_cluster_id: str
-    owner_revision: Revision  # create-revision of the election key
+    election_revision: Revision  # create-revision of the election key
 
 
 def fence_number(term: int, assignment: int = 0) -> int:

@@ -302,7 +302,7 @@ def next_term(
         capture_id=ownership.capture_id,
         epoch=ownership.epoch,
         etcd_cluster_id=ownership.etcd_cluster_id,
-        owner_revision=ownership.owner_revision,
+        owner_revision=ownership.election_revision,
         updated_at=_later_than(base.updated_at),
     )
 
@@ -318,7 +318,7 @@ def _is_earlier(stored: ChangefeedRow, ownership: Ownership) -> bool:
     """Our election, by the same etcd. Its leader is the last one elected: so either we lead no
     more, and will hear of it, or etcd has forgotten the later one."""
     is_same = stored.etcd_cluster_id == ownership.etcd_cluster_id
-    return is_same and ownership.owner_revision < stored.owner_revision
+    return is_same and ownership.election_revision < stored.owner_revision
 
 
 def _why_it_may_live(stored: ChangefeedRow, ownership: Ownership) -> str:
@@ -326,14 +326,14 @@ def _why_it_may_live(stored: ChangefeedRow, ownership: Ownership) -> str:
         return f"of etcd cluster {stored.etcd_cluster_id}, which may be alive"
     return (
         f"that was elected later than this one (revision {stored.owner_revision}, ours is revision "
-        f"{ownership.owner_revision}): etcd was restored from a backup, or that capture is alive"
+        f"{ownership.election_revision}): etcd was restored from a backup, or that capture is alive"
     )
 
 
 def _alive(row: ChangefeedRow, ownership: Ownership, uri: str) -> TidelakeError:
     if _is_earlier(row, ownership):
         return TermRefused(
-            f"changefeed {row.changefeed_id}: our election (revision {ownership.owner_revision})"
+            f"changefeed {row.changefeed_id}: our election (revision {ownership.election_revision})"
             f" is older than that of term {row.term} (revision {row.owner_revision}), and capture "
             f"{row.capture_id} keeps {uri} fresh: it is tried again. If etcd was restored from a "
             "backup, stop the captures that still use what was there before"

@@ -276,7 +276,7 @@ def _changes(
     """What is new or other than it was; and, as removed, what is ours no more."""
     changed = [each for uuid, each in ours.items() if before.get(uuid) != each]
     lost = [
-        replace(each, owner=None, owner_state=SchedState.REMOVED, owner_revision=NO_REVISION)
+        replace(each, owner=None, owner_state=SchedState.REMOVED, row_revision=NO_REVISION)
         for uuid, each in before.items()
         if uuid not in ours
     ]

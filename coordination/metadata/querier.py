@@ -64,11 +64,11 @@ class Stored:
     info: ChangefeedInfo
     status: ChangefeedStatus | None = None
     row: ScheduleRow = NO_ROW
-    owner_revision: Revision = NO_REVISION
+    row_revision: Revision = NO_REVISION
 
     @property
     def scheduled(self) -> ScheduledChangefeed:
-        return self.row.scheduled(self.ident.uuid, self.owner_revision)
+        return self.row.scheduled(self.ident.uuid, self.row_revision)
 
 
 class StoredQuerier(ABC):
@@ -174,7 +174,7 @@ class EtcdQuerier(StoredQuerier):
                 found[name] = replace(
                     found[name],
                     row=load(ScheduleRow, kv.value),
-                    owner_revision=kv.mod_revision,
+                    row_revision=kv.mod_revision,
                 )
             case _:
                 pass

@@ -49,7 +49,7 @@ class ScheduledChangefeed:
     processors: str | None = None
     task_position: ChangefeedProgress = NO_PROGRESS
     # Of the row: what each later write of the owner depends on. 0: not read from etcd.
-    owner_revision: Revision = NO_REVISION  # mod-revision of the row
+    row_revision: Revision = NO_REVISION  # mod-revision of the row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class ScheduleRow(Record):
             owner_state=self.state,
             processors=self.processors,
             task_position=self.task_position,
-            owner_revision=revision,
+            row_revision=revision,
         )
 
     def moved(self, target: ScheduledChangefeed) -> ScheduleRow:

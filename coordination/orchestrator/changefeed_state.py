@@ -72,7 +72,7 @@ class ChangefeedReactorState:
             info=self.info,
             status=self.status,
             row=self.schedule or NO_ROW,
-            owner_revision=self._scheduled,
+            row_revision=self._scheduled,
         )
 
     def update(self, update: Update) -> None:

@@ -7,10 +7,10 @@
                                  REMOVING, ours ────────► stops, then released
     REMOVED and the info removed ────────────────────────► cleaned up
 
-A launch is used by one owner's reactor only: its number ranks the owners for the agents, so what
-came of one that is over cannot be taken for what comes of the next one. Within a launch every
-changefeed epoch is run once: a run that failed goes on under a new epoch, after its back-off.
-"""
+A launch is used by one owner's reactor only: its number, the owner revision, ranks the owners for
+the agents, so what came of one that is over cannot be taken for what comes of the next one. Within
+a launch every changefeed epoch is run once: a run that failed goes on under a new epoch, after its
+back-off."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ChangefeedOwner:
         self._feed_state = FeedStateManager(
             random=context.rng.random, tries_again=context.tries_again
         )
-        self._launch: int | None = None  # that we asked for
+        self._owner_revision: int | None = None  # that we asked for
         self._observation: OwnerObservation | None = None  # of that launch
         self._is_first = False  # nobody has ever had a span of it before that launch
         self._term: Term | None = None
@@ -158,7 +158,7 @@ class ChangefeedOwner:
     ) -> Sequence[Message]:
         info, row = changefeed.info, changefeed.schedule or NO_ROW
         if now_s >= self._launch_again_at:
-            self._launch, self._launch_again_at = None, float("inf")
+            self._owner_revision, self._launch_again_at = None, float("inf")
         if info is None or not self._holds_launch(row):
             self._observation = None
             self.close(drop=False)
@@ -182,7 +182,7 @@ class ChangefeedOwner:
         return (row.state, row.owner, row.launches) == (
             SchedState.LAUNCHED,
             self._role.id,
-            self._launch,
+            self._owner_revision,
         )
 
     def _move_launch(
@@ -199,7 +199,7 @@ class ChangefeedOwner:
             if info.state is FeedState.REMOVED:
                 controller.cleanup_changefeed(uuid)
                 return
-            self._launch, self._is_first = row.launches + 1, row.launches == 0
+            self._owner_revision, self._is_first = row.launches + 1, row.launches == 0
             self._ran_epoch = None
             target = replace(scheduled, owner=self._role.id, owner_state=SchedState.LAUNCHED)
             controller.set_owner(target)
@@ -290,7 +290,7 @@ class ChangefeedOwner:
             context = TermContext(
                 version=role.info.version,
                 capture_id=role.id,
-                launch=Revision(self._launch or 0),
+                owner_revision=Revision(self._owner_revision or 0),
                 settings=self._context.settings,
                 rng=self._context.rng,
             )

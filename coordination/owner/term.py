@@ -7,7 +7,7 @@
     barrier = min(DDL scan, pending DDL, next sync point, target-ts), never below the checkpoint
 
 Nothing of one term is used in another: messages of a term before this one are below this one's
-fences, and the agents drop those of another launch or changefeed epoch.
+fences, and the agents drop those of another owner revision or changefeed epoch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TermContext:
 
     version: str
     capture_id: CaptureID
-    launch: Revision  # of the schedule row: ranks the owners of one life of a changefeed
+    owner_revision: Revision
     settings: SchedulerSettings
     rng: random.Random
 
@@ -129,7 +129,7 @@ class Term:
                 capture_id=context.capture_id,
                 changefeed_id=self._info.id,
                 changefeed_epoch=self._info.epoch,
-                owner_revision=context.launch,
+                owner_revision=context.owner_revision,
                 term=claim.term,
             ),
             context.settings,

@@ -52,7 +52,7 @@ class Notice:
 
     def _is_ours(self, row: ChangefeedRow) -> bool:
         is_same_etcd = row.etcd_cluster_id == self.ownership.etcd_cluster_id
-        return is_same_etcd and row.owner_revision <= self.ownership.owner_revision
+        return is_same_etcd and row.owner_revision <= self.ownership.election_revision
 
 
 class Notices:

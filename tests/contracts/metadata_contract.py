@@ -246,7 +246,7 @@ class MetadataContract:
         set_owner(c2, launched(ident, c1))
         (change,) = c1.owner_changes()
         assert (change.changefeed_uuid, change.owner_state) == (ident.uuid, SchedState.LAUNCHED)
-        assert change.owner_revision > 0
+        assert change.row_revision > 0
         assert list(c1.owner_changes()) == []
         assert list(c2.owner_changes()) == []
         assert c1.on_owner_launched(ident.uuid).self_uuid() == ident.uuid

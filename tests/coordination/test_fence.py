@@ -11,7 +11,7 @@ OWNER = Ownership(
     capture_id=CaptureID("c1"),
     epoch=ProcessorEpoch("e1"),
     etcd_cluster_id="f1",
-    owner_revision=Revision(7),
+    election_revision=Revision(7),
 )
 
 

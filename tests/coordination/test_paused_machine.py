@@ -20,7 +20,7 @@ OWNERSHIP = Ownership(
     capture_id=CaptureID("c"),
     epoch=ProcessorEpoch("e"),
     etcd_cluster_id="etcd",
-    owner_revision=Revision(1),
+    election_revision=Revision(1),
 )
 
 

@@ -230,7 +230,7 @@ def test_a_state_tells_what_etcd_tells() -> None:
 
     cluster.until(is_same)
     (stored,) = in_state.stored()
-    assert 0 < stored.ident.uuid < stored.owner_revision
+    assert 0 < stored.ident.uuid < stored.row_revision
     assert in_state.find(stored.ident.uuid) == in_state.find_name(NAME) == stored
     assert in_state.captures() == in_etcd.captures()
     assert in_state.reporting(NAME) == in_etcd.reporting(NAME)

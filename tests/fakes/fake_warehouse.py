@@ -96,9 +96,9 @@ class FakeWarehouse:
     # control rows: compare-and-set on the term
 
     def claim(self, ownership: Ownership, checkpoint_ts: int) -> Claim:
-        if ownership.owner_revision < self.owner_revision:
+        if ownership.election_revision < self.owner_revision:
             raise TermRefused(f"an owner of revision {self.owner_revision} has claimed")
-        self.owner_revision = ownership.owner_revision
+        self.owner_revision = ownership.election_revision
         self.term += 1
         self.owner = ownership.capture_id
         for table_id, row in self.progress.items():

@@ -42,7 +42,10 @@ class ManualClock:
 
 def owner(capture: str = "c1", *, etcd: str = "etcd-1", revision: int = 5) -> Ownership:
     return Ownership(
-        capture_id=capture, epoch=f"epoch-{capture}", etcd_cluster_id=etcd, owner_revision=revision
+        capture_id=capture,
+        epoch=f"epoch-{capture}",
+        etcd_cluster_id=etcd,
+        election_revision=revision,
     )
 
 

@@ -294,7 +294,7 @@ def test_a_beginning_is_looked_for_with_options_that_are_references(
         monkeypatch.setenv(f"LAKE_{name}", value)
     options = {name: f"${{env:LAKE_{name}}}" for name in s3.options}
     found = ChangefeedRow(changefeed_id="shop", start_ts=0, checkpoint_ts=5, resolved_ts=5)
-    owner = Ownership(capture_id="one", epoch="e", etcd_cluster_id="c", owner_revision=1)
+    owner = Ownership(capture_id="one", epoch="e", etcd_cluster_id="c", election_revision=1)
     changefeeds = Changefeeds(warehouse, s3.options)
     claimed = changefeeds.claim(found, owner, ttl_s=1, stop=threading.Event())
     changefeeds.save(replace(claimed, state="running", source_offsets={"shop/0": 5}))

@@ -31,7 +31,7 @@ SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=tru
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 TS = time_tso(AT)
 JSON = ("--format", "json")
-OWNER = Ownership(capture_id="capture-1", epoch="epoch-1", etcd_cluster_id="c", owner_revision=7)
+OWNER = Ownership(capture_id="capture-1", epoch="epoch-1", etcd_cluster_id="c", election_revision=7)
 QUICK_S = 5.0  # "within seconds", on a busy machine
 
 

@@ -87,7 +87,7 @@ def test_what_has_finished_wants_no_spark(tmp_path: Path):
         capture_id=CaptureID("c"),
         epoch=ProcessorEpoch("e"),
         etcd_cluster_id="etcd",
-        owner_revision=Revision(1),
+        election_revision=Revision(1),
     )
     tables = Changefeeds(str(tmp_path))
     row = tables.claim(first_row(wanted), ownership, ttl_s=1, stop=threading.Event())

@@ -99,7 +99,7 @@ def test_the_owner_revision_is_that_of_the_launched_row(cluster: EtcdCluster) ->
     owner.pause_changefeed()
     owner.resume_changefeed()
     schedule = cluster.operator().get_changefeed_schedule(ident.uuid)
-    assert schedule.owner_revision == revision
+    assert schedule.row_revision == revision
 
 
 def test_another_upstream_under_a_known_id_is_refused(cluster: EtcdCluster) -> None:

@@ -103,7 +103,7 @@ def test_rows_that_differ_in_revision_alone_are_no_difference() -> None:
         changefeed_uuid=ChangefeedUUID(1),
         owner=CaptureID("c1"),
         owner_state=LAUNCHED,
-        owner_revision=Revision(7),
+        row_revision=Revision(7),
     )
     assert diff_scheduled_changefeeds([read], [at("c1", LAUNCHED)]) == []
 

@@ -75,7 +75,7 @@ def begun(checkpoint_ts: Ts, scan: DdlScan, changes: Changes) -> Term:
     context = TermContext(
         version="1",
         capture_id=CaptureID("a"),
-        launch=Revision(1),
+        owner_revision=Revision(1),
         settings=SchedulerSettings(),
         rng=random.Random(1),
     )

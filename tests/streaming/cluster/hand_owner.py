@@ -94,7 +94,7 @@ class Stage:
             capture_id=CaptureID(name),
             epoch=ProcessorEpoch(f"epoch-{name}"),
             etcd_cluster_id="by-hand",
-            owner_revision=Revision(self._revision),
+            election_revision=Revision(self._revision),
         )
 
     def control(self, name: str = "owner") -> DeltaControlWriter:

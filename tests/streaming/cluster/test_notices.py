@@ -32,7 +32,7 @@ def ownership(revision: int = 5, etcd: str = "etcd-1") -> Ownership:
         capture_id=CaptureID("c"),
         epoch=ProcessorEpoch("e"),
         etcd_cluster_id=etcd,
-        owner_revision=Revision(revision),
+        election_revision=Revision(revision),
     )
 
 

@@ -17,7 +17,7 @@ def session(number: int) -> Ownership:
         capture_id=CaptureID(f"c{number}"),
         epoch=ProcessorEpoch(f"e{number}"),
         etcd_cluster_id="etcd",
-        owner_revision=Revision(0),
+        election_revision=Revision(0),
     )
 
 
