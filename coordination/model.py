@@ -1,10 +1,7 @@
 """The nouns of Tidelake. The same word stands in code, logs, etcd keys and Delta columns.
 
 capture     one running process that may replicate; it has a new ID after every reset
-session     one etcd lease of a capture
-epoch       a UUID that tells sessions apart; it ranks nothing
 owner       the capture whose election key has the lowest create-revision
-term        an owner's claim in Delta, counted up by compare-and-set; a fence is ``term << 32 | n``
 changefeed  one replication task: a source URI, a sink URI, a start-ts
 span        the part of a table that is replicated as one; for now a whole table
 commit-ts   the TSO of a transaction in TiDB: ``physical_ms << 18 | logical``
@@ -12,6 +9,20 @@ watermark   W: every row with commit-ts <= W has been sent
 limit       L = W - 1 (or target-ts): what a batch brings every table to
 checkpoint  everything at or below it is in the table
 resolved-ts what the source has promised so far; checkpoint <= resolved-ts
+
+"Since when": each of these says which of several holders or versions something is of.
+
+word               of what it tells one from the next           new with             ranks?
+session            a capture: its lease, ID and a UUID (epoch)  a reset              no
+processor epoch    an agent under one owner (a UUID)            agent, owner         no
+changefeed epoch   a changefeed's runs                          resume, retry        yes, ever
+election revision  leaders of one etcd (create-revision)        a won election       within etcd
+owner revision     owners of a changefeed, for its agents       a launch             yes
+row revision       writes of a schedule row (mod-revision)      each write           yes
+term               owners of a changefeed, for Delta            a claim              yes, ever
+fence              writers of a span: ``term << 32 | n``        an assignment        yes, ever
+incarnation        a changefeed's contents                      a rewind             yes, ever
+generation         tables of one name                           DROP, then CREATE    yes
 """
 
 from __future__ import annotations
