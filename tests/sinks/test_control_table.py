@@ -319,9 +319,7 @@ def test_other_writers_do_not_starve_the_error(
 
 
 def fill_all_four(warehouse: Path) -> None:
-    ownership = Ownership(
-        capture_id="c1", epoch="e1", etcd_cluster_id="etcd-1", election_revision=3
-    )
+    ownership = Ownership(capture_id="c1", epoch="e", etcd_cluster_id="e1", election_revision=3)
     initial = ChangefeedRow(
         changefeed_id="shop",
         start_ts=1,
