@@ -22,7 +22,7 @@ from conf.masking import masked, masked_values
 
 # They report each call and each fetch, and as errors what is tried again: what counts of it reaches
 # us as an exception, and is said once, by us.
-QUIET_LOGGERS = ("py4j", "kafka", "etcd3", "urllib3")
+QUIET_LOGGERS = ("py4j", "etcd3", "urllib3")
 SILENT = logging.CRITICAL + 1
 # Of the line that a failure ends with: in text it reads ``ERROR tidelake: what happened``.
 PROGRAM = "tidelake"

@@ -118,6 +118,11 @@ class RangeConsumer:
         self._place = None
         self._consumer.unassign()
 
+    def leave(self, partition: TopicPartition) -> None:
+        """Fetch nothing more of it."""
+        here = Assignment(partition.topic, partition.partition)
+        self._consumer.incremental_unassign([here])
+
     def close(self) -> None:
         self._consumer.close()
 

@@ -2,32 +2,34 @@
 holds.
 
 Kafka is the log (rule 1): a stream start assigns every sink partition at an explicit
-offset. Spark's connector reads the rows; here kafka-python only asks the broker for metadata and
-offsets."""
+offset. Executors read the rows; here the broker is asked for metadata, offsets and first words."""
 
 from __future__ import annotations
 
+import base64
+import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
-import kafka
-from kafka.admin import KafkaAdminClient, OffsetSpec
-from kafka.errors import KafkaError
-from kafka.protocol.consumer import IsolationLevel
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as Assignment
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TopicMissing, TryAgain
-from streaming.source.first_values import NoAnswer, first_values
-from streaming.source.ranges import TopicPartition
+from streaming.source.consumer import RangeConsumer
+from streaming.source.librdkafka_settings import librdkafka_settings
+from streaming.source.ranges import Range, TopicPartition
 from streaming.source.refusal import connection_refusal
-from streaming.source.security import python_options
 
-_CONNECT_TIMEOUT_MS = 5_000
-_REQUEST_TIMEOUT_MS = 10_000
+_ANSWER_S = 5.0
 _SEARCH_S = 60.0  # for the first watermarks: one comes about every second
-_UNKNOWN_TOPIC = 3  # Kafka's error code UNKNOWN_TOPIC_OR_PARTITION
+_MESSAGES = 500  # looked at together
+K = TypeVar("K")
+Answers = dict[K, "Future[Any]"]
 
 
 class SourceChanged(TidelakeError):
@@ -55,23 +57,19 @@ class Source:
 
     def __init__(self, settings: KafkaSource) -> None:
         self._settings = settings
-        self._admin: KafkaAdminClient | None = None
+        self._admin: AdminClient | None = None
 
     def close(self) -> None:
         """Give the connection back; it opens again when needed."""
-        if self._admin is not None:
-            self._admin.close()
-            self._admin = None
+        self._admin = None
 
     def shape(self) -> SourceShape:
         """As the broker has it now. Raises TopicMissing for one that is not there or too small."""
-        described = self._ask(lambda admin: admin.describe_topics(list(self._settings.topics)))
+        described = self._described(self._settings.topics)
         partitions: set[TopicPartition] = set()
-        topic_ids = {}
-        for topic in described:
-            name = topic["name"]
-            topic_ids[name] = self._topic_id(topic)
-            partitions |= self._ours(name, len(topic["partitions"]))
+        for name, topic in described.items():
+            partitions |= self._ours(name, len(topic.partitions))
+        topic_ids = {name: _id_of(topic.topic_id) for name, topic in described.items()}
         return SourceShape(topic_ids, frozenset(partitions))
 
     def _ours(self, topic: str, count: int) -> set[TopicPartition]:
@@ -102,25 +100,34 @@ class Source:
 
     def check_topic_ids(self, recorded: Mapping[str, str]) -> None:
         """Raise SourceLost when a topic was made again, TopicMissing when it is gone."""
-        described = self._ask(lambda admin: admin.describe_topics(list(recorded)))
-        check_topic_ids(recorded, {topic["name"]: self._topic_id(topic) for topic in described})
+        described = self._described(recorded)
+        check_topic_ids(recorded, {name: _id_of(each.topic_id) for name, each in described.items()})
 
-    def _topic_id(self, topic: Mapping[str, Any]) -> str:
-        if topic["error_code"] == _UNKNOWN_TOPIC:
-            raise TopicMissing(
-                f"topic {topic['name']} does not exist on {self._where()}: "
-                "check the source URI, or create the changefeed in TiCDC first"
+    def _described(self, topics: Iterable[str]) -> dict[str, Any]:
+        names = list(topics)
+        try:
+            return self._ask(
+                lambda admin: admin.describe_topics(
+                    TopicCollection(names), request_timeout=_ANSWER_S
+                )
             )
-        found = topic.get("topic_id")
-        return str(found) if isinstance(found, UUID | str) else ""
+        except SourceAway as error:
+            if not isinstance(error.__cause__, KafkaException) or (
+                error.__cause__.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART
+            ):
+                raise
+            raise TopicMissing(
+                f"topic {' or '.join(names)} does not exist on {self._where()}: "
+                "check the source URI, or create the changefeed in TiCDC first"
+            ) from error
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that Kafka still has, by partition."""
-        return self._offsets(partitions, OffsetSpec.EARLIEST)
+        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last message that a reader of whole transactions is given."""
-        return self._offsets(partitions, OffsetSpec.LATEST)
+        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def check_offsets(
         self, offsets: Mapping[TopicPartition, int], checkpoint_ts: int | None = None
@@ -158,56 +165,74 @@ class Source:
 
         A partition in which it reads none is left out. Raises SourceAway when that takes too long.
         """
+        if not first:
+            return {}
+        consumer = RangeConsumer(librdkafka_settings(self._settings))
+        waiting, found = set(first), dict[TopicPartition, int]()
+        give_up_s = time.monotonic() + _SEARCH_S
         try:
-            return first_values(self._settings, first, read, _SEARCH_S)
-        except NoAnswer as error:
-            raise SourceAway(
-                f"cannot read the first messages of {self._where()}: {error}"
-            ) from error
+            consumer.assign([Range(p.topic, "", p.partition, at, at) for p, at in first.items()])
+            while waiting:
+                for message in consumer.fetch(_MESSAGES):
+                    partition = TopicPartition(message.topic() or "", message.partition() or 0)
+                    error = message.error()
+                    if partition not in waiting:
+                        continue
+                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        raise self._unread(f"{partition}: {error.str()}")
+                    value = read(message.value()) if error is None else None
+                    if value is not None:
+                        found[partition] = value
+                    if error is not None or value is not None:
+                        waiting.remove(partition)
+                        consumer.leave(partition)
+                if time.monotonic() > give_up_s:
+                    where = ", ".join(map(str, sorted(waiting)))
+                    raise self._unread(
+                        f"no watermark of {where} was found within {_SEARCH_S:.0f} s: "
+                        f"{consumer.trouble}"
+                    )
+        finally:
+            consumer.close()
+        return found
+
+    def _unread(self, why: str) -> SourceAway:
+        return SourceAway(f"cannot read the first messages of {self._where()}: {why}")
 
     def _offsets(
         self, partitions: Iterable[TopicPartition], spec: OffsetSpec
     ) -> dict[TopicPartition, int]:
-        wanted = {kafka.TopicPartition(p.topic, p.partition): spec for p in partitions}
+        wanted = {Assignment(p.topic, p.partition): spec for p in partitions}
+        if not wanted:
+            return {}
         found = self._ask(
-            lambda admin: admin.list_partition_offsets(wanted, IsolationLevel.READ_COMMITTED)
+            lambda admin: admin.list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_S
+            )
         )
-        return {
-            TopicPartition(partition.topic, partition.partition): answer.offset
-            for partition, answer in found.items()
-        }
+        return {TopicPartition(p.topic, p.partition): each.offset for p, each in found.items()}
 
-    def _ask(self, request: Any) -> Any:
+    def _ask(self, request: Callable[[AdminClient], Answers[K]]) -> dict[K, Any]:
+        is_new = self._admin is None
         try:
             if self._admin is None:
-                self._admin = self._connected()
-            return request(self._admin)
-        except (KafkaError, OSError) as error:
+                settings = librdkafka_settings(self._settings)
+                self._admin = AdminClient({**settings, "log_level": 0})
+            return {each: answer.result() for each, answer in request(self._admin).items()}
+        except KafkaException as error:
             self.close()
+            why = connection_refusal(self._settings) if is_new else None
             raise SourceAway(
-                f"no answer from the Kafka broker at {self._where()}: {_reason(error)}. "
-                "Check the address and the SASL and TLS parameters of the source URI"
-            ) from error
-
-    def _connected(self) -> KafkaAdminClient:
-        try:
-            return KafkaAdminClient(
-                bootstrap_servers=list(self._settings.brokers),
-                client_id="tidelake",
-                bootstrap_timeout_ms=_CONNECT_TIMEOUT_MS,
-                request_timeout_ms=_REQUEST_TIMEOUT_MS,
-                **python_options(self._settings.security),
-            )
-        except (KafkaError, OSError) as error:
-            why = connection_refusal(self._settings)
-            if why is None:
-                raise
-            raise SourceAway(
-                f"no answer from the Kafka broker at {self._where()}: {why}"
+                f"no answer from the Kafka broker at {self._where()}: {why or error.args[0].str()}"
             ) from error
 
     def _where(self) -> str:
         return ",".join(self._settings.brokers)
+
+
+def _id_of(topic_id: object) -> str:
+    """librdkafka writes it in base 64; what is stored has the common form."""
+    return str(UUID(bytes=base64.urlsafe_b64decode(f"{topic_id}==")))
 
 
 def check_topic_ids(recorded: Mapping[str, str], now: Mapping[str, str]) -> None:
@@ -229,7 +254,3 @@ def _by_a_new_topic(checkpoint_ts: int | None) -> str:
         f"Have TiCDC send the tables to a new topic from start-ts {ts}, name it in source-uri, and "
         f"start with --overwrite-checkpoint-ts {ts} (docs/operations.md, What Kafka has no more)"
     )
-
-
-def _reason(error: BaseException) -> str:
-    return str(error) or type(error).__name__

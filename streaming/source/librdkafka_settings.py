@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+from pathlib import Path
+
 from conf.settings import KafkaSecurity, KafkaSource
+from coordination.errors import ConfigError
 from coordination.secrets import revealed
-from streaming.source.security import login, oauth_client, pem, security_protocol
 
 Setting = str | int | bool
 Settings = dict[str, Setting]
@@ -24,7 +28,7 @@ def librdkafka_settings(kafka: KafkaSource) -> Settings:
         "bootstrap.servers": ",".join(kafka.brokers),
         "client.id": "tidelake",
         "group.id": revealed("kafka-group-id", kafka.group_id),
-        "security.protocol": security_protocol(kafka.security),
+        "security.protocol": _protocol(kafka.security),
         "receive.message.max.bytes": _response_bytes(kafka.max_message_bytes),
     }
     if kafka.client_rack:
@@ -37,24 +41,42 @@ def _response_bytes(max_message_bytes: int | None) -> int:
     return max(_RESPONSE_BYTES, (max_message_bytes or 0) + _BESIDE_A_MESSAGE)
 
 
+def _protocol(security: KafkaSecurity) -> str:
+    transport = "SSL" if security.tls else "PLAINTEXT"
+    return f"SASL_{transport}" if security.sasl_mechanism else transport
+
+
 def _sasl(security: KafkaSecurity) -> Settings:
     mechanism = security.sasl_mechanism
     if not mechanism:
         return {}
     if mechanism != "OAUTHBEARER":
-        user, password = login(security)
-        return {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
-    client = oauth_client(security)
+        return {
+            "sasl.mechanism": mechanism,
+            "sasl.username": revealed("sasl-user", security.sasl_user or ""),
+            "sasl.password": revealed("sasl-password", security.sasl_password or ""),
+        }
+    name = "sasl-oauth-client-id"
     settings: Settings = {
         "sasl.mechanism": mechanism,
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.token.endpoint.url": security.oauth_token_url or "",
-        "sasl.oauthbearer.client.id": client.id,
-        "sasl.oauthbearer.client.secret": client.secret,
+        "sasl.oauthbearer.client.id": revealed(name, security.oauth_client_id or ""),
+        "sasl.oauthbearer.client.secret": _oauth_secret(security),
     }
     if security.oauth_scopes:
         settings["sasl.oauthbearer.scope"] = " ".join(security.oauth_scopes)
     return settings
+
+
+def _oauth_secret(security: KafkaSecurity) -> str:
+    """TiCDC has it in Base64, so it is written so here too."""
+    name = "sasl-oauth-client-secret"
+    text = revealed(name, security.oauth_client_secret or "")
+    try:
+        return revealed(name, base64.b64decode(text, validate=True).decode())
+    except (binascii.Error, UnicodeDecodeError):
+        raise ConfigError(f"{name} is not Base64: write it as TiCDC has it") from None
 
 
 def _tls(security: KafkaSecurity) -> Settings:
@@ -62,8 +84,17 @@ def _tls(security: KafkaSecurity) -> Settings:
         return {}
     settings: Settings = {"enable.ssl.certificate.verification": not security.insecure_skip_verify}
     if security.ca:
-        settings["ssl.ca.pem"] = pem(security.ca, "ca")
+        settings["ssl.ca.pem"] = _pem(security.ca, "ca")
     if security.cert and security.key:
-        settings["ssl.certificate.pem"] = pem(security.cert, "cert")
-        settings["ssl.key.pem"] = pem(security.key, "key")
+        settings["ssl.certificate.pem"] = _pem(security.cert, "cert")
+        settings["ssl.key.pem"] = _pem(security.key, "key")
     return settings
+
+
+def _pem(path: str, parameter: str) -> str:
+    """What the file holds: whoever reads elsewhere needs no copy of the file."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")  # bundles have comments
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise ConfigError(f"cannot read {parameter}={path} of the source URI: {why}") from error

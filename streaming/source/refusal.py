@@ -1,4 +1,4 @@
-"""Why a broker does not let us in, as one line: kafka-python says no more than that it waited.
+"""Why a broker does not let us in, as one line.
 
 librdkafka tells what the broker answered; of a certificate that it does not trust it tells no more
 than that, and Python's ssl knows the reason.
@@ -17,7 +17,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from conf.settings import KafkaSecurity, KafkaSource
 from coordination.errors import ConfigError
 from streaming.source.librdkafka_settings import librdkafka_settings
-from streaming.source.security import ssl_context
 
 _ASKED_FOR_S = 0.2
 _FRAME = re.compile(
@@ -95,17 +94,17 @@ def _exactly(kafka: KafkaSource, code: str, text: str) -> str:
     if _VERIFIED not in text:
         return in_words(code, text, kafka.security)
     for broker in kafka.brokers:
-        fault = _certificate_fault(broker, kafka.security)
+        fault = _certificate_fault(broker, kafka.security.ca)
         if fault is not None:
             return fault
     return in_words(code, text, kafka.security)
 
 
-def _certificate_fault(broker: str, security: KafkaSecurity) -> str | None:
+def _certificate_fault(broker: str, ca: str | None) -> str | None:
     host, _, port = broker.rpartition(":")
     host = host.strip("[]")
-    context = ssl_context(security)
     try:
+        context = ssl.create_default_context(cafile=ca)
         with (
             socket.create_connection((host, int(port)), timeout=1) as connection,
             context.wrap_socket(connection, server_hostname=host),

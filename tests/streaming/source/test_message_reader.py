@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import uuid
 from collections.abc import Mapping
 
@@ -80,7 +79,6 @@ def test_messages_that_are_gone_are_lost(broker: KafkaBroker, topic: str):
         values_at(kafka, {TopicPartition(topic, 0): [6]}, {topic: "another"})
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_source_connects_again():
     with KafkaBroker() as own:
         own.create_topic("t", 1)
@@ -92,4 +90,3 @@ def test_a_source_connects_again():
         own.restart()
         assert source.ends(partitions) == {TopicPartition("t", 0): 0}
         source.close()
-    gc.collect()  # kafka-python leaves the sockets unclosed with which it did not connect

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import warnings
-from collections.abc import Iterator
-
 import pytest
 
 from conf.source_uri import parse_source_uri
@@ -13,6 +9,7 @@ from coordination.errors import ConfigError, TidelakeError
 from streaming.source import kafka
 from streaming.source.kafka import Source, SourceAway
 from streaming.source.librdkafka_settings import librdkafka_settings
+from streaming.source.ranges import TopicPartition
 from streaming.source.refusal import connection_refusal
 from tests.services.broker_settings import SASL_PASSWORD
 from tests.services.secured_broker import SecuredBroker
@@ -23,12 +20,8 @@ WRONG = "marked-wrong-password"
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(kafka, "_CONNECT_TIMEOUT_MS", 500)
-    yield
-    with warnings.catch_warnings():  # kafka-python leaves its sockets to the garbage collector
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "_ANSWER_S", 0.5)
 
 
 def refusal(uri: str) -> str:
@@ -113,7 +106,7 @@ def test_a_certificate_of_ours_that_it_does_not_trust(secured_broker: SecuredBro
 def test_a_key_of_another_certificate(secured_broker: SecuredBroker):
     files = f"&cert={secured_broker.client.cert}&key={secured_broker.foreign_client.key}"
     line = refusal(secured_broker.source_uri("mtls", "t", secured_broker.trusted + files))
-    assert line.startswith("cannot use ca, cert or key of the source URI: ")
+    assert line.startswith("the source URI's SASL or TLS: ")
 
 
 def test_a_client_that_the_token_endpoint_does_not_know(secured_broker: SecuredBroker):
@@ -149,3 +142,10 @@ def test_a_file_that_is_missing(secured_broker: SecuredBroker):
     uri = secured_broker.source_uri("tls", "t", "&ca=/nowhere/ca.pem")
     with pytest.raises(ConfigError, match=r"cannot read ca=/nowhere/ca\.pem of the source URI: No"):
         librdkafka_settings(parse_source_uri(uri))
+
+
+def test_first_messages_of_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kafka, "_SEARCH_S", 1.0)
+    uri = "kafka://127.0.0.1:1/t?protocol=canal-json&enable-tidb-extension=true"
+    with pytest.raises(SourceAway, match=r"no watermark of t/0 was found within 1 s: .*refused"):
+        Source(parse_source_uri(uri)).search({TopicPartition("t", 0): 0}, lambda _: 1)

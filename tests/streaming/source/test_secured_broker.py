@@ -39,7 +39,7 @@ def source(broker: SecuredBroker, listener: str, parameters: str) -> KafkaSource
 
 
 def end(kafka: KafkaSource) -> int:
-    """As kafka-python learns it."""
+    """As the broker tells it."""
     asked = Source(kafka)
     try:
         assert asked.shape().topic_ids[TOPIC]
