@@ -20,7 +20,6 @@ from sinks.schema import Column, TableSchema
 class CreateTable:
     name: TableName
     schema: TableSchema
-    if_not_exists: bool
     event_types: tuple[str, ...] = ("create table",)
 
 
@@ -28,7 +27,6 @@ class CreateTable:
 class CreateTableLike:
     name: TableName
     source: TableName
-    if_not_exists: bool
     event_types: tuple[str, ...] = ("create table",)
 
 
@@ -178,19 +176,19 @@ def _create_table(words: Words, modifiers: frozenset[str], name: TableName) -> D
         return NoEffect(reason="temporary tables are not replicated", event_types=events)
     if "REPLACE" in modifiers:
         return Unsupported(reason="it may remove a table", event_types=events)
-    if_not_exists = words.accept("IF", "NOT", "EXISTS")
+    words.accept("IF", "NOT", "EXISTS")
     in_query = _full(words.table_name(), name.schema)
     target = name if name.table else in_query
     inside = Words(words.peek().inner)
     source = next((part for part in (words, inside) if part.accept("LIKE")), None)
     if source is not None:
         like = _full(source.table_name(), name.schema)
-        return CreateTableLike(name=target, source=like, if_not_exists=if_not_exists)
+        return CreateTableLike(name=target, source=like)
     body, options = words.take(), words.rest()
     if body.kind != "group" or any(word.upper in ("AS", "SELECT") for word in options):
         return Unsupported(reason="it takes columns or rows from a query", event_types=events)
     schema = read_table(body.inner, options)
-    return CreateTable(name=target, schema=schema, if_not_exists=if_not_exists)
+    return CreateTable(name=target, schema=schema)
 
 
 def _full(schema_and_table: tuple[str, str], schema: str) -> TableName:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
@@ -24,13 +23,12 @@ class EngineChoice:
     setting: EngineSetting
     only: EngineName | None  # the scheme leaves no choice
 
-    def choose(self, table: str, refusal: Callable[[], str | None]) -> EngineName:
-        """The engine of one write. ``refusal`` says why merge-on-write cannot write the table, or
-        None; TidelakeError where no engine may."""
+    def choose(self, table: str, reason: str | None) -> EngineName:
+        """The engine of one write. ``reason``: why merge-on-write cannot write the table, where it
+        cannot; TidelakeError where no engine may."""
         wanted = self.only or (None if self.setting == "auto" else self.setting)
         if wanted == "spark":
             return wanted
-        reason = refusal()
         if reason is None:
             return "merge-on-write"
         if wanted is None:

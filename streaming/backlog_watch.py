@@ -29,22 +29,18 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class BacklogWatch:
-    """``connect`` gives a source of its own: it asks while others do. ``is_told``: what is read is
-    what ``tell`` says, not what the batches do (an owner reads ahead of those who write).
-    """
+    """``connect`` gives a source of its own: it asks while others do."""
 
     def __init__(
         self,
         connect: Callable[[], Source],
         *,
         stream: str = "",
-        is_told: bool = False,
         clock: Clock | None = None,
         concerns: Concerns | None = None,
     ) -> None:
         self._connect = connect
         self._stream = {"stream": stream} if stream else {}
-        self._is_told = is_told
         self._clock = clock or SystemClock()
         self._concerns = concerns or Concerns()
         self._answered_at_s = self._clock.monotonic()
@@ -78,20 +74,14 @@ class BacklogWatch:
         self._batch = (batch_id, now_s)
         self._meter.reading(now_s)
         backlog = self._meter.look(now_s)
-        if not self._is_told and (backlog.behind or 0) >= WORTH_A_LINE:
+        if (backlog.behind or 0) >= WORTH_A_LINE:
             self._said_at_s = now_s
             logger.info("a batch begins", extra=self._facts(backlog) | {"batch_id": batch_id})
 
     def batch_ends(self, offsets: Offsets) -> None:
         """All before ``offsets`` is done with."""
         self._batch = None
-        if not self._is_told:
-            self._meter.read_to(_texts(offsets), self._clock.monotonic())
-
-    def tell(self, read: Mapping[str, int]) -> None:
-        """By topic/partition; nothing: it is not known now."""
-        if read:
-            self._meter.read_to(read, self._clock.monotonic())
+        self._meter.read_to(_texts(offsets), self._clock.monotonic())
 
     def look(self) -> Backlog:
         return self._meter.look(self._clock.monotonic())
@@ -103,7 +93,7 @@ class BacklogWatch:
             return
         self._said_at_s = now_s
         backlog, batch = self._meter.look(now_s), self._batch
-        if batch is not None and not self._is_told and now_s - batch[1] >= SAY_EVERY_S:
+        if batch is not None and now_s - batch[1] >= SAY_EVERY_S:
             facts = {"batch_id": batch[0], "batch_s": round(now_s - batch[1])}
             logger.info("a batch is under way", extra=self._facts(backlog) | facts)
         elif (backlog.behind or 0) >= WORTH_A_LINE:

@@ -15,13 +15,12 @@ logger = logging.getLogger(__name__)
 
 BROKER, ETCD, STREAM = "broker", "etcd", "stream"
 BROKER_SILENT_S: Final = 10.0
-NO_CONCERN: Final[str | None] = None
 
 
 def etcd_concern(silent_s: float, ttl_s: float) -> str | None:
     """Half a lease without an answer; the same text for as long as it lasts."""
     if silent_s <= ttl_s / 2:
-        return NO_CONCERN
+        return None
     return (
         f"etcd has not answered for {ttl_s / 2:g} s: this capture writes nothing any more when its "
         "lease ends, and begins anew when etcd answers"
@@ -29,11 +28,9 @@ def etcd_concern(silent_s: float, ttl_s: float) -> str | None:
 
 
 class Concerns:
-    """What is wrong right now, by who is concerned. Thread-safe; each is logged once, but for one
-    that is ``quiet``: another of its process says the same."""
+    """What is wrong right now, by who is concerned. Thread-safe; each is logged once."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._levels = (logging.DEBUG,) * 2 if quiet else (logging.WARNING, logging.INFO)
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: dict[str, str] = {}
 
@@ -41,7 +38,7 @@ class Concerns:
     def first(self) -> str | None:
         """What is to stand in the changefeed's row."""
         with self._lock:
-            return next(iter(self._open.values()), NO_CONCERN)
+            return next(iter(self._open.values()), None)
 
     def say(self, about: str, what: str | None) -> None:
         """None: it is over. What is said of the same again changes nothing."""
@@ -52,6 +49,6 @@ class Concerns:
             else:
                 self._open.setdefault(about, what)
         if what is not None and before is None:
-            logger.log(self._levels[0], "%s", what)
+            logger.warning("%s", what)
         elif what is None and before is not None:
-            logger.log(self._levels[1], "it is over: %s", before)
+            logger.info("it is over: %s", before)

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 from conf.settings import Changefeed, DeltaSink
 from coordination.errors import ConfigError
 from coordination.secrets import revealed_options
-from sinks.changefeeds import Changefeeds
+from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.filter import TableFilter
 from streaming.protocols.canal_json.watermark import watermark_of
@@ -28,33 +29,25 @@ def check_changefeed(changefeed: Changefeed) -> None:
     configured wrong, another TidelakeError for what does not answer."""
     TableFilter(changefeed.filter)
     check_warehouse(changefeed.sink, changefeed.id)
-    source = Source(changefeed.source)
-    try:
+    with closing(Source(changefeed.source)) as source:
         source.shape()
-    finally:
-        source.close()
 
 
 def check_beginning(changefeed: Changefeed) -> None:
     """Raises SourceLost where Kafka may have forgotten what a new changefeed needs. One that the
     warehouse knows already is for its owner to judge."""
-    sink = changefeed.sink
-    stored = Changefeeds(sink.warehouse, revealed_options(sink.storage_options)).read(changefeed.id)
+    stored = _stored(changefeed.sink, changefeed.id)
     if stored is not None and stored.source_offsets:
         return
-    source = Source(changefeed.source)
-    try:
+    with closing(Source(changefeed.source)) as source:
         log = KafkaLog(source, watermark_of)
         first = log.beginnings(source.shape().partitions)
         refuse_a_hole(first, log, checkpoint_ts=changefeed.start_ts, reached_ts=None)
-    finally:
-        source.close()
 
 
 def has_finished(changefeed: Changefeed) -> bool:
     """Whether it is at its target-ts already: nothing is to be read for it."""
-    sink, target_ts = changefeed.sink, changefeed.target_ts
-    stored = Changefeeds(sink.warehouse, revealed_options(sink.storage_options)).read(changefeed.id)
+    stored, target_ts = _stored(changefeed.sink, changefeed.id), changefeed.target_ts
     is_there = stored is not None and target_ts is not None and stored.checkpoint_ts >= target_ts
     return is_there and changefeed.overwrite_checkpoint_ts is None
 
@@ -68,7 +61,12 @@ def check_warehouse(sink: DeltaSink, changefeed_id: str) -> None:
     )
     if scheme_of(sink.warehouse) in LOCAL:
         _check_folder(sink.warehouse)
-    Changefeeds(sink.warehouse, revealed_options(sink.storage_options)).read(changefeed_id)
+    _stored(sink, changefeed_id)
+
+
+def _stored(sink: DeltaSink, changefeed_id: str) -> ChangefeedRow | None:
+    options = revealed_options(sink.storage_options)
+    return Changefeeds(sink.warehouse, options).read(changefeed_id)
 
 
 def _check_folder(warehouse: str) -> None:

@@ -51,14 +51,9 @@ class CheckpointContent:
 
 def read_checkpoint(storage: TableStorage, checkpoint: LogCheckpoint) -> CheckpointContent:
     """All of it, in no order. One of ``UNREADABLE`` where it is torn; FileNotFoundError."""
-    found = CheckpointContent(actions=[], tombstones=[])
-    for path in checkpoint.paths:
-        if path.endswith(".json"):
-            _read_json(storage, path, found)
-        else:
-            _read_parquet(storage, path, (*_OTHERS, "add"), found)
+    found = _read_files(storage, checkpoint, (*_OTHERS, "add", "remove"))
     for name in _sidecars_in(found.actions):
-        _read_parquet(storage, f"{SIDECARS}{name}", ("add",), found)
+        _read_parquet(storage, f"{SIDECARS}{name}", ("add", "remove"), found)
     kinds = {kind for each in found.actions for kind in each}
     if not {"protocol", "metaData"} <= kinds:
         raise ValueError("it names no protocol or no schema")
@@ -67,13 +62,19 @@ def read_checkpoint(storage: TableStorage, checkpoint: LogCheckpoint) -> Checkpo
 
 def sidecars_of(storage: TableStorage, checkpoint: LogCheckpoint) -> list[str]:
     """The names, in the folder of sidecars, of the files that hold a checkpoint's actions."""
+    return _sidecars_in(_read_files(storage, checkpoint, ("sidecar",)).actions)
+
+
+def _read_files(
+    storage: TableStorage, checkpoint: Checkpoint, kinds: Sequence[str]
+) -> CheckpointContent:
     found = CheckpointContent(actions=[], tombstones=[])
     for path in checkpoint.paths:
         if path.endswith(".json"):
             _read_json(storage, path, found)
         else:
-            _read_parquet(storage, path, ("sidecar",), found, tombstones=False)
-    return _sidecars_in(found.actions)
+            _read_parquet(storage, path, kinds, found)
+    return found
 
 
 def _sidecars_in(actions: Iterable[Json]) -> list[str]:
@@ -91,21 +92,17 @@ def _read_json(storage: TableStorage, path: str, found: CheckpointContent) -> No
 
 
 def _read_parquet(
-    storage: TableStorage,
-    path: str,
-    kinds: tuple[str, ...],
-    found: CheckpointContent,
-    *,
-    tombstones: bool = True,
+    storage: TableStorage, path: str, kinds: Sequence[str], found: CheckpointContent
 ) -> None:
     with storage.open_input(path) as source, pq.ParquetFile(source) as file:
         for kind in kinds:
-            if kind in file.schema_arrow.names:
-                read = _add_actions(file) if kind == "add" else _actions(file, kind)
-                found.actions.extend(read)
-        if tombstones and "remove" in file.schema_arrow.names:
-            for rows in _batches(file, "remove", _OF_REMOVE):
-                found.tombstones.extend(_tombstones(rows))
+            if kind not in file.schema_arrow.names:
+                continue
+            if kind == "remove":
+                for rows in _batches(file, kind, _OF_REMOVE):
+                    found.tombstones.extend(_tombstones(rows))
+            else:
+                found.actions.extend(_add_actions(file) if kind == "add" else _actions(file, kind))
 
 
 def _add_actions(file: pq.ParquetFile) -> Iterator[Json]:

@@ -137,15 +137,6 @@ class LogState:
             head_fingerprint=self.head_fingerprint,
         )
 
-    def differences(self, other: LogState, *, tombstones: bool = True) -> list[str]:
-        """Names of what is not equal; none: both say the same of the table."""
-        names = ["version", "protocol", "metadata", "files", "transactions", "domains"]
-        names += ["in_commit_timestamp_ms", "head_fingerprint"]
-        found = [name for name in names if getattr(self, name) != getattr(other, name)]
-        if tombstones and self.tombstones.keys() != other.tombstones.keys():
-            found.append("tombstones")
-        return found
-
 
 def fingerprint(raw: bytes) -> str:
     """Tells the bytes of one commit from those of any other."""

@@ -174,11 +174,7 @@ class LocalStorage:
             _unlink(self._checksum(path))
 
     def sync_folder(self, path: str) -> None:
-        descriptor = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_folder(self._at(path))
 
     def _make_folder(self, path: str) -> None:
         """With its parents, each durable in its own parent (the warehouse's folders too)."""
@@ -189,11 +185,7 @@ class LocalStorage:
             folder = os.path.dirname(folder)
         os.makedirs(self._at(path), exist_ok=True)
         for each in missing:
-            descriptor = os.open(os.path.dirname(each), os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            _sync_folder(os.path.dirname(each))
 
     def _temporary(self, path: str) -> str:
         folder, _, name = path.rpartition("/")
@@ -220,6 +212,14 @@ def _write_durably(target: str, data: bytes | memoryview | pa.Buffer) -> None:
     except OSError:
         _unlink(target)
         raise
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _unlink(target: str) -> None:

@@ -163,15 +163,13 @@ class Applier:
 
     def _written(self, changed: _Changed, limit: Ts) -> tuple[str, Applied | Skipped]:
         """The name of the engine that wrote it, and what came of it."""
-        name = changed.task.name
+        name = str(changed.task.name)
         write = self._write_of(changed, limit)
-        reason: str | None = None
-        if self._choice.choose(str(name), lambda: None) == "merge-on-write":
+        if self._choice.choose(name, None) == "merge-on-write":
             try:
                 return self._merge_on_write.name, self._tried(self._merge_on_write, write)
             except NotForThisEngine as refusal:
-                reason = str(refusal)
-            self._choice.choose(str(name), lambda: reason)  # raises where Spark may not
+                self._choice.choose(name, str(refusal))  # raises where Spark may not
         spark = compiling(self._spark())
         with tagged(spark, self._job_tag):
             # By itself Spark takes a DATETIME for a TIMESTAMP of its session's zone.

@@ -32,7 +32,6 @@ from streaming.cluster.progress_rows import merged
 from streaming.cluster.reads import Offsets, texts
 from streaming.cluster.role_context import RoleContext
 from streaming.cluster.shown import as_ended
-from streaming.concerns import NO_CONCERN
 from streaming.plan import refusal
 from streaming.source.ranges import TopicPartition
 
@@ -66,7 +65,8 @@ class DeltaControlWriter:
         self._is_reading = False
         self._begins_at: Offsets | None = None  # until what lies before the stream is read
         self._failure: BaseException | None = None
-        self._standing, self._concern = Standing(), NO_CONCERN
+        self._standing = Standing()
+        self._concern: str | None = None
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
         self._thread.start()
 

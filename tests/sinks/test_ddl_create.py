@@ -173,7 +173,6 @@ def test_table_options_change_nothing(options: str) -> None:
 def test_if_not_exists_and_the_query_naming_no_schema() -> None:
     ddl = classify("create table if not exists T (a int primary key)", "CREATE", "shop", "T")
     assert isinstance(ddl, CreateTable)
-    assert ddl.if_not_exists
     assert ddl.name == TableName("shop", "T")
 
 
@@ -182,9 +181,7 @@ def test_if_not_exists_and_the_query_naming_no_schema() -> None:
 )
 def test_create_table_like(query: str) -> None:
     ddl = classify(query, "CREATE", "shop", "b")
-    assert ddl == CreateTableLike(
-        name=TableName("shop", "b"), source=TableName("shop", "a"), if_not_exists=False
-    )
+    assert ddl == CreateTableLike(name=TableName("shop", "b"), source=TableName("shop", "a"))
 
 
 @pytest.mark.parametrize(

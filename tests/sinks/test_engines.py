@@ -196,7 +196,7 @@ def test_the_engine_follows_setting_place_and_table(
     setting: EngineSetting, warehouse: str, refused: str | None, engine: str
 ) -> None:
     choice = engine_choice(setting, warehouse, allow_unsafe_commits=False)
-    assert choice.choose("s.t", lambda: refused) == engine
+    assert choice.choose("s.t", refused) == engine
 
 
 @pytest.mark.parametrize(
@@ -207,14 +207,14 @@ def test_a_table_that_no_engine_may_write_is_refused_with_the_reason(
 ) -> None:
     choice = engine_choice(setting, warehouse, allow_unsafe_commits=False)
     with pytest.raises(TidelakeError, match=r"table s\.t: .* it is partitioned"):
-        choice.choose("s.t", lambda: "it is partitioned")
+        choice.choose("s.t", "it is partitioned")
 
 
 def test_two_commit_protocols_on_one_log_are_refused() -> None:
     with pytest.raises(ConfigError, match="allow-unsafe-commits"):
         engine_choice("spark", "s3a://bucket/lake", allow_unsafe_commits=False)
     unsafe = engine_choice("spark", "s3a://bucket/lake", allow_unsafe_commits=True)
-    assert unsafe.choose("s.t", lambda: None) == "spark"
+    assert unsafe.choose("s.t", None) == "spark"
     with pytest.raises(ConfigError, match="hdfs"):
         engine_choice("merge-on-write", "hdfs://name/lake", allow_unsafe_commits=False)
 

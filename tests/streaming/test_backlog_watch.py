@@ -119,23 +119,6 @@ def test_a_long_batch_of_few_messages_is_told_of_too(
     watching.close()
 
 
-def test_who_is_told_does_not_count_what_it_reads_itself(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-):
-    watching = watch(Broker(50_000), clock, is_told=True, stream="stream-2")
-    watching.batch_begins(0)
-    watching.batch_ends({T0: 50_000, T1: 50_000})
-    assert watching.look().behind == 100_000
-    watching.tell({})
-    watching.tell({"t/0": 50_000, "t/1": 10_000})
-    assert watching.look().behind == 40_000
-    clock.now_s += 10
-    watching.say()
-    assert lines(caplog) == ["backlog"]
-    assert caplog.records[0].stream == "stream-2"
-    watching.close()
-
-
 def test_a_broker_that_is_away_leaves_what_is_known(clock: ManualClock):
     broker = Broker(50)
     watching = watch(broker, clock)

@@ -31,6 +31,7 @@ from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.table_shape import arrow_type
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import DdlIdentity, ownership
+from tests.sinks.merge_on_write.log_tables import differences
 from tests.sinks.merge_on_write.other_writers import restate_vectors, without_statistics
 
 Row = dict[str, Any]
@@ -227,8 +228,8 @@ class History:
             table = engine.table(self.target.uri)
             with table.lock:
                 table.refresh()
-                differences = table.state.differences(replayed, tombstones=False)
-                assert not differences, f"{differences} after {self.log}"
+                found = differences(table.state, replayed, tombstones=False)
+                assert not found, f"{found} after {self.log}"
 
     def check_rows(self, found: Iterable[Row]) -> None:
         problem = self.difference(found, self.rows.values())

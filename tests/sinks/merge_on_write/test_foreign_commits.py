@@ -19,6 +19,7 @@ from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.pause import set_paused
 from sinks.merge_on_write.storage import LocalStorage
 from sinks.merge_on_write.table_shape import NotForThisEngine
+from tests.sinks.merge_on_write.log_tables import differences
 from tests.sinks.merge_on_write.orders import Changes, Rows, changed, made, rows_of, write
 
 pytestmark = pytest.mark.spark
@@ -105,7 +106,7 @@ def expect(spark: SparkSession, uri: str, engine: MergeOnWriteEngine, rows: Rows
     assert replayed is not None
     with table.lock:
         table.refresh()
-        assert table.state.differences(replayed, tombstones=False) == []
+        assert differences(table.state, replayed, tombstones=False) == []
 
 
 @pytest.mark.parametrize(

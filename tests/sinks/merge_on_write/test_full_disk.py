@@ -16,6 +16,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.storage import LocalStorage
+from tests.sinks.merge_on_write.log_tables import differences
 from tests.sinks.merge_on_write.orders import UPSERTED, Changes, changed, made, rows_of, write
 
 LATER: Changes = {12: None, 34: "later", 99: "later", 300: "later"}
@@ -83,5 +84,5 @@ def test_a_write_that_failed_is_tried_again(
         assert rows_of(uri) == changed(before, UPSERTED, LATER)
         replayed = read_log(table.storage)
         assert replayed is not None
-        assert table.state.differences(replayed, tombstones=False) == []
+        assert differences(table.state, replayed, tombstones=False) == []
         engine.close()

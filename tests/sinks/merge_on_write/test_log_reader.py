@@ -23,6 +23,7 @@ from tests.sinks.merge_on_write.log_tables import (
     add_files,
     assert_as_read,
     assert_same,
+    differences,
     make,
     write_history,
 )
@@ -139,7 +140,7 @@ def test_a_checkpoint_of_the_newest_version_needs_its_commit_for_the_head(
     found = read_log(local)
     assert found is not None
     assert found.head_fingerprint is None
-    assert set(found.differences(state)) <= {"head_fingerprint"}
+    assert set(differences(found, state)) <= {"head_fingerprint"}
     follow(local, found)
     assert found.version == AT
 
