@@ -103,22 +103,20 @@ class BatchKeys:
 class SparkEngine:
     """Commits a DataFrame of changes, in the session that the frame belongs to.
 
-    A commit reads its changes several times: ``persist`` keeps them for as long. A caller whose
-    frames are cheap to read again turns it off.
+    A commit reads its changes several times: they are kept for as long.
     """
 
     name = "spark"
 
-    def __init__(self, storage_options: Mapping[str, str], *, persist: bool = True) -> None:
+    def __init__(self, storage_options: Mapping[str, str]) -> None:
         self._storage_options = dict(storage_options)
-        self._persist = persist
 
     def apply(self, write: TableWrite) -> Applied | Skipped:
         before = self._look(write)
         if isinstance(before, Skipped):
             return before
         changes = cast("DataFrame", write.changes)
-        persisted = self._persist and changes.storageLevel == StorageLevel.NONE
+        persisted = changes.storageLevel == StorageLevel.NONE
         if persisted:
             changes.persist()
         try:

@@ -15,6 +15,11 @@ from typing import Any
 Json = dict[str, Any]
 
 
+def _told(**fields: Any) -> Json:
+    """Without what is not told."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionVectorDescriptor:
     """Where the set of deleted ordinals of one data file is kept."""
@@ -32,15 +37,13 @@ class DeletionVectorDescriptor:
         return name if self.offset is None else f"{name}@{self.offset}"
 
     def to_json(self) -> Json:
-        found: Json = {
-            "storageType": self.storage_type,
-            "pathOrInlineDv": self.path_or_inline,
-            "sizeInBytes": self.size_in_bytes,
-            "cardinality": self.cardinality,
-        }
-        if self.offset is not None:
-            found["offset"] = self.offset
-        return found
+        return _told(
+            storageType=self.storage_type,
+            pathOrInlineDv=self.path_or_inline,
+            offset=self.offset,
+            sizeInBytes=self.size_in_bytes,
+            cardinality=self.cardinality,
+        )
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> DeletionVectorDescriptor:
@@ -80,38 +83,25 @@ class DataFile:
 
     def add(self, *, data_change: bool) -> Json:
         """The action that brings the file into the table."""
-        found: Json = {
-            "path": self.path,
-            "partitionValues": dict(self.partition_values),
-            "size": self.size,
-            "modificationTime": self.modification_time_ms,
-            "dataChange": data_change,
-            **self.extra,
-        }
-        if self.stats is not None:
-            found["stats"] = self.stats
-        if self.tags is not None:
-            found["tags"] = dict(self.tags)
-        if self.deletion_vector is not None:
-            found["deletionVector"] = self.deletion_vector.to_json()
-        return {"add": found}
+        own = _told(modificationTime=self.modification_time_ms, stats=self.stats)
+        return {"add": self._fields(data_change) | own}
 
     def remove(self, now_ms: int, *, data_change: bool) -> Json:
         """The action that takes the file, with exactly this vector, out of the table."""
-        found: Json = {
-            "path": self.path,
-            "deletionTimestamp": now_ms,
-            "dataChange": data_change,
-            "extendedFileMetadata": True,
-            "partitionValues": dict(self.partition_values),
-            "size": self.size,
+        own = {"deletionTimestamp": now_ms, "extendedFileMetadata": True}
+        return {"remove": self._fields(data_change) | own}
+
+    def _fields(self, data_change: bool) -> Json:
+        vector = self.deletion_vector
+        return _told(
+            path=self.path,
+            partitionValues=dict(self.partition_values),
+            size=self.size,
+            dataChange=data_change,
+            tags=None if self.tags is None else dict(self.tags),
+            deletionVector=None if vector is None else vector.to_json(),
             **self.extra,
-        }
-        if self.tags is not None:
-            found["tags"] = dict(self.tags)
-        if self.deletion_vector is not None:
-            found["deletionVector"] = self.deletion_vector.to_json()
-        return {"remove": found}
+        )
 
     @classmethod
     def from_add(cls, fields: Mapping[str, Any]) -> DataFile:
@@ -171,15 +161,14 @@ class Protocol:
         return (self.reader_features or frozenset()) | (self.writer_features or frozenset())
 
     def to_json(self) -> Json:
-        found: Json = {
-            "minReaderVersion": self.min_reader_version,
-            "minWriterVersion": self.min_writer_version,
-        }
-        if self.reader_features is not None:
-            found["readerFeatures"] = sorted(self.reader_features)
-        if self.writer_features is not None:
-            found["writerFeatures"] = sorted(self.writer_features)
-        return {"protocol": found}
+        reader, writer = self.reader_features, self.writer_features
+        fields = _told(
+            minReaderVersion=self.min_reader_version,
+            minWriterVersion=self.min_writer_version,
+            readerFeatures=None if reader is None else sorted(reader),
+            writerFeatures=None if writer is None else sorted(writer),
+        )
+        return {"protocol": fields}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Protocol:
@@ -231,10 +220,9 @@ class Transaction:
     last_updated_ms: int | None = None
 
     def to_json(self) -> Json:
-        found: Json = {"appId": self.app_id, "version": self.version}
-        if self.last_updated_ms is not None:
-            found["lastUpdated"] = self.last_updated_ms
-        return {"txn": found}
+        return {
+            "txn": _told(appId=self.app_id, version=self.version, lastUpdated=self.last_updated_ms)
+        }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Transaction:
