@@ -28,6 +28,7 @@ from streaming.source.refusal import connection_refusal
 _ANSWER_S = 5.0
 _SEARCH_S = 60.0  # for the first watermarks: one comes about every second
 _MESSAGES = 500  # looked at together
+_TRIES = 3  # each of a new client, which learns who leads
 K = TypeVar("K")
 Answers = dict[K, "Future[Any]"]
 
@@ -205,12 +206,16 @@ class Source:
         wanted = {Assignment(p.topic, p.partition): spec for p in partitions}
         if not wanted:
             return {}
-        found = self._ask(
-            lambda admin: admin.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_S
+        for _ in range(_TRIES):
+            found = self._ask(
+                lambda admin: admin.list_offsets(
+                    wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_S
+                )
             )
-        )
-        return {TopicPartition(p.topic, p.partition): each.offset for p, each in found.items()}
+            if all(each.offset >= 0 for each in found.values()):
+                return {TopicPartition(p.topic, p.partition): a.offset for p, a in found.items()}
+            self.close()  # -1001, and no error: it asked a leader that is gone
+        raise SourceAway(f"partitions without a leader on {self._where()}: is a broker down?")
 
     def _ask(self, request: Callable[[AdminClient], Answers[K]]) -> dict[K, Any]:
         is_new = self._admin is None
