@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -149,7 +149,7 @@ class Changefeeds:
 
     def read_all(self) -> list[ChangefeedRow]:
         """Every changefeed's row, by ID."""
-        rows = self._table.read(lambda view: _changefeeds(view.rows()))
+        rows = self._table.read(lambda view: list(_changefeeds(view.rows())))
         return sorted(rows or [], key=lambda row: row.changefeed_id)
 
     def claim(
@@ -375,18 +375,14 @@ def _later_than(before: datetime) -> datetime:
 
 
 def _find(view: TableView, changefeed_id: str) -> ChangefeedRow | None:
-    return next(iter(_changefeeds(rows_of(view, changefeed_id))), None)
+    return next(_changefeeds(rows_of(view, changefeed_id)), None)
 
 
-def _changefeeds(rows: pa.Table) -> list[ChangefeedRow]:
-    return [
-        replace(row, watermarks={key: _watermark(mark) for key, mark in row.watermarks.items()})
-        for row in from_rows(rows, ChangefeedRow)
-    ]
-
-
-def _watermark(stored: Any) -> RecordedWatermark:
-    return RecordedWatermark(**stored)
+def _changefeeds(rows: pa.Table) -> Iterator[ChangefeedRow]:
+    for row in from_rows(rows, ChangefeedRow):
+        marks: Mapping[str, Any] = row.watermarks
+        recorded = {key: RecordedWatermark(**mark) for key, mark in marks.items()}
+        yield replace(row, watermarks=recorded)
 
 
 def _upsert(view: TableView, row: ChangefeedRow) -> Change:

@@ -103,7 +103,7 @@ class DeadLetters:
             if by is not None:
                 by.check_all(self._table, view)
             known = view.scan(KEY, _near(incoming))
-            fresh = incoming.join(known.cast(_key_schema()), keys=list(KEY), join_type="left anti")
+            fresh = incoming.join(known.cast(_KEY_SCHEMA), keys=list(KEY), join_type="left anti")
             added = len(fresh)
             if not added:
                 return None
@@ -130,11 +130,8 @@ class DeadLetters:
         return counter
 
 
+_KEY_SCHEMA = pa.schema([SCHEMA.field(name) for name in KEY])
 _BY_KEY = [(name, "ascending") for name in KEY]
-
-
-def _key_schema() -> pa.Schema:
-    return pa.schema([SCHEMA.field(name) for name in KEY])
 
 
 def _conform(rows: pa.Table) -> pa.Table:

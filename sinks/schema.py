@@ -115,7 +115,8 @@ class MySQLType:
             name = BINARY_FORM.get(name, name)
         unsigned = raw_name == "serial" or bool(re.search(r"\b(?:unsigned|zerofill)\b", attributes))
         if name in ("enum", "set"):
-            return cls(name=name, elements=_read_elements(inner))
+            elements = (element.replace("''", "'") for element in _ELEMENT.findall(inner))
+            return cls(name=name, elements=tuple(elements))
         numbers = [int(number) for number in re.findall(r"\d+", inner)]
         length = numbers[0] if numbers else None
         scale = numbers[1] if len(numbers) > 1 else None
@@ -156,10 +157,6 @@ def _read_name(text: str) -> tuple[str, str]:
         word = _NAME_WORD.match(text, word.end())
     name = " ".join(text[: longest.end()].lower().split())
     return name, text[longest.end() :]
-
-
-def _read_elements(inner: str) -> tuple[str, ...]:
-    return tuple(element.replace("''", "'") for element in _ELEMENT.findall(inner))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,7 +99,9 @@ def only(text: pa.Array, keep: Mask) -> pa.Array:
     width = 8 if pa.types.is_large_string(text.type) else 4
     _, bounds, bytes_ = text.buffers()
     bounds = bounds.slice(text.offset * width, (len(text) + 1) * width)
-    return pa.Array.from_buffers(text.type, len(text), [_bitmap(keep), bounds, bytes_])
+    return pa.Array.from_buffers(
+        text.type, len(text), [pa.array(keep).buffers()[1], bounds, bytes_]
+    )
 
 
 def without_hidden(text: pa.Array) -> pa.Array:
@@ -127,7 +129,3 @@ def cells(values: pa.Array, text: pa.Array, fine: Mask) -> Cells:
 def nullified(values: pa.Array, keep: Mask) -> pa.Array:
     """The values with null for those not kept."""
     return pc.if_else(pa.array(keep), values, pa.scalar(None, values.type))
-
-
-def _bitmap(mask: Mask) -> pa.Buffer:
-    return pa.array(mask).buffers()[1]

@@ -79,7 +79,8 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(masked_values(line), default=_masked_text, ensure_ascii=False)
+        shown = masked_values(line)
+        return json.dumps(shown, default=lambda each: masked(str(each)), ensure_ascii=False)
 
 
 def message_and_facts(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
@@ -158,10 +159,6 @@ def _thread_failed(args: threading.ExceptHookArgs) -> None:
     name = args.thread.name if args.thread is not None else ""
     told = (args.exc_type, args.exc_value, args.exc_traceback)
     logging.getLogger(PROGRAM).error("a thread failed thread=%s", name, exc_info=told)
-
-
-def _masked_text(value: object) -> str:
-    return masked(str(value))
 
 
 def _utc(record: logging.LogRecord) -> str:

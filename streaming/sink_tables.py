@@ -270,7 +270,8 @@ class SinkTables:
         whole row at or below ``limit``. Raises for one whose first rows were passed over."""
         if name not in self:
             refuse_what_was_passed(self._row, [name])
-        told, begin = newest_whole_row(blocks, limit), self._known_start(name, start)
+        begin = self[name].checkpoint if name in self else start
+        told = newest_whole_row(blocks, limit)
         if isinstance(told, Untold):
             self._put_without_rows(name, begin, told is Untold.ONLY_CUT)
             return
@@ -285,9 +286,6 @@ class SinkTables:
             logger.warning("no CREATE TABLE was read: %s table=%s", warning, name)
         no_ddl = DdlEvent(commit_ts=NO_DDL, offset=0, name=name, ddl_type="", query="")
         self.create(name, schema, no_ddl, begin)
-
-    def _known_start(self, name: TableName, start: Ts) -> Ts:
-        return self[name].checkpoint if name in self else start
 
     def _put_without_rows(self, name: TableName, start: Ts, is_cut: bool) -> None:
         """No row has told what the table is; if it is there nevertheless, it says so itself."""

@@ -108,16 +108,12 @@ def physical_rows(changes: pa.Table, shape: TableShape) -> pa.Table:
         )
     have = set(changes.column_names)
     arrays = [
-        _as_type(changes[column.name], column.arrow)
+        changes[column.name].cast(column.arrow)
         if column.name in have
         else pa.chunked_array([pa.nulls(changes.num_rows, column.arrow)])
         for column in shape.columns
     ]
     return pa.Table.from_arrays(arrays, schema=shape.schema())
-
-
-def _as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return values if values.type == kind else values.cast(kind)
 
 
 def read_columns(

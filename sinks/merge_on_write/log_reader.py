@@ -85,7 +85,8 @@ def read_commit(storage: TableStorage, version: int) -> bytes | None:
 def _read_once(storage: TableStorage, state: LogState) -> LogState | None:
     names = _newest_names(storage)
     checkpoints = whole_checkpoints(names)
-    commits = sorted(version for name in names if (version := _commit_version(name)) is not None)
+    kinds = filter(None, map(classify, names))
+    commits = sorted(version for kind, version in kinds if kind == "commit")
     if not checkpoints and not commits:
         return None
     _take_checkpoint(storage, state, checkpoints, commits)
@@ -174,8 +175,3 @@ def _hole(
         f"the log of {storage.uri} has a hole: version {wanted} is missing, {next_one} is the next "
         f"there is{unreadable}; restore the missing commits, or the table"
     )
-
-
-def _commit_version(path: str) -> int | None:
-    kind = classify(path)
-    return kind[1] if kind is not None and kind[0] == "commit" else None

@@ -95,14 +95,14 @@ def _offsets(why: pa.Table) -> dict[TopicPartition, list[int]]:
 def _letters_of(block: Block) -> pa.Table:
     bad = block.table()
     rows = len(bad)
-    is_named = bool(block.name.table)
+    name = block.name if block.name.table else None
     return pa.table(
         {
             "topic": pa.repeat(pa.scalar(block.topic), rows),
             "partition": pa.repeat(pa.scalar(block.partition, pa.int32()), rows),
             "offset": bad["offset"],
-            "schema_name": pa.repeat(_text(block.name.schema if is_named else None), rows),
-            "table_name": pa.repeat(_text(block.name.table if is_named else None), rows),
+            "schema_name": pa.repeat(pa.scalar(name and name.schema, pa.string()), rows),
+            "table_name": pa.repeat(pa.scalar(name and name.table, pa.string()), rows),
             "commit_ts": pa.nulls(rows, pa.int64()),
             "error_class": bad["error_class"],
             "message": bad["error_message"],
@@ -110,7 +110,3 @@ def _letters_of(block: Block) -> pa.Table:
         },
         schema=LETTERS,
     )
-
-
-def _text(value: str | None) -> pa.Scalar:
-    return pa.scalar(value, pa.string())

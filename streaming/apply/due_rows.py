@@ -99,7 +99,7 @@ class Piece:
                 wanted = rows[low:high] - begin
                 found.append(_gathered(part, wanted))
             begin, low = begin + part.count, high
-        return found[0] if len(found) == 1 else pa.concat_arrays(found or [_none(self.shape)])
+        return found[0] if len(found) == 1 else pa.concat_arrays(found or [pa.nulls(0, self.shape)])
 
 
 @dataclass(slots=True)
@@ -281,7 +281,3 @@ def _gathered(part: Part, wanted: Rows) -> pa.StructArray:
     else:
         rows = wanted if part.rows is None else part.rows[wanted]
     return data if rows is None else data.take(pa.array(rows))
-
-
-def _none(shape: pa.StructType) -> pa.StructArray:
-    return pa.nulls(0, shape)
