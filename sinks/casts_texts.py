@@ -9,16 +9,7 @@ import pyarrow.compute as pc
 from sinks.casts_numbers import cast_bits, cast_index
 from sinks.delta_types import arrow_type
 from sinks.schema import MySQLType
-from sinks.text_cells import (
-    Cells,
-    as_mask,
-    cells,
-    data,
-    is_valid,
-    matches,
-    only,
-    without_hidden,
-)
+from sinks.text_cells import Cells, as_mask, cells, data, is_valid, matches, only, without_hidden
 
 _ABOVE_A_BYTE = r"[\x{100}-\x{10FFFF}]"
 _HIGHEST_LEAD = 0xC3  # of a character up to U+00FF in UTF-8

@@ -25,14 +25,7 @@ from sinks.control_table import Change, ControlTable, TableView, column, replace
 from sinks.txn import term_refused
 
 ChangefeedState = Literal[
-    "initializing",
-    "running",
-    "rewinding",
-    "warning",
-    "pending",
-    "finished",
-    "stopped",
-    "failed",
+    "initializing", "running", "rewinding", "warning", "pending", "finished", "stopped", "failed"
 ]
 logger = logging.getLogger(__name__)
 ENDED: frozenset[ChangefeedState] = frozenset({"finished", "stopped", "failed"})

@@ -30,10 +30,7 @@ def claim_term(table: ControlTable, changefeed_id: str, term: int) -> None:
 
 def claim(table: ControlTable, changefeed_id: str, term: int, incarnation: int) -> None:
     """The term and the incarnation in one commit; TermRefused if a newer term is there."""
-    identities = {
-        term_app_id(changefeed_id): term,
-        incarnation_app_id(changefeed_id): incarnation,
-    }
+    identities = {term_app_id(changefeed_id): term, incarnation_app_id(changefeed_id): incarnation}
     _claim(table, changefeed_id, term, identities)
 
 

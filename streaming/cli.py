@@ -68,8 +68,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def tidelake(
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """TiDB and MySQL change streams in, exactly-once Delta tables out."""
@@ -165,8 +164,7 @@ def snapshot(
     changefeed_id: ChangefeedId = None,
     config: ConfigFile = None,
     as_of: Annotated[
-        str | None,
-        typer.Option(help="The newest snapshot at or below this TSO or RFC 3339 time."),
+        str | None, typer.Option(help="The newest snapshot at or below this TSO or RFC 3339 time.")
     ] = None,
     output_format: Format = OutputFormat.TABLE,
 ) -> None:

@@ -62,10 +62,7 @@ _ALIASES = {
     "alter schema": "alter database",
 }
 _GROUPS = frozenset(
-    (
-        *("all", "all dml", "all ddl", "none", "none dml", "none ddl"),
-        "incompatible ddl changes",
-    )
+    (*("all", "all dml", "all ddl", "none", "none dml", "none ddl"), "incompatible ddl changes")
 )
 _DDL_EVENTS = _COMPATIBLE_DDLS | _INCOMPATIBLE_DDLS
 _KNOWN_EVENTS = ROW_EVENTS | _DDL_EVENTS | _GROUPS

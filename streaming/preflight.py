@@ -54,11 +54,7 @@ def has_finished(changefeed: Changefeed) -> bool:
 
 def check_warehouse(sink: DeltaSink, changefeed_id: str) -> None:
     """One engine may commit there safely, and it can be read, and written if it is local."""
-    engine_choice(
-        sink.apply_engine,
-        sink.warehouse,
-        allow_unsafe_commits=sink.allow_unsafe_commits,
-    )
+    engine_choice(sink.apply_engine, sink.warehouse, allow_unsafe_commits=sink.allow_unsafe_commits)
     if scheme_of(sink.warehouse) in LOCAL:
         _check_folder(sink.warehouse)
     _stored(sink, changefeed_id)

@@ -110,11 +110,7 @@ class RunCapture:
             on_join=spark.begin,
         )
         self._plane = open_plane(
-            spark,
-            batch=settings.batch,
-            session=session,
-            own=changefeed,
-            jvm_ended=self._jvm_ended,
+            spark, batch=settings.batch, session=session, own=changefeed, jvm_ended=self._jvm_ended
         )
         self._transport = GrpcTransport(
             settings.transport,

@@ -207,11 +207,7 @@ def _patience_s(metadata: Metadata | None) -> float:
 
 
 def _commit_info(
-    state: LogState,
-    actions: Sequence[Json],
-    operation: str,
-    user_metadata: str | None,
-    now_ms: int,
+    state: LogState, actions: Sequence[Json], operation: str, user_metadata: str | None, now_ms: int
 ) -> Json:
     info: Json = {}
     if (stamp := _in_commit_timestamp(state, actions, now_ms)) is not None:

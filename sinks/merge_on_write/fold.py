@@ -78,9 +78,7 @@ def fold(table: OpenTable, key: Sequence[str]) -> Folded | None:
     except TryAgain:  # one may: it counted before the log was cleaned, or storage is late
         return None
     return Folded(
-        version=version,
-        files=len(plan.files),
-        bytes_read=sum(each.size for each in plan.files),
+        version=version, files=len(plan.files), bytes_read=sum(each.size for each in plan.files)
     )
 
 

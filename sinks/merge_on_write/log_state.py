@@ -12,14 +12,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
-from sinks.merge_on_write.actions import (
-    DataFile,
-    Json,
-    Metadata,
-    Protocol,
-    Tombstone,
-    Transaction,
-)
+from sinks.merge_on_write.actions import DataFile, Json, Metadata, Protocol, Tombstone, Transaction
 from sinks.merge_on_write.forgotten import Forgotten
 
 NONCE = "tidelakeNonce"  # in commitInfo: by it we know our own commit again

@@ -119,10 +119,7 @@ def _text(value: str, is_upper: bool) -> Bound:
 
 def _timestamp_bounds(low_us: int, high_us: int, kind: pa.DataType) -> tuple[Bound, Bound]:
     suffix = "Z" if kind.tz else ""
-    return (
-        _timestamp(low_us // 1000, suffix),
-        _timestamp(-(-high_us // 1000), suffix),
-    )
+    return (_timestamp(low_us // 1000, suffix), _timestamp(-(-high_us // 1000), suffix))
 
 
 def _timestamp(milliseconds: int, suffix: str) -> str | None:

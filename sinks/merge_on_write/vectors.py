@@ -31,8 +31,6 @@ def mark(
             path = next(paths)
             rows = len(deleted[path].mask)
             file = replace(
-                files[path],
-                deletion_vector=descriptor,
-                stats=widened(files[path].stats, rows),
+                files[path], deletion_vector=descriptor, stats=widened(files[path].stats, rows)
             )
             yield Marked(file, replace(deleted[path], vector_id=descriptor.unique_id))

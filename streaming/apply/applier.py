@@ -88,9 +88,7 @@ class Applier:
         self._dead_letters = dead_letters
         sink = settings.changefeed.sink
         self._choice = engine_choice(
-            sink.apply_engine,
-            sink.warehouse,
-            allow_unsafe_commits=sink.allow_unsafe_commits,
+            sink.apply_engine, sink.warehouse, allow_unsafe_commits=sink.allow_unsafe_commits
         )
         options = revealed_options(sink.storage_options)
         self._merge_on_write = MergeOnWriteEngine(

@@ -46,10 +46,7 @@ def decode(messages: Messages, wanted: Wanted) -> Iterator[Block]:
     if not pa.types.is_binary(values.type):
         values = values.cast(pa.binary())
     messages = Messages(
-        topic=messages.topic,
-        partition=messages.partition,
-        offsets=messages.offsets,
-        values=values,
+        topic=messages.topic, partition=messages.partition, offsets=messages.offsets, values=values
     )
     sizes = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
     collector = Collector(messages=messages, wanted=wanted, sizes=sizes)
