@@ -15,8 +15,7 @@ from coordination.secrets import revealed_options
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.filter import TableFilter
-from streaming.protocols.canal_json.watermark import watermark_of
-from streaming.retained import KafkaLog, refuse_a_hole
+from streaming.retained import refuse_a_hole
 from streaming.source.kafka import Source
 
 
@@ -40,9 +39,8 @@ def check_beginning(changefeed: Changefeed) -> None:
     if stored is not None and stored.source_offsets:
         return
     with closing(Source(changefeed.source)) as source:
-        log = KafkaLog(source, watermark_of)
-        first = log.beginnings(source.shape().partitions)
-        refuse_a_hole(first, log, checkpoint_ts=changefeed.start_ts, reached_ts=None)
+        first = source.beginnings(source.shape().partitions)
+        refuse_a_hole(first, source, checkpoint_ts=changefeed.start_ts, reached_ts=None)
 
 
 def has_finished(changefeed: Changefeed) -> bool:

@@ -12,37 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from streaming.source.kafka import Source, SourceLost
+from streaming.protocols.canal_json.watermark import watermark_of
+from streaming.source.kafka import SourceLost
 from streaming.source.ranges import TopicPartition
-
-FirstWatermarks = Mapping[TopicPartition, int | None]  # None: there is none yet
-WatermarkOf = Callable[[bytes | None], int | None]
 
 
 class Log(Protocol):
-    """What is asked of Kafka about partitions whose offsets are not recorded."""
+    """What is asked of Kafka about partitions whose offsets are not recorded: of ``Source``."""
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The first offset that is there."""
         ...
 
-    def first_watermarks(self, first: Mapping[TopicPartition, int]) -> FirstWatermarks:
-        """The first watermark at or after these offsets."""
+    def search(
+        self, first: Mapping[TopicPartition, int], read: Callable[[bytes | None], int | None]
+    ) -> Mapping[TopicPartition, int]:
+        """What ``read`` makes of the first message that it can read at or after these offsets."""
         ...
-
-
-class KafkaLog:
-    """Implements ``Log`` by reading a few messages."""
-
-    def __init__(self, source: Source, watermark_of: WatermarkOf) -> None:
-        self._source = source
-        self._watermark_of = watermark_of
-
-    def beginnings(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return self._source.beginnings(partitions)
-
-    def first_watermarks(self, first: Mapping[TopicPartition, int]) -> FirstWatermarks:
-        return {**dict.fromkeys(first), **self._source.search(first, self._watermark_of)}
 
 
 def refuse_a_hole(
@@ -54,7 +40,7 @@ def refuse_a_hole(
     later = {p: offset for p, offset in first.items() if offset > 0}
     if not later:
         return
-    marks = log.first_watermarks(later)
+    marks = {**dict.fromkeys(later), **log.search(later, watermark_of)}
     for partition, offset in sorted(later.items()):
         mark = marks.get(partition)
         if mark is None or mark > checkpoint_ts:
@@ -67,7 +53,9 @@ def refuse_a_hole(
             )
 
 
-def _way_out(marks: FirstWatermarks, checkpoint_ts: int, reached_ts: int | None) -> str:
+def _way_out(
+    marks: Mapping[TopicPartition, int | None], checkpoint_ts: int, reached_ts: int | None
+) -> str:
     known = [mark for mark in marks.values() if mark is not None]
     if len(known) < len(marks):
         return "Let TiCDC send one, then start again"

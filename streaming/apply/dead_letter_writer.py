@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import pyarrow as pa
@@ -76,10 +75,7 @@ class DeadLetterWriter:
                 f"{what}. on-error is 'fail': mend it, or set on-error = 'dead-letter'"
             )
         logger.warning("%s. They are in _tidelake/dead_letters with their bytes", what)
-        now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
-        rows = len(letters)
-        letters = letters.append_column("created_at", pa.repeat(now, rows))
-        changefeed = pa.repeat(pa.scalar(self._by.changefeed_id), rows)
+        changefeed = pa.repeat(pa.scalar(self._by.changefeed_id), len(letters))
         self._dead_letters.merge(letters.append_column("changefeed_id", changefeed), self._by)
         self.refreshed()
 

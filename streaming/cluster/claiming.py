@@ -12,8 +12,6 @@ from coordination.ports import Claim, RegisteredTable
 from sinks.changefeeds import ChangefeedRow
 from streaming.cluster.progress_rows import span_of
 from streaming.cluster.role_context import RoleContext
-from streaming.protocols.canal_json.watermark import watermark_of
-from streaming.retained import KafkaLog
 from streaming.sink_tables import SinkTable
 from streaming.source.ranges import TopicPartition
 from streaming.start_point import first_row, settle
@@ -42,8 +40,7 @@ def claimed_row(
     tables.snapshots.claim(changefeed.id, claimed.term)
     failpoint(Failpoint.AFTER_CLAIM)
     shape = context.source.shape()
-    log = KafkaLog(context.source, watermark_of)
-    row = settle(claimed, changefeed, shape, log, start_id)
+    row = settle(claimed, changefeed, shape, context.source, start_id)
     if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
         offsets = {TopicPartition.parse(text): at for text, at in row.source_offsets.items()}
         context.source.check_offsets(offsets, row.checkpoint_ts)

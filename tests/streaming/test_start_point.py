@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -13,7 +13,6 @@ from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.changefeeds import ChangefeedRow, RecordedWatermark
 from streaming.passed import refuse_what_was_passed
-from streaming.retained import FirstWatermarks
 from streaming.source.kafka import SourceLost, SourceShape
 from streaming.source.ranges import TopicPartition
 from streaming.start_point import first_row, settle
@@ -38,9 +37,11 @@ class Log:
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 5)
 
-    def first_watermarks(self, first: Mapping[TopicPartition, int]) -> FirstWatermarks:
+    def search(
+        self, first: Mapping[TopicPartition, int], _read: Callable[[bytes | None], int | None]
+    ) -> dict[TopicPartition, int]:
         assert set(first.values()) == {5}
-        return dict.fromkeys(first, self._first_ts)
+        return {} if self._first_ts is None else dict.fromkeys(first, self._first_ts)
 
 
 LOG = Log()
