@@ -33,8 +33,8 @@ from sinks.spark_engine import SparkEngine
 from sinks.storage_errors import StorageAway
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.dead_letter_writer import DeadLetterWriter
-from streaming.apply.letters import keyless_errors
 from streaming.apply.row_block import RowBlock
+from streaming.apply.row_errors import keyless_errors
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.permit import Permit, Withdrawn
 from streaming.session import compiling

@@ -10,18 +10,31 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.dead_letters import DeadLetters, Undertaker
-from streaming.apply.letters import REASONS, reasons
 from streaming.protocols.contract import Block
 from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 SLICE_ROWS = 20_000  # bytes of so many failed rows are held at a time
+REASONS: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("schema_name", pa.string()),
+        ("table_name", pa.string()),
+        ("commit_ts", pa.int64()),
+        ("error_class", pa.string()),
+        ("message", pa.string()),
+    ]
+)
+_ORDER: Final = [(name, "ascending") for name in ("topic", "partition", "offset")]
 LETTERS: Final = REASONS.append(pa.field("value", pa.binary()))
 
 
@@ -106,3 +119,30 @@ def _letters_of(block: Block) -> pa.Table:
         },
         schema=LETTERS,
     )
+
+
+def reasons(errors: Mapping[TableName, pa.Table]) -> pa.Table:
+    """``REASONS`` by topic, partition and offset, a row per message: of one with several rows that
+    cannot be applied, the first one's."""
+    tables = [_named(name, table) for name, table in errors.items() if len(table)]
+    if not tables:
+        return REASONS.empty_table()
+    every = pa.concat_tables(tables).sort_by([*_ORDER, ("index", "ascending")])
+    return every.take(_first_of_each_message(every)).select(REASONS.names).cast(REASONS)
+
+
+def _named(name: TableName, errors: pa.Table) -> pa.Table:
+    for column, text in (("schema_name", name.schema), ("table_name", name.table)):
+        errors = errors.append_column(column, pa.repeat(pa.scalar(text, pa.string()), len(errors)))
+    return errors
+
+
+def _first_of_each_message(ordered: pa.Table) -> pa.Array:
+    is_new = np.zeros(len(ordered), np.bool_)
+    is_new[0] = True
+    for name, _ in _ORDER:
+        column = ordered[name].combine_chunks()
+        values = column.dictionary_encode().indices if pa.types.is_string(column.type) else column
+        numbers = values.to_numpy()
+        is_new[1:] |= numbers[1:] != numbers[:-1]
+    return pa.array(np.flatnonzero(is_new))

@@ -11,13 +11,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordination.model import Ts
 from sinks.delta_types import delta_type
 from sinks.schema import Column
-from streaming.apply.due_rows import Piece, Rows
+from streaming.apply.due_rows import Piece, Rows, due_pieces, origins_of
+from streaming.apply.row_block import RowBlock
+from streaming.apply.table_task import TableTask
 from streaming.source.ranges import TopicPartition
 
 CAST: Final = "cast"  # error classes
 UNKNOWN_COLUMN: Final = "unknown-column"
+NO_KEY: Final = "no-key"
+NO_KEY_MESSAGE: Final = "the table has no primary key and no NOT NULL unique key that is known"
+NO_TABLE: Final = "no-table"
+NO_TABLE_MESSAGE: Final = (
+    "there is no target: no whole row has told yet which columns and key it has"
+)
 QUOTED_CHARS: Final = 80  # of a bad value in an error message
 
 ERRORS: Final = pa.schema(
@@ -81,6 +90,16 @@ def told_errors(piece: Piece, rows: Rows, otherwise: tuple[str, str] = ("", ""))
         for column, text in zip(told, otherwise, strict=True)
     ]
     return RowErrors(rows, *texts)
+
+
+def keyless_errors(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> pa.Table:
+    """``row_errors.ERRORS`` of every due row of a table without a target."""
+    reason = (NO_KEY, NO_KEY_MESSAGE) if task.is_keyless else (NO_TABLE, NO_TABLE_MESSAGE)
+    errors = [
+        (piece, told_errors(piece, np.arange(len(piece)), reason))
+        for piece in due_pieces(task, blocks, limit)
+    ]
+    return error_table(errors, origins_of(blocks))
 
 
 def error_table(

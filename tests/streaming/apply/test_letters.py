@@ -8,14 +8,8 @@ import pytest
 
 from coordination.model import TableName, Ts
 from sinks.schema import TableSchema
-from streaming.apply.letters import (
-    NO_KEY,
-    NO_KEY_MESSAGE,
-    NO_TABLE,
-    REASONS,
-    keyless_errors,
-    reasons,
-)
+from streaming.apply.dead_letter_writer import REASONS, reasons
+from streaming.apply.row_errors import NO_KEY, NO_KEY_MESSAGE, NO_TABLE, keyless_errors
 from streaming.apply.table_task import TableTask
 from tests.streaming.apply.blocks import A, Row, blocks_of
 from tests.streaming.apply.resolved import numbered, resolved, row
