@@ -225,18 +225,18 @@ class Changefeeds:
 
     def _claim_once(
         self, initial: ChangefeedRow, ownership: Ownership, stale: ChangefeedRow | None
-    ) -> _Outcome:
+    ) -> _Claimed:
         """Claim, or report the row that must first be seen to be stale."""
-        outcome: _Outcome | None = None
+        outcome: _Claimed | None = None
 
         def plan(view: TableView) -> Change | None:
             nonlocal outcome
             stored = _find(view, initial.changefeed_id)
             if stored is not None and _must_wait(stored, ownership) and stored != stale:
-                outcome = _Outcome(row=stored, term_is_ours=False)
+                outcome = _Claimed(row=stored, term_is_ours=False)
                 return None
             row = next_term(stored, initial, ownership)
-            outcome = _Outcome(row=row, term_is_ours=True)
+            outcome = _Claimed(row=row, term_is_ours=True)
             return _upsert(view, row)
 
         self._table.commit(plan, "claim the changefeed's term in")
@@ -275,7 +275,7 @@ class Changefeeds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
+class _Claimed:
     row: ChangefeedRow
     term_is_ours: bool
 

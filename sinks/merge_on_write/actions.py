@@ -212,7 +212,7 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class AppTransaction:
     """An application's identity and how far it says it is."""
 
     app_id: str
@@ -225,7 +225,7 @@ class Transaction:
         }
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Transaction:
+    def from_json(cls, fields: Mapping[str, Any]) -> AppTransaction:
         return cls(
             app_id=fields["appId"],
             version=fields["version"],

@@ -66,7 +66,7 @@ def sidecars_of(storage: TableStorage, checkpoint: LogCheckpoint) -> list[str]:
 
 
 def _read_files(
-    storage: TableStorage, checkpoint: Checkpoint, kinds: Sequence[str]
+    storage: TableStorage, checkpoint: LogCheckpoint, kinds: Sequence[str]
 ) -> CheckpointContent:
     found = CheckpointContent(actions=[], tombstones=[])
     for path in checkpoint.paths:

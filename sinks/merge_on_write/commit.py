@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
-from sinks.merge_on_write.actions import DataFile, Json, Metadata, Protocol, Transaction
+from sinks.merge_on_write.actions import AppTransaction, DataFile, Json, Metadata, Protocol
 from sinks.merge_on_write.file_names import files_of, is_in_table
 from sinks.merge_on_write.intervals import ORPHAN_AGE_MS, file_retention_ms, log_retention_ms
 from sinks.merge_on_write.log_paths import LOG, classify, commit_path
@@ -82,7 +82,7 @@ def create_table(
     storage: TableStorage,
     protocol: Protocol,
     metadata: Metadata,
-    transactions: Sequence[Transaction] = (),
+    transactions: Sequence[AppTransaction] = (),
     *,
     now_ms: int,
 ) -> LogState:

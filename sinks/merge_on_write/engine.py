@@ -21,7 +21,7 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableHeld, TableWrite
 from sinks.merge_on_write import data_files
-from sinks.merge_on_write.actions import Json, Transaction
+from sinks.merge_on_write.actions import AppTransaction, Json
 from sinks.merge_on_write.commit import LostRace, TooLate, prove_no_other_lock, prove_put_if_absent
 from sinks.merge_on_write.file_rows import DeletedRows, IndexMemory
 from sinks.merge_on_write.fold import learn
@@ -150,7 +150,7 @@ class _Upsert:
         hits = self._find(changes)
         written = self._write_rows(changes)
         now_ms = int(time.time() * 1000)
-        identity = Transaction(
+        identity = AppTransaction(
             app_id=write.target.app_id, version=write.limit, last_updated_ms=now_ms
         )
         actions, marked = self._take_out(hits, now_ms)

@@ -12,7 +12,14 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
-from sinks.merge_on_write.actions import DataFile, Json, Metadata, Protocol, Tombstone, Transaction
+from sinks.merge_on_write.actions import (
+    AppTransaction,
+    DataFile,
+    Json,
+    Metadata,
+    Protocol,
+    Tombstone,
+)
 from sinks.merge_on_write.forgotten import Forgotten
 
 NONCE = "tidelakeNonce"  # in commitInfo: by it we know our own commit again
@@ -27,7 +34,7 @@ class LogState:
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     files: dict[str, DataFile] = field(default_factory=dict)  # by path
-    transactions: dict[str, Transaction] = field(default_factory=dict)  # by app ID
+    transactions: dict[str, AppTransaction] = field(default_factory=dict)  # by app ID
     domains: dict[str, Json] = field(default_factory=dict)
     tombstones: dict[tuple[str, str | None], Tombstone] = field(default_factory=dict)
     commit_time_ms: int = 0
@@ -75,7 +82,7 @@ class LogState:
     def _take_the_rest(self, actions: Iterable[Json]) -> None:
         for action in actions:
             if fields := action.get("txn"):
-                transaction = Transaction.from_json(fields)
+                transaction = AppTransaction.from_json(fields)
                 self.transactions[transaction.app_id] = transaction
             elif fields := action.get("domainMetadata"):
                 self._take_domain(fields)

@@ -16,7 +16,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as Assignment
 
-from streaming.source.ranges import Range, TopicPartition
+from streaming.source.ranges import OffsetRange, TopicPartition
 
 Settings = Mapping[str, str | int | bool]
 
@@ -56,20 +56,20 @@ class RangeConsumer:
         self.trouble = ""  # the last thing that librdkafka complained of
         self._consumer = Consumer({**READING, **settings, "error_cb": self._complain})
 
-    def is_of(self, ranges: Sequence[Range]) -> bool:
+    def is_of(self, ranges: Sequence[OffsetRange]) -> bool:
         """Whether what it knows of these topics is of the topics that these offsets are of."""
         return all(
             self._topic_ids.get(each.topic, each.topic_id) == each.topic_id for each in ranges
         )
 
-    def continues(self, wanted: Range) -> bool:
+    def continues(self, wanted: OffsetRange) -> bool:
         """Whether it stands where this range begins: nothing lies between the two offsets."""
         if self._place is None:
             return False
         partition, first, last = self._place
         return partition == wanted.topic_partition and first <= wanted.begin <= last
 
-    def assign(self, ranges: Sequence[Range]) -> None:
+    def assign(self, ranges: Sequence[OffsetRange]) -> None:
         """Begin to read these, which are of different partitions, side by side."""
         is_continued = len(ranges) == 1 and self.continues(ranges[0])
         self._place, self.trouble = None, ""
@@ -79,7 +79,7 @@ class RangeConsumer:
                 [Assignment(each.topic, each.partition, each.begin) for each in ranges]
             )
 
-    def _learn(self, ranges: Sequence[Range]) -> None:
+    def _learn(self, ranges: Sequence[OffsetRange]) -> None:
         """Partitions that a topic grew would otherwise be found at the next of rare refreshes."""
         known = self._topic_ids.keys()
         new = {each.topic_partition for each in ranges} - self._partitions
@@ -92,7 +92,7 @@ class RangeConsumer:
         """At most so many; events are among them, their ``error()`` says which."""
         return self._consumer.consume(messages, WAIT_S)
 
-    def positions(self, ranges: Sequence[Range]) -> dict[TopicPartition, int]:
+    def positions(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, int]:
         """Behind what it has passed; unlike messages this counts transactions' markers."""
         asked = [Assignment(each.topic, each.partition) for each in ranges]
         return {
@@ -101,7 +101,7 @@ class RangeConsumer:
             if each.offset >= 0
         }
 
-    def finish(self, read: Range, reached: int, position: int) -> None:
+    def finish(self, read: OffsetRange, reached: int, position: int) -> None:
         """All before ``reached`` was taken and nothing up to ``position`` is left untaken.
 
         It fetches ahead only where there is more: what waits at an end makes others wait.
@@ -131,7 +131,7 @@ class RangeConsumer:
             self.trouble = error.str()
 
 
-def consumer_for(settings: Settings, ranges: Sequence[Range]) -> RangeConsumer:
+def consumer_for(settings: Settings, ranges: Sequence[OffsetRange]) -> RangeConsumer:
     """This process's own, new where there is none or where a topic was made again."""
     key = (os.getpid(), frozenset(settings.items()))
     found = _consumers.pop(key, None)

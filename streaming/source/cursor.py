@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.protocols.contract import Block, Kind, Messages
-from streaming.source.ranges import Range
+from streaming.source.ranges import OffsetRange
 
 CHUNK_BYTES: Final = 8 << 20  # of messages that are decoded at once
 CHUNK_MESSAGES: Final = 25_000
@@ -21,7 +21,7 @@ CHUNK_MESSAGES: Final = 25_000
 class Cursor:
     """A range while it is read."""
 
-    range: Range
+    range: OffsetRange
     at: int  # everything before it was handed on
     position: int  # nothing is left between ``at`` and here but what is held
     is_read: bool = False

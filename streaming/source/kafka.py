@@ -22,7 +22,7 @@ from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TopicMissing, TryAgain
 from streaming.source.consumer import RangeConsumer
 from streaming.source.librdkafka_settings import librdkafka_settings
-from streaming.source.ranges import Range, TopicPartition
+from streaming.source.ranges import OffsetRange, TopicPartition
 from streaming.source.refusal import connection_refusal
 
 _ANSWER_S = 5.0
@@ -172,7 +172,9 @@ class Source:
         waiting, found = set(first), dict[TopicPartition, int]()
         give_up_s = time.monotonic() + _SEARCH_S
         try:
-            consumer.assign([Range(p.topic, "", p.partition, at, at) for p, at in first.items()])
+            consumer.assign(
+                [OffsetRange(p.topic, "", p.partition, at, at) for p, at in first.items()]
+            )
             while waiting:
                 for message in consumer.fetch(_MESSAGES):
                     partition = TopicPartition(message.topic() or "", message.partition() or 0)

@@ -16,7 +16,7 @@ from streaming.protocols.contract import Block, Decoder, Messages, Wanted
 from streaming.source.consumer import RangeConsumer
 from streaming.source.kafka import Source, SourceAway
 from streaming.source.librdkafka_settings import librdkafka_settings
-from streaming.source.ranges import Range, TopicPartition
+from streaming.source.ranges import OffsetRange, TopicPartition
 from streaming.source.reading import ReadError, read_list
 
 NEAR: Final = 100  # offsets that are read together: to begin elsewhere takes milliseconds
@@ -51,7 +51,7 @@ def values_at(kafka: KafkaSource, offsets: Offsets, topic_ids: Mapping[str, str]
     return pa.concat_tables(found).sort_by(order)
 
 
-def _read(kafka: KafkaSource, ranges: Sequence[Range], decode: Decoder) -> None:
+def _read(kafka: KafkaSource, ranges: Sequence[OffsetRange], decode: Decoder) -> None:
     """All of them. At last, or after an error: are the topics still the same?"""
     consumer = RangeConsumer(librdkafka_settings(kafka))
     error: Exception | None = None
@@ -73,20 +73,20 @@ def _read(kafka: KafkaSource, ranges: Sequence[Range], decode: Decoder) -> None:
         raise SourceAway(f"cannot read {error}") from error
 
 
-def _ranges(offsets: Offsets, topic_ids: Mapping[str, str]) -> list[Range]:
+def _ranges(offsets: Offsets, topic_ids: Mapping[str, str]) -> list[OffsetRange]:
     """Few ranges with all of these offsets and little else."""
-    ranges: list[Range] = []
+    ranges: list[OffsetRange] = []
     for partition, wanted in sorted(offsets.items()):
         topic, topic_id = partition.topic, topic_ids[partition.topic]
         begin = end = -1
         for offset in sorted(wanted):
             if begin >= 0 and offset - end > NEAR:
-                ranges.append(Range(topic, topic_id, partition.partition, begin, end))
+                ranges.append(OffsetRange(topic, topic_id, partition.partition, begin, end))
                 begin = -1
             begin = offset if begin < 0 else begin
             end = offset + 1
         if begin >= 0:
-            ranges.append(Range(topic, topic_id, partition.partition, begin, end))
+            ranges.append(OffsetRange(topic, topic_id, partition.partition, begin, end))
     return ranges
 
 

@@ -27,7 +27,7 @@ from sinks.jvm_errors import line
 from streaming.protocols.contract import BLOCK, Block, Decoder, Kind, Wanted, from_table
 from streaming.source.kafka import Source, SourceAway
 from streaming.source.librdkafka_settings import librdkafka_settings
-from streaming.source.ranges import Range, TopicPartition, joined, pack
+from streaming.source.ranges import OffsetRange, TopicPartition, joined, pack
 from streaming.source.read_task import FAILED, UNREADABLE, ReadTask
 from streaming.source.reading import TASK_BYTES
 from streaming.source.unfit import unfit
@@ -72,7 +72,7 @@ class RangeReader:
         """About so many are read at once before tasks stop at their budgets."""
         return max(1, int(self.tasks * TASK_BYTES / self._message_bytes))
 
-    def read(self, ranges: Sequence[Range], wanted: Wanted) -> list[Block]:
+    def read(self, ranges: Sequence[OffsetRange], wanted: Wanted) -> list[Block]:
         """By partition, in order of offset, at last the DONE block of its range.
 
         ``ranges``: at most one of each partition. A DONE block's ``last`` is where the next range
@@ -94,12 +94,12 @@ class RangeReader:
             self._message_bytes = max(1.0, sum(each.message_bytes for each in done) / messages)
         return blocks
 
-    def check(self, ranges: Sequence[Range]) -> None:
+    def check(self, ranges: Sequence[OffsetRange]) -> None:
         """Raise SourceLost or TopicMissing unless these offsets still mean what they meant."""
         self._source.check_topic_ids({each.topic: each.topic_id for each in ranges})
         self._source.check_beginnings({each.topic_partition: each.begin for each in ranges})
 
-    def _job(self, lists: Sequence[Sequence[Range]], wanted: Wanted, total: int) -> pa.Table:
+    def _job(self, lists: Sequence[Sequence[OffsetRange]], wanted: Wanted, total: int) -> pa.Table:
         settings = librdkafka_settings(self._kafka)
         task = ReadTask(settings, lists, self._decode, wanted, TASK_BYTES)
         try:
@@ -115,7 +115,7 @@ class RangeReader:
         return self._spark.range(0, count, 1, count).mapInArrow(task, self._schema).toArrow()
 
     @contextmanager
-    def _described(self, lists: Sequence[Sequence[Range]], total: int) -> Iterator[None]:
+    def _described(self, lists: Sequence[Sequence[OffsetRange]], total: int) -> Iterator[None]:
         """Spark knows of no offsets: its UI shows them here."""
         context = self._spark.sparkContext
         before = context.getLocalProperty(_DESCRIPTION)
@@ -128,7 +128,7 @@ class RangeReader:
             context.removeJobTag(self._tag)
             context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
-    def _raise_failure(self, table: pa.Table, ranges: Sequence[Range]) -> None:
+    def _raise_failure(self, table: pa.Table, ranges: Sequence[OffsetRange]) -> None:
         is_error = pc.is_in(table["kind"], value_set=pa.array([UNREADABLE, FAILED]))
         errors = table.filter(is_error).select(["kind", "body"]).to_pylist()
         if not errors:
@@ -143,13 +143,13 @@ class RangeReader:
 
 
 def _in_order(
-    ranges: Sequence[Range], lists: Sequence[Sequence[Range]], blocks: Iterator[Block]
+    ranges: Sequence[OffsetRange], lists: Sequence[Sequence[OffsetRange]], blocks: Iterator[Block]
 ) -> Iterator[Block]:
     """Of each range what was read without a hole, from one or several pieces of it.
 
     Pieces come in the order of their offsets: lists do, and tasks keep to their lists.
     """
-    pieces: defaultdict[TopicPartition, list[Range]] = defaultdict(list)
+    pieces: defaultdict[TopicPartition, list[OffsetRange]] = defaultdict(list)
     for piece in (each for work in lists for each in work):
         pieces[piece.topic_partition].append(piece)
     found: defaultdict[TopicPartition, list[Block]] = defaultdict(list)

@@ -37,7 +37,7 @@ class TopicPartition:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Range:
+class OffsetRange:
     """The offsets ``[begin, end)`` of one partition; gaps in it are normal."""
 
     topic: str
@@ -66,7 +66,7 @@ def cut(
     *,
     messages: int,
     first_messages: int = 0,
-) -> list[Range]:
+) -> list[OffsetRange]:
     """What is read next: all there is, or about ``messages`` of it.
 
     Of a backlog every partition gives its share, so that their watermarks rise together.
@@ -82,15 +82,15 @@ def cut(
     if total > messages:
         sizes = {each: max(1, messages * size // total) for each, size in sizes.items()}
     return [
-        Range(each.topic, topic_ids[each.topic], each.partition, at, at + size)
+        OffsetRange(each.topic, topic_ids[each.topic], each.partition, at, at + size)
         for each, size in sizes.items()
         for at in (positions[each],)
     ]
 
 
 def pack(
-    ranges: Iterable[Range], lists: int, *, piece_messages: int = PIECE_MESSAGES
-) -> list[list[Range]]:
+    ranges: Iterable[OffsetRange], lists: int, *, piece_messages: int = PIECE_MESSAGES
+) -> list[list[OffsetRange]]:
     """At most so many work lists of about equal size, none of them empty.
 
     The ranges stand in a line that is cut where a list is full, so that a list goes on where it
@@ -108,7 +108,7 @@ def pack(
     return packed
 
 
-def _fill(line: list[Range], room: int, piece_messages: int) -> Iterator[Range]:
+def _fill(line: list[OffsetRange], room: int, piece_messages: int) -> Iterator[OffsetRange]:
     """Take from the line's beginning what belongs in a list with so much room."""
     begun = False
     while line and room > 0:

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from coordination.model import TableName
 from streaming.protocols.contract import BLOCK, Block, Decoder, Wanted, WantedTable, to_batch
 from streaming.source.consumer import Settings, consumer_for, discard
-from streaming.source.ranges import Range
+from streaming.source.ranges import OffsetRange
 from streaming.source.reading import TASK_BYTES, ReadError, read_list
 
 BATCH_BYTES: Final = 32 << 20  # of bodies that travel together
@@ -23,7 +23,7 @@ BATCH_BYTES: Final = 32 << 20  # of bodies that travel together
 UNREADABLE: Final = "unreadable"  # the driver asks the broker what is the matter
 FAILED: Final = "failed"
 
-_plain = attrgetter(*(each.name for each in fields(Range)))
+_plain = attrgetter(*(each.name for each in fields(OffsetRange)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ReadTask:
     """For ``mapInArrow`` over the numbers of work lists."""
 
     settings: Settings = field(repr=False)  # a password may be in them
-    lists: Sequence[Sequence[Range]]
+    lists: Sequence[Sequence[OffsetRange]]
     decode: Decoder
     wanted: Wanted
     budget_bytes: int = TASK_BYTES
@@ -52,7 +52,7 @@ class ReadTask:
                 if ranges := self.lists[number]:
                     yield from self.read(ranges)
 
-    def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+    def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Rows of ``contract.BLOCK``; after an error a row of UNREADABLE or FAILED ends them."""
         consumer = None
         try:
@@ -70,7 +70,7 @@ def _task(settings: Settings, plain: bytes, decode: Decoder, budget_bytes: int) 
     lists, wanted = pickle.loads(plain)
     return ReadTask(
         settings,
-        [[Range(*each) for each in work] for work in lists],
+        [[OffsetRange(*each) for each in work] for work in lists],
         decode,
         {
             TableName(schema, table): WantedTable(above_ts=above_ts, key=key)

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 from streaming.protocols.contract import Block, Decoder, Messages, Wanted
 from streaming.source.consumer import RangeConsumer
 from streaming.source.cursor import CHUNK_BYTES, CHUNK_MESSAGES, Cursor, size_of
-from streaming.source.ranges import Range, TopicPartition
+from streaming.source.ranges import OffsetRange, TopicPartition
 
 SIDE_BY_SIDE: Final = 1_000  # ranges of at most so many messages are read together
 TASK_BYTES: Final = 64 << 20  # of messages in one task: it stops there
@@ -40,7 +40,7 @@ _FINAL: Final = {
 class ReadError(Exception):
     """A range that cannot be read now; the driver finds out whether it ever can be."""
 
-    def __init__(self, unread: Range, offset: int, reason: str) -> None:
+    def __init__(self, unread: OffsetRange, offset: int, reason: str) -> None:
         super().__init__(
             f"topic {unread.topic} partition {unread.partition} offset {offset}: {reason}"
         )
@@ -48,7 +48,7 @@ class ReadError(Exception):
 
 def read_list(
     consumer: RangeConsumer,
-    ranges: Sequence[Range],
+    ranges: Sequence[OffsetRange],
     decode: Decoder,
     wanted: Wanted,
     budget_bytes: int = TASK_BYTES,

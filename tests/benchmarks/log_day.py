@@ -18,7 +18,7 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sinks.merge_on_write.actions import DataFile, DeletionVectorDescriptor, Json, Transaction
+from sinks.merge_on_write.actions import AppTransaction, DataFile, DeletionVectorDescriptor, Json
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.commit import commit
 from sinks.merge_on_write.deletion_vector import z85_encode
@@ -93,7 +93,7 @@ def _file(number: int) -> DataFile:
 
 
 def _upsert(state: LogState, number: int, at_ms: int) -> list[Json]:
-    actions = [Transaction(app_id="app", version=number, last_updated_ms=at_ms).to_json()]
+    actions = [AppTransaction(app_id="app", version=number, last_updated_ms=at_ms).to_json()]
     name = z85_encode(number.to_bytes(16, "big"))
     for index, file in enumerate(list(state.files.values())):
         vector = DeletionVectorDescriptor(

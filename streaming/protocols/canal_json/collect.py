@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from coordination.model import TableName
-from streaming.protocols.canal_json.events import Bad, Ddl, Row, Shape, Watermark
+from streaming.protocols.canal_json.events import Bad, Ddl, Row, Shape, WatermarkEvent
 from streaming.protocols.canal_json.heads import some
 from streaming.protocols.canal_json.message import read
 from streaming.protocols.canal_json.rows import Rows, row_body, rows_of
@@ -62,7 +62,7 @@ class Collector:
                     self.count(row.name, np.array([position]), np.array([row.commit_ts]))
                 case Ddl() as ddl:
                     self._ddls[ddl.name].append((position, ddl))
-                case Watermark() as watermark:
+                case WatermarkEvent() as watermark:
                     self._watermarks.append((position, watermark.watermark_ts))
                 case Bad() as bad:
                     self._bad[bad.name].append((position, bad))

@@ -58,7 +58,7 @@ class Ddl:
 
 
 @dataclass(frozen=True, slots=True)
-class Watermark:
+class WatermarkEvent:
     watermark_ts: int
 
 
@@ -70,4 +70,4 @@ class Bad:
     error: Error
 
 
-Event = Row | Ddl | Watermark | Bad
+Event = Row | Ddl | WatermarkEvent | Bad

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, Final, NoReturn
 
 from coordination.model import TableName
-from streaming.protocols.canal_json.events import Bad, Ddl, Error, Event, Row, Shape, Watermark
+from streaming.protocols.canal_json.events import Bad, Ddl, Error, Event, Row, Shape, WatermarkEvent
 from streaming.protocols.contract import NO_TABLE, OP_DELETE, OP_INSERT, OP_UPDATE
 
 OPS: Final = {"DELETE": OP_DELETE, "INSERT": OP_INSERT, "UPDATE": OP_UPDATE}
@@ -123,7 +123,7 @@ def event(fields: Mapping[str, Any]) -> Event:
     if kind is None:
         raise Malformed
     if kind == _WATERMARK:
-        return Bad(name, _NO_WATERMARK_TS) if watermark_ts is None else Watermark(watermark_ts)
+        return Bad(name, _NO_WATERMARK_TS) if watermark_ts is None else WatermarkEvent(watermark_ts)
     op = OPS.get(kind)
     if commit_ts is None and (is_ddl or op is not None):
         return Bad(name, _NO_COMMIT_TS)

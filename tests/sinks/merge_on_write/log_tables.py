@@ -11,12 +11,12 @@ from typing import Any
 
 from coordination.clock import SystemClock
 from sinks.merge_on_write.actions import (
+    AppTransaction,
     DataFile,
     DeletionVectorDescriptor,
     Json,
     Metadata,
     Protocol,
-    Transaction,
 )
 from sinks.merge_on_write.commit import commit, create_table
 from sinks.merge_on_write.deletion_vector import z85_encode
@@ -60,7 +60,7 @@ def metadata(**configuration: str) -> Metadata:
 def make(storage: TableStorage, *features: str, **configuration: str) -> LogState:
     """A table without files; properties are given with ``_`` for the dot of ``delta.``."""
     named = {name.replace("delta_", "delta.", 1): text for name, text in configuration.items()}
-    app = Transaction(app_id="app", version=0)
+    app = AppTransaction(app_id="app", version=0)
     return create_table(storage, protocol(*features), metadata(**named), [app], now_ms=now_ms())
 
 
@@ -125,7 +125,7 @@ def history(seed: int, commits: int) -> Iterator[list[Json]]:
             live[path] = data_file(path)
             actions.append(live[path].add(data_change=True))
         if chance.random() < 0.3:
-            app = Transaction(app_id=f"app-{chance.randrange(3)}", version=number)
+            app = AppTransaction(app_id=f"app-{chance.randrange(3)}", version=number)
             actions.append(app.to_json())
         if chance.random() < 0.2:
             domain = {"domain": "d", "configuration": "{}", "removed": chance.random() < 0.5}

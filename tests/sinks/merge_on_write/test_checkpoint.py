@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyroaring import BitMap64
 
-from sinks.merge_on_write.actions import DeletionVectorDescriptor, Transaction
+from sinks.merge_on_write.actions import AppTransaction, DeletionVectorDescriptor
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.deletion_vector import vector_files
 from sinks.merge_on_write.log_paths import LAST_CHECKPOINT, checkpoint_path, commit_path
@@ -108,7 +108,7 @@ def real_table(tmp_path: Path) -> LocalStorage:
     )
     ((path, body, (descriptor,)),) = vector_files([BitMap64([0, 2])])
     local.write(path, body)
-    app = Transaction(app_id="app", version=7).to_json()
+    app = AppTransaction(app_id="app", version=7).to_json()
     put(local, state, [app, *touch(state, "part.parquet", descriptor, now_ms())])
     return local
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write import commit as commits
-from sinks.merge_on_write.actions import Transaction
+from sinks.merge_on_write.actions import AppTransaction
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.commit import (
     LostRace,
@@ -57,7 +57,7 @@ def info_of(storage: TableStorage, version: int) -> dict[str, object]:
 
 def test_a_commit_says_what_it_is(storage: TableStorage):
     state = make(storage)
-    txn = Transaction(app_id="app", version=5, last_updated_ms=3).to_json()
+    txn = AppTransaction(app_id="app", version=5, last_updated_ms=3).to_json()
     version = commit(
         storage,
         state,
@@ -258,7 +258,7 @@ class TestCreation:
             storage,
             protocol("domainMetadata"),
             metadata(),
-            [Transaction(app_id="a", version=3)],
+            [AppTransaction(app_id="a", version=3)],
             now_ms=7,
         )
         assert (state.version, state.transactions["a"].version) == (0, 3)

@@ -6,11 +6,11 @@ import pytest
 
 from streaming.source import cursor as subject
 from streaming.source.cursor import Cursor
-from streaming.source.ranges import Range
+from streaming.source.ranges import OffsetRange
 
 
 def cursor(begin: int = 0, end: int = 10) -> Cursor:
-    return Cursor(Range("t", "id", 3, begin, end), begin, begin)
+    return Cursor(OffsetRange("t", "id", 3, begin, end), begin, begin)
 
 
 def test_messages_up_to_the_last_offset():

@@ -17,7 +17,7 @@ from streaming.protocols.contract import Kind, WantedTable
 from streaming.source import range_reader
 from streaming.source.kafka import Source, SourceAway, SourceLost
 from streaming.source.range_reader import RangeReader, ReadFailed
-from streaming.source.ranges import Range, cut
+from streaming.source.ranges import OffsetRange, cut
 from tests.services.kafka_broker import KafkaBroker
 from tests.streaming.source.tiny_decoder import FAIL, decode, decoded, done
 
@@ -57,7 +57,7 @@ def topic_ids(kafka: KafkaSource) -> Mapping[str, str]:
         source.close()
 
 
-def everything(kafka: KafkaSource) -> list[Range]:
+def everything(kafka: KafkaSource) -> list[OffsetRange]:
     source = Source(kafka)
     try:
         shape = source.shape()
@@ -104,14 +104,14 @@ def test_pieces_behind_a_budget_do_not_count(
     assert 10_000 < reached < 30_000
     assert [offset for offset, _ in decoded(blocks)] == list(range(reached))
     assert done(blocks).rows == reached
-    rest = Range(whole.topic, whole.topic_id, 0, reached, whole.end)
+    rest = OffsetRange(whole.topic, whole.topic_id, 0, reached, whole.end)
     assert decoded(reader.read([rest], {}))[0][0] == reached
     assert reader.messages == pytest.approx(2 * (10 << 20) / 1_000, rel=0.01)
 
 
 def test_an_empty_range_is_done_without_a_job(kafka: KafkaSource, reader: RangeReader):
     (name, topic_id) = next(iter(topic_ids(kafka).items()))
-    (block,) = reader.read([Range(name, topic_id, 1, 0, 0)], {})
+    (block,) = reader.read([OffsetRange(name, topic_id, 1, 0, 0)], {})
     assert (block.kind, block.first, block.last, block.rows) == (Kind.DONE, 0, 0, 0)
 
 
@@ -145,7 +145,7 @@ def test_what_the_broker_does_not_have_is_worth_another_try(
 ):
     (name, topic_id) = next(iter(topic_ids(kafka).items()))
     with pytest.raises(SourceAway):
-        reader.read([Range(name, topic_id, 9, 0, 5)], {})
+        reader.read([OffsetRange(name, topic_id, 9, 0, 5)], {})
 
 
 def test_a_decoder_that_fails_is_one_line(
@@ -160,7 +160,7 @@ def test_a_decoder_that_fails_is_one_line(
 def test_a_read_is_given_up_when_it_is_told_to(kafka: KafkaSource, reader: RangeReader):
     (name, topic_id) = next(iter(topic_ids(kafka).items()))
     with ThreadPoolExecutor(1) as other:
-        nothing_there = Range(name, topic_id, 0, 0, 5)
+        nothing_there = OffsetRange(name, topic_id, 0, 0, 5)
         reading = other.submit(reader.read, [nothing_there], {})
         with pytest.raises(NotYet):
             reading.result(2)
@@ -168,4 +168,4 @@ def test_a_read_is_given_up_when_it_is_told_to(kafka: KafkaSource, reader: Range
         with pytest.raises(ReadFailed, match="cancelled") as caught:
             reading.result(20)
         assert "\n" not in str(caught.value)
-    assert reader.read([Range(name, topic_id, 0, 0, 0)], {})
+    assert reader.read([OffsetRange(name, topic_id, 0, 0, 0)], {})

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-from streaming.source.ranges import Range, TopicPartition, cut, joined, pack
+from streaming.source.ranges import OffsetRange, TopicPartition, cut, joined, pack
 
 
 def partition(number: int, topic: str = "t") -> TopicPartition:
@@ -21,7 +21,7 @@ def test_all_there_is_within_the_budget():
     found = cut(
         {partition(0): 5, partition(1): 7}, {partition(0): 9, partition(1): 7}, IDS, messages=9
     )
-    assert found == [Range("t", "id-of-t", 0, 5, 9)]
+    assert found == [OffsetRange("t", "id-of-t", 0, 5, 9)]
 
 
 def test_a_backlog_is_cut_so_that_every_partition_gives_its_share():
@@ -51,12 +51,12 @@ def test_packing_loses_and_doubles_nothing(seed: int):
     ranges = []
     for number, size in enumerate(sizes):
         begin = rng.randint(0, 1_000)
-        ranges.append(Range(rng.choice("tu"), "id", number, begin, begin + size))
+        ranges.append(OffsetRange(rng.choice("tu"), "id", number, begin, begin + size))
     lists = rng.randint(1, 9)
     packed = pack(ranges, lists)
     assert len(packed) <= lists
     assert all(packed)
-    pieces: dict[TopicPartition, list[Range]] = defaultdict(list)
+    pieces: dict[TopicPartition, list[OffsetRange]] = defaultdict(list)
     for work in packed:
         assert len({each.topic_partition for each in work}) == len(work), "twice in one list"
         for each in work:
@@ -75,14 +75,14 @@ def test_packing_loses_and_doubles_nothing(seed: int):
 
 
 def test_one_large_partition_is_work_for_every_core():
-    packed = pack([Range("t", "id", 0, 7, 100_007)], 4)
+    packed = pack([OffsetRange("t", "id", 0, 7, 100_007)], 4)
     assert [[(each.begin, each.end) for each in work] for work in packed] == [
         [(7, 25_007)], [(25_007, 50_007)], [(50_007, 75_007)], [(75_007, 100_007)],
     ]  # fmt: skip
 
 
 def test_thousands_of_topics_are_few_tasks():
-    packed = pack([Range(f"t{each}", "id", 0, 0, 10) for each in range(3_000)], 2)
+    packed = pack([OffsetRange(f"t{each}", "id", 0, 0, 10) for each in range(3_000)], 2)
     assert [len(work) for work in packed] == [1_500, 1_500]
 
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from streaming.protocols.contract import Block
 from streaming.source import reading
 from streaming.source.consumer import RangeConsumer, consumer_for, discard
-from streaming.source.ranges import Range
+from streaming.source.ranges import OffsetRange
 from streaming.source.reading import ReadError, read_list
 from tests.services.kafka_broker import KafkaBroker
 from tests.services.topic_producer import TopicProducer
@@ -40,7 +40,7 @@ def consumer(broker: KafkaBroker) -> Iterator[RangeConsumer]:
     one.close()
 
 
-def read(consumer: RangeConsumer, *ranges: Range, **more: Any) -> list[Block]:
+def read(consumer: RangeConsumer, *ranges: OffsetRange, **more: Any) -> list[Block]:
     blocks = [each for batch in read_list(consumer, ranges, decode, {}, **more) for each in batch]
     consumed = {(each.topic, each.partition, each.first) for each in blocks if each.kind == "done"}
     assert consumed == {(each.topic, each.partition, each.begin) for each in ranges}
@@ -80,20 +80,26 @@ def test_ranges_come_whole_and_nothing_else_does(
 ):
     produce(broker, topic, 5_000)
     produce(broker, topic, 40, partition=1)
-    blocks = read(consumer, Range(topic, "id", 0, 7, 4_000), Range(topic, "id", 1, 10, 40))
+    blocks = read(
+        consumer, OffsetRange(topic, "id", 0, 7, 4_000), OffsetRange(topic, "id", 1, 10, 40)
+    )
     assert decoded(blocks) == [(each, b"%d" % each) for each in range(7, 4_000)]
     assert decoded(blocks, 1) == [(each, b"%d" % each) for each in range(10, 40)]
     assert (done(blocks).last, done(blocks).rows, done(blocks, 1).rows) == (4_000, 3_993, 30)
 
 
 def test_an_empty_range_is_done_at_once(topic: str, consumer: RangeConsumer):
-    blocks = read(consumer, Range(topic, "id", 0, 0, 0))
+    blocks = read(consumer, OffsetRange(topic, "id", 0, 0, 0))
     assert (len(blocks), done(blocks).last, done(blocks).rows) == (1, 0, 0)
 
 
 def test_tombstones_are_messages(broker: KafkaBroker, topic: str, consumer: RangeConsumer):
     broker.produce(topic, [(0, b"k", b"v"), (0, b"k", None), (0, b"k", b"")])
-    assert decoded(read(consumer, Range(topic, "id", 0, 0, 3))) == [(0, b"v"), (1, None), (2, b"")]
+    assert decoded(read(consumer, OffsetRange(topic, "id", 0, 0, 3))) == [
+        (0, b"v"),
+        (1, None),
+        (2, b""),
+    ]
 
 
 def test_a_consumer_goes_on_where_it_stands_and_elsewhere(
@@ -105,7 +111,7 @@ def test_a_consumer_goes_on_where_it_stands_and_elsewhere(
         (0, 0, 1_500), (0, 1_500, 2_000), (0, 0, 10), (1, 10, 1_200), (0, 2_000, 3_000),
         (1, 1_200, 3_000), (1, 5, 6),
     ]:  # fmt: skip
-        blocks = read(consumer, Range(topic, "id", partition, begin, end))
+        blocks = read(consumer, OffsetRange(topic, "id", partition, begin, end))
         assert offsets(blocks, partition) == list(range(begin, end))
 
 
@@ -114,11 +120,13 @@ def test_what_is_left_behind_leaves_nothing_for_the_next_read(
 ):
     monkeypatch.setattr(reading, "CHUNK_MESSAGES", 500)
     produce(broker, topic, 4_000)
-    begun = read_list(consumer, [Range(topic, "id", 0, 0, 4_000)], decode, {})
+    begun = read_list(consumer, [OffsetRange(topic, "id", 0, 0, 4_000)], decode, {})
     next(begun)
     begun.close()  # as Spark does with a task that is killed
-    assert offsets(read(consumer, Range(topic, "id", 0, 0, 1_100))) == list(range(1_100))
-    assert offsets(read(consumer, Range(topic, "id", 0, 1_100, 4_000))) == list(range(1_100, 4_000))
+    assert offsets(read(consumer, OffsetRange(topic, "id", 0, 0, 1_100))) == list(range(1_100))
+    assert offsets(read(consumer, OffsetRange(topic, "id", 0, 1_100, 4_000))) == list(
+        range(1_100, 4_000)
+    )
 
 
 def test_a_budget_stops_and_the_next_range_begins_there(
@@ -127,7 +135,7 @@ def test_a_budget_stops_and_the_next_range_begins_there(
     broker.produce(topic, ((0, None, b"x" * 1_000_000) for _ in range(30)))
     at, read_so_far = 0, []
     while at < 30:
-        blocks = read(consumer, Range(topic, "id", 0, at, 30), budget_bytes=10 << 20)
+        blocks = read(consumer, OffsetRange(topic, "id", 0, at, 30), budget_bytes=10 << 20)
         assert done(blocks).message_bytes <= 18 << 20
         assert done(blocks).last == offsets(blocks)[-1] + 1
         at = done(blocks).last
@@ -141,7 +149,10 @@ def test_a_budget_leaves_later_ranges_unread(
     produce(broker, topic, 2_000)
     produce(broker, topic, 2_000, partition=1)
     blocks = read(
-        consumer, Range(topic, "id", 0, 0, 2_000), Range(topic, "id", 1, 3, 2_000), budget_bytes=1
+        consumer,
+        OffsetRange(topic, "id", 0, 0, 2_000),
+        OffsetRange(topic, "id", 1, 3, 2_000),
+        budget_bytes=1,
     )
     assert done(blocks).last > 0
     assert (done(blocks, 1).last, done(blocks, 1).rows) == (3, 0)
@@ -151,7 +162,7 @@ def test_aborted_transactions_are_passed_over(
     broker: KafkaBroker, topic: str, consumer: RangeConsumer
 ):
     transactions(broker, topic, (5, True), (300, False), (2, True), (50, False))
-    blocks = read(consumer, Range(topic, "id", 0, 0, 361))
+    blocks = read(consumer, OffsetRange(topic, "id", 0, 0, 361))
     assert [offset for offset, value in decoded(blocks)] == [0, 1, 2, 3, 4, 307, 308]
     assert {value for _, value in decoded(blocks)} == {b"kept"}
     assert (done(blocks).last, done(blocks).rows) == (361, 7)
@@ -163,9 +174,9 @@ def test_a_range_that_ends_in_markers_ends(
 ):
     transactions(broker, topic, (5, True), (300, False), (2, True))
     produce(broker, topic, 1)  # behind the markers there is more, or nothing
-    blocks = read(consumer, Range(topic, "id", 0, 0, end))
+    blocks = read(consumer, OffsetRange(topic, "id", 0, 0, end))
     assert done(blocks).last == end
-    later = read(consumer, Range(topic, "id", 0, end, 311))
+    later = read(consumer, OffsetRange(topic, "id", 0, end, 311))
     assert [*offsets(blocks), *offsets(later)] == [0, 1, 2, 3, 4, 307, 308, 310]
 
 
@@ -180,10 +191,10 @@ def test_an_open_transaction_is_not_waited_for(
     producer.produce(topic, b"open", partition=0)
     producer.flush(30)
     produce(broker, topic, 3)
-    blocks = read(consumer, Range(topic, "id", 0, 0, 3))
+    blocks = read(consumer, OffsetRange(topic, "id", 0, 0, 3))
     assert offsets(blocks) == [0, 1, 2]
     producer.abort_transaction(30)
-    assert offsets(read(consumer, Range(topic, "id", 0, 3, 7))) == [4, 5, 6]
+    assert offsets(read(consumer, OffsetRange(topic, "id", 0, 3, 7))) == [4, 5, 6]
 
 
 def test_what_compaction_took_is_no_hole(broker: KafkaBroker, consumer: RangeConsumer):
@@ -200,14 +211,14 @@ def test_what_compaction_took_is_no_hole(broker: KafkaBroker, consumer: RangeCon
     for _ in range(3):
         broker.produce(name, ((0, b"k%d" % (each % 5), b"%d" % each) for each in range(200)))
         time.sleep(0.15)  # a segment is rolled by what comes after it
-    whole = Range(name, "id", 0, 0, broker.end_offsets(name)[0])
+    whole = OffsetRange(name, "id", 0, 0, broker.end_offsets(name)[0])
     give_up_s = time.monotonic() + 60
     while len(found := offsets(read(consumer, whole))) > 300:
         assert time.monotonic() < give_up_s, "nothing was compacted"
         broker.produce(name, [(0, b"other", b"")])
         time.sleep(0.2)
     gap = next(each for each in range(whole.end) if each not in found)
-    blocks = read(consumer, Range(name, "id", 0, gap, gap + 1))
+    blocks = read(consumer, OffsetRange(name, "id", 0, gap, gap + 1))
     assert (offsets(blocks), done(blocks).last) == ([], gap + 1)
     assert offsets(read(consumer, whole)) == sorted(set(offsets(read(consumer, whole))))
 
@@ -224,7 +235,7 @@ def test_a_large_message_is_a_chunk_by_itself(broker: KafkaBroker, consumer: Ran
     for value in (b"small", large, b"small"):
         producer.produce(name, value, partition=0)
         producer.flush(60)
-    blocks = read(consumer, Range(name, "id", 0, 0, 3))
+    blocks = read(consumer, OffsetRange(name, "id", 0, 0, 3))
     assert [value for _, value in decoded(blocks)] == [b"small", large, b"small"]
     assert [each.rows for each in blocks[:-1]] == [1, 1, 1]
 
@@ -233,7 +244,7 @@ def test_what_was_deleted_is_an_error(broker: KafkaBroker, topic: str, consumer:
     produce(broker, topic, 100)
     broker.delete_records(topic, {0: 60})
     with pytest.raises(ReadError, match=f"topic {topic} partition 0 offset 20: "):
-        read(consumer, Range(topic, "id", 0, 20, 100))
+        read(consumer, OffsetRange(topic, "id", 0, 20, 100))
 
 
 def test_a_range_behind_the_end_is_an_error_at_last(
@@ -242,9 +253,9 @@ def test_a_range_behind_the_end_is_an_error_at_last(
     monkeypatch.setattr(reading, "NO_PROGRESS_S", 0.5)
     produce(broker, topic, 10)
     with pytest.raises(ReadError, match="offset 10: nothing came for"):
-        read(consumer, Range(topic, "id", 0, 0, 20))
+        read(consumer, OffsetRange(topic, "id", 0, 0, 20))
     with pytest.raises(ReadError):
-        read(consumer, Range(topic, "id", 0, 15, 20))
+        read(consumer, OffsetRange(topic, "id", 0, 15, 20))
 
 
 def test_a_topic_that_is_not_there_is_an_error(
@@ -252,14 +263,14 @@ def test_a_topic_that_is_not_there_is_an_error(
 ):
     monkeypatch.setattr(reading, "NO_PROGRESS_S", 3.0)
     with pytest.raises(ReadError, match="topic nowhere partition 0 offset 0"):
-        read(consumer, Range("nowhere", "id", 0, 0, 1))
+        read(consumer, OffsetRange("nowhere", "id", 0, 0, 1))
 
 
 def test_partitions_that_are_added_are_read(
     broker: KafkaBroker, topic: str, consumer: RangeConsumer
 ):
     produce(broker, topic, 10)
-    assert offsets(read(consumer, Range(topic, "id", 0, 0, 10))) == list(range(10))
+    assert offsets(read(consumer, OffsetRange(topic, "id", 0, 0, 10))) == list(range(10))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
     give_up_s = time.monotonic() + 30
@@ -268,20 +279,20 @@ def test_partitions_that_are_added_are_read(
     producer = TopicProducer(broker.bootstrap)  # one that knows of it
     producer.send(topic, [(3, None, b"x")] * 10)
     producer.flush()
-    assert offsets(read(consumer, Range(topic, "id", 3, 0, 10)), 3) == list(range(10))
+    assert offsets(read(consumer, OffsetRange(topic, "id", 3, 0, 10)), 3) == list(range(10))
 
 
 def test_a_topic_that_was_made_again_gets_a_new_consumer(broker: KafkaBroker, topic: str):
     settings = {**NO_SETTINGS, "bootstrap.servers": broker.bootstrap}
-    first = consumer_for(settings, [Range(topic, "one", 0, 0, 1)])
+    first = consumer_for(settings, [OffsetRange(topic, "one", 0, 0, 1)])
     try:
         produce(broker, topic, 3)
-        read(first, Range(topic, "one", 0, 0, 3))
-        assert consumer_for(settings, [Range(topic, "one", 1, 0, 1)]) is first
+        read(first, OffsetRange(topic, "one", 0, 0, 3))
+        assert consumer_for(settings, [OffsetRange(topic, "one", 1, 0, 1)]) is first
         broker.delete_topic(topic)
         broker.create_topic(topic, 2)
         produce(broker, topic, 5, start=100)
-        again = Range(topic, "two", 0, 0, 5)
+        again = OffsetRange(topic, "two", 0, 0, 5)
         second = consumer_for(settings, [again])
         assert second is not first
         assert decoded(read(second, again)) == [(each, b"%d" % (100 + each)) for each in range(5)]
@@ -294,7 +305,7 @@ def test_many_small_ranges_are_read_side_by_side(broker: KafkaBroker, consumer: 
     for name in names:
         broker.create_topic(name, 3)
         broker.produce(name, ((each % 3, None, b"%d" % each) for each in range(30)))
-    ranges = [Range(name, "id", partition, 2, 9) for name in names for partition in range(3)]
+    ranges = [OffsetRange(name, "id", partition, 2, 9) for name in names for partition in range(3)]
     blocks = read(consumer, *ranges)
     for name in names:
         mine = [each for each in blocks if each.topic == name]
@@ -311,7 +322,9 @@ def test_a_broker_that_starts_again_in_mid_read_is_waited_for(monkeypatch: pytes
         )  # more than is prefetched
         consumer = RangeConsumer({**NO_SETTINGS, "bootstrap.servers": own.bootstrap})
         try:
-            batches = read_list(consumer, [Range("t", "id", 0, 0, 8_000)], decode, {}, 1 << 30)
+            batches = read_list(
+                consumer, [OffsetRange("t", "id", 0, 0, 8_000)], decode, {}, 1 << 30
+            )
             blocks = next(batches)
             own.kill()
             with ThreadPoolExecutor(1) as reader:
