@@ -38,8 +38,6 @@ _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 
 
 class DeltaColumn(NamedTuple):
-    """A column as the table's log has it."""
-
     name: str
     type: str  # in Spark SQL's words; "other" for what no MySQL text is cast to
     comment: str = ""

@@ -30,8 +30,6 @@ def app_id(changefeed_id: str, incarnation: int, name: TableName, generation: in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A Delta table that a changefeed fills."""
-
     name: TableName
     uri: str  # <warehouse>/<schema>/<table>
     schema: TableSchema

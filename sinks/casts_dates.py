@@ -81,7 +81,6 @@ def _cast(text: pa.Array, kind: pa.DataType, rules: CastRules) -> Cells:
 
 
 def _plain(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Values without a failure, or None."""
     is_date = kind == pa.date32()
     if not is_date and not _has_times(text):
         return None

@@ -142,7 +142,6 @@ def _conform(rows: pa.Table) -> pa.Table:
 
 
 def _unique(rows: pa.Table) -> pa.Table:
-    """The first row of each key."""
     numbered = rows.append_column("row", pa.array(range(len(rows)), pa.int64()))
     first = numbered.group_by(list(KEY)).aggregate([("row", "min")])["row_min"]
     return rows.take(first.combine_chunks())

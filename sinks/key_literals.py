@@ -39,7 +39,6 @@ def written(key: Column, of: DataType) -> Column:
 
 
 def literal(text: str, of: DataType) -> str:
-    """A SQL literal of exactly this type."""
     match of:
         case StringType():
             return f"CAST(X'{text}' AS STRING)"

@@ -110,7 +110,6 @@ class Progress:
         return self._table.read(lambda view: _of(view, changefeed_id)) or {}
 
     def read_all(self) -> list[ProgressRow]:
-        """Every row, by changefeed and table."""
         rows = self._table.read(lambda view: from_rows(view.rows(), ProgressRow))
         return sorted(
             rows or [], key=lambda row: (row.changefeed_id, row.name.schema, str(row.name))

@@ -36,8 +36,6 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRetention:
-    """What the ledger keeps of each changefeed."""
-
     age: timedelta = timedelta(hours=24)  # before the newest row's created_at
     most_rows: int = 10_000
     least_rows: int = 100  # kept whatever their age: a quiet feed, or a clock that jumped
@@ -106,7 +104,6 @@ class Snapshots:
         return True
 
     def latest(self, changefeed_id: str) -> SnapshotRow | None:
-        """The cut with the greatest primary-ts."""
         return self._greatest(pc.field("changefeed_id") == changefeed_id)
 
     def as_of(self, changefeed_id: str, ts: int) -> SnapshotRow | None:

@@ -89,8 +89,6 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchKeys:
-    """What one look at the changes found."""
-
     upserts: int
     deletes: int
     columns: tuple[KeyColumn, ...]

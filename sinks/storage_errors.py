@@ -114,7 +114,6 @@ def one_line(error: BaseException) -> str:
 
 
 def _told(error: BaseException) -> str:
-    """All that it and its causes say, in one line."""
     cause = error.__cause__
     return _NOISE.sub(" ", str(error)) + (f" <- {_told(cause)}" if cause is not None else "")
 

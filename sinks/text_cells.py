@@ -62,7 +62,6 @@ def is_within(text: pa.Array, lowest: str, highest: str) -> bool:
 
 
 def is_valid(text: pa.Array) -> Mask:
-    """Which cells are not null."""
     return as_mask(text.is_valid())
 
 

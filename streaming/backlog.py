@@ -64,8 +64,6 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """What was read from one moment to another."""
-
     begin_s: float
     end_s: float
     messages: int
@@ -108,7 +106,6 @@ class BacklogMeter:
             self._read = dict(read)
 
     def ends_at(self, ends: Offsets, now_s: float) -> None:
-        """What the broker has said."""
         with self._lock:
             if ends.keys() != self._ends.keys():
                 self._looks.clear()

@@ -79,7 +79,6 @@ class BacklogWatch:
             logger.info("a batch begins", extra=self._facts(backlog) | {"batch_id": batch_id})
 
     def batch_ends(self, offsets: Offsets) -> None:
-        """All before ``offsets`` is done with."""
         self._batch = None
         self._meter.read_to(_texts(offsets), self._clock.monotonic())
 

@@ -75,7 +75,6 @@ def _read(spark: SparkSession) -> None:
 
 
 def _commit(spark: SparkSession, scratch: Path) -> None:
-    """As the Spark engine does."""
     target = Target(name=_NAME, uri=str(scratch / "rows"), schema=_SCHEMA, app_id="archive")
     create(target, properties={}, storage_options={})
     write = TableWrite(

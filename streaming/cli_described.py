@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def described_by(arguments: Mapping[str, object], config: Path | None) -> ChangefeedInfo:
-    """A new one."""
     from streaming.cluster.changefeed_settings import described
 
     settings = load_settings(

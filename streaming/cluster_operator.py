@@ -75,7 +75,6 @@ class Operator:
         return Found(rows=tuple(_changefeed(each) for each in self._querier.stored()))
 
     def query(self, changefeed_id: str) -> Found:
-        """All that etcd has of one."""
         stored = self._stored(changefeed_id)
         error = stored.info.error or stored.info.warning
         more = {

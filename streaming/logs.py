@@ -148,7 +148,6 @@ def install(
 
 
 def failed(error: BaseException, *, traceback: bool = False) -> None:
-    """The last line of a program that fails."""
     exc_info = error if traceback else None
     logging.getLogger(PROGRAM).error("%s", str(error) or type(error).__name__, exc_info=exc_info)
 

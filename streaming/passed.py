@@ -21,7 +21,6 @@ RULES, CASE_SENSITIVE, UNTIL_TS = "rules", "case-sensitive", "until-ts"
 
 
 def filters_of(settings: FilterSettings) -> str:
-    """Of a changefeed that begins with it."""
     return json.dumps([_present(settings)], ensure_ascii=False)
 
 

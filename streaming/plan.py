@@ -33,8 +33,6 @@ class DdlNotSupported(TidelakeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
-    """A CREATE TABLE that is due."""
-
     event: DdlEvent
     table: CreateTable | CreateTableLike
 

@@ -59,8 +59,6 @@ class ProgressReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableVersion:
-    """One table of a snapshot, and how to read it."""
-
     table: str
     version: int
     uri: str
@@ -73,8 +71,6 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotReport:
-    """One consistent cut."""
-
     row: SnapshotRow
     tables: tuple[TableVersion, ...]
 

@@ -59,8 +59,6 @@ JVM_ENDED: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class _Ending:
-    """What is known of the end."""
-
     error: TidelakeError | None = None
     is_finished: bool = False
     over_since: float | None = None  # on the monotonic clock

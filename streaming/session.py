@@ -107,12 +107,10 @@ class SparkOnDemand:
                 raise Stop("asked to stop while Spark was starting")
 
     def begin(self) -> None:
-        """Start it in the background."""
         self._begin()
 
     @property
     def started(self) -> SparkSession | None:
-        """The session, if it is up."""
         coming = self._coming
         is_up = coming is not None and coming.done() and coming.exception() is None
         return coming.result() if coming is not None and is_up else None

@@ -95,7 +95,6 @@ def _plain(name: str, value: object) -> Text:
 
 
 def show(found: R, view: Callable[[R, int], RenderableType], *, as_json: bool) -> None:
-    """Print a report once."""
     console = _console()
     if as_json:
         print(_json(found.to_json(), indent=2))
@@ -233,7 +232,6 @@ def _checkpoint(found: ProgressReport, ts: int, moving: bool) -> Cells:
 
 
 def _left(row: ChangefeedRow) -> str:
-    """Until nothing is behind, where something is."""
     return _lag(row.time_left_s) if row.messages_behind and row.time_left_s is not None else "-"
 
 

@@ -16,7 +16,6 @@ Json = dict[str, Any]
 
 
 def _told(**fields: Any) -> Json:
-    """Without what is not told."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -147,7 +147,6 @@ def checkpoint_table(state: LogState, *, now_ms: int) -> pa.Table:
 
 
 def _other(values: Sequence[Any], kind: pa.StructType) -> pa.Array:
-    """Actions of which there are few."""
     names = [field.name for field in kind]
     known = [{n: each[n] for n in names if each.get(n) is not None} for each in values if each]
     return pa.array(map(_with_pairs, known), type=kind)

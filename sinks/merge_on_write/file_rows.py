@@ -96,7 +96,6 @@ class IndexMemory:
                 self._drop(next(iter(self._indexes)))
 
     def drop(self, uri: str, path: str | None = None) -> None:
-        """Forget a file, or all files of a table."""
         with self._lock:
             for each in [(uri, path)] if path else [at for at in self._indexes if at[0] == uri]:
                 self._drop(each)

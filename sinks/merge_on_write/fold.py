@@ -37,8 +37,6 @@ MOST_BYTES = 256 * 1024 * 1024  # read by one fold: some 2 GB of rows in memory 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """What one fold did."""
-
     version: int
     files: int  # taken together
     bytes_read: int

@@ -83,7 +83,6 @@ def rows_with(index: SortedKeys, wanted: SortedKeys) -> Ordinals:
 
 
 def first_double(keys: SortedKeys) -> int | None:
-    """The row of a key that stands twice, or None."""
     if len(keys) < 2:
         return None
     same = keys.first[1:] == keys.first[:-1]

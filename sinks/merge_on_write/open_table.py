@@ -211,7 +211,6 @@ class OpenTable:
         return tuple(self.shape.column(name) for name in key)
 
     def deleted_rows(self, each: FileRows) -> DeletedRows:
-        """The file's vector, read if it is not known."""
         if each.deleted is None or each.deleted.vector_id != each.file.vector_id:
             rows = self._count(each)
             descriptor = each.file.deletion_vector

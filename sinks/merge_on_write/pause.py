@@ -24,7 +24,6 @@ _CLOCK = SystemClock()
 
 
 def is_paused(metadata: Metadata | None) -> bool:
-    """Whether the table's properties say so."""
     return metadata is not None and metadata.configuration.get(PAUSED, "false") == "true"
 
 
@@ -59,7 +58,6 @@ def _set_paused(uri: str, storage_options: Mapping[str, str], *, paused: bool) -
 
 
 def _with(metadata: Metadata, *, paused: bool) -> Json:
-    """All that the metadata says, and this."""
     settings = {**metadata.configuration, PAUSED: "true"}
     if not paused:
         del settings[PAUSED]

@@ -25,8 +25,6 @@ _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file that a listing found."""
-
     path: str
     size: int  # bytes
     modified_ms: int

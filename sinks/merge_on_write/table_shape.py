@@ -69,8 +69,6 @@ class ShapeColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableShape:
-    """The columns of a table in order."""
-
     columns: tuple[ShapeColumn, ...]
 
     @classmethod

@@ -33,8 +33,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class _Care:
-    """What was done for one table, and when."""
-
     key: Sequence[str] = ()
     checkpoint: int | None = None  # the version of the last one that we know of
     cleaned_at: float = 0.0

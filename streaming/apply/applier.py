@@ -228,7 +228,6 @@ class Applier:
         self._spans.put(replace(at, engine=engine))
 
     def _show(self, name: TableName, state: str) -> None:
-        """Paused by an operator, or not any more."""
         span = self._spans[name]
         if state == PAUSED and span.state != PAUSED:
             logger.warning("paused by an operator: its rows wait table=%s", name)

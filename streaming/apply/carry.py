@@ -84,7 +84,6 @@ class Carry:
 
     @property
     def bytes(self) -> int:
-        """Of all bodies, in memory and in files."""
         return self._held_bytes + self._spilled_bytes
 
     def add(self, block: Block) -> None:
@@ -109,7 +108,6 @@ class Carry:
             self._replace(name, self._tables[name].applied(checkpoint))
 
     def forget(self, name: TableName) -> None:
-        """Nobody here wants the table any more."""
         if name in self._tables:
             self._replace(name, TableBlocks())
             del self._tables[name]
@@ -138,7 +136,6 @@ class Carry:
         return {name for name, table in self._tables.items() if table.due(table.checkpoint, limit)}
 
     def close(self) -> None:
-        """Everything goes, the files too."""
         self._tables.clear()
         self._files.close()
         self._held_bytes = self._spilled_bytes = 0

@@ -62,7 +62,6 @@ class DeadLetterWriter:
         return self.counts
 
     def add_messages(self, blocks: Sequence[Block]) -> None:
-        """Those of bad blocks."""
         letters = [_letters_of(block) for block in blocks]
         if letters:
             self._add(pa.concat_tables(letters))

@@ -85,7 +85,6 @@ class Piece:
         return len(self.op)
 
     def columns(self) -> list[str]:
-        """What its rows have."""
         return [each.name for each in self.shape]
 
     def cells(self, rows: Rows) -> pa.StructArray:
@@ -211,7 +210,6 @@ def _numbers(arrays: Sequence[pa.Array]) -> npt.NDArray[Any]:
 
 
 def _texts(pairs: _Pairs, name: str) -> pa.Array | None:
-    """A column that not every block has."""
     if all(name not in batch.schema.names for _, batch in pairs):
         return None
     return pa.concat_arrays(

@@ -32,7 +32,6 @@ class MovedRows:
     keys: TypedKeys
 
     def good(self, is_good: Mask) -> Rows:
-        """Those of good rows."""
         return self.rows[is_good[self.rows]]
 
 

@@ -50,7 +50,6 @@ class RowBlock:
 
     @property
     def bytes(self) -> int:
-        """Compressed, wherever they are."""
         return self.body.size
 
     def buffer(self) -> pa.Buffer:

@@ -22,8 +22,6 @@ FILE_BYTES = 64 << 20  # then the next file: small ones go sooner
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """A body in a file."""
-
     path: Path
     begin: int
     size: int
@@ -66,7 +64,6 @@ class SpillFiles:
         return Spilled(path, begin, body.size)
 
     def release(self, spilled: Spilled) -> None:
-        """It is not wanted any more."""
         path = spilled.path
         self._wanted[path] -= 1
         if not self._wanted[path]:
@@ -76,7 +73,6 @@ class SpillFiles:
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """All of it goes."""
         self._end_current()
         self._wanted.clear()
         if self._folder is not None:

@@ -114,7 +114,6 @@ class RangeConsumer:
             self.rest()
 
     def rest(self) -> None:
-        """Fetch nothing more."""
         self._place = None
         self._consumer.unassign()
 

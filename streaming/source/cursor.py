@@ -19,8 +19,6 @@ CHUNK_MESSAGES: Final = 25_000
 
 @dataclass(slots=True)
 class Cursor:
-    """A range while it is read."""
-
     range: OffsetRange
     at: int  # everything before it was handed on
     position: int  # nothing is left between ``at`` and here but what is held
@@ -89,7 +87,6 @@ class Cursor:
 
 
 def _cuts(values: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
-    """Where chunks begin and end."""
     ends = np.cumsum([len(each or b"") for each in values], dtype=np.int64)
     first, before = 0, 0
     while first < len(values):

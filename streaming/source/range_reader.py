@@ -64,7 +64,6 @@ class RangeReader:
 
     @property
     def tasks(self) -> int:
-        """Side by side."""
         return max(1, self._spark.sparkContext.defaultParallelism)
 
     @property

@@ -52,7 +52,6 @@ class Collector:
     _watermarks: list[tuple[int, int]] = field(default_factory=list)
 
     def read_each(self, positions: Positions) -> None:
-        """Read these messages one by one."""
         values = some(self.messages.values, positions)
         for position, value in zip(positions.tolist(), values, strict=True):
             match read(value.as_py()):
@@ -68,12 +67,10 @@ class Collector:
                     self._bad[bad.name].append((position, bad))
 
     def take(self, name: TableName, shape: Shape, rows: Rows) -> None:
-        """Rows of a wanted table."""
         if len(rows.positions):
             self._rows[name, shape.unordered].append((shape, rows))
 
     def count(self, name: TableName, positions: Positions, commit_ts: Positions) -> None:
-        """Rows that nobody wants."""
         self._unwanted[name].append((positions, commit_ts))
 
     def blocks(self) -> Iterator[Block]:

@@ -55,8 +55,6 @@ class Malformed(ValueError):
 
 
 class Number(str):
-    """A JSON number as it was written."""
-
     __slots__ = ()
 
 
@@ -67,7 +65,6 @@ class Repeating(dict[str, Any]):
 
 
 def read(value: bytes | None) -> Event:
-    """What the message means."""
     if value is None:
         return Bad(NO_TABLE, _EMPTY)
     try:
@@ -100,7 +97,6 @@ def parse(value: bytes) -> dict[str, Any]:
 
 
 def key_names(fields: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """``pkNames``."""
     names = _list(fields, "pkNames")
     if names is None:
         return None

@@ -38,7 +38,6 @@ class Rows:
 
     @staticmethod
     def of(pieces: Sequence[Rows]) -> Rows:
-        """All of them, by position."""
         if len(pieces) == 1:
             whole = pieces[0]
         else:
@@ -65,7 +64,6 @@ class Rows:
         )
 
     def take(self, indices: Int64s) -> Rows:
-        """Rows by their index here."""
         old_of = np.full(len(self.positions), -1, np.int64)
         old_of[self.old_at] = np.arange(len(self.old_at))
         chosen = old_of[indices]
