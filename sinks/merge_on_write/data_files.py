@@ -147,13 +147,11 @@ def one_array(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def read_live_rows(
-    files: ReadsFiles, file: DataFile, dead: npt.NDArray[np.bool_] | None, shape: TableShape
+    files: ReadsFiles, file: DataFile, dead: npt.NDArray[np.bool_], shape: TableShape
 ) -> pa.Table:
     """The rows of a file that its vector leaves, with physical names, in file order."""
     arrays, rows = read_columns(files, file, shape.columns)
     table = pa.Table.from_arrays(arrays, schema=shape.schema())
-    if dead is None:
-        return table
     assert rows == len(dead), f"{file.path} has {rows} rows, its statistics say {len(dead)}"
     return table.filter(pa.array(~dead))
 

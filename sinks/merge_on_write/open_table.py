@@ -212,7 +212,7 @@ class OpenTable:
 
     def deleted_rows(self, each: FileRows) -> DeletedRows:
         if each.deleted is None or each.deleted.vector_id != each.file.vector_id:
-            rows = self._count(each)
+            rows = self.count(each)
             descriptor = each.file.deletion_vector
             if descriptor is None:
                 each.deleted = DeletedRows.none(rows)
@@ -221,10 +221,6 @@ class OpenTable:
                 each.deleted = DeletedRows.of(vector, descriptor.unique_id, rows)
         return each.deleted
 
-    def count(self, each: FileRows) -> int:
-        """The physical rows of a file."""
-        return self._count(each)
-
     def _read_vector(self, file: DataFile) -> BitMap64:
         descriptor = file.deletion_vector
         assert descriptor is not None
@@ -232,7 +228,8 @@ class OpenTable:
         content = b"" if path is None else self.located.read(path)
         return read_vector(content, descriptor)
 
-    def _count(self, each: FileRows) -> int:
+    def count(self, each: FileRows) -> int:
+        """The physical rows of a file."""
         if each.rows is None:
             each.rows = data_files.count_rows(self.located, each.file)
         return each.rows

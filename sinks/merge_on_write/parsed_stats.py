@@ -13,16 +13,10 @@ from decimal import Decimal
 from typing import Any
 
 
-def stats_text(parsed: Mapping[str, Any] | None) -> str | None:
-    """``parsed`` is a row of ``stats_parsed``; None where there is nothing in it."""
-    if parsed is None:
-        return None
-    return _text(parsed)
-
-
-def _text(value: Any) -> str | None:
+def stats_text(value: Any) -> str | None:
+    """``value``: a row of ``stats_parsed``, or a part of one; None where nothing is in it."""
     if isinstance(value, Mapping):
-        parts = ((name, _text(each)) for name, each in value.items())
+        parts = ((name, stats_text(each)) for name, each in value.items())
         found = [f"{json.dumps(name, ensure_ascii=False)}:{text}" for name, text in parts if text]
         return "{" + ",".join(found) + "}" if found else None
     if isinstance(value, Decimal):  # digit by digit: a double would round it
