@@ -10,8 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from coordination.errors import LeaseGone
+from coordination.errors import LeaseGone, TidelakeError
 from coordination.etcd.client import (
+    MAX_TXN_OPS,
     Compare,
     Delete,
     EtcdClient,
@@ -127,6 +128,12 @@ class EtcdClientContract:
         result = client.txn((Compare(root + "a", "mod", "=", 0),), (Delete(root + "a"),))
         assert not result.succeeded
         assert result.revision >= revision
+
+    def test_a_transaction_has_a_limit(self, client: EtcdClient, root: str) -> None:
+        puts = [Put(root + str(n), b"") for n in range(MAX_TXN_OPS + 1)]
+        client.txn((), puts[1:])
+        with pytest.raises(TidelakeError, match="too many operations"):
+            client.txn((), puts)
 
     def test_keys_go_with_their_revoked_lease(self, client: EtcdClient, root: str) -> None:
         lease = client.grant(60)

@@ -29,9 +29,10 @@ from coordination.owner.jobs import (
 from coordination.ports import Standing
 from coordination.server import Phase
 from tests.fakes.fake_source import ts_at
+from tests.simulation.feeds import CLUSTER, NAME
 from tests.simulation.instruments import instruments
 from tests.simulation.invariants import Watchman
-from tests.simulation.world import CLUSTER, NAME, STEP_S, SimCapture, World
+from tests.simulation.world import STEP_S, SimCapture, World
 
 PATIENCE = 120  # steps
 
@@ -40,7 +41,7 @@ class Cluster:
     """A world without faults; the invariants are checked after each step."""
 
     def __init__(self, captures: int, seed: int = 1) -> None:
-        self.world = World(seed, captures=captures, may_end=False)
+        self.world = World(seed, captures=captures, changefeeds=1, may_end=False)
         pace = self.world.pace
         pace.slow_s, pace.commit_s, pace.batch_s = 0.6, 0.5, None
         self.watchman = Watchman(self.world)

@@ -30,7 +30,8 @@ from coordination.orchestrator.state_querier import StateQuerier
 from tests.coordination.test_server import Cluster, life_id
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_source import ts_at
-from tests.simulation.world import CLUSTER, NAME, SimCapture
+from tests.simulation.feeds import CLUSTER, NAME
+from tests.simulation.world import SimCapture
 
 BY_SERVERS = (
     (EtcdCaptureObservation, "advance"),

@@ -20,8 +20,8 @@ from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_source import FakeSource
 from tests.fakes.fake_warehouse import FakeWarehouse
+from tests.simulation.feeds import CLUSTER, NAME
 from tests.simulation.network import RawNetwork
-from tests.simulation.world import CLUSTER, NAME
 
 
 def test_a_server_runs_until_it_is_asked_to_stop() -> None:
@@ -30,7 +30,7 @@ def test_a_server_runs_until_it_is_asked_to_stop() -> None:
     source = FakeSource(0.0)
     rng = random.Random(1)
     warehouse = FakeWarehouse(source, None, 6.0)
-    plane = FakeDataPlane(source, warehouse, rng=rng, now=clock.monotonic, pace=Pace(slow_s=0.0))
+    plane = FakeDataPlane(lambda _: warehouse, rng=rng, now=clock.monotonic, pace=Pace(slow_s=0.0))
     info = ChangefeedInfo(id=NAME.id)
     commit_once(etcd, [create_writes(CLUSTER, info, None)], keys.delete_counter_key(CLUSTER))
     context = CaptureContext(

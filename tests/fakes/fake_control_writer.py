@@ -39,7 +39,10 @@ class FakeControlWriter:
         fence: Fence,
         wake: Wake,
     ) -> None:
+        self.changefeed_id = info.id
         self._plane = plane
+        self._warehouse = plane.warehouse_of(info.id)
+        self._source = self._warehouse.source
         self._ownership = ownership
         self._checkpoint_ts = checkpoint_ts
         self._fence = fence
@@ -63,7 +66,7 @@ class FakeControlWriter:
 
     def ddl_scan(self) -> DdlScan:
         self._raise()
-        warehouse, source = self._plane.warehouse, self._plane.source
+        warehouse, source = self._warehouse, self._source
         pending = [
             PendingDdl(
                 commit_ts=Ts(each.commit_ts),
@@ -76,12 +79,12 @@ class FakeControlWriter:
 
     def run_ddl(self, ddl: PendingDdl) -> None:
         self._raise()
-        (found,) = (e for e in self._plane.source.ddls if e.commit_ts == ddl.commit_ts)
+        (found,) = (e for e in self._source.ddls if e.commit_ts == ddl.commit_ts)
 
         def run() -> None:
-            before = set(self._plane.warehouse.registered)
-            self._plane.warehouse.run_ddl(self._term, found)
-            after = self._plane.warehouse.registered
+            before = set(self._warehouse.registered)
+            self._warehouse.run_ddl(self._term, found)
+            after = self._warehouse.registered
             self._added += [each for table_id, each in after.items() if table_id not in before]
             self._removed += sorted(before.difference(after))
 
@@ -89,25 +92,25 @@ class FakeControlWriter:
 
     def register(self, table: UnknownTable) -> None:
         self._raise()
-        source = self._plane.source
+        source = self._source
         (table_id,) = (t for t, each in source.tables.items() if each.span.table == table.table)
 
         def run() -> None:
             if source.tables[table_id].created_ts is None:  # else its DDL makes it
                 start_ts = table.commit_ts - 1
-                added = self._plane.warehouse.register(self._term, table_id, start_ts)
+                added = self._warehouse.register(self._term, table_id, start_ts)
                 self._added.append(added)
 
         self._begin(("register", table_id), run)
 
     def take_changes(self) -> Changes:
         self._raise()
-        published = self._plane.warehouse.published
+        published = self._warehouse.published
         changes = Changes(
             added=tuple(self._added),
             removed=tuple(self._removed),
             published_ts=Ts(published[-1]) if published else None,
-            is_finished=self._plane.warehouse.is_finished,
+            is_finished=self._warehouse.is_finished,
         )
         self._added, self._removed = [], []
         return changes
@@ -118,7 +121,7 @@ class FakeControlWriter:
         self._begin("record", self._do_record)
 
     def tell(self, standing: Standing) -> None:
-        self._plane.warehouse.standing = standing
+        self._warehouse.standing = standing
 
     def close(self, *, drop: bool) -> None:
         self._is_closing = True
@@ -149,12 +152,12 @@ class FakeControlWriter:
         return self._claim.term
 
     def _do_claim(self) -> None:
-        self._claim = self._plane.warehouse.claim(self._ownership, self._checkpoint_ts)
+        self._claim = self._warehouse.claim(self._ownership, self._checkpoint_ts)
 
     def _do_record(self) -> None:
         advance, self._advance = self._advance, None
         if advance is not None:
-            self._plane.warehouse.record(self._term, advance)
+            self._warehouse.record(self._term, advance)
 
     def _begin(self, key: object, job: Callable[[], None]) -> None:
         if key not in self._keys:

@@ -1,4 +1,4 @@
-"""The data side of one capture over a source and a warehouse in memory.
+"""The data side of one capture over sources and warehouses in memory, one of each changefeed.
 
 Its steps take virtual time, and get on when `step` is called: not while their capture is frozen.
 """
@@ -15,7 +15,7 @@ from coordination.model import ChangefeedID, Ownership, Ts
 from coordination.ports import CaptureIdentity, Standing, Wake
 from tests.fakes.fake_control_writer import FakeControlWriter
 from tests.fakes.fake_replica import FakeReplica, Sent
-from tests.fakes.fake_source import FakeSource, ts_at
+from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_warehouse import FakeWarehouse
 
 
@@ -34,15 +34,13 @@ class FakeDataPlane:
 
     def __init__(
         self,
-        source: FakeSource,
-        warehouse: FakeWarehouse,
+        warehouse_of: Callable[[ChangefeedID], FakeWarehouse],
         *,
         rng: random.Random,
         now: Callable[[], float],
         pace: Pace,
     ) -> None:
-        self.source = source
-        self.warehouse = warehouse
+        self.warehouse_of = warehouse_of
         self.rng = rng
         self.now = now
         self.pace = pace
@@ -53,9 +51,11 @@ class FakeDataPlane:
     def open_replica(
         self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
     ) -> FakeReplica:
-        assert all(each.is_closed() for each in self.replicas), "two replicas of one changefeed"
-        self.replicas = [FakeReplica(self, info, identity, fence, wake)]
-        return self.replicas[0]
+        here = [each for each in self.replicas if each.changefeed_id == info.id]
+        assert all(each.is_closed() for each in here), "two replicas of one changefeed"
+        opened = FakeReplica(self, info, identity, fence, wake)
+        self.replicas = [opened, *(each for each in self.replicas if each not in here)]
+        return opened
 
     def open_control_writer(
         self,
@@ -67,32 +67,31 @@ class FakeDataPlane:
         fence: Fence,
         wake: Wake,
     ) -> FakeControlWriter:
-        assert all(each.is_closed() for each in self.controls), (
-            "two control writers of one changefeed"
+        here = [each for each in self.controls if each.changefeed_id == info.id]
+        assert all(each.is_closed() for each in here), "two control writers of one changefeed"
+        opened = FakeControlWriter(
+            self,
+            info=info,
+            ownership=ownership,
+            checkpoint_ts=checkpoint_ts,
+            fence=fence,
+            wake=wake,
         )
-        self.controls = [
-            FakeControlWriter(
-                self,
-                info=info,
-                ownership=ownership,
-                checkpoint_ts=checkpoint_ts,
-                fence=fence,
-                wake=wake,
-            )
-        ]
-        return self.controls[0]
+        self.controls = [opened, *(each for each in self.controls if each not in here)]
+        return opened
 
     def show(
         self,
         *,
-        info: ChangefeedInfo,  # noqa: ARG002 - the port's
-        identity: CaptureIdentity,  # noqa: ARG002
+        info: ChangefeedInfo,
+        identity: CaptureIdentity,  # noqa: ARG002 - the port's
         ownership: Ownership,  # noqa: ARG002
         fence: Fence,  # noqa: ARG002
         standing: Standing,
     ) -> None:
-        assert all(each.is_closed() for each in self.controls), "a control writer is open to say it"
-        self.warehouse.standing = standing
+        here = [each for each in self.controls if each.changefeed_id == info.id]
+        assert all(each.is_closed() for each in here), "a control writer is open to say it"
+        self.warehouse_of(info.id).standing = standing
 
     def withdraw(self, changefeed_id: ChangefeedID) -> None:
         """Nothing waits."""

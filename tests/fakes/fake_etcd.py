@@ -1,7 +1,8 @@
 """A whole etcd in memory: revisions, leases on a clock, watches with history and compaction.
 
-It passes the same contract suite as the real one. Callbacks of watches run in the thread that
-writes, after the write. `down` makes every call fail as an unreachable server does.
+It passes the same contract suite as the real one, limits of a transaction included. Callbacks of
+watches run in the thread that writes, after the write. `down` makes every call fail as an
+unreachable server does.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordination.clock import Clock
-from coordination.errors import LeaseGone, TryAgain
+from coordination.errors import LeaseGone, TidelakeError, TryAgain
 from coordination.etcd.client import (
+    MAX_TXN_OPS,
     NO_LEASE,
     NOW,
     Compare,
@@ -55,8 +57,11 @@ class _Watch:
 
 
 class FakeEtcd:
-    def __init__(self, clock: Clock, cluster_id: str = "f1") -> None:
+    def __init__(
+        self, clock: Clock, cluster_id: str = "f1", max_txn_ops: int = MAX_TXN_OPS
+    ) -> None:
         self.down = False
+        self._max_txn_ops = max_txn_ops
         self.watches: set[_Watch] = set()
         self._clock = clock
         self._cluster_id = cluster_id
@@ -87,8 +92,10 @@ class FakeEtcd:
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
     ) -> TxnResult:
         self._enter()
+        if max(len(compares), len(then), len(otherwise)) > self._max_txn_ops:
+            raise TidelakeError("etcdserver: too many operations in txn request")
         with self._lock:
-            succeeded = all(self._holds(compare) for compare in compares)
+            succeeded = all(self.holds(compare) for compare in compares)
             deliveries = self._write(then if succeeded else otherwise)
             result = TxnResult(succeeded, Revision(self._revision))
         _deliver(deliveries)
@@ -169,7 +176,7 @@ class FakeEtcd:
             deliveries = self._write([Delete(key) for key in sorted(found.keys)]) if found else []
         _deliver(deliveries)
 
-    def _holds(self, compare: Compare) -> bool:
+    def holds(self, compare: Compare) -> bool:
         kv = self._kvs.get(compare.key)
         left: int | bytes
         if compare.target == "value":

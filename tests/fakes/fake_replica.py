@@ -30,12 +30,12 @@ from coordination.scheduler.messages import (
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.permit import Withdrawn
 from tests.fakes.fake_source import ts_at
-from tests.fakes.fake_warehouse import Landed, Landing
+from tests.fakes.fake_warehouse import FakeWarehouse, Landed, Landing
 
 if TYPE_CHECKING:
     from tests.fakes.fake_data_plane import FakeDataPlane
 
-Sent = tuple[float, int, Landing]  # when it lands, in which table
+Sent = tuple[float, FakeWarehouse, int, Landing]  # when it lands, in which table
 PLAYED = ("CDC:ErrKafkaSend",)  # codes of the errors that it makes up
 
 
@@ -72,7 +72,10 @@ class FakeReplica:
         fence: Fence,
         wake: Wake,
     ) -> None:
+        self.changefeed_id = info.id
         self._plane = plane
+        self._warehouse = plane.warehouse_of(info.id)
+        self._source = self._warehouse.source
         self._identity = identity
         self._fence = fence
         self._wake = wake
@@ -158,8 +161,9 @@ class FakeReplica:
         sent = []
         for joined in self._joined.values():
             if joined.write is not None and self._plane.rng.random() < 0.5:
-                sent.append((joined.write.lands_at, joined.table_id, joined.write.landing))
-                joined.write = replace(joined.write, is_gone=True)
+                write = joined.write
+                sent.append((write.lands_at, self._warehouse, joined.table_id, write.landing))
+                joined.write = replace(write, is_gone=True)
         return sent
 
     # What gets on with time.
@@ -187,7 +191,7 @@ class FakeReplica:
                 joined.assignment = held[assignment_id]
         for assignment_id, assignment in held.items():
             if assignment_id not in self._joined:
-                version = self._plane.warehouse.opened(assignment.span.table_id).version
+                version = self._warehouse.opened(assignment.span.table_id).version
                 self._joined[assignment_id] = _Joined(assignment, self._plane.delay(), version)
 
     def _get_on(self, joined: _Joined, now: float) -> None:
@@ -206,7 +210,7 @@ class FakeReplica:
     def _open(self, joined: _Joined) -> None:
         if not joined.assignment.is_to_write:
             return
-        opened = self._plane.warehouse.opened(joined.table_id)
+        opened = self._warehouse.opened(joined.table_id)
         checkpoint_ts = max(opened.identity_ts, joined.assignment.checkpoint_ts)
         joined.at = replace(opened, identity_ts=checkpoint_ts)
         joined.due_at = self._plane.delay()
@@ -222,7 +226,7 @@ class FakeReplica:
             limit_ts = min(limit_ts, at.identity_ts + ts_at(batch_s))
         if limit_ts <= at.identity_ts or self._fails():
             return
-        if not plane.source.tables[joined.table_id].between(at.identity_ts, limit_ts):
+        if not self._source.tables[joined.table_id].between(at.identity_ts, limit_ts):
             joined.at = replace(at, identity_ts=limit_ts)  # no change, no commit
             return
         try:
@@ -240,7 +244,7 @@ class FakeReplica:
         joined.due_at = joined.write.lands_at + plane.rng.random() * plane.pace.slow_s
 
     def _land(self, joined: _Joined, write: _Write) -> None:
-        warehouse, now_s = self._plane.warehouse, self._plane.now()
+        warehouse, now_s = self._warehouse, self._plane.now()
         joined.write = None
         landed = (
             warehouse.opened(joined.table_id)
@@ -259,8 +263,8 @@ class FakeReplica:
 
     def _unknown(self) -> list[UnknownTable]:
         unknown = []
-        warehouse = self._plane.warehouse
-        for table_id, table in self._plane.source.tables.items():
+        warehouse = self._warehouse
+        for table_id, table in self._source.tables.items():
             if table_id in warehouse.registered or not table.changes:
                 continue
             first = table.changes[0]

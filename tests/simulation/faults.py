@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
+from random import Random
 
-from coordination.errors import TidelakeError
 from coordination.etcd import keys
 from coordination.etcd.client import delete
-from coordination.metadata.committer import ClientCommitter
-from coordination.metadata.etcd_roles import EtcdOwnerObservation
-from coordination.metadata.querier import EtcdQuerier
+from coordination.metadata.model import RunningError
 from coordination.model import Revision
 from coordination.owner.jobs import DrainCapture, MoveTable, OwnerJob, Rebalance
-from tests.simulation.world import CLUSTER, NAME, QUIET_S, SimCapture, World
+from tests.fakes.fake_replica import PLAYED
+from tests.fakes.fake_source import ts_at
+from tests.simulation.feeds import CLUSTER, SimFeed
+from tests.simulation.plots import PLOTS
+from tests.simulation.world import SimCapture, World
 
 MAX_CAPTURES = 4
 
 
 class Faults:
-    """`act` after each step while faults last; `heal` ends them all."""
+    """`act` after each step while faults last; `heal` ends them all.
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._rng = world.rng
-        self._chance = world.rng.choice((0.05, 0.15, 0.3))
+    Each deed has a number and dice of its own: those of ``without`` are left out, and the others
+    stay as they are."""
+
+    def __init__(self, world: World, without: Collection[int] = ()) -> None:
+        self.deeds = 0  # so far
+        self.world = world
+        self._without = without
+        self.dice = dice = world.dice("faults")
+        self._chance = dice.choice((0.05, 0.15, 0.3))
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._deeds: list[Callable[[], None]] = [
             self.crash,
@@ -33,6 +41,7 @@ class Faults:
             self.cut_etcd,
             self.cut_pair,
             self.lose_answers,
+            self.delay_watches,
             self.move,
             self.move_many,
             self.rebalance,
@@ -43,52 +52,50 @@ class Faults:
             self.compact,
             self.fail_data,
             self.pause,
+            self.update,
+            self.remove,
+            self.create,
+            self.warn,
+            self.doubt_operator,
             self.etcd_down,
         ]
         # each seed has its favourites, so that what is rare in general is dense in some
-        self._deeds = world.rng.sample(self._deeds, world.rng.randrange(4, len(self._deeds)))
-        network = world.network
-        network.bare = world.rng.choice((0.0, 0.3))
-        if world.rng.random() < 0.7:
-            network.loss = world.rng.choice((0.0, 0.1, 0.3))
-            network.double = world.rng.choice((0.0, 0.2, 0.5))
-            network.late = world.rng.choice((0.0, 0.1, 0.4))
-            network.late_s = world.rng.choice((1.0, 4.0, 8.0))
+        self._deeds = dice.sample(self._deeds, dice.randrange(4, len(self._deeds)))
+        self._do(self._trouble_the_network)
+        plot = dice.choice(PLOTS)
+        self._do(lambda: plot(self, self.dice))
 
-        self._plot(world.rng.choice(("zombie", "partition", "widow", "shuttle", "none")))
-
-    def _plot(self, plot: str) -> None:
-        """What hurts most is rare by chance alone: each seed has one such story in it."""
-        world, rng = self._world, self._rng
-        pace, network = world.pace, world.network
-        at = rng.uniform(3.0, 6.0)
-        if plot in ("zombie", "partition", "widow"):  # a commit under way when its capture is lost
-            pace.commit_s, pace.long_chance, pace.slow_s = QUIET_S, 0.5, 0.2
-        if plot == "zombie":
-            pace.batch_s = 0.7
-            self._after(at, lambda: self._freeze(rng.uniform(10.0, 13.0)))
-        elif plot == "partition":
-            self._after(at, lambda: self._cut_etcd(9.0))
-        elif plot == "widow":
-            self._after(at, self.crash_two)
-        elif plot == "shuttle":
-            pace.slow_s, pace.commit_s = 0.2, 0.5
-            network.double, network.late, network.late_s = 0.6, 0.4, 6.0
-            for second in range(3, 15, 3):
-                self._after(second, self.move_many)
+    def _trouble_the_network(self) -> None:
+        network, rng = self.world.network, self.dice
+        network.bare = rng.choice((0.0, 0.3))
+        if rng.random() < 0.7:
+            network.loss = rng.choice((0.0, 0.1, 0.3))
+            network.double = rng.choice((0.0, 0.2, 0.5))
+            network.late = rng.choice((0.0, 0.1, 0.4))
+            network.late_s = rng.choice((1.0, 4.0, 8.0))
 
     def act(self) -> None:
-        now = self._world.clock.now_s
+        now = self.world.clock.now_s
         due = [deed for at, deed in self._later if at <= now]
         self._later = [each for each in self._later if each[0] > now]
         for deed in due:
             deed()
-        if self._rng.random() < self._chance:
-            self._rng.choice(self._deeds)()
+        if self.dice.random() < self._chance:
+            self._do(self.dice.choice(self._deeds))
+
+    def _do(self, deed: Callable[[], None]) -> None:
+        number, self.deeds = self.deeds, self.deeds + 1
+        if number not in self._without:
+            self._rolling(self.world.dice(f"deed {number}"), deed)
+
+    def _rolling(self, dice: Random, deed: Callable[[], None]) -> None:
+        before, self.dice = self.dice, dice
+        deed()
+        self.dice = before
 
     def heal(self) -> None:
         """All faults end; what was scheduled as their end happens now."""
-        world = self._world
+        world = self.world
         for _, deed in self._later:
             deed()
         self._later.clear()
@@ -103,6 +110,7 @@ class Faults:
             capture.plane.fails_at = None
             capture.link.lost_answers = 0.0
             capture.link.heal_if_cut()
+        world.operator.settle()
         while sum(not each.is_stopping for each in world.captures) < 2:
             world.start_capture()
         world.tell("all faults end")
@@ -114,175 +122,222 @@ class Faults:
             self._kill(capture)
 
     def _kill(self, capture: SimCapture) -> None:
-        world = self._world
+        world = self.world
         world.tell(f"{capture.node} is killed")
         world.captures.remove(capture)
         capture.crash()
-        self._after(self._rng.random() * 6, self.start)
+        self.after(self.dice.random() * 6, self.start)
 
     def crash_two(self) -> None:
         """The owner too, so that who comes next has never seen the other one."""
-        if len(self._world.captures) > 2:
+        if len(self.world.captures) > 2:
             self.crash()
-            owner = self._world.owner
+            owner = self.world.owner
             if owner is not None:
                 self._kill(owner)
 
     def stall(self) -> None:
         """The coordination thread hangs in a call; the data plane does not know, and goes on."""
         if (capture := self._one_writing()) is not None:
-            seconds = self._rng.choice((1.0, 3.0, 9.0, 12.0))
-            self._world.tell(f"{capture.node} stalls for {seconds} s")
-            capture.stalled_until = self._world.clock.now_s + seconds
+            seconds = self.dice.choice((1.0, 3.0, 9.0, 12.0))
+            self.world.tell(f"{capture.node} stalls for {seconds} s")
+            capture.stalled_until = self.world.clock.now_s + seconds
 
     def freeze(self) -> None:
-        self._freeze(self._rng.choice((0.5, 2.0, 9.0, 11.0, 13.0)))
+        self.freeze_for(self.dice.choice((0.5, 2.0, 9.0, 11.0, 13.0)))
 
-    def _freeze(self, seconds: float) -> None:
-        capture = self._rng.choice((self._one, self._one_writing))()
+    def freeze_for(self, seconds: float) -> None:
+        capture = self.dice.choice((self._one, self._one_writing))()
         if capture is not None:
-            self._world.tell(f"{capture.node} is frozen for {seconds:.1f} s")
-            capture.freeze(self._world.clock.now_s + seconds)
+            self.world.tell(f"{capture.node} is frozen for {seconds:.1f} s")
+            capture.freeze(self.world.clock.now_s + seconds)
 
     def cut_etcd(self) -> None:
-        self._cut_etcd(self._rng.random() * 8)
+        self.cut_etcd_for(self.dice.random() * 8)
 
-    def _cut_etcd(self, seconds: float) -> None:
-        capture = self._rng.choice((self._one, self._one_writing))()
+    def cut_etcd_for(self, seconds: float) -> None:
+        capture = self.dice.choice((self._one, self._one_writing))()
         if capture is None or capture.link.is_cut:
             return
-        self._world.tell(f"{capture.node} is cut off from etcd")
+        self.world.tell(f"{capture.node} is cut off from etcd")
         capture.link.cut()
-        self._after(seconds, capture.link.heal_if_cut)
+        self.after(seconds, capture.link.heal_if_cut)
 
     def cut_pair(self) -> None:
-        world = self._world
+        world = self.world
         if len(world.captures) < 2:
             return
-        pair = frozenset(each.node for each in self._rng.sample(world.captures, 2))
+        pair = frozenset(each.node for each in self.dice.sample(world.captures, 2))
         world.tell(f"nothing passes between {sorted(pair)}")
         world.network.cuts.add(pair)
-        self._after(self._rng.random() * 10, lambda: world.network.cuts.discard(pair))
+        self.after(self.dice.random() * 10, lambda: world.network.cuts.discard(pair))
 
     def lose_answers(self) -> None:
         capture = self._one()
         if capture is not None:
-            self._world.tell(f"{capture.node} loses answers of etcd")
+            self.world.tell(f"{capture.node} loses answers of etcd")
             capture.link.lost_answers = 0.3
-            self._after(3.0, lambda: setattr(capture.link, "lost_answers", 0.0))
+            self.after(3.0, lambda: setattr(capture.link, "lost_answers", 0.0))
+
+    def delay_watches(self) -> None:
+        self._delay_watches(self._one())
+
+    def delay_watches_of_owner(self) -> None:
+        self._delay_watches(self.world.owner)
+
+    def _delay_watches(self, capture: SimCapture | None) -> None:
+        if capture is not None:
+            self.world.tell(f"{capture.node} hears late of what changes in etcd")
+            capture.link.late_watches = 0.9
+            self.after(2.0, lambda: setattr(capture.link, "late_watches", 0.3))
 
     def move(self) -> None:
-        owner = self._world.owner
-        if owner is None or owner.coordinator is None or not owner.coordinator.replication.tables:
+        feed = self.feed
+        owner = self.world.owner_of(feed.name)
+        coordinator = owner and owner.coordinator_of(feed.name)
+        if owner is None or coordinator is None or not coordinator.replication.tables:
             return
-        tables = sorted(owner.coordinator.replication.tables.items())
-        _, span = self._rng.choice(tables)
-        dest = self._rng.choice(self._world.captures).server.capture
+        tables = sorted(coordinator.replication.tables.items())
+        _, span = self.dice.choice(tables)
+        dest = self.dice.choice(self.world.captures).server.capture
         if dest is not None:
-            self._post(owner, MoveTable(changefeed=NAME, table=span.name, dest=dest.id))
+            self._post(owner, MoveTable(changefeed=feed.name, table=span.name, dest=dest.id))
 
     def move_many(self) -> None:
         """And again, before all of it is over."""
         for seconds in (0.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0):
-            self._after(seconds, self.move)
+            self.after(seconds, self.move)
 
     def rebalance(self) -> None:
-        if (owner := self._world.owner) is not None:
-            self._post(owner, Rebalance(changefeed=NAME))
+        if (owner := self.world.owner) is not None:
+            self._post(owner, Rebalance(changefeed=self.feed.name))
 
     def drain(self) -> None:
-        owner, target = self._world.owner, self._one()
+        owner, target = self.world.owner, self._one()
         if owner is None or target is None or target.server.capture is None:
             return
-        if len(self._world.captures) < 3:
+        if len(self.world.captures) < 3:
             return
         self._post(owner, DrainCapture(capture_id=target.server.capture.id))
-        self._after(4.0, lambda: self._retire(target))  # a drained capture has no other use
+        self.after(4.0, lambda: self._retire(target))  # a drained capture has no other use
 
     def _retire(self, target: SimCapture) -> None:
-        if target in self._world.captures:
-            self._world.tell(f"{target.node} is asked to stop")
+        if target in self.world.captures:
+            self.world.tell(f"{target.node} is asked to stop")
             target.server.request_stop()
-            self._after(1.0, self.start)
+            self.after(1.0, self.start)
 
     def stop(self) -> None:
         if (capture := self._one()) is not None:
             self._retire(capture)
 
     def start(self) -> None:
-        if len(self._world.captures) < MAX_CAPTURES:
-            node = self._world.start_capture().node
-            self._world.tell(f"{node} starts")
+        if len(self.world.captures) < MAX_CAPTURES:
+            node = self.world.start_capture().node
+            self.world.tell(f"{node} starts")
 
     def delete_owner_key(self) -> None:
-        if self._world.etcd.down:
+        if self.world.etcd.down:
             return
-        found = self._world.etcd.range(keys.election_prefix(CLUSTER), prefix=True).kvs
+        found = self.world.etcd.range(keys.election_prefix(CLUSTER), prefix=True).kvs
         if found:
+            self.dice.choice((self.delay_watches_of_owner, int))()
             first = min(found, key=lambda kv: kv.create_revision)
-            self._world.tell("the owner's election key is deleted by hand")
-            delete(self._world.etcd, first.key)
+            self.world.tell("the owner's election key is deleted by hand")
+            delete(self.world.etcd, first.key)
 
     def compact(self) -> None:
-        etcd = self._world.etcd
+        etcd = self.world.etcd
         etcd.compact(Revision(etcd._revision))
-        self._world.tell("etcd is compacted")
+        self.world.tell("etcd is compacted")
 
     def fail_data(self) -> None:
         if (capture := self._one()) is not None:
-            self._world.tell(f"a write of {capture.node} fails")
-            capture.plane.fails_at = self._world.clock.now_s
+            self.world.tell(f"a write of {capture.node} fails")
+            capture.plane.fails_at = self.world.clock.now_s
+
+    def warn(self) -> None:
+        capture = self._one()
+        for replica in capture.plane.replicas if capture is not None else ():
+            warning = RunningError(code=PLAYED[0], message=f"slow at {self.world.clock.now_s:.2f}")
+            replica.warnings.append(warning)
+
+    # the operator's
 
     def pause(self) -> None:
-        if self._operate(lambda operator: operator.pause_changefeed()):
-            self._world.tell("the changefeed is paused")
-            self._after(self._rng.random() * 4, self._resume)
+        self._pause(self.feed, self.world.operator.resume)
 
-    def _resume(self) -> None:
-        self._operate(lambda operator: operator.resume_changefeed())
+    def _pause(self, feed: SimFeed, resume: Callable[[SimFeed], bool]) -> None:
+        if self.world.operator.pause(feed):
+            self.world.tell(f"{feed.name.id} is paused")
+        again = self.dice.choice((resume, self.world.operator.resume_where_it_is))
+        self.after(self.dice.random() * 4, lambda: again(feed) and None)
+
+    def update(self) -> None:
+        """Paused first, as it must be."""
+        feed = self.feed
+        self._pause(feed, self.world.operator.resume)
+        later_ts = feed.target_ts and feed.target_ts + ts_at(1.0)
+
+        def update() -> None:
+            if self.world.operator.update(feed, later_ts):
+                self.world.tell(f"{feed.name.id} is updated")
+
+        self.after(self.dice.random() * 2, update)
+
+    def remove(self) -> None:
+        feed = self.feed
+        self.remove_only(feed)
+        for _ in range(3):
+            self.after(self.dice.random() * 8, lambda: self.create_again(feed))
+
+    def remove_only(self, feed: SimFeed) -> None:
+        if self.world.operator.remove(feed):
+            self.world.tell(f"{feed.name.id} is removed")
+
+    def create(self) -> None:
+        self.create_again(self.feed)
+
+    def create_again(self, feed: SimFeed) -> None:
+        if self.world.operator.create(feed):
+            self.world.tell(f"{feed.name.id} is created again")
+
+    def doubt_operator(self) -> None:
+        link = self.world.operator.link
+        link.lost_answers = 0.3
+        self.after(6.0, lambda: setattr(link, "lost_answers", 0.0))
 
     def etcd_down(self) -> None:
-        etcd = self._world.etcd
+        etcd = self.world.etcd
         etcd.down = True
-        self._world.tell("etcd is down")
-        self._after(self._rng.random() * 5, lambda: setattr(etcd, "down", False))
+        self.world.tell("etcd is down")
+        self.after(self.dice.random() * 5, lambda: setattr(etcd, "down", False))
 
     # how
 
     def _one(self) -> SimCapture | None:
         """Any, but more often the owner than its share."""
-        world = self._world
+        world = self.world
         if not world.captures:
             return None
-        if world.owner is not None and self._rng.random() < 0.3:
+        if world.owner is not None and self.dice.random() < 0.3:
             return world.owner
-        return self._rng.choice(world.captures)
+        return self.dice.choice(world.captures)
 
     def _one_writing(self) -> SimCapture | None:
         """One with a commit under way, if there is one: that is where it hurts."""
-        writing = [each for each in self._world.captures if each.plane.is_writing]
-        return self._rng.choice(writing) if writing else self._one()
+        writing = [each for each in self.world.captures if each.plane.is_writing]
+        return self.dice.choice(writing) if writing else self._one()
 
-    def _after(self, seconds: float, deed: Callable[[], None]) -> None:
-        self._later.append((self._world.clock.now_s + seconds, deed))
+    def after(self, seconds: float, deed: Callable[[], None]) -> None:
+        dice = Random(self.dice.getrandbits(64))
+        later = partial(self._rolling, dice, deed)
+        self._later.append((self.world.clock.now_s + seconds, later))
 
     def _post(self, owner: SimCapture, job: OwnerJob) -> None:
-        self._world.tell(f"{owner.node} is asked for {job}")
+        self.world.tell(f"{owner.node} is asked for {job}")
         owner.server.jobs.post(job).add_done_callback(lambda future: future.exception())
 
-    def _operate(self, what: Callable[[EtcdOwnerObservation], None]) -> bool:
-        etcd = self._world.etcd
-        was_down, etcd.down = etcd.down, False
-        try:
-            committer = ClientCommitter(etcd, keys.delete_counter_key(CLUSTER))
-            what(
-                EtcdOwnerObservation.for_operator(
-                    EtcdQuerier(etcd, CLUSTER), CLUSTER, committer, NAME
-                )
-            )
-        except TidelakeError:
-            return False
-        else:
-            return True
-        finally:
-            etcd.down = was_down
+    @property
+    def feed(self) -> SimFeed:
+        return self.dice.choice(list(self.world.feeds.values()))

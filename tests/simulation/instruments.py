@@ -2,7 +2,8 @@
 
 These are promises of which the program holds two or three at once, so that a broken one alone
 seldom shows in a table: an own write that is waited for, an owner of the past that is
-not followed, an epoch that changes with the owner (docs/cluster.md 13).
+not followed, an epoch that changes with the owner (docs/cluster.md 13), a transaction that takes
+effect on what its reactor went by, or not at all.
 """
 
 from __future__ import annotations
@@ -12,16 +13,24 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from coordination.etcd.client import Compare
+from coordination.orchestrator import snapshot
 from coordination.orchestrator.etcd_worker import EtcdWorker
+from coordination.orchestrator.transaction import counter_compare
 from coordination.scheduler.agent import Agent, AgentTick
 from coordination.scheduler.messages import Message
 from tests.fakes.fake_warehouse import require
+from tests.simulation.etcd_link import EtcdLink, Sender
+from tests.simulation.world import MAX_TXN_OPS
 
 
 @contextmanager
 def instruments() -> Iterator[None]:
     with (
         patch.object(EtcdWorker, "_tick", _ticks_on_own_writes(EtcdWorker._tick)),
+        patch.object(EtcdWorker, "_send", _says_who_sends(EtcdWorker._send)),
+        patch.object(snapshot, "fold", _keeps_its_reads(snapshot.fold)),
+        patch.object(snapshot, "MAX_TXN_OPS", MAX_TXN_OPS),
         patch.object(Agent, "tick", _follows_the_living(Agent.tick)),
     ):
         yield
@@ -29,14 +38,48 @@ def instruments() -> Iterator[None]:
 
 def _ticks_on_own_writes(tick: Any) -> Any:
     def checked(worker: Any) -> None:
-        snapshot = worker._snapshot
+        state = worker._snapshot
         require(
-            snapshot.revision >= snapshot._barrier,
+            state.revision >= state._barrier,
             "a reactor runs on a state that is older than its own last write",
         )
+        link = worker._client
+        if isinstance(link, EtcdLink):
+            link.ticks[worker] = link.ticks.get(worker, 0) + 1
         tick(worker)
 
     return checked
+
+
+class _LastFold:
+    reads: frozenset[str] = frozenset()
+
+
+def _says_who_sends(send: Any) -> Any:
+    def checked(worker: Any, transaction: Any) -> bool:
+        link = worker._client
+        if not isinstance(link, EtcdLink):
+            return bool(send(worker, transaction))
+        state = worker._snapshot
+        read = (Compare(key, "mod", "=", state._mod_revision(key)) for key in _LastFold.reads)
+        deletes = counter_compare(state._counter_key, state._counter())
+        depends_on = (*worker._guards(), *read, deletes)
+        link.sender = Sender(worker, depends_on, link.ticks.get(worker, 0))
+        try:
+            return bool(send(worker, transaction))
+        finally:
+            link.sender = None
+
+    return checked
+
+
+def _keeps_its_reads(fold: Any) -> Any:
+    def folded(*arguments: Any) -> Any:
+        result = fold(*arguments)
+        _LastFold.reads = result.reads
+        return result
+
+    return folded
 
 
 def _follows_the_living(tick: Any) -> Any:
@@ -52,6 +95,10 @@ def _follows_the_living(tick: Any) -> Any:
                 continue
             revision = message.header.owner_revision
             require(revision >= newest, "an agent follows an owner of the past")
+            require(
+                message.header.changefeed_epoch == agent.info.changefeed_epoch,
+                "an agent follows another epoch of its changefeed",
+            )
             newest = max(newest, revision)
         return ticked
 

@@ -4,7 +4,9 @@ I2, I5 and I7 are checked where they can be broken: at each landing in the fake 
 
 from __future__ import annotations
 
+from coordination.errors import Fenced
 from coordination.etcd import keys
+from coordination.fence import Fence
 from coordination.metadata.model import (
     ChangefeedInfo,
     ChangefeedStatus,
@@ -12,32 +14,57 @@ from coordination.metadata.model import (
     TaskPosition,
     load,
 )
+from coordination.metadata.schedule import SchedState
+from coordination.scheduler.replication_manager import ReplicationManager
 from coordination.scheduler.replication_set import ReplicationState
 from tests.coordination.scheduler.invariants import check_invariants
 from tests.fakes.fake_replica import PLAYED
 from tests.fakes.fake_warehouse import InvariantBroken, require
-from tests.simulation.world import CLUSTER, NAME, World
+from tests.simulation.feeds import CLUSTER, NAME, SimFeed
+from tests.simulation.world import World
+
+
+def is_open(fence: Fence) -> bool:
+    try:
+        fence.check()
+    except Fenced:
+        return False
+    return True
 
 
 class Watchman:
     def __init__(self, world: World) -> None:
-        self.checkpoint_ts = 0
         self._world = world
         self._seen: dict[str, bytes] = {}  # values that were looked at
 
+    @property
+    def checkpoint_ts(self) -> int:
+        """Of the first changefeed."""
+        return self._world.feeds[NAME].seen_checkpoint_ts
+
     def check(self) -> None:
         """Raises ``InvariantBroken``."""
-        self._one_writer()
-        self._checkpoint()
-        self._sets()
+        self._trust()
         self._one_owner()
         self._reports()
+        for feed in self._world.feeds.values():
+            self._one_writer(feed)
+            self._checkpoint(feed)
+            self._states(feed)
+            self._sets(feed)
 
-    def _one_writer(self) -> None:
+    def _trust(self) -> None:
+        """I1: whatever a node's clock says, nobody trusts a lease that has ended."""
+        for capture in self._world.captures:
+            inner = capture.server.capture
+            if inner is not None and inner.session.lease not in self._world.etcd._leases:
+                require(not is_open(capture.fence), f"I1: {capture.node} trusts an ended lease")
+
+    def _one_writer(self, feed: SimFeed) -> None:
         writers: dict[int, str] = {}
         for capture in self._world.captures:
             for replica in capture.plane.replicas:
-                if not replica.is_trusted:
+                if replica.changefeed_id != feed.name.id or not replica.is_trusted:
                     continue
                 for table_id in replica.writers():
                     other = writers.setdefault(table_id, capture.node)
@@ -45,30 +72,40 @@ class Watchman:
                         other == capture.node, f"I1: {other} and {capture.node} write t{table_id}"
                     )
 
-    def _checkpoint(self) -> None:
-        key = keys.changefeed_status_key(CLUSTER, NAME)
+    def _checkpoint(self, feed: SimFeed) -> None:
+        key = keys.changefeed_status_key(CLUSTER, feed.name)
         value = self._world.value(key)
         if value is None or not self._is_news(key, value):
             return
         checkpoint_ts = load(ChangefeedStatus, value).checkpoint_ts
-        require(checkpoint_ts >= self.checkpoint_ts, "I3: the changefeed's checkpoint falls")
-        if checkpoint_ts > self.checkpoint_ts:
-            self.checkpoint_ts = checkpoint_ts
-            self._world.warehouse.check_checkpoint(checkpoint_ts)
+        require(checkpoint_ts >= feed.seen_checkpoint_ts, "I3: the changefeed's checkpoint falls")
+        if checkpoint_ts > feed.seen_checkpoint_ts:
+            feed.seen_checkpoint_ts = checkpoint_ts
+            feed.warehouse.check_checkpoint(checkpoint_ts)
 
-    def _sets(self) -> None:
+    def _states(self, feed: SimFeed) -> None:
+        info, row = feed.info, feed.row
+        if info is None:
+            return
+        require(info.epoch >= feed.seen_epoch, "an epoch is given out twice")
+        feed.seen_epoch = info.epoch
+        is_launched = row is not None and row.state is SchedState.LAUNCHED
+        is_removed = info.state is FeedState.REMOVED
+        require(not (is_launched and is_removed), "a changefeed is launched that is removed")
+
+    def _sets(self, feed: SimFeed) -> None:
         for capture in self._world.captures:
-            if (coordinator := capture.coordinator) is not None:
+            if (coordinator := capture.coordinator_of(feed.name)) is not None:
                 for made in coordinator.replication.sets.values():
                     try:
                         check_invariants(made)
                     except AssertionError as error:
                         raise InvariantBroken(f"I6: {error}") from error
                 known = coordinator.replication.tables
-                registered = self._world.warehouse.registered
-                is_current = self._world.warehouse.term == coordinator.info.term
+                registered = feed.warehouse.registered
+                is_current = feed.warehouse.term == coordinator.info.term
                 lost = [t for t in known if t not in registered] if is_current else []
-                dropped = {each.table_id for each in self._world.source.ddls if each.kind == "drop"}
+                dropped = {each.table_id for each in feed.source.ddls if each.kind == "drop"}
                 require(set(lost) <= dropped, f"I4: tables that nobody registered: {lost}")
 
     def _one_owner(self) -> None:
@@ -89,11 +126,11 @@ class Watchman:
 
     def _reports(self) -> None:
         """Two primaries, a failed step, a conflict of owners: none of it was played."""
-        info_key = keys.changefeed_info_key(CLUSTER, NAME)
+        infos = {keys.changefeed_info_key(CLUSTER, name) for name in self._world.feeds}
         errors = [
-            load(ChangefeedInfo if key == info_key else TaskPosition, kv.value).error
+            load(ChangefeedInfo if key in infos else TaskPosition, kv.value).error
             for key, kv in self._world.etcd._kvs.items()
-            if (key == info_key or "/task/position/" in key) and self._is_news(key, kv.value)
+            if (key in infos or "/task/position/" in key) and self._is_news(key, kv.value)
         ]
         for error in errors:
             if error is not None:
@@ -104,26 +141,30 @@ class Watchman:
         self._seen[key] = value
         return is_news
 
-    def _state(self) -> FeedState | None:
-        value = self._world.value(keys.changefeed_info_key(CLUSTER, NAME))
-        return None if value is None else load(ChangefeedInfo, value).state
-
     def unsettled(self, since_ts: int) -> str:
         """I4, I9: what is still missing for all to be well again; empty: nothing."""
-        world = self._world
-        if world.target_ts is not None:
-            is_finished = world.warehouse.is_finished and self._state() is FeedState.FINISHED
-            return "" if is_finished else "the changefeed does not come to its target-ts"
-        owner = world.owner
-        if owner is None or owner.coordinator is None:
-            return "nobody owns the changefeed"
-        replication = owner.coordinator.replication
-        for table_id in world.warehouse.registered:
+        found = (self._unsettled(feed, since_ts) for feed in self._world.feeds.values())
+        return next(filter(None, found), "")
+
+    def _unsettled(self, feed: SimFeed, since_ts: int) -> str:
+        info = feed.info
+        if info is None or info.state is FeedState.REMOVED:
+            left = [key for key in self._world.etcd._kvs if key.endswith(f"/{feed.name.id}")]
+            return f"{feed.name} was removed, but there is {left}" if left else ""
+        if feed.target_ts is not None:
+            is_finished = feed.warehouse.is_finished and info.state is FeedState.FINISHED
+            return "" if is_finished else f"{feed.name} does not come to its target-ts"
+        owner = self._world.owner_of(feed.name)
+        coordinator = owner and owner.coordinator_of(feed.name)
+        if coordinator is None:
+            return f"nobody owns {feed.name}"
+        if feed.seen_checkpoint_ts < since_ts:
+            return f"the checkpoint of {feed.name} does not move"
+        return self._unsettled_spans(feed, coordinator.replication)
+
+    def _unsettled_spans(self, feed: SimFeed, replication: ReplicationManager) -> str:
+        for table_id in feed.warehouse.registered:
             made = replication.sets.get(table_id)
             if made is None or made.state is not ReplicationState.REPLICATING:
-                return f"t{table_id} does not replicate"
-        if not replication.is_settled:
-            return "spans are not settled"
-        if self.checkpoint_ts < since_ts:
-            return "the checkpoint does not move"
-        return ""
+                return f"t{table_id} of {feed.name} does not replicate"
+        return "" if replication.is_settled else f"spans of {feed.name} are not settled"

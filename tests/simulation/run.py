@@ -1,46 +1,115 @@
-"""One seed, from the first step to the last check."""
+"""One seed, from the first step to the last check; one that fails is made smaller before it is
+told.
+
+seed ──fails──► the same without half of the deeds, a quarter, … each one ─► with fewer captures
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_warehouse import InvariantBroken
 from tests.simulation.faults import Faults
 from tests.simulation.instruments import instruments
 from tests.simulation.invariants import Watchman
-from tests.simulation.world import STEP_S, ErrorCatcher, World
+from tests.simulation.world import STARTED_AT, STEP_S, ErrorCatcher, World
 
 FAULTY_STEPS = 80
 HEALING_STEPS = 240  # I9: within a minute of virtual time all is well again
 SETTLED_S = 1.0  # of history after the faults, that must have been applied
+SHRINKING_RUNS = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A seed, as it is or smaller."""
+
+    seed: int
+    captures: int = 3
+    without: frozenset[int] = frozenset()  # numbers of deeds
+
+    def __str__(self) -> str:
+        text = f"--seed {self.seed}"
+        if self.captures != Case.captures:
+            text += f" --captures {self.captures}"
+        if self.without:
+            text += f" --without {','.join(map(str, sorted(self.without)))}"
+        return text
 
 
 class SeedFailed(AssertionError):
     """Says which seed, how to see it again, and its story."""
 
+    def __init__(self, case: Case, world: World, deeds: int, error: Exception) -> None:
+        story = "\n".join(world.story)
+        super().__init__(
+            f"seed {case.seed} at {world.clock.now_s - STARTED_AT:.2f} s: {error!r}\n{story}\n"
+            f"again: python -m tests.simulation {case}"
+        )
+        self.case = case
+        self.deeds = deeds
+        self.kind = re.sub(r"\d+", "", repr(error))  # the same bug, of whatever node and table
+
 
 def run_seed(seed: int, *, is_told: bool = False) -> World:
+    """Raises ``SeedFailed``, of a smaller case if one fails in the same way."""
+    try:
+        return run_case(Case(seed=seed), is_told=is_told)
+    except SeedFailed as error:
+        raise shrunk(error) from error
+
+
+def run_case(case: Case, *, is_told: bool = False) -> World:
     """Raises ``SeedFailed``."""
-    world = World(seed)
+    world = World(case.seed, captures=case.captures)
+    faults = Faults(world, case.without)
     try:
         with _caught_errors(world), instruments():
-            _run(world)
+            _run(world, faults)
     except Exception as error:
-        story = "\n".join(world.story)
-        raise SeedFailed(
-            f"seed {seed} at {world.clock.now_s - 1000:.2f} s: {error!r}\n{story}\n"
-            f"again: python -m tests.simulation --seed {seed}"
-        ) from error
+        raise SeedFailed(case, world, faults.deeds, error) from error
     if is_told:
         print("\n".join(world.story))
     return world
 
 
-def _run(world: World) -> None:
-    watchman, faults = Watchman(world), Faults(world)
+def shrunk(failed: SeedFailed) -> SeedFailed:
+    """The smallest that was found in `SHRINKING_RUNS`."""
+    runs = SHRINKING_RUNS
+    size = failed.deeds
+    while size >= 1 and runs > 0:
+        left = [each for each in range(failed.deeds) if each not in failed.case.without]
+        smaller = None
+        for start in range(0, len(left), size):
+            without = failed.case.without.union(left[start : start + size])
+            runs -= 1
+            smaller = smaller or _fails_alike(failed, replace(failed.case, without=without))
+            if smaller is not None or runs <= 0:
+                break
+        failed = smaller or failed
+        size = size if smaller is not None and len(left) > size else size // 2
+    for captures in range(1, failed.case.captures):
+        found = _fails_alike(failed, replace(failed.case, captures=captures))
+        if found is not None:
+            return found
+    return failed
+
+
+def _fails_alike(failed: SeedFailed, case: Case) -> SeedFailed | None:
+    try:
+        run_case(case)
+    except SeedFailed as error:
+        return error if error.kind == failed.kind else None
+    return None
+
+
+def _run(world: World, faults: Faults) -> None:
+    watchman = Watchman(world)
     for _ in range(FAULTY_STEPS):
         world.step()
         watchman.check()

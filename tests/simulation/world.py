@@ -1,7 +1,9 @@
 """A whole cluster in virtual time: captures as `bootstrap` builds them, on fakes of all else.
 
-Everything that is random comes from the seed, so a seed replays. One step is `STEP_S`: messages and
-watch events arrive, data planes get on, each capture has its turn, and the invariants are checked.
+Everything that is random comes from the seed, so a seed replays; each part has dice of its own, so
+that a case with fewer events stays like the one with all of them. One step is `STEP_S`: messages
+and watch events arrive, data planes get on, each capture has its turn, and the invariants are
+checked.
 """
 
 from __future__ import annotations
@@ -10,18 +12,16 @@ import logging
 import random
 import threading
 import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from conf.settings import SessionSettings
 from coordination import deadline
 from coordination.capture_context import CaptureContext
-from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
 from coordination.fence import Fence
-from coordination.metadata.etcd_observation import create_writes
-from coordination.metadata.model import ChangefeedInfo, FeedState
-from coordination.model import ChangefeedID, Ts
-from coordination.orchestrator.commit_once import commit_once
+from coordination.model import ChangefeedID
 from coordination.owner.owner import OwnerReactor
 from coordination.reset_limit import ResetLimit
 from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
@@ -29,19 +29,27 @@ from coordination.server import CaptureServer, Phase
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace, Sent
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_replica import PLAYED
-from tests.fakes.fake_source import FakeSource, ts_at
 from tests.fakes.fake_warehouse import FakeWarehouse, InvariantBroken
-from tests.simulation.network import EtcdLink, RawNetwork
+from tests.simulation.etcd_link import EtcdLink
+from tests.simulation.feeds import CLUSTER, NAME, SimFeed, SimOperator
+from tests.simulation.network import RawNetwork
 
-CLUSTER = "sim"
-NAME = ChangefeedName(ChangefeedID("shop"))
 STEP_S = 0.25
 STARTED_AT = 1000.0
 SESSION = SessionSettings(ttl_s=2, safety_margin_s=0.5)
-# What a commit that was sent while trust lasted has, to land before a successor begins.
-QUIET_S = deadline.quiet_s(
-    SESSION.safety_margin_s, deadline.removal_grace_s(SESSION.ttl_s, SESSION.safety_margin_s)
-)
+DRIFT = 0.05  # of a node's clock, at most: the margin is there for it
+MAX_TXN_OPS = 12  # of etcd; small, so that what a tick changes does not fit
+
+
+def _quiet_s() -> float:
+    """What a commit that was sent while trust lasted has, to land before a successor begins: the
+    capture's clock is slow, the owner's is fast."""
+    trusted_s = deadline.trusted_until(0.0, SESSION.ttl_s, SESSION.safety_margin_s) / (1 - DRIFT)
+    grace_s = deadline.removal_grace_s(SESSION.ttl_s, SESSION.safety_margin_s) / (1 + DRIFT)
+    return deadline.quiet_s(SESSION.ttl_s - trusted_s, grace_s)
+
+
+QUIET_S = _quiet_s()
 SCHEDULER = SchedulerSettings(heartbeat_tick=1, check_balance_interval_s=5.0)
 PASSES = 3  # of one turn: a pass may make the next one worth while
 
@@ -57,17 +65,32 @@ class SimClock:
         raise AssertionError("nothing waits in a simulation")
 
 
+class NodeClock(SimClock):
+    """A node's own: it began at another moment, and goes a little fast or slow."""
+
+    def __init__(self, clock: SimClock, rng: random.Random) -> None:
+        self._clock = clock
+        self._rate = 1 + DRIFT * rng.choice((-1.0, 0.0, 1.0))
+        self._ahead_s = rng.uniform(0.0, 1e6)
+
+    def monotonic(self) -> float:
+        return self._clock.now_s * self._rate + self._ahead_s
+
+
 class SimCapture:
     """One process: a server, its data plane, its ways to the others."""
 
     def __init__(self, world: World, node: str) -> None:
         self.node = node
         self.frozen_until = self.stalled_until = 0.0
-        self.link = EtcdLink(world.etcd, world.rng)
+        rng = world.dice(node)
+        clock = NodeClock(world.clock, rng)
+        self.link = EtcdLink(world.etcd, rng, world.clock.monotonic)
+        world.links.append(self.link)
+        self.fence = Fence(clock)
         self.plane = FakeDataPlane(
-            world.source,
-            world.warehouse,
-            rng=world.rng,
+            lambda changefeed_id: world.feeds[ChangefeedName(changefeed_id)].warehouse,
+            rng=rng,
             now=world.clock.monotonic,
             pace=world.pace,
         )
@@ -80,15 +103,15 @@ class SimCapture:
             client=self.link,
             cluster_id=CLUSTER,
             session=SESSION,
-            clock=world.clock,
-            fence=Fence(world.clock),
+            clock=clock,
+            fence=self.fence,
             transport=self.transport,
             data_plane=self.plane,
             address=node,
             version="1.0.0",
             new_id=world.new_id,
-            utc_now=world.utc_now,
-            rng=world.rng,
+            utc_now=partial(world.utc_now, timedelta(hours=rng.uniform(-24, 24))),
+            rng=rng,
             scheduler=SCHEDULER,
             tick_interval_s=STEP_S * 0.8,
             is_driven=True,
@@ -103,7 +126,10 @@ class SimCapture:
 
     @property
     def coordinator(self) -> Coordinator | None:
-        feed = self.owner and self.owner.feeds.get(NAME)
+        return self.coordinator_of(NAME)
+
+    def coordinator_of(self, name: ChangefeedName) -> Coordinator | None:
+        feed = self.owner and self.owner.feeds.get(name)
         return feed.coordinator if feed else None
 
     @property
@@ -149,27 +175,22 @@ class SimCapture:
 
 
 class World:
-    def __init__(self, seed: int, *, captures: int = 3, may_end: bool = True) -> None:
+    def __init__(
+        self, seed: int, *, captures: int = 3, changefeeds: int = 3, may_end: bool = True
+    ) -> None:
+        """``changefeeds``: at most so many."""
         self.seed = seed
-        self.rng = random.Random(seed)
+        self.rng = self.dice("world")
         self.clock = SimClock()
-        self.etcd = FakeEtcd(self.clock)
-        self.network = RawNetwork(self.rng)
+        self.etcd = FakeEtcd(self.clock, max_txn_ops=MAX_TXN_OPS)
+        self.links: list[EtcdLink] = []  # of the dead too
+        self.network = RawNetwork(self.dice("network"))
         self.run_s = 22.0
-        tables = self.rng.randrange(4, 7)
-        self.source = FakeSource.random(self.rng, STARTED_AT, self.run_s, tables)
-        # Some end of themselves, in the midst of it all.
-        ends = self.rng.random() < 0.2 and may_end
-        self.target_ts = ts_at(STARTED_AT + self.run_s * 0.6) if ends else None
-        self.sync_interval_ms = 4000 if self.rng.random() < 0.5 else None
         self.pace = Pace(
             slow_s=self.rng.choice((0.2, 0.6, 1.5)),
             commit_s=self.rng.choice((0.5, 2.0, QUIET_S)),
             long_chance=self.rng.choice((0.1, 0.5)),
             batch_s=self.rng.choice((None, 1.0, 3.0)),
-        )
-        self.warehouse = FakeWarehouse(
-            self.source, self.sync_interval_ms, QUIET_S, target_ts=self.target_ts
         )
         self.sent: list[Sent] = []  # commits of captures that are frozen or dead
         self.captures: list[SimCapture] = []
@@ -178,16 +199,22 @@ class World:
         self._nodes = 0
         self._ids = 0
         self.errors: list[str] = []
-        self._create_changefeed()
+        self.feeds = {feed.name: feed for feed in self._feeds(changefeeds, may_end)}
+        self.operator = SimOperator(self, self.dice("operator"))
+        for feed in self.feeds.values():
+            self.operator.create(feed)
         for _ in range(captures):
             self.start_capture()
+
+    def dice(self, whose: str) -> random.Random:
+        return random.Random(f"{self.seed} {whose}")
 
     def new_id(self) -> str:
         self._ids += 1
         return str(uuid.UUID(int=self.rng.getrandbits(96) << 32 | self._ids))
 
-    def utc_now(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.clock.now_s)
+    def utc_now(self, wrong_by: timedelta) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.clock.now_s) + wrong_by
 
     def start_capture(self) -> SimCapture:
         self._nodes += 1
@@ -199,6 +226,8 @@ class World:
         self.steps += 1
         self.clock.now_s = STARTED_AT + self.steps * STEP_S
         self.etcd.expire_leases()
+        for link in self.links:
+            link.land()
         self.network.advance_to(self.clock.now_s)
         self._land_sent()
         self.captures = [each for each in self.captures if not each.is_stopped]
@@ -209,8 +238,8 @@ class World:
 
     def _land_sent(self) -> None:
         now_s = self.clock.now_s
-        for _, table_id, landing in [each for each in self.sent if each[0] <= now_s]:
-            self.warehouse.land(table_id, landing, now_s)
+        for _, warehouse, table_id, landing in [each for each in self.sent if each[0] <= now_s]:
+            warehouse.land(table_id, landing, now_s)
         self.sent = [each for each in self.sent if each[0] > now_s]
 
     def tell(self, what: str) -> None:
@@ -222,22 +251,26 @@ class World:
         return kv.value if kv else None
 
     @property
-    def owner(self) -> SimCapture | None:
-        """One that leads, whose key exists."""
-        return next((each for each in self.captures if each.coordinator is not None), None)
+    def warehouse(self) -> FakeWarehouse:
+        return self.feeds[NAME].warehouse
 
-    def _create_changefeed(self) -> None:
-        config = {"enable-sync-point": True, "sync-point-interval": "4s"}
-        info = ChangefeedInfo(
-            id=NAME.id,
-            sink_uri="delta:///tmp",
-            start_ts=Ts(self.source.start_ts),
-            target_ts=Ts(self.target_ts or 0),
-            state=FeedState.NORMAL,
-            config=config if self.sync_interval_ms else None,
-        )
-        counter = keys.delete_counter_key(CLUSTER)
-        commit_once(self.etcd, [create_writes(CLUSTER, info, None)], counter)
+    def owner_of(self, name: ChangefeedName) -> SimCapture | None:
+        """One that leads and has claimed its term."""
+        leading = (each for each in self.captures if each.coordinator_of(name) is not None)
+        return next(leading, None)
+
+    @property
+    def owner(self) -> SimCapture | None:
+        owners = (self.owner_of(name) for name in self.feeds)
+        return next((each for each in owners if each is not None), None)
+
+    def _feeds(self, most: int, may_end: bool) -> Iterator[SimFeed]:
+        """The first is the large one."""
+        more = min(most, self.rng.choice((1, 1, 2, 3))) - 1
+        names = [NAME, *(ChangefeedName(ChangefeedID(f"more-{n}")) for n in range(more))]
+        for name in names:
+            tables = self.rng.randrange(4, 7) if name == NAME else self.rng.randrange(1, 3)
+            yield SimFeed(name, self, tables=tables, may_end=may_end, quiet_s=QUIET_S)
 
 
 class ErrorCatcher(logging.Handler):

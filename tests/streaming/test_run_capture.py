@@ -91,8 +91,7 @@ class Ground:
 
     def plane(self) -> Plane:
         return Plane(
-            self.source,
-            self.warehouse,
+            lambda _changefeed_id: self.warehouse,
             rng=random.Random(len(self.runs)),
             now=self.clock.monotonic,
             pace=Pace(slow_s=0.0, commit_s=0.1),
