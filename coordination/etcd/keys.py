@@ -114,11 +114,6 @@ def upstream_key(cluster_id: str, upstream_id: int, namespace: str = NAMESPACE) 
     return f"{base_prefix(cluster_id)}{namespace}/upstream/{upstream_id}"
 
 
-def backup_key(version: int, key: str) -> str:
-    """Where a migration puts the value that `key` had in that version."""
-    return f"{TICDC_ROOT}/__backup__/{version}/{key.lstrip('/')}"
-
-
 # ---- our own root
 
 

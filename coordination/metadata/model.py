@@ -45,22 +45,6 @@ class FeedState(StrEnum):
     def is_running(self) -> bool:
         return self in (FeedState.NORMAL, FeedState.WARNING)
 
-    @property
-    def is_resumable(self) -> bool:
-        return self in (FeedState.FAILED, FeedState.STOPPED, FeedState.FINISHED)
-
-
-FEED_STATE_METRIC: Final = {  # TiCDC's numbers; -1 is a state that is unknown
-    FeedState.NORMAL: 0,
-    FeedState.PENDING: 1,
-    FeedState.FAILED: 2,
-    FeedState.STOPPED: 3,
-    FeedState.FINISHED: 4,
-    FeedState.REMOVED: 5,
-    FeedState.WARNING: 6,
-    FeedState.UNINITIALIZED: 7,
-}
-
 
 class AdminJobType(IntEnum):
     NONE = 0
@@ -68,10 +52,6 @@ class AdminJobType(IntEnum):
     RESUME = 2
     REMOVE = 3
     FINISH = 4
-
-    @property
-    def is_stop(self) -> bool:
-        return self in (AdminJobType.STOP, AdminJobType.REMOVE, AdminJobType.FINISH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +107,6 @@ class ChangefeedInfo(Record):
     def started(self, epoch: int) -> ChangefeedInfo:
         """In this epoch it was said that it starts at its start-ts."""
         return replace(self, unknown={**self.unknown, START_EPOCH: epoch})
-
-    @property
-    def needs_block_gc(self) -> bool:
-        """Whether what the source holds from the checkpoint on must be kept."""
-        if self.state is FeedState.FAILED:
-            return self.error is None or self.error.code not in GC_ERRORS
-        return self.state not in (FeedState.FINISHED, FeedState.REMOVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

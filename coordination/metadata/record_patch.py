@@ -77,29 +77,23 @@ def runs_in(epoch: int) -> Callable[[bytes | None], bool]:
     return is_open
 
 
-def unless_refused(
-    group: PatchGroup, on_refused: Callable[[MetadataError | None], None] = lambda _error: None
-) -> PatchGroup:
+def unless_refused(group: PatchGroup) -> PatchGroup:
     """The group, that does nothing where it would raise a refusal, which would end a worker.
 
-    `on_refused` is told at each run: first None, then the refusal if there is one. Patches that can
-    refuse must come before those that change something.
+    Patches that can refuse must come before those that change something.
     """
-    refusal: MetadataError | None = None
+    is_refused = False
 
     def nth(number: int, patch: Patch) -> Patch:
         def change(old: bytes | None) -> bytes | None:
-            nonlocal refusal
-            if number == 0:
-                refusal = None
-                on_refused(None)
-            if refusal is not None:
+            nonlocal is_refused
+            is_refused &= number > 0  # a group is run anew on newer values
+            if is_refused:
                 raise PatchSkipped
             try:
                 return patch.change(old)
             except MetadataError as error:
-                refusal = error
-                on_refused(error)
+                is_refused = True
                 raise PatchSkipped from error
 
         return Patch(patch.key, change, patch.is_compared)

@@ -53,10 +53,8 @@ class GlobalReactorState:
         removal_grace_s: float,
         on_capture_added: Callable[[CaptureID, str], None] = lambda _id, _address: None,
         on_capture_removed: Callable[[CaptureID], None] = lambda _id: None,
-        on_update: Callable[[str, bytes | None], None] = lambda _key, _value: None,
     ) -> None:
-        """`on_capture_added` gets the address too, and is called again if that changes;
-        `on_update` hears of every key before it is taken over."""
+        """`on_capture_added` gets the address too, and is called again if that changes."""
         self.role = role
         self.candidates: dict[LeaseID, CaptureID] = {}  # for controller
         self.captures: dict[CaptureID, CaptureInfo] = {}  # those within their grace too
@@ -69,7 +67,6 @@ class GlobalReactorState:
         self._grace_s = removal_grace_s
         self._on_capture_added = on_capture_added
         self._on_capture_removed = on_capture_removed
-        self._on_update = on_update
         self._gone_at: dict[CaptureID, float | None] = {}  # None: since the last tick
         self._began_at: float | None = None
         self._groups: list[PatchGroup] = []
@@ -77,7 +74,6 @@ class GlobalReactorState:
     def update(self, update: Update) -> None:
         """Take over a key; what is not this cluster's is passed by."""
         key, value = update.key, update.value
-        self._on_update(key, value)
         parsed = keys.parse_key(self._cluster_id, key)
         if parsed is None:
             return

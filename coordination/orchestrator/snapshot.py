@@ -75,10 +75,6 @@ class Snapshot:
         """Whether the watch has brought back our last write: the reactor must not run before."""
         return self.revision >= self._barrier
 
-    @property
-    def has_updates(self) -> bool:
-        return bool(self._updates)
-
     def read(self, found: RangeResult) -> None:
         """Take over a read of the scope, the first one or one that closes a gap in the watch.
 

@@ -186,10 +186,6 @@ class MessageExchange:
                 self._receive(message, len(data), batch)
         return Answer(received=heard.next_number - 1)
 
-    @property
-    def has_received(self) -> bool:
-        return bool(self._inbox)
-
     def take(self) -> list[Message]:
         inbox, self._inbox, self._inbox_bytes = self._inbox, [], 0
         return inbox

@@ -186,10 +186,6 @@ def test_one_changefeed_is_no_prefix_of_another() -> None:
     assert not keys.own_prefix(other).startswith(keys.own_prefix(RUN))
 
 
-def test_a_backup_keeps_the_old_key_in_its_name() -> None:
-    assert keys.backup_key(1, "/tidb/cdc/owner/1") == "/tidb/cdc/__backup__/1/tidb/cdc/owner/1"
-
-
 @pytest.mark.parametrize("cluster_id", ["default", "a", "a-b-1", "a" * 128])
 def test_cluster_ids_that_ticdc_takes(cluster_id: str) -> None:
     keys.check_cluster_id(cluster_id)

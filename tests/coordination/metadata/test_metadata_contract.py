@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from coordination.etcd.client import EtcdClient
 from tests.contracts.controller_contract import ControllerContract
 from tests.contracts.metadata_contract import MetadataContract
 from tests.contracts.owner_contract import OwnerContract
-from tests.coordination.metadata.etcd_cluster import Coordination, EtcdCluster
+from tests.coordination.metadata.etcd_cluster import EtcdCluster
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
@@ -26,15 +24,3 @@ class TestOnRealEtcd(OwnerContract, ControllerContract, MetadataContract):
     @pytest.fixture
     def cluster(self, real_client: EtcdClient) -> EtcdCluster:
         return EtcdCluster(real_client)
-
-
-class TestThroughAnEtcdWorker(OwnerContract, ControllerContract, MetadataContract):
-    """Callers post, the coordination thread's ticks write."""
-
-    @pytest.fixture
-    def cluster(self) -> Iterator[EtcdCluster]:
-        cluster = EtcdCluster(FakeEtcd(FakeClock()))
-        coordination = Coordination(cluster)
-        cluster.committer = coordination.posted
-        yield cluster
-        coordination.stop()

@@ -10,8 +10,6 @@ import pytest
 
 from coordination.metadata.errors import BrokenValue
 from coordination.metadata.model import (
-    FEED_STATE_METRIC,
-    AdminJobType,
     ChangefeedInfo,
     ChangefeedStatus,
     ChangefeedUUID,
@@ -140,27 +138,6 @@ def test_a_captures_progress_comes_back() -> None:
 
 def test_states_are_ticdcs() -> None:
     assert {each for each in FeedState if each.is_running} == {FeedState.NORMAL, FeedState.WARNING}
-    assert {each for each in FeedState if each.is_resumable} == {
-        FeedState.FAILED,
-        FeedState.STOPPED,
-        FeedState.FINISHED,
-    }
-    assert {each for each in AdminJobType if each.is_stop} == {
-        AdminJobType.STOP,
-        AdminJobType.REMOVE,
-        AdminJobType.FINISH,
-    }
-    assert [FEED_STATE_METRIC[each] for each in FeedState] == [0, 6, 1, 2, 3, 4, 5, 7]
-
-
-@pytest.mark.parametrize("state", FeedState)
-@pytest.mark.parametrize("code", [None, "CDC:ErrKafkaSend", "CDC:ErrGCTTLExceeded"])
-def test_history_is_kept_for_what_may_go_on(state: FeedState, code: str | None) -> None:
-    error = None if code is None else RunningError(code=code)
-    info = replace(load(ChangefeedInfo, encoded(INFO_JSON)), state=state, error=error)
-    over = state in (FeedState.FINISHED, FeedState.REMOVED)
-    lost = state is FeedState.FAILED and code == "CDC:ErrGCTTLExceeded"
-    assert info.needs_block_gc is not (over or lost)
 
 
 def test_times_are_written_as_go_does() -> None:

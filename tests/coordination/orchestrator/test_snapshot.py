@@ -82,7 +82,7 @@ def test_empty_is_a_value_and_a_delete_is_none(snapshot: Snapshot):
 def test_foreign_events_move_the_revision_and_are_no_news(snapshot: Snapshot):
     assert not snapshot.apply([put("/elsewhere", b"1", 12)])
     assert snapshot.revision == 12
-    assert not snapshot.has_updates
+    assert not snapshot.take_updates()
 
 
 def test_all_events_of_one_revision_count_and_none_of_them_twice(snapshot: Snapshot):
@@ -129,7 +129,7 @@ def test_late_events_of_before_a_read_change_nothing(snapshot: Snapshot):
     snapshot.read(found(20, kv(A, b"9", 18, 4)))
     told(snapshot)
     assert not snapshot.apply([put(A, b"5", 12, 4), gone(A, 20)])
-    assert not snapshot.has_updates
+    assert not snapshot.take_updates()
     assert snapshot.revision == 20
 
 
