@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 import pytest
-from streaming.spans import FIRST_GENERATION
 
 from coordination.scheduler.messages import TableState
 from sinks.apply import app_id
@@ -15,6 +14,7 @@ from streaming.apply.carry import Carry
 from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.topic_stream import TopicStream
 from streaming.protocols.contract import Block
+from streaming.sink_tables import FIRST_GENERATION
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
 from tests.acceptance.small_tables import A, made, marks, row
 from tests.shop.model import Model
