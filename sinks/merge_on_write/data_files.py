@@ -20,7 +20,6 @@ from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
 
 OURS = "tidelake-"  # how the names of our files begin
 ROW_GROUP_ROWS = 128 * 1024
-MAX_FILE_ROWS = 1_000_000
 
 
 class ReadsFiles(Protocol):
@@ -35,28 +34,20 @@ class WritesFiles(Protocol):
     def write(self, path: str, data: bytes | memoryview | pa.Buffer) -> None: ...
 
 
-def write_files(
-    files: WritesFiles, rows: pa.Table, shape: TableShape, now_ms: int
-) -> list[DataFile]:
-    """Rows with physical column names, in the order they shall have; nothing for no rows.
+def write_file(files: WritesFiles, rows: pa.Table, shape: TableShape, now_ms: int) -> DataFile:
+    """Rows with physical column names, in the order they shall have.
 
-    The files are durable when this returns, and nobody sees them until a commit names them.
+    The file is durable when this returns, and nobody sees it until a commit names it.
     """
-    found = []
-    for start in range(0, rows.num_rows, MAX_FILE_ROWS):
-        part = rows.slice(start, MAX_FILE_ROWS)
-        path = f"{OURS}{uuid.uuid4()}.parquet"
-        data = _parquet(part)
-        files.write(path, data)
-        found.append(
-            DataFile(
-                path=path,
-                size=data.size,
-                modification_time_ms=now_ms,
-                stats=statistics_text(part, shape),
-            )
-        )
-    return found
+    path = f"{OURS}{uuid.uuid4()}.parquet"
+    data = _parquet(rows)
+    files.write(path, data)
+    return DataFile(
+        path=path,
+        size=data.size,
+        modification_time_ms=now_ms,
+        stats=statistics_text(rows, shape),
+    )
 
 
 def _parquet(rows: pa.Table) -> pa.Buffer:

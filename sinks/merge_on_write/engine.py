@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -192,9 +193,10 @@ class _Upsert:
     def _write_rows(self, changes: pa.Table) -> list[NewFile]:
         shape = self._table.shape
         if self._written_as != shape or not self._are_there():
-            stays = changes.filter(pc.not_equal(changes[OP_COLUMN], DELETE))
-            rows = data_files.physical_rows(stays, shape)
-            self._written = write_sorted(self._table.storage, rows, self._key, shape)
+            is_written = pc.not_equal(changes[OP_COLUMN], DELETE).to_numpy()
+            among = None if is_written.all() else np.flatnonzero(is_written)
+            rows = data_files.physical_rows(changes, shape)
+            self._written = write_sorted(self._table.storage, rows, self._key, shape, among)
             self._written_as = shape
         return self._written
 

@@ -21,7 +21,8 @@ from sinks.merge_on_write.key_hash import Keys, is_numeric, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, sort_keys
 from sinks.merge_on_write.table_shape import TableShape
 
-MAX_GATHERED_BYTES = 1 << 30  # text of more than 2 GiB cannot be gathered at once
+MAX_FILE_ROWS = 1_000_000
+MAX_GATHERED_BYTES = 256 << 20  # so much more than the rows themselves is held at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,23 +40,30 @@ class NewFile:
 
 
 def write_sorted(
-    files: data_files.WritesFiles, rows: pa.Table, key: Sequence[str], shape: TableShape
+    files: data_files.WritesFiles,
+    rows: pa.Table,
+    key: Sequence[str],
+    shape: TableShape,
+    among: Ordinals | None = None,
 ) -> list[NewFile]:
-    """``rows`` have the physical names and types of the shape; none make no file."""
+    """``rows`` have the physical names and types of the shape; none make no file. ``among``: which
+    of them are written, all by default."""
     names = [shape.column(name).physical for name in key]
     columns = [data_files.one_array(rows[name], rows[name].type) for name in names]
+    if among is not None:
+        columns = [column.take(pa.array(among)) for column in columns]
     keys = keys_of(columns)
     now_ms = int(time.time() * 1000)
     found = []
     for part in _parts(_key_order(keys, columns), rows):
-        here = rows if _is_whole(part, rows) else rows.take(pa.array(part))
-        (file,) = data_files.write_files(files, here, shape, now_ms)
+        taken = part if among is None else among[part]
+        file = data_files.write_file(files, _gathered(rows, taken), shape, now_ms)
         second = None if keys.second is None else keys.second[part]
         valid = None if keys.valid is None else keys.valid[part]
         found.append(
             NewFile(
                 file=file,
-                taken=part,
+                taken=taken,
                 bounds=bounds_of(columns[0].take(pa.array(part))),
                 index=sort_keys(Keys(keys.first[part], second, valid)),
             )
@@ -74,8 +82,31 @@ def _key_order(keys: Keys, columns: Sequence[pa.Array]) -> Ordinals:
     return np.asarray(order.to_numpy(), dtype=np.int64)
 
 
-def _is_whole(part: Ordinals, rows: pa.Table) -> bool:
-    return len(part) == rows.num_rows and bool((part == np.arange(len(part))).all())
+def _gathered(rows: pa.Table, at: Ordinals) -> pa.Table:
+    """These rows. Arrow's own way would first make one array of each column, and a column of text
+    may be larger than an array can be."""
+    if bool((at[1:] > at[:-1]).all()):
+        is_whole = len(at) == rows.num_rows
+        return rows if is_whole else pa.table([_rising(c, at) for c in rows.columns], rows.schema)
+    order = np.argsort(at)
+    rising = at[order]
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    places = pa.array(back)
+    return pa.table([_rising(column, rising).take(places) for column in rows.columns], rows.schema)
+
+
+def _rising(column: pa.ChunkedArray, at: Ordinals) -> pa.Array:
+    """What is at these places, which rise."""
+    found = []
+    begin = low = 0
+    for chunk in column.chunks:
+        end = begin + len(chunk)
+        high = int(np.searchsorted(at, end))
+        if high > low:
+            found.append(chunk.take(pa.array(at[low:high] - begin)))
+        begin, low = end, high
+    return found[0] if len(found) == 1 else pa.concat_arrays(found)
 
 
 def _parts(order: Ordinals, rows: pa.Table) -> list[Ordinals]:
@@ -83,5 +114,5 @@ def _parts(order: Ordinals, rows: pa.Table) -> list[Ordinals]:
     if not len(order):
         return []
     row_bytes = max(1, rows.nbytes // rows.num_rows)
-    most = max(1, min(data_files.MAX_FILE_ROWS, MAX_GATHERED_BYTES // row_bytes))
+    most = max(1, min(MAX_FILE_ROWS, MAX_GATHERED_BYTES // row_bytes))
     return [order[start : start + most] for start in range(0, len(order), most)]

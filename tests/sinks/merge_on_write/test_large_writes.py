@@ -1,0 +1,75 @@
+"""One write of more text than an Arrow array can hold: a transaction has no bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from coordination.model import TableName, Ts
+from sinks.apply import DELETE, OP_COLUMN, UPSERT, Applied, TableWrite, Target
+from sinks.creation import create
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.schema import Column, MySQLType, TableSchema
+from sinks.tables import DdlIdentity, ownership
+
+CHUNK_ROWS, TEXT_BYTES = 1_000, 100_000
+CHUNKS = 25  # of 100 MB, which are one in memory: an array of text ends at 2 GiB
+ROWS = CHUNKS * CHUNK_ROWS
+
+
+def new_table(path: Path) -> Target:
+    schema = TableSchema(
+        columns=(
+            Column(name="id", type=MySQLType.parse("bigint")),
+            Column(name="v", type=MySQLType.parse("mediumtext")),
+        ),
+        key=("id",),
+    )
+    target = Target(name=TableName("shop", "t"), uri=str(path), schema=schema, app_id="large")
+    made = DdlIdentity(commit_ts=Ts(1), order=0, query="CREATE TABLE shop.t")
+    create(target, properties=ownership(changefeed_id="c", incarnation=1, generation=1, ddl=made))
+    return target
+
+
+def test_more_than_2_gib_of_text_are_one_commit(tmp_path: Path) -> None:
+    """Keys in no order, every tenth row a DELETE."""
+    target = new_table(tmp_path / "t")
+    texts = pa.array([f"{number:04}".ljust(TEXT_BYTES, ".") for number in range(CHUNK_ROWS)])
+    ids = np.random.default_rng(1).permutation(ROWS)
+    ops = np.where(ids % 10 == 0, DELETE, UPSERT)
+    changes = pa.table({
+        "id": pa.chunked_array(np.split(ids, CHUNKS)),
+        "v": pa.chunked_array([texts] * CHUNKS),
+        OP_COLUMN: pa.chunked_array([pa.array(part) for part in np.split(ops, CHUNKS)]),
+    })  # fmt: skip
+    engine = MergeOnWriteEngine({}, keeps_up=False)
+
+    applied = engine.apply(
+        TableWrite(
+            target=target,
+            checkpoint=Ts(0),
+            limit=Ts(9),
+            changes=changes,
+            user_metadata="{}",
+            before_commit=lambda: None,
+        )
+    )
+
+    engine.close()
+    assert applied == Applied(1)
+    found: dict[int, str] = {}
+    for path in DeltaTable(target.uri).file_uris():
+        before = len(found)
+        for batch in pq.ParquetFile(path).iter_batches(512):
+            texts_here = batch.column(1).to_pylist()
+            assert {len(text) for text in texts_here} == {TEXT_BYTES}
+            heads = (text[:5] for text in texts_here)
+            found.update(zip(batch.column(0).to_pylist(), heads, strict=True))
+        here = list(found)[before:]
+        assert here == sorted(here)
+    wanted = {int(id_): f"{at % CHUNK_ROWS:04}." for at, id_ in enumerate(ids) if id_ % 10}
+    assert found == wanted
