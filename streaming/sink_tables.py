@@ -8,7 +8,7 @@ is the greater of the identity in its Delta log and its progress row; the log is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from conf.settings import DeltaSink
@@ -31,8 +31,7 @@ from sinks.tables import (
     seal,
     table_uri,
 )
-from streaming.apply.row_block import RowBlock
-from streaming.apply.shape import Untold, newest_whole_row
+from streaming.apply.shape import Untold, WholeRow
 from streaming.events import DdlEvent
 from streaming.passed import refuse_what_was_passed
 
@@ -263,15 +262,12 @@ class SinkTables:
         target = self._target(name, _schema(name, state), FIRST_GENERATION)
         self.put(self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0))))
 
-    def make_from_rows(
-        self, name: TableName, blocks: Sequence[RowBlock], start: Ts, limit: Ts
-    ) -> None:
-        """Make the target of a table whose CREATE TABLE lies before the stream, from its newest
-        whole row at or below ``limit``. Raises for one whose first rows were passed over."""
+    def make_from_rows(self, name: TableName, told: WholeRow | Untold, start: Ts) -> None:
+        """Make the target of a table whose CREATE TABLE lies before the stream, as its newest
+        whole row tells it. Raises for one whose first rows were passed over."""
         if name not in self:
             refuse_what_was_passed(self._row, [name])
         begin = self[name].checkpoint if name in self else start
-        told = newest_whole_row(blocks, limit)
         if isinstance(told, Untold):
             self._put_without_rows(name, begin, told is Untold.ONLY_CUT)
             return

@@ -35,25 +35,39 @@ class Untold(StrEnum):
     ONLY_CUT = "only-cut"  # rows came, and all of them were cut
 
 
+class NewestWholeRow:
+    """Of the rows at or below ``limit`` that it has looked at, in any order; none is kept."""
+
+    def __init__(self, limit: Ts) -> None:
+        self._limit = limit
+        self._newest: tuple[Place, pa.Schema] | None = None
+        self._is_cut = False
+
+    def look(self, block: RowBlock) -> None:
+        if self._newest is not None and block.max_ts < self._newest[0][0]:
+            return
+        for batch in block.batches():
+            place, has_cut = _newest_in(batch, self._limit)
+            self._is_cut |= has_cut
+            if place is not None and (self._newest is None or place > self._newest[0]):
+                self._newest = place, batch.schema
+
+    def told(self) -> WholeRow | Untold:
+        if self._newest is None:
+            return Untold.ONLY_CUT if self._is_cut else Untold.NOT_WRITTEN
+        _, schema = self._newest
+        types = wire_types(schema)
+        names = [each.name for each in schema.field(DATA).type if each.name in types]
+        in_order = {name: types[name] for name in names}
+        return WholeRow(in_order, key_names(schema) or ())
+
+
 def newest_whole_row(blocks: Sequence[RowBlock], limit: Ts) -> WholeRow | Untold:
     """Of the blocks of one table, what the newest whole row at or below ``limit`` tells."""
-    newest: tuple[Place, pa.Schema] | None = None
-    is_cut = False
+    newest = NewestWholeRow(limit)
     for block in sorted(blocks, key=lambda block: block.max_ts, reverse=True):
-        if newest is not None and block.max_ts < newest[0][0]:
-            break
-        for batch in block.batches():
-            place, has_cut = _newest_in(batch, limit)
-            is_cut |= has_cut
-            if place is not None and (newest is None or place > newest[0]):
-                newest = place, batch.schema
-    if newest is None:
-        return Untold.ONLY_CUT if is_cut else Untold.NOT_WRITTEN
-    _, schema = newest
-    types = wire_types(schema)
-    names = [each.name for each in schema.field(DATA).type if each.name in types]
-    in_order = {name: types[name] for name in names}
-    return WholeRow(in_order, key_names(schema) or ())
+        newest.look(block)
+    return newest.told()
 
 
 def _newest_in(batch: pa.RecordBatch, limit: Ts) -> tuple[Place | None, bool]:

@@ -8,7 +8,8 @@
 (*) Nothing is applied above ``position`` meanwhile, which only moves past what is registered.
 
 A role of the stream: it joins as a span does, and reads by itself what lies between the
-changefeed's low water and where the stream is. Until it has, reads of the stream wait here.
+changefeed's low water and where the stream is. The stream goes on meanwhile: what is kept does not
+depend on the order of the reads, and nothing is known before all of them are there.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from coordination.model import TableName, Ts
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.row_block import RowBlock
+from streaming.apply.shape import NewestWholeRow
 from streaming.cluster.reads import Offsets, Read, low
 from streaming.cluster.topic_stream import TopicStream
 from streaming.cluster.trust import Trust
@@ -93,7 +95,7 @@ class OwnersReader:
         self._on_failed = on_failed
         self._is_failed = threading.Event()
         self._since: Offsets | None = None  # from there on the stream's reads are ours too
-        self._waiting: list[Read] | None = []  # ... while what lies before is read; None: it was
+        self._is_caught_up = False  # what lies before has been read
         self._position_ts = Ts(0)
         self._ddls: dict[tuple[Ts, str, TableName], tuple[DdlEvent, Offsets]] = {}
         self._first_rows: dict[TableName, _FirstRow] = {}
@@ -108,13 +110,13 @@ class OwnersReader:
         return self._since
 
     def catch_up(self, low_water: Offsets) -> None:
-        """Read what lies before ``since``; reads of the stream wait meanwhile."""
+        """Read what lies before ``since``. After a failure it is called again and begins anew."""
         assert self._since is not None
-        earlier = list(self._stream.read_between(low_water, self._since, {}))
-        with self._stream.busy:  # no read comes now
-            waiting, self._waiting = self._waiting or [], None
-            for read in (*earlier, *waiting):
+        for read in self._stream.read_between(low_water, self._since, {}):
+            with self._stream.busy:  # no read of the stream comes now
                 self._keep(read)
+            self._stream.wake()
+        self._is_caught_up = True
         self._stream.wake()
 
     def retry(self) -> None:
@@ -139,10 +141,7 @@ class OwnersReader:
     def take(self, read: Read) -> None:
         if self._since is None or any(at < self._since.get(p, at) for p, at in read.begin.items()):
             return  # it was begun before we came
-        if self._waiting is not None:
-            self._waiting.append(read)
-        else:
-            self._keep(read)
+        self._keep(read)
 
     def _keep(self, read: Read) -> None:
         before = {**read.position, **read.begin}
@@ -154,10 +153,11 @@ class OwnersReader:
         for name, count in read.tables().items():
             if name in self._spans or not self._filter.selects(name):
                 continue
-            known = self._first_rows.get(name)
-            if known is None or count.min_ts < known.commit_ts:
-                low_water = known.low_water if known is not None else before
-                self._first_rows[name] = _FirstRow(commit_ts=count.min_ts, low_water=low_water)
+            known = self._first_rows.get(name, _FirstRow(commit_ts=count.min_ts, low_water=before))
+            self._first_rows[name] = _FirstRow(
+                commit_ts=min(count.min_ts, known.commit_ts),
+                low_water=low([before, known.low_water]),
+            )
 
     def _keep_ddls(self, block: Block, before: Offsets) -> None:
         for each in block.table().to_pylist():
@@ -169,15 +169,20 @@ class OwnersReader:
                 ddl_type=each["ddl_type"] or "",
                 query=each["query"] or "",
             )
-            self._ddls.setdefault((ddl.commit_ts, ddl.query, name), (ddl, before))
+            key = ddl.commit_ts, ddl.query, name
+            known, since = self._ddls.get(key, (ddl, before))
+            first = min(known, ddl, key=lambda each: each.offset)  # it comes again
+            self._ddls[key] = first, low([before, since])
 
     def advance(self) -> None:
         """Make what is resolved by now. What was made is told until it has been heard."""
-        if self._is_failed.is_set() or self._waiting is not None:
+        if self._is_failed.is_set():
             return
         if self._bad:
             self._dead_letters.add_messages(self._bad)
             self._bad = []
+        if not self._is_caught_up:
+            return
         position = self._stream.resolved_ts()
         if position > self._position_ts:
             self._advance_to(position)
@@ -240,14 +245,14 @@ class OwnersReader:
             return
         begin = low([self._first_rows[name].low_water for name in names])
         wanted = {name: WantedTable(above_ts=Ts(0), key=None) for name in names}
-        rows: dict[TableName, list[RowBlock]] = {name: [] for name in names}
+        newest = {name: NewestWholeRow(limit) for name in names}
         for read in self._stream.read_between(begin, self._stream.position, wanted):
             for block in read.blocks:
                 if block.kind is Kind.ROW and block.body is not None:
-                    rows[block.name].append(RowBlock.of(block))
+                    newest[block.name].look(RowBlock.of(block))
         self._trust.check()
         for name in names:
-            self._spans.make_from_rows(name, rows[name], self._checkpoint_ts(), limit)
+            self._spans.make_from_rows(name, newest[name].told(), self._checkpoint_ts())
         logger.info("tables found by their rows tables=%s", ",".join(map(str, names)))
         self._unreported += [self._made(name) for name in names]
 

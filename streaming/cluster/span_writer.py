@@ -27,6 +27,7 @@ from coordination.scheduler.messages import NO_TS, Scan
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry
 from streaming.apply.dead_letter_writer import DeadLetterWriter
+from streaming.apply.shape import newest_whole_row
 from streaming.apply.table_task import TableTask
 from streaming.cluster.applied_lines import AppliedLines
 from streaming.cluster.carry_warning import CarryWarning
@@ -324,9 +325,10 @@ class SpanWriter:
     def _find(self, names: Sequence[TableName], limit: Ts) -> None:
         """Tables that the owner could not make yet: from the newest whole row."""
         for name in sorted(self._spans.open_names(names)):
-            blocks = self._carry.due(name, self._spans[name].checkpoint, limit)
-            if blocks:
-                self._spans.make_from_rows(name, blocks, self._spans[name].checkpoint, limit)
+            checkpoint = self._spans[name].checkpoint
+            if blocks := self._carry.due(name, checkpoint, limit):
+                told = newest_whole_row(blocks, limit)
+                self._spans.make_from_rows(name, told, checkpoint)
 
     def _trim(self, joined: _Joined) -> None:
         name, at_ts = joined.assignment.name, self._checkpoint(joined)
