@@ -7,7 +7,7 @@ every row for the few that fail would double what the carry holds."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-SLICE_ROWS = 20_000  # bytes of so many failed rows are held at a time
+SLICE_ROWS = 20_000  # so many failed rows are asked for at a time
 REASONS: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -34,7 +34,8 @@ REASONS: Final = pa.schema(
         ("message", pa.string()),
     ]
 )
-_ORDER: Final = [(name, "ascending") for name in ("topic", "partition", "offset")]
+_PLACE: Final = ["topic", "partition", "offset"]
+_ORDER: Final = [(name, "ascending") for name in _PLACE]
 LETTERS: Final = REASONS.append(pa.field("value", pa.binary()))
 
 
@@ -46,10 +47,11 @@ class DeadLetterWriter:
         *,
         by: Undertaker,
         dead_letters: DeadLetters,
-        values: Callable[[Mapping[TopicPartition, Sequence[int]]], pa.Table],
+        values: Callable[[Mapping[TopicPartition, Sequence[int]]], Iterable[pa.Table]],
         fail: bool,
     ) -> None:
-        """``values``: topic, partition, offset and value of the messages at these offsets."""
+        """``values``: topic, partition, offset and value of the messages at these offsets, in
+        parts; none of those that are gone."""
         self._by = by
         self._dead_letters = dead_letters
         self._values = values
@@ -69,14 +71,17 @@ class DeadLetterWriter:
     def add_rows(self, errors: Mapping[TableName, pa.Table]) -> None:
         """The messages of rows that cannot be applied (``row_errors.ERRORS``)."""
         why = reasons(errors)
-        keys = ["topic", "partition", "offset"]
         for start in range(0, len(why), SLICE_ROWS):
-            part = why.slice(start, SLICE_ROWS)
-            values = self._values(_offsets(part))
-            letters = part.join(values, keys, join_type="left outer").select(LETTERS.names)
-            self._add(letters.cast(LETTERS))
+            left = why.slice(start, SLICE_ROWS)
+            for values in self._values(_offsets(left)):
+                self._add(left.join(values, _PLACE, join_type="inner"))
+                left = left.join(values.select(_PLACE), _PLACE, join_type="left anti")
+            self._add(left.append_column("value", pa.nulls(len(left), pa.binary())))
 
     def _add(self, letters: pa.Table) -> None:
+        if not len(letters):
+            return
+        letters = letters.select(LETTERS.names).cast(LETTERS)
         first = letters.slice(0, 1).to_pylist()[0]
         what = (
             f"{len(letters)} messages cannot be applied; the first: topic {first['topic']} "

@@ -32,36 +32,44 @@ MESSAGES: Final = pa.schema(
 Offsets = Mapping[TopicPartition, Sequence[int]]
 
 
-def values_at(kafka: KafkaSource, offsets: Offsets, topic_ids: Mapping[str, str]) -> pa.Table:
-    """``MESSAGES``, one row for each of these offsets that a message has, in order.
+def values_at(
+    kafka: KafkaSource, offsets: Offsets, topic_ids: Mapping[str, str]
+) -> Iterator[pa.Table]:
+    """``MESSAGES``, one row for each of these offsets that a message has, in order; in tables of
+    about ``TASK_BYTES``, for messages may be large.
 
     Raises SourceLost where the topic is another by now or begins behind them, SourceAway.
     """
     asked = {each: pa.array(list(at), pa.int64()) for each, at in offsets.items()}
-    found: list[pa.Table] = [MESSAGES.empty_table()]
-
-    def keep(messages: Messages, wanted: Wanted) -> Iterator[Block]:  # noqa: ARG001
-        here = asked[TopicPartition(messages.topic, messages.partition)]
-        found.append(_rows(messages).filter(pc.is_in(messages.offsets, value_set=here)))
-        return iter(())
-
-    if ranges := _ranges(offsets, topic_ids):
-        _read(kafka, ranges, keep)
     order = [(name, "ascending") for name in ("topic", "partition", "offset")]
-    return pa.concat_tables(found).sort_by(order)
+    left = _ranges(offsets, topic_ids)
+    while left:
+        found: list[pa.Table] = []
+
+        def keep(
+            messages: Messages,
+            wanted: Wanted,  # noqa: ARG001
+            found: list[pa.Table] = found,
+        ) -> Iterator[Block]:
+            here = asked[TopicPartition(messages.topic, messages.partition)]
+            found.append(_rows(messages).filter(pc.is_in(messages.offsets, value_set=here)))
+            return iter(())
+
+        left = _read(kafka, left, keep)
+        if found:
+            yield pa.concat_tables(found).sort_by(order)
 
 
-def _read(kafka: KafkaSource, ranges: Sequence[OffsetRange], decode: Decoder) -> None:
-    """All of them. At last, or after an error: are the topics still the same?"""
+def _read(kafka: KafkaSource, ranges: Sequence[OffsetRange], decode: Decoder) -> list[OffsetRange]:
+    """What a budget leaves of them. After it, or after an error: are the topics still the same?"""
     consumer = RangeConsumer(librdkafka_settings(kafka))
     error: Exception | None = None
+    left: list[OffsetRange] = []
     try:
-        left = list(ranges)
-        while left:  # a budget may end a list early
-            *_, done = read_list(consumer, left, decode, {})
-            ends = [each.last for each in done]
-            rest = zip(left, ends, strict=True)
-            left = [replace(each, begin=at) for each, at in rest if at < each.end]
+        *_, done = read_list(consumer, ranges, decode, {})
+        ends = [each.last for each in done]
+        rest = zip(ranges, ends, strict=True)
+        left = [replace(each, begin=at) for each, at in rest if at < each.end]
     except (ReadError, KafkaException) as failure:
         error = failure
     finally:
@@ -71,6 +79,7 @@ def _read(kafka: KafkaSource, ranges: Sequence[OffsetRange], decode: Decoder) ->
         source.check_beginnings({each.topic_partition: each.begin for each in ranges[::-1]})
     if error is not None:
         raise SourceAway(f"cannot read {error}") from error
+    return left
 
 
 def _ranges(offsets: Offsets, topic_ids: Mapping[str, str]) -> list[OffsetRange]:
