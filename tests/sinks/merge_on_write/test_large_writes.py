@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable
 
 from coordination.model import TableName, Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT, Applied, TableWrite, Target
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.sorted_files import _gathered
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import DdlIdentity, ownership
 
@@ -35,15 +37,28 @@ def new_table(path: Path) -> Target:
     return target
 
 
+def texts() -> pa.ChunkedArray:
+    text = pa.array([f"{number:04}".ljust(TEXT_BYTES, ".") for number in range(CHUNK_ROWS)])
+    return pa.chunked_array([text] * CHUNKS)
+
+
+def test_rows_are_gathered_from_more_text_than_an_array_holds() -> None:
+    rows = pa.table({"id": pa.chunked_array([pa.array(range(ROWS))]), "v": texts()})
+    for at in ([ROWS - 1, 0, 12_345, 12_344, 5], [3, 999, 1_000, 24_999]):
+        found = _gathered(rows, np.array(at))
+        assert found["id"].to_pylist() == at
+        assert [v.as_py()[:5] for v in found["v"]] == [f"{each % CHUNK_ROWS:04}." for each in at]
+
+
+@pytest.mark.soak  # gigabytes are compressed
 def test_more_than_2_gib_of_text_are_one_commit(tmp_path: Path) -> None:
     """Keys in no order, every tenth row a DELETE."""
     target = new_table(tmp_path / "t")
-    texts = pa.array([f"{number:04}".ljust(TEXT_BYTES, ".") for number in range(CHUNK_ROWS)])
     ids = np.random.default_rng(1).permutation(ROWS)
     ops = np.where(ids % 10 == 0, DELETE, UPSERT)
     changes = pa.table({
         "id": pa.chunked_array(np.split(ids, CHUNKS)),
-        "v": pa.chunked_array([texts] * CHUNKS),
+        "v": texts(),
         OP_COLUMN: pa.chunked_array([pa.array(part) for part in np.split(ops, CHUNKS)]),
     })  # fmt: skip
     engine = MergeOnWriteEngine({}, keeps_up=False)

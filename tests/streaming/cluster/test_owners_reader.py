@@ -103,7 +103,7 @@ class Ground:
             dead_letters=nothing,
             trust=nothing,
             stream=self,  # type: ignore[arg-type]
-            tell=self.known.append,
+            on_known=self.known.append,
             on_failed=self.failures.append,
         )
 
@@ -141,8 +141,8 @@ def test_what_lies_before_is_held_read_by_read(ground: Ground) -> None:
     ground.reader.submit(dict.fromkeys(PARTITIONS, READS))
     ground.reader.catch_up(dict.fromkeys(PARTITIONS, 0))
     assert 0 < Body.most <= 2  # one is asked for while the one before still has its name
-    (found,) = ground.resolve().found
-    assert found.low_water[PARTITIONS[0]] == 0
+    (made,) = ground.resolve().made
+    assert made.low_water[PARTITIONS[0]] == 0
 
 
 def test_no_read_of_the_stream_is_held_until_the_reader_has_caught_up(ground: Ground) -> None:
@@ -157,8 +157,8 @@ def test_no_read_of_the_stream_is_held_until_the_reader_has_caught_up(ground: Gr
 
     ground.backlog()
     ground.reader.catch_up({first: 0, second: 0})
-    (found,) = ground.resolve().found
-    assert found.low_water == {first: 0, second: 0}
+    (made,) = ground.resolve().made
+    assert made.low_water == {first: 0, second: 0}
 
 
 def test_of_a_table_that_nobody_made_the_newest_whole_row_alone_is_held(ground: Ground) -> None:
@@ -172,9 +172,9 @@ def test_of_a_table_that_nobody_made_the_newest_whole_row_alone_is_held(ground: 
     rows[0] = replace(rows[0], ts=1_001, data={"x": "1"}, types={"x": "int"})  # not resolved yet
     ground.between = [({first: at}, {first: at + 1}, each) for at, each in enumerate(rows)]
 
-    (found,) = ground.resolve().found
+    (made,) = ground.resolve().made
 
-    assert found.table.name == A
+    assert made.table.name == A
     assert ground.spans.told[A] == WholeRow({"id": "bigint", "w": "int"}, ("id",))
     assert 0 < Body.most <= 2
 
@@ -189,5 +189,5 @@ def test_rows_of_an_unknown_table_are_looked_for_in_every_partition_that_has_som
     ground.reader.catch_up({first: 0})
     later = row(READS, partition=1)
     ground.reader.take(read_of({second: 3}, {first: READS, second: 4}, later))
-    (found,) = ground.resolve().found
-    assert found.low_water == ground.asked[-1] == {first: 0, second: 3}
+    (made,) = ground.resolve().made
+    assert made.low_water == ground.asked[-1] == {first: 0, second: 3}
