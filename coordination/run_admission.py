@@ -21,8 +21,8 @@ from coordination.clock import Clock
 from coordination.errors import ConfigError
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, Delete, EtcdClient
+from coordination.metadata.changefeed_writes import anew_writes
 from coordination.metadata.errors import ChangefeedNotFound
-from coordination.metadata.etcd_observation import anew_writes
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.metadata.querier import EtcdQuerier

@@ -18,6 +18,7 @@ from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.changefeed_writes import check_updatable
 from coordination.metadata.committer import ClientCommitter
 from coordination.metadata.elector import read_captures, read_controller
 from coordination.metadata.errors import (
@@ -26,7 +27,6 @@ from coordination.metadata.errors import (
     ChangefeedNotFound,
     OwnerNotFound,
 )
-from coordination.metadata.etcd_observation import check_updatable
 from coordination.metadata.etcd_roles import EtcdControllerObservation, EtcdOwnerObservation
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.metadata.querier import EtcdQuerier, Stored

@@ -41,7 +41,7 @@ DOORS = {
 }
 
 # Who may name the keys of info, status and schedule, without which nobody can write them.
-WRITES_METADATA = "coordination/metadata/etcd_observation.py"
+WRITES_METADATA = "coordination/metadata/changefeed_writes.py"
 METADATA_KEYS = {
     # changefeed_state.py asks only whether the changefeed is normal: a gate, never a change
     "changefeed_info_key": {WRITES_METADATA, "coordination/orchestrator/changefeed_state.py"},

@@ -18,14 +18,14 @@ from dataclasses import replace
 from coordination.etcd.client import Compare
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.capture_writes import progress_writes
-from coordination.metadata.committer import Committer
-from coordination.metadata.elector import EtcdElector, Wait
-from coordination.metadata.errors import NotController, NotLaunched
-from coordination.metadata.etcd_observation import (
+from coordination.metadata.changefeed_writes import (
     ChangefeedWrites,
     create_writes,
     offline_writes,
 )
+from coordination.metadata.committer import Committer
+from coordination.metadata.elector import EtcdElector, Wait
+from coordination.metadata.errors import NotController, NotLaunched
 from coordination.metadata.feed_state import Decision, FeedEvent
 from coordination.metadata.model import (
     GC_ERRORS,

@@ -12,7 +12,7 @@ from coordination.capture_context import CaptureContext
 from coordination.clock import SystemClock
 from coordination.etcd import keys
 from coordination.fence import Fence
-from coordination.metadata.etcd_observation import create_writes
+from coordination.metadata.changefeed_writes import create_writes
 from coordination.metadata.model import ChangefeedInfo
 from coordination.orchestrator.commit_once import commit_once
 from coordination.server import CaptureServer, Phase

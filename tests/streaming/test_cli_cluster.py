@@ -19,7 +19,7 @@ from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
-from coordination.metadata.etcd_observation import ChangefeedWrites
+from coordination.metadata.changefeed_writes import ChangefeedWrites
 from coordination.metadata.querier import EtcdQuerier, Stored
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 from coordination.run_admission import RunAdmission

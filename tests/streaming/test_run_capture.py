@@ -24,8 +24,8 @@ from coordination.clock import SystemClock
 from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd import keys
 from coordination.fence import Fence
+from coordination.metadata.changefeed_writes import create_writes
 from coordination.metadata.elector import read_captures
-from coordination.metadata.etcd_observation import create_writes
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.metadata.querier import EtcdQuerier
 from coordination.model import ChangefeedID

@@ -6,7 +6,7 @@ import pytest
 
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
-from coordination.metadata.etcd_observation import ChangefeedWrites
+from coordination.metadata.changefeed_writes import ChangefeedWrites
 from coordination.metadata.feed_state import FeedStateManager
 from coordination.metadata.model import FeedState, RunningError, TaskPosition, dump
 from coordination.model import CaptureID, ChangefeedID, Ts
