@@ -23,7 +23,7 @@ from coordination.etcd.session import Session
 from coordination.leadership import Leadership
 from coordination.metadata.committer import TickCommitter
 from coordination.metadata.elector import EtcdElector
-from coordination.metadata.etcd_roles import EtcdCaptureObservation
+from coordination.metadata.etcd_observation import EtcdCaptureObservation
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, Ownership, ProcessorEpoch, Revision
 from coordination.orchestrator.global_state import Role

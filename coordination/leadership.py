@@ -21,7 +21,7 @@ from coordination.etcd.client import Compare
 from coordination.etcd.election import Candidate
 from coordination.metadata.committer import TickCommitter
 from coordination.metadata.elector import EtcdElector
-from coordination.metadata.etcd_roles import EtcdCaptureObservation, EtcdControllerObservation
+from coordination.metadata.etcd_observation import EtcdCaptureObservation, EtcdControllerObservation
 from coordination.model import Ownership, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.global_state import GlobalReactorState, Role

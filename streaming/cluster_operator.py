@@ -27,7 +27,7 @@ from coordination.metadata.errors import (
     ChangefeedNotFound,
     OwnerNotFound,
 )
-from coordination.metadata.etcd_roles import EtcdControllerObservation, EtcdOwnerObservation
+from coordination.metadata.etcd_observation import EtcdControllerObservation, EtcdOwnerObservation
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.metadata.querier import EtcdQuerier, Stored
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, Ts, tso_time

@@ -53,7 +53,7 @@ METADATA_WRITES = {"ChangefeedWrites", "create_writes", "offline_writes", "progr
 WRITE_METADATA = {
     WRITES_METADATA,
     "coordination/metadata/capture_writes.py",
-    "coordination/metadata/etcd_roles.py",
+    "coordination/metadata/etcd_observation.py",
 }
 METADATA_KEY_TEXT = re.compile(r"changefeed/(?:info|status|schedule)")
 

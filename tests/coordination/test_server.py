@@ -12,7 +12,7 @@ from coordination.etcd.client import delete
 from coordination.metadata.committer import ClientCommitter
 from coordination.metadata.elector import read_captures
 from coordination.metadata.errors import MetadataError
-from coordination.metadata.etcd_roles import EtcdControllerObservation, EtcdOwnerObservation
+from coordination.metadata.etcd_observation import EtcdControllerObservation, EtcdOwnerObservation
 from coordination.metadata.feed_state import AdminJob
 from coordination.metadata.model import AdminJobType, ChangefeedInfo, FeedState, load
 from coordination.metadata.querier import EtcdQuerier

@@ -9,7 +9,7 @@ import pytest
 
 from coordination.etcd import keys
 from coordination.etcd.client import Keys, RangeResult, WatchBatch
-from coordination.metadata.etcd_roles import (
+from coordination.metadata.etcd_observation import (
     EtcdCaptureObservation,
     EtcdControllerObservation,
     EtcdOwnerObservation,

@@ -12,7 +12,7 @@ from coordination.errors import TidelakeError
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.committer import ClientCommitter
-from coordination.metadata.etcd_roles import EtcdControllerObservation, EtcdOwnerObservation
+from coordination.metadata.etcd_observation import EtcdControllerObservation, EtcdOwnerObservation
 from coordination.metadata.model import ChangefeedInfo, ChangefeedStatus, FeedState, load
 from coordination.metadata.querier import EtcdQuerier
 from coordination.metadata.schedule import ScheduleRow

@@ -10,7 +10,7 @@ from coordination.etcd.client import EtcdClient
 from coordination.etcd.election import Candidate
 from coordination.metadata.committer import ClientCommitter, Committer
 from coordination.metadata.elector import EtcdElector
-from coordination.metadata.etcd_roles import (
+from coordination.metadata.etcd_observation import (
     EtcdCaptureObservation,
     EtcdControllerObservation,
     EtcdOwnerObservation,

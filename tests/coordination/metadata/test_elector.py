@@ -6,7 +6,7 @@ import pytest
 
 from coordination.errors import LeaseGone
 from coordination.metadata.errors import OwnerNotFound
-from coordination.metadata.etcd_roles import EtcdCaptureObservation
+from coordination.metadata.etcd_observation import EtcdCaptureObservation
 from coordination.metadata.observation import ControllerObservation
 from tests.contracts.metadata_contract import Done, stop_waiting
 from tests.coordination.metadata.etcd_cluster import EtcdCluster
