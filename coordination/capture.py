@@ -24,10 +24,10 @@ from coordination.leadership import Leadership
 from coordination.metadata.committer import TickCommitter
 from coordination.metadata.elector import EtcdElector
 from coordination.metadata.etcd_observation import EtcdCaptureObservation
+from coordination.metadata.global_state import Role
 from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.state_querier import StateQuerier
 from coordination.model import CaptureID, CaptureInfo, Ownership, ProcessorEpoch, Revision
-from coordination.orchestrator.global_state import Role
-from coordination.orchestrator.state_querier import StateQuerier
 from coordination.owner.jobs import OwnerJobs
 from coordination.owner.owner import OwnerReactor
 from coordination.processor import ProcessorReactor, SessionContext

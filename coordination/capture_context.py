@@ -15,9 +15,9 @@ from coordination.clock import Clock
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, EtcdClient
 from coordination.fence import Fence
+from coordination.metadata.global_state import GlobalReactorState, Role
 from coordination.model import CaptureID, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
-from coordination.orchestrator.global_state import GlobalReactorState, Role
 from coordination.orchestrator.reactor import Reactor
 from coordination.ports import DataPlane
 from coordination.scheduler.coordinator import SchedulerSettings

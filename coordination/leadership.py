@@ -22,11 +22,11 @@ from coordination.etcd.election import Candidate
 from coordination.metadata.committer import TickCommitter
 from coordination.metadata.elector import EtcdElector
 from coordination.metadata.etcd_observation import EtcdCaptureObservation, EtcdControllerObservation
+from coordination.metadata.global_state import GlobalReactorState, Role
+from coordination.metadata.state_querier import StateQuerier
 from coordination.model import Ownership, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
-from coordination.orchestrator.global_state import GlobalReactorState, Role
 from coordination.orchestrator.reactor import GuardLost
-from coordination.orchestrator.state_querier import StateQuerier
 from coordination.owner.changefeed import OwnerContext
 from coordination.owner.jobs import OwnerJobs
 from coordination.owner.owner import OwnerReactor

@@ -20,13 +20,13 @@ from typing import Final
 from coordination.errors import Fenced, TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.fence import Fence
+from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.feed_state import known_state
+from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import ChangefeedInfo, RunningError, TaskPosition
 from coordination.metadata.observation import CaptureObservation
 from coordination.metadata.schedule import SchedState
 from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
-from coordination.orchestrator.changefeed_state import ChangefeedReactorState
-from coordination.orchestrator.global_state import GlobalReactorState
 from coordination.ports import CaptureIdentity, DataPlane, Replica
 from coordination.running_errors import PROCESSOR_UNKNOWN, log_failure, running_error
 from coordination.scheduler.agent import Agent, OwnerInfo

@@ -44,7 +44,7 @@ DOORS = {
 WRITES_METADATA = "coordination/metadata/changefeed_writes.py"
 METADATA_KEYS = {
     # changefeed_state.py asks only whether the changefeed is normal: a gate, never a change
-    "changefeed_info_key": {WRITES_METADATA, "coordination/orchestrator/changefeed_state.py"},
+    "changefeed_info_key": {WRITES_METADATA, "coordination/metadata/changefeed_state.py"},
     "changefeed_status_key": {WRITES_METADATA},
     "schedule_key": {WRITES_METADATA},
 }

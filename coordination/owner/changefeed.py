@@ -22,6 +22,7 @@ from typing import Final
 
 from coordination.errors import CaptureSuicide, Fenced, TermRefused, TidelakeError, TryAgain
 from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.feed_state import (
     AdminJob,
     Decision,
@@ -43,7 +44,6 @@ from coordination.metadata.observation import (
 from coordination.metadata.querier import NO_ROW
 from coordination.metadata.schedule import SchedState, ScheduleRow
 from coordination.model import CaptureID, Ownership, Revision
-from coordination.orchestrator.changefeed_state import ChangefeedReactorState
 from coordination.owner.standing import standing_of
 from coordination.owner.term import Term, TermContext
 from coordination.ports import ControlWriter, Standing

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.global_state import GlobalReactorState
 from coordination.model import CaptureID
-from coordination.orchestrator.global_state import GlobalReactorState
 from coordination.orchestrator.patch import Patch
 from coordination.owner.changefeed import ChangefeedOwner, ClusterView, OwnerContext
 from coordination.owner.jobs import JobContext, OwnerJobs

@@ -25,8 +25,8 @@ from coordination.metadata.model import (
 )
 from coordination.metadata.querier import EtcdQuerier
 from coordination.metadata.schedule import SchedState, ScheduleRow
+from coordination.metadata.state_querier import StateQuerier
 from coordination.model import CaptureID, Ts
-from coordination.orchestrator.state_querier import StateQuerier
 from tests.coordination.test_server import Cluster, life_id
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_source import ts_at

@@ -8,10 +8,10 @@ from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_writes import ChangefeedWrites
 from coordination.metadata.feed_state import FeedStateManager
+from coordination.metadata.global_state import GlobalReactorState, Role
 from coordination.metadata.model import FeedState, RunningError, TaskPosition, dump
 from coordination.model import CaptureID, ChangefeedID, Ts
 from coordination.orchestrator.etcd_worker import EtcdWorker
-from coordination.orchestrator.global_state import GlobalReactorState, Role
 from tests.contracts.metadata_contract import SHOP, launched, set_owner
 from tests.coordination.metadata.etcd_cluster import EtcdCluster
 from tests.fakes.fake_clock import FakeClock

@@ -9,6 +9,7 @@ import pytest
 from coordination.etcd import keys
 from coordination.etcd.client import get
 from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.errors import ChangefeedNotFound
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.model import (
@@ -24,7 +25,6 @@ from coordination.metadata.model import (
 from coordination.metadata.record_patch import record_patch, unless_refused
 from coordination.metadata.schedule import ScheduleRow
 from coordination.model import CaptureID, ChangefeedID, Ts
-from coordination.orchestrator.changefeed_state import ChangefeedReactorState
 from coordination.orchestrator.commit_once import commit_once
 from coordination.orchestrator.patch import Patch
 from coordination.orchestrator.reactor import Update

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import ChangefeedUUID
 from coordination.metadata.querier import Stored, StoredQuerier
 from coordination.model import CaptureID, CaptureInfo
-from coordination.orchestrator.global_state import GlobalReactorState
 
 
 class StateQuerier(StoredQuerier):

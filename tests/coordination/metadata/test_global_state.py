@@ -6,6 +6,7 @@ import pytest
 
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.global_state import GlobalReactorState, Role
 from coordination.metadata.model import (
     ChangefeedInfo,
     ChangefeedStatus,
@@ -16,7 +17,6 @@ from coordination.metadata.model import (
     dump_progress,
 )
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
-from coordination.orchestrator.global_state import GlobalReactorState, Role
 from coordination.orchestrator.patch import Patch
 from coordination.orchestrator.reactor import Update
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 from coordination import deadline
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.errors import BrokenValue
 from coordination.metadata.model import (
     CaptureProgress,
@@ -26,7 +27,6 @@ from coordination.metadata.model import (
 )
 from coordination.metadata.record_patch import unless_refused
 from coordination.model import CaptureID, CaptureInfo, LeaseID
-from coordination.orchestrator.changefeed_state import ChangefeedReactorState
 from coordination.orchestrator.patch import PatchGroup
 from coordination.orchestrator.reactor import Update
 
