@@ -133,6 +133,17 @@ def test_no_spark_and_no_delta_in_the_control_plane():
     assert not wrong, "\n".join(wrong)
 
 
+def test_the_etcd_worker_knows_no_record():
+    wrong = [
+        f"{path}:{line} imports {module}"
+        for path in PRODUCT
+        if path.is_relative_to("coordination/orchestrator")
+        for module, line in imports(path)
+        if module.startswith("coordination.metadata")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_one_place_builds_the_writes_of_metadata():
     """Else the contracts of coordination/metadata would be a parallel world."""
     around = [

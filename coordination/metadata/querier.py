@@ -1,7 +1,7 @@
 """Reading metadata: the port (TiCDC's ``Querier``), and etcd behind it. Nothing here writes.
 
 Who reads, reads etcd itself (`EtcdQuerier`), or what a reactor has seen of it
-(`orchestrator/state_querier.py`): the observations work on either.
+(`state_querier.py`): the observations work on either.
 
 An argument names a changefeed by UUID; without any, all are meant. A UUID that is not there is
 simply not in the answer.
