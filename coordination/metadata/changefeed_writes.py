@@ -1,8 +1,8 @@
 """Metadata in etcd: the only place that builds writes of info, status and schedule.
 
 Here are the writes, as groups of patches; who commits them is an EtcdWorker's tick, or a
-`Committer` on behalf of the observations (`etcd_observation.py`). Each group first reads the schedule
-row, which must be the one that its maker knows, and still be it at the commit:
+`Committer` on behalf of the observations (`etcd_observation.py`). Each group first reads the
+schedule row, which must be the one that its maker knows, and still be it at the commit:
 
     of a life    the row's `creation_epoch`: not of a changefeed that was made anew under this name
     of a launch  its owner, its state LAUNCHED and its `launches` too: the fence of an owner
