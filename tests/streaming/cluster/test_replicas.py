@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from coordination.model import TableName
 from coordination.scheduler.messages import TableState
 from sinks.apply import app_id
 from sinks.tables import seal
@@ -176,7 +177,7 @@ def test_a_table_that_was_sealed_under_its_writer_is_an_error_and_not_a_silence(
     owner.add(a="a")
     stage.produce([(1, None, row(25, 1, "x")), *marks(27)])
     owner.reached(26)
-    writer = app_id(CHANGEFEED, 1, A.name, FIRST_GENERATION)
+    writer = app_id(CHANGEFEED, 1, TableName("shop", "a"), FIRST_GENERATION)
     uri = str(stage.warehouse / "shop" / "a")
     seal(uri, [writer], "tidelake/another", lambda reached: reached, {})
     stage.produce([(1, None, row(35, 2, "y")), *marks(37)])
