@@ -106,6 +106,8 @@ OWN_KEYS: Mapping[str, UsedKey] = {
     "cluster-id": UsedKey("text"),
     "capture-session-ttl": UsedKey("integer"),
     "session-safety-margin-s": UsedKey("number"),
+    "answer-timeout-s": UsedKey("number"),
+    "stall-timeout-s": UsedKey("number"),
     "max-batch-messages": UsedKey("integer"),
     "first-batch-messages": UsedKey("integer"),
     "apply-threads": UsedKey("integer"),

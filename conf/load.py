@@ -70,6 +70,8 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "etcd-password": ("etcd", "password"),
     "capture-session-ttl": ("session", "ttl_s"),
     "session-safety-margin-s": ("session", "safety_margin_s"),
+    "answer-timeout-s": ("session", "answer_timeout_s"),
+    "stall-timeout-s": ("session", "stall_timeout_s"),
     "max-batch-messages": ("batch", "max_messages"),
     "first-batch-messages": ("batch", "first_messages"),
     "apply-threads": ("batch", "apply_threads"),

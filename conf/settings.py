@@ -137,9 +137,15 @@ class SessionSettings:
 
     ttl_s: int = 10  # capture-session-ttl: a dead capture is noticed after this long
     safety_margin_s: float = 2.0  # the lease is not trusted this long before it ends
+    # No keep-alive is sent while something hangs: the coordination loop or Spark's JVM for longer
+    # than the first, reading, applying or an end for longer than the second.
+    answer_timeout_s: float = 60.0
+    stall_timeout_s: float = 600.0
 
     def __post_init__(self) -> None:
         require(self.ttl_s >= 2, "capture-session-ttl must be 2 seconds or more")
+        require(self.answer_timeout_s > 0, "answer-timeout-s must be positive")
+        require(self.stall_timeout_s > 0, "stall-timeout-s must be positive")
         require(
             0 < self.safety_margin_s < self.ttl_s,
             "session safety margin must lie between 0 and capture-session-ttl",

@@ -100,6 +100,7 @@ class Capture:
             context.clock,
             extended=context.fence.extend,
             lost=lost,
+            overdue=context.watchdog.overdue,
             is_driven=context.is_driven,
         )
         ownership = Ownership(
@@ -117,6 +118,7 @@ class Capture:
             wake=context.woken.set,
             new_epoch=lambda: ProcessorEpoch(context.new_id()),
             utc_now=context.utc_now,
+            end_within_s=context.session.stall_timeout_s,
         )
         return cls(context, jobs, role, session, etcd)
 

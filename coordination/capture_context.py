@@ -22,6 +22,7 @@ from coordination.orchestrator.reactor import Reactor
 from coordination.ports import DataPlane
 from coordination.scheduler.coordinator import SchedulerSettings
 from coordination.scheduler.transport import Transport
+from coordination.watchdog import Watchdog
 
 FLUSH_INTERVAL_S: Final = 0.05  # owner-flush-interval, processor-flush-interval
 
@@ -35,6 +36,7 @@ class CaptureContext:
     session: SessionSettings
     clock: Clock
     fence: Fence
+    watchdog: Watchdog
     transport: Transport
     data_plane: DataPlane
     address: str

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordination.capture_context import CaptureContext, turn_worker
-from coordination.errors import TidelakeError, TryAgain
+from coordination.errors import CaptureSuicide, TidelakeError, TryAgain
 from coordination.etcd.client import Compare
 from coordination.etcd.election import Candidate
 from coordination.metadata.committer import TickCommitter
@@ -73,6 +73,7 @@ class Leadership:
         self._campaign_at = float("-inf")
         self._owner: _OwnerRole | None = None
         self._ending: _OwnerRole | None = None
+        self._ends_by = float("inf")  # else the capture ends: nobody else could lead
         self._must_resign = False
 
     @property
@@ -126,6 +127,9 @@ class Leadership:
         """Whether the end of the last owner role is over, its place in the queue included."""
         if self._ending is not None:
             if not self._ending.reactor.is_closed:
+                if now > self._ends_by:
+                    within_s = self._role.end_within_s
+                    raise CaptureSuicide(f"the owner's role has not ended within {within_s:g} s")
                 return False
             self._ending = None
         if self._must_resign:
@@ -185,7 +189,9 @@ class Leadership:
         self._ending.reactor.close(drop=drop)
         self._ending.worker.close()
         self._must_resign = resigns
-        self._campaign_at = self._context.clock.monotonic() + CAMPAIGN_PAUSE_S
+        now = self._context.clock.monotonic()
+        self._campaign_at = now + CAMPAIGN_PAUSE_S
+        self._ends_by = now + self._role.end_within_s
         self._jobs.carry_out(None)
 
     def _new_owner(self, revision: Revision) -> _OwnerRole:

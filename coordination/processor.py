@@ -5,7 +5,8 @@
     messages ──► agent ──► replica ──► statuses, errors ──► task position          a new epoch opens
 
 An agent lives as long as a changefeed's epoch: owners come and go, it and its streams stay. A
-replica of a new epoch is opened only when nothing of the old one runs any more.
+replica of a new epoch is opened only when nothing of the old one runs any more; what never ends
+ends the capture.
 A reactor of one thread: everything slow happens in the data plane.
 """
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
+from coordination.closing import Closings
 from coordination.errors import Fenced, TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.fence import Fence
@@ -59,6 +61,7 @@ class SessionContext:
     wake: Callable[[], None]
     new_epoch: Callable[[], ProcessorEpoch]  # a UUID that was never used
     utc_now: Callable[[], datetime]  # for what people read
+    end_within_s: float  # a replica, a control writer; else this capture ends
 
     @property
     def id(self) -> CaptureID:
@@ -103,7 +106,7 @@ class ProcessorReactor:
         self._observation = observation
         self._owns = owns
         self._runs: dict[ChangefeedName, _Run] = {}
-        self._closing: list[tuple[ChangefeedName, Replica]] = []
+        self._closing = Closings[Replica]("the replica", role.end_within_s)
         self._inboxes: dict[str, list[Message]] = {}
         self._outbox: list[Message] = []
         self._refused: dict[ChangefeedName, _Refusal] = {}
@@ -114,8 +117,7 @@ class ProcessorReactor:
 
     @property
     def is_closed(self) -> bool:
-        self._forget_closed()
-        return not self._runs and not self._closing
+        return not self._runs and not self._closing.names()
 
     def replicas(self) -> dict[ChangefeedName, Replica]:
         """Those that are open."""
@@ -142,11 +144,11 @@ class ProcessorReactor:
         """Begin to end all; `is_closed` says when that is over."""
         for name in list(self._runs):
             self._retire(name, drop=drop)
-        for _, replica in self._closing:
-            replica.close(drop=drop)
+        self._closing.close(drop=drop)
 
-    def tick(self, state: GlobalReactorState, now_s: float) -> None:  # noqa: ARG002 - the port's
-        self._forget_closed()
+    def tick(self, state: GlobalReactorState, now_s: float) -> None:
+        """Raises ``CaptureSuicide`` when a replica does not end."""
+        self._closing.check(now_s)
         for name in [each for each in self._runs if each not in state.changefeeds]:
             self._retire(name)
         for changefeed in list(state.changefeeds.values()):
@@ -166,8 +168,7 @@ class ProcessorReactor:
         if run is not None and (info is None or not runs or info.epoch != run.epoch):
             self._retire(name)
             run = None
-        is_closing = any(each == name for each, _ in self._closing)
-        if run is None and info is not None and runs and not is_closing:
+        if run is None and info is not None and runs and name.id not in self._closing.names():
             self._open(info, changefeed)
 
     def _open(self, info: ChangefeedInfo, changefeed: ChangefeedReactorState) -> None:
@@ -202,12 +203,8 @@ class ProcessorReactor:
 
     def _retire(self, name: ChangefeedName, *, drop: bool = False) -> None:
         run = self._runs.pop(name)
-        run.replica.close(drop=drop)
-        self._closing.append((name, run.replica))
+        self._closing.begin(name.id, run.replica, drop=drop)
         logger.info("replica closes changefeed_id=%s changefeed_epoch=%s", name.id, run.epoch)
-
-    def _forget_closed(self) -> None:
-        self._closing = [each for each in self._closing if not each[1].is_closed()]
 
     def _tick_run(self, run: _Run, changefeed: ChangefeedReactorState) -> None:
         try:

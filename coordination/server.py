@@ -9,7 +9,11 @@ messages out. Whoever drives it (`run`, or the simulation) is the coordination t
 for all roles: the fence opens when the lease is granted, each renewal extends it, and a lost
 session shuts it at once, from its own thread. What a capture may write is not decided by it alone:
 spans have their fences, owners their terms. A call that etcd does not answer is made again; what
-ends is at most this capture, never the process."""
+ends is at most this capture, not the process.
+
+Ends have deadlines. What hangs stops the keep-alive (`watchdog.py`), and so ends the capture; an
+end in order that takes too long becomes a suicide; a suicide after which something still hangs ends
+the process, whose supervisor starts it anew. No capture begins while something hangs."""
 
 from __future__ import annotations
 
@@ -36,6 +40,8 @@ logger = logging.getLogger(__name__)
 RETRY_S: Final = 0.5  # after a call that etcd did not answer
 CLOSING_S: Final = 0.1  # between two looks at what still ends
 DRAIN_S: Final = 30.0  # how long a stopping capture waits for others to take its tables
+STOP_S: Final = 60.0  # then for what it does itself to end
+STOP_AFTER_SUICIDE_S: Final = 10.0  # nothing of it counts any more
 
 
 class Phase(StrEnum):
@@ -51,6 +57,14 @@ class _Stop:
 
     is_asked: bool = False
     deadline: float | None = None  # seen by the coordination thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """Of a life."""
+
+    since: float
+    is_dropped: bool
 
 
 class CaptureServer:
@@ -81,6 +95,10 @@ class CaptureServer:
         self._is_silent = False  # etcd, since it was said
         self._begin_at: float | None = None  # None: the reset limit has not been asked yet
         self._stop = _Stop()
+        self._ending = _End(since=float("-inf"), is_dropped=True)
+        self._loop = context.watchdog.watch(
+            "the coordination loop", context.session.answer_timeout_s
+        )
         self._recalls: queue.SimpleQueue[tuple[CaptureID, Future[bool]]] = queue.SimpleQueue()
         self._unrevoked: list[LeaseID] = []  # of sessions that ended while etcd was away
 
@@ -106,10 +124,12 @@ class CaptureServer:
         return self._stop.is_asked
 
     def run(self) -> None:
-        """Block until stopped."""
+        """Block until stopped. Raises TidelakeError when something hangs and the process has to
+        end for it."""
         while True:
             self._woken.clear()
-            wait_s = self.turn()
+            with self._loop:
+                wait_s = self.turn()
             if wait_s is None:
                 return
             self._clock.wait(self._woken, wait_s)
@@ -154,23 +174,28 @@ class CaptureServer:
             self._begin_at = now + self._reset_limit.take(now)
         if now < self._begin_at:
             return self._begin_at - now
+        if hanging := self._context.watchdog.overdue():
+            return self._not_yet(now, TidelakeError(hanging))
         try:
             while self._unrevoked:  # else this capture stands in line behind its own last one
                 self._context.client.revoke(self._unrevoked[-1])
                 self._unrevoked.pop()
             self.capture = Capture.begin(self._context, self.jobs)
         except TidelakeError as error:
-            level = logging.DEBUG if self._is_silent else logging.WARNING  # once in an outage
-            logger.log(level, "no session, trying again: %s", error)
-            self._is_silent = True
-            self._begin_at = now + RETRY_S
-            return RETRY_S
+            return self._not_yet(now, error)
         self._begin_at = None
         self._is_silent = False
         self.phase = Phase.SERVING
         self._on_reset(self.capture)
         logger.info("capture starts capture_id=%s epoch=%s", self.capture.id, self.capture.epoch)
         return 0.0
+
+    def _not_yet(self, now: float, error: TidelakeError) -> float:
+        level = logging.DEBUG if self._is_silent else logging.WARNING  # once in an outage
+        logger.log(level, "no session, trying again: %s", error)
+        self._is_silent = True
+        self._begin_at = now + RETRY_S
+        return RETRY_S
 
     def _serve(self) -> float:
         capture = self.capture
@@ -197,10 +222,12 @@ class CaptureServer:
         return capture.is_drained or now >= self._stop.deadline
 
     def _leave(self, capture: Capture, *, drop: bool, reason: str) -> float:
-        if drop:
+        if drop:  # its lease ends, though something of it may never do
             self._fence.shut(reason)
+            capture.session.give_up(reason)
         capture.close(drop=drop)
         self.phase = Phase.ENDING
+        self._ending = _End(since=self._clock.monotonic(), is_dropped=drop)
         return 0.0
 
     def _end(self) -> float | None:
@@ -209,6 +236,7 @@ class CaptureServer:
         self.jobs.carry_out(None)
         if not capture.is_closed:
             capture.keep_alive()  # what ends in order still commits
+            self._hurry(capture)
             return CLOSING_S
         self._fence.shut("this capture has stopped")
         if not capture.release():
@@ -217,3 +245,21 @@ class CaptureServer:
         self.capture = None
         self.phase = Phase.STOPPED if self._stop.is_asked else Phase.WAITING
         return None if self.phase is Phase.STOPPED else 0.0
+
+    def _hurry(self, capture: Capture) -> None:
+        """An end has its time, in order and once more after a suicide."""
+        limit_s, is_dropped = self._context.session.stall_timeout_s, self._ending.is_dropped
+        if self._stop.is_asked:
+            limit_s = min(STOP_AFTER_SUICIDE_S if is_dropped else STOP_S, limit_s)
+        is_late = self._clock.monotonic() - self._ending.since > limit_s
+        if is_dropped and is_late:
+            raise TidelakeError(
+                f"what capture {capture.id} had begun hangs: it has not ended {limit_s:g} s after "
+                "its suicide, so its process ends. Start it again, it goes on where the tables are"
+            )
+        if is_dropped:
+            return
+        if is_late or not capture.session.is_alive:
+            reason = capture.session.reason or f"its end takes longer than {limit_s:g} s"
+            logger.error("capture dies by suicide capture_id=%s: %s", capture.id, reason)
+            self._leave(capture, drop=True, reason=reason)

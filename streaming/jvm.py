@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -87,12 +87,10 @@ class DriverJvm:
         if process is None:
             return
         gateway = SparkContext._gateway
-        if self._is_up and gateway is not None:
-            with suppress(Py4JError, OSError):
-                gateway.shutdown()
-            SparkContext._gateway = SparkContext._jvm = None
-        else:
+        if not (self._is_up and gateway is not None and in_time(gateway.shutdown, within_s)):
             process.kill()
+        if self._is_up:
+            SparkContext._gateway = SparkContext._jvm = None
         assert process.stdin is not None
         with suppress(OSError):
             process.stdin.close()  # it ends with its input
@@ -155,6 +153,19 @@ class DriverJvm:
                     if line and not line.startswith(CHATTER):
                         self._last_words.append(line)
                         retell(line)
+
+
+def in_time(call: Callable[[], None], within_s: float) -> bool:
+    """Whether a call to the JVM has returned: it never does while the JVM is stopped."""
+    done = threading.Event()
+
+    def run() -> None:
+        with suppress(Py4JError, OSError):
+            call()
+        done.set()
+
+    threading.Thread(target=run, name="jvm-ends", daemon=True).start()
+    return done.wait(within_s)
 
 
 def _let_ctrl_c_pass() -> None:

@@ -36,6 +36,7 @@ from coordination.run_admission import RunAdmission, clean_up
 from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.server import DRAIN_S, CaptureServer
 from coordination.version import tidelake_version
+from coordination.watchdog import Watchdog
 from streaming import logs
 from streaming.cluster.neighbours import (
     refuse_a_clusters,
@@ -98,6 +99,7 @@ class RunCapture:
         self._was_seen = False  # the changefeed, in this capture
         clock = SystemClock()
         self.fence = Fence(clock)
+        self._watchdog = Watchdog(clock)
         self._admission = RunAdmission(
             client,
             self._scope,
@@ -108,7 +110,12 @@ class RunCapture:
             on_join=spark.begin,
         )
         self._plane = open_plane(
-            spark, batch=settings.batch, session=session, own=changefeed, jvm_ended=self._jvm_ended
+            spark,
+            batch=settings.batch,
+            session=session,
+            watchdog=self._watchdog,
+            own=changefeed,
+            jvm_ended=self._jvm_ended,
         )
         self._transport = GrpcTransport(
             settings.transport,
@@ -134,6 +141,7 @@ class RunCapture:
             session=session,
             clock=clock,
             fence=self.fence,
+            watchdog=self._watchdog,
             transport=self._transport,
             data_plane=self._plane,
             address=self._transport_address,

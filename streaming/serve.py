@@ -32,6 +32,7 @@ from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.scheduler.owner_calls import CallRefused
 from coordination.server import CaptureServer
 from coordination.version import tidelake_version
+from coordination.watchdog import Watchdog
 from streaming import logs
 from streaming.bootstrap import asking, connected_etcd, handling, stop_before_start
 from streaming.cluster.neighbours import refuse_beside_other_versions
@@ -80,7 +81,10 @@ def serve(settings: ServerSettings) -> int:
                     clock=clock,
                 )
             ),
-            data_plane=SparkDataPlane(spark, batch=settings.batch, session=settings.session),
+            watchdog=(watchdog := Watchdog(clock)),
+            data_plane=SparkDataPlane(
+                spark, batch=settings.batch, session=settings.session, watchdog=watchdog
+            ),
             address=transport.start(),
             version=tidelake_version(),
             new_id=lambda: str(uuid.uuid4()),

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from coordination.errors import ConfigError, Stop, TidelakeError
 from sinks.jvm_errors import line
 from sinks.spark_engine import SESSION_CONF
-from streaming.jvm import NEEDS, DriverJvm
+from streaming.jvm import NEEDS, STOP_S, DriverJvm, in_time
 
 logger = logging.getLogger(__name__)
 
@@ -119,10 +119,8 @@ class SparkOnDemand:
         """End it and its JVM, whether it is up, starting or gone: a service manager's SIGTERM goes
         to the whole group."""
         session = self.started
-        with suppress(Py4JError, OSError):
-            if session is not None:
-                session.stop()
-        self._jvm.stop()
+        answers = session is None or in_time(session.stop, STOP_S)
+        self._jvm.stop(STOP_S if answers else 0.0)
 
     def _begin(self) -> Future[SparkSession]:
         """On a thread of its own: who waits for it can be asked to stop."""

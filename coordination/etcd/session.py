@@ -9,6 +9,7 @@ trust; the clock goes on while the process sleeps. The window closes before the 
               ┌──┐
     ──grant──►ALIVE ──Renewed with ttl <= 0, LeaseMissing──► LOST   told once, `done` is set
                 │  ──Elapsed, trusted_until has passed─────►  │
+                │  ──Hanging, no keep-alive is sent────────►  │
                 └──Closed──► CLOSED ◄──────Closed─────────────┘   the lease is revoked
 
 The decision is `step`: pure, no clock, no thread. Around it are two threads: one sends keep-alives
@@ -63,6 +64,13 @@ class LeaseMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class Hanging:
+    """Something of this capture hangs: it is not to be renewed."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Elapsed:
     """Time has passed."""
 
@@ -72,7 +80,7 @@ class Closed:
     """Asked to end."""
 
 
-SessionEvent = Renewed | Unanswered | LeaseMissing | Elapsed | Closed
+SessionEvent = Renewed | Unanswered | LeaseMissing | Hanging | Elapsed | Closed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +124,7 @@ def _loss(trust: TrustWindow, event: SessionEvent, now: float) -> str:
     if not is_trusted(trust.trusted_until, now):
         late_s = now - trust.trusted_until
         return f"no keep-alive was answered in time, trust lapsed {late_s:.1f} s ago"
-    return ""
+    return event.what if isinstance(event, Hanging) else ""
 
 
 class Session:
@@ -124,7 +132,8 @@ class Session:
     `close` has returned.
 
     `extended(trusted_until)` after each renewal, never after a loss: must not block;
-    `lost(reason)` at most once.
+    `lost(reason)` at most once. ``overdue`` is asked before each keep-alive what hangs: while it
+    names something none is sent, and the lease ends by itself.
     """
 
     def __init__(
@@ -136,7 +145,8 @@ class Session:
         trust: TrustWindow,
         extended: Callable[[float], None],
         lost: Callable[[str], None],
-        is_driven: bool = False,
+        overdue: Callable[[], str],
+        is_driven: bool,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -144,6 +154,7 @@ class Session:
         self._trust = trust
         self._extended = extended
         self._lost = lost
+        self._overdue = overdue
         self._lock = threading.RLock()  # re-entrant: a callback may ask for `trusted_until`
         self.done = threading.Event()  # lost or closed
         self._is_driven = is_driven
@@ -164,6 +175,7 @@ class Session:
         *,
         extended: Callable[[float], None],
         lost: Callable[[str], None],
+        overdue: Callable[[], str] = lambda: "",
         is_driven: bool = False,
     ) -> Session:
         """Grant a lease and keep it alive; raises TryAgain when etcd does not answer."""
@@ -176,6 +188,7 @@ class Session:
             trust=granted(attempt_started, lease.ttl_s, settings.safety_margin_s),
             extended=extended,
             lost=lost,
+            overdue=overdue,
             is_driven=is_driven,
         )
         for thread in session._threads:
@@ -211,6 +224,10 @@ class Session:
             self._renew_at = now + (self._interval_s if is_answered else RETRY_S)
         due_at = self._renew_at if self._is_driven else self.trusted_until
         return max(0.0, min(due_at, self.trusted_until) - self._clock.monotonic())
+
+    def give_up(self, why: str) -> None:
+        """Renew it no more: it is lost."""
+        self._receive(Hanging(why))
 
     def verify(self) -> bool:
         """Ask etcd now whether the lease is there (its key is gone, for example)."""
@@ -259,6 +276,10 @@ class Session:
             pause_s = self._interval_s if answered else RETRY_S
 
     def _renew(self, timeout_s: float) -> bool:
+        if hanging := self._overdue():
+            logger.error("no keep-alive is sent lease=%x: %s", self._lease.id, hanging)
+            self._receive(Hanging(hanging))
+            return True
         attempt_started = self._clock.monotonic()
         try:
             ttl_s = self._client.keep_alive(self._lease.id, timeout_s=timeout_s)

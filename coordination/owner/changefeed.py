@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from coordination.closing import Closings
 from coordination.errors import CaptureSuicide, Fenced, TermRefused, TidelakeError, TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_state import ChangefeedReactorState
@@ -96,7 +97,7 @@ class ChangefeedOwner:
         self._observation: OwnerObservation | None = None  # of that launch
         self._is_first = False  # nobody has ever had a span of it before that launch
         self._term: Term | None = None
-        self._closing: list[ControlWriter] = []
+        self._closing = Closings[ControlWriter]("the control writer", context.role.end_within_s)
         self._ran_epoch: int | None = None
         self._errors: list[RunningError] = []  # of the run of that epoch
         self._refusal: RunningError | None = None  # of a term, until it is seen in etcd
@@ -111,8 +112,7 @@ class ChangefeedOwner:
 
     @property
     def is_closed(self) -> bool:
-        self._closing = [control for control in self._closing if not control.is_closed()]
-        return self._term is None and not self._closing
+        return self._term is None and not self._closing.names()
 
     def push_admin_job(self, job: AdminJob) -> None:
         self._feed_state.push_admin_job(job)
@@ -122,12 +122,15 @@ class ChangefeedOwner:
         self._withdraw()
         self._end_run(drop=drop)
 
+    def check_end(self, now_s: float) -> None:
+        """Raises ``CaptureSuicide`` when what was closed does not end."""
+        self._closing.check(now_s)
+
     def _end_run(self, *, drop: bool) -> None:
         if self._term is not None:
-            self._closing.append(self._term.control)
+            self._closing.begin(self.name.id, self._term.control, drop=drop)
             self._term = None
-        for control in self._closing:
-            control.close(drop=drop)
+        self._closing.close(drop=drop)
 
     def tick(
         self,
@@ -156,6 +159,7 @@ class ChangefeedOwner:
         alive: Collection[CaptureID],
         now_s: float,
     ) -> Sequence[Message]:
+        self.check_end(now_s)
         info, row = changefeed.info, changefeed.schedule or NO_ROW
         if now_s >= self._launch_again_at:
             self._owner_revision, self._launch_again_at = None, float("inf")
@@ -297,8 +301,7 @@ class ChangefeedOwner:
             try:
                 self._term = Term(info, control, context, status.checkpoint_ts)
             except Exception:
-                control.close(drop=True)
-                self._closing.append(control)
+                self._closing.begin(self.name.id, control, drop=True)
                 raise
         except TryAgain:
             self._ran_epoch = None

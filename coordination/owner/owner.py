@@ -157,6 +157,8 @@ class OwnerReactor:
             self._leaving.append(self._feeds.pop(name))
             self._leaving[-1].close(drop=False)
         self._leaving = [feed for feed in self._leaving if not feed.is_closed]
+        for leaving in self._leaving:
+            leaving.check_end(now_s)
         for name, changefeed in sorted(state.changefeeds.items()):
             feed = self._feeds.get(name)
             if feed is None:

@@ -46,6 +46,7 @@ class DeltaControlWriter:
 
     def __init__(self, context: RoleContext, ownership: Ownership) -> None:
         self._context = context
+        self._step = context.watch(f"the worker of {context.name}")
         self._ownership = ownership
         self._lock = threading.Lock()  # of the notes between the threads
         self._woken = threading.Event()
@@ -139,7 +140,8 @@ class DeltaControlWriter:
             while not self._closing.is_set() and self._error is None:
                 self._woken.wait(TURN_S)
                 self._woken.clear()
-                self._turn()
+                with self._step:
+                    self._turn()
         except Stop:
             logger.debug("the control writer was stopped name=%s", self._context.name)
         except BaseException as error:  # noqa: BLE001  # raised by the next call
@@ -149,12 +151,14 @@ class DeltaControlWriter:
                 )
             self._error = error
         finally:
-            self._end()
+            with self._step:
+                self._end()
 
     def _begin_with_retries(self) -> None:
         while True:
             try:
-                return self._begin()
+                with self._step:
+                    return self._begin()
             except PASSING as error:
                 self._context.check_jvm()
                 if self._closing.wait(self._backoff.next_s(error)):
@@ -257,8 +261,10 @@ class DeltaControlWriter:
         ).start()
 
     def _catch_up(self, begins_at: Offsets) -> None:
+        step = self._context.watch(f"catching up of {self._context.name}")
         try:
-            self._reader.catch_up(begins_at)
+            with step:
+                self._reader.catch_up(begins_at, step)
         except BaseException as error:  # noqa: BLE001 - looked at by the control writer's thread
             self._begins_at = begins_at
             self._fail(error)
@@ -318,6 +324,7 @@ class DeltaControlWriter:
         if self._dropping.is_set():
             self._context.cancel()
         if self._is_reading:
+            self._step.rest()  # it waits for the applying thread, which may have a long commit
             self._stream.leave(self._reader)
         self._context.close()
         self._context.wake()

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordination.model import TableName, Ts
+from coordination.watchdog import Watched
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.row_block import RowBlock
 from streaming.apply.shape import NewestWholeRow
@@ -109,10 +110,12 @@ class OwnersReader:
     def since(self) -> Offsets | None:
         return self._since
 
-    def catch_up(self, low_water: Offsets) -> None:
-        """Read what lies before ``since``. After a failure it is called again and begins anew."""
+    def catch_up(self, low_water: Offsets, step: Watched) -> None:
+        """Read what lies before ``since``. After a failure it is called again and begins anew.
+        ``step``: of the caller's thread; each read is one."""
         assert self._since is not None
         for read in self._stream.read_between(low_water, self._since, {}):
+            step.step()
             with self._stream.busy:  # no read of the stream comes now
                 self._keep(read)
             self._stream.wake()

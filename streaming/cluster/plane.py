@@ -19,16 +19,18 @@ from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ownership, Ts
 from coordination.ports import CaptureIdentity, Standing, Wake
+from coordination.watchdog import Watchdog, Watched
 from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.changefeed_settings import changefeed_settings
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.notices import Notice, Notices
 from streaming.cluster.replica import ReplicaOf
-from streaming.cluster.role_context import RoleContext
+from streaming.cluster.role_context import RoleContext, job_tag
 from streaming.cluster.shared_reading import OwnSession, SharedReading, SharedReadings
 from streaming.cluster.topic_stream import StreamContext, TopicStream
 from streaming.cluster.trust import Trust
 from streaming.concerns import Concerns
+from streaming.jvm_pulse import JvmPulse
 from streaming.protocols.canal_json import decode
 from streaming.session import SparkOnDemand
 from streaming.source.kafka import Source
@@ -46,6 +48,7 @@ class SparkDataPlane:
         *,
         batch: BatchSettings,
         session: SessionSettings,
+        watchdog: Watchdog,
         own: Changefeed | None = None,
         jvm_ended: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGTERM),
     ) -> None:
@@ -57,6 +60,9 @@ class SparkDataPlane:
         self._session = session
         self._own = own
         self._jvm_ended = jvm_ended
+        self._watchdog = watchdog
+        answers = watchdog.watch("Spark's JVM", session.answer_timeout_s)
+        self._pulse = JvmPulse(spark, answers, self.check_jvm)
         self._notices = Notices()
         self._shared = SharedReadings()
         self._shown: dict[ChangefeedID, FeedState] = {}
@@ -139,6 +145,7 @@ class SparkDataPlane:
             role=role,
             start_epoch=None if self._own is not None else info.start_epoch,
             check_jvm=self.check_jvm,
+            watch=self._watch,
         )
 
     def _reading(
@@ -147,6 +154,7 @@ class SparkDataPlane:
         """What the roles of one changefeed on one capture have in common."""
         kafka, spark = settings.changefeed.source, OwnSession(self._spark)
         name = f"tidelake-{settings.changefeed.id}-{identity.capture_id}"
+        tag = job_tag("replica", settings.changefeed.id, identity)
         concerns = Concerns()
         stream = TopicStream(
             StreamContext(
@@ -162,9 +170,13 @@ class SparkDataPlane:
                 backlog=BacklogWatch(lambda: Source(kafka), stream=name, concerns=concerns),
                 concerns=concerns,
                 check_jvm=self.check_jvm,
+                watch=lambda what: self._pulse.follow(self._watch(what), tag),
             )
         )
         return SharedReading(sessions=spark, stream=stream, concerns=concerns)
+
+    def _watch(self, what: str) -> Watched:
+        return self._watchdog.watch(what, self._session.stall_timeout_s)
 
     def check_jvm(self) -> None:
         """Raises Stop where Spark is gone, which never comes back: its JVM, or its application,

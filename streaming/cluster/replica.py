@@ -53,6 +53,7 @@ class ReplicaOf:
 
     def __init__(self, context: RoleContext) -> None:
         self._context = context
+        self._step = context.watch(f"the worker of {context.name}")
         self._held = HeldSpans()
         self._woken = threading.Event()
         self._closing = threading.Event()
@@ -147,22 +148,27 @@ class ReplicaOf:
             self._woken.clear()
             if self._is_broken or self._closing.is_set():
                 continue
-            self._tell_concern()
-            try:
-                self._turn()
-            except Stop:  # the process ends; or the stream has, and has said why
-                if self._failure is None:
-                    self._break_off()
-            except Fenced as error:  # the capture ends, and this with it
-                logger.info("the replica stops: %s name=%s", error, self._context.name)
+            with self._step:
+                self._tell_concern()
+                self._work()
+        with self._step:
+            self._end()
+
+    def _work(self) -> None:
+        try:
+            self._turn()
+        except Stop:  # the process ends; or the stream has, and has said why
+            if self._failure is None:
                 self._break_off()
-            except PASSING as error:
-                self._wait_after(error)
-            except Exception as error:  # noqa: BLE001 - the changefeed hears of it
-                log_failure(logger, f"the replica fails name={self._context.name}", error)
-                self._say(error)
-                self._break_off()
-        self._end()
+        except Fenced as error:  # the capture ends, and this with it
+            logger.info("the replica stops: %s name=%s", error, self._context.name)
+            self._break_off()
+        except PASSING as error:
+            self._wait_after(error)
+        except Exception as error:  # noqa: BLE001 - the changefeed hears of it
+            log_failure(logger, f"the replica fails name={self._context.name}", error)
+            self._say(error)
+            self._break_off()
 
     def _tell_concern(self) -> None:
         """A broker that is silent is not an error yet: the owner hears of it once."""
@@ -232,7 +238,7 @@ class ReplicaOf:
             self._stream.join(writer, low_water, marks)
             self._is_reading = True
         for together in passes(coming):
-            writer.catch_up(together)
+            writer.catch_up(together, self._step)
         if coming:
             self._stream.wake()
         self._turn_s = SOON_S if writer.coming() else TURN_S
@@ -247,7 +253,9 @@ class ReplicaOf:
 
     def _leave(self) -> None:
         writer, self._writer = self._writer, None
+        self._step.rest()  # it waits for the applying thread, which may have a long commit
         self._stream.leave(writer)
+        self._step.step()
         self._is_reading = False
         if writer is not None:
             self._decoded_before.update(writer.decoded)
@@ -263,6 +271,7 @@ class ReplicaOf:
             trust=context.trust,
             held=self._held,
             applied=lambda assignment: made.applied(assignment),
+            on_ended=self._stream.get_on,
         )
         self._spans, self._incarnation = spans, row.incarnation
         made = SpanWriter(

@@ -11,6 +11,7 @@ from coordination.errors import TryAgain
 from coordination.model import TableName
 from coordination.ports import CaptureIdentity, Wake
 from coordination.secrets import revealed_options
+from coordination.watchdog import Watch
 from sinks.changefeeds import ChangefeedRow
 from sinks.dead_letters import DeadLetters, Undertaker
 from sinks.progress import ProgressRow
@@ -28,6 +29,11 @@ from streaming.source.kafka import Source
 from streaming.source.message_reader import values_at
 
 
+def job_tag(role: str, changefeed_id: str, identity: CaptureIdentity) -> str:
+    """Of a role's Spark jobs."""
+    return f"tidelake-{role}-{changefeed_id}-{identity.capture_id}"
+
+
 class RoleContext:
     """One changefeed, as one role of one capture works on it."""
 
@@ -42,6 +48,7 @@ class RoleContext:
         role: str,
         start_epoch: int | None,
         check_jvm: Callable[[], None],
+        watch: Watch,
     ) -> None:
         """``check_jvm`` raises Stop where Spark is found to be gone."""
         changefeed = settings.changefeed
@@ -54,8 +61,9 @@ class RoleContext:
         self.trust = trust
         self.wake = wake
         self.check_jvm = check_jvm
+        self.watch = watch
         self.concerns = shared.concerns
-        self.name = f"tidelake-{role}-{changefeed.id}-{identity.capture_id}"
+        self.name = job_tag(role, changefeed.id, identity)
         self.source = Source(changefeed.source)
         self.filter = TableFilter(changefeed.filter)
         self.tables = ControlTables.of(changefeed.sink)

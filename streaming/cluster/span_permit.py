@@ -24,12 +24,15 @@ class SpanPermit:
         trust: Trust,
         held: HeldSpans,
         applied: Callable[[Assignment], AppliedSpan],
+        on_ended: Callable[[], None],
     ) -> None:
+        """``on_ended``: called after each commit."""
         self._changefeed_id = changefeed_id
         self._identity = identity
         self._trust = trust
         self._held = held
         self._applied = applied
+        self._on_ended = on_ended
         self._granted: dict[TableName, Assignment] = {}
         self.withdrawn: set[TableName] = set()
 
@@ -55,6 +58,7 @@ class SpanPermit:
     def ended(self, name: TableName) -> None:
         assignment = self._granted[name]
         self._held.end_commit(assignment, self._applied(assignment))
+        self._on_ended()
 
     def signature(self, name: TableName) -> Mapping[str, object]:
         return {

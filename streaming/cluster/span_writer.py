@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import NO_TS, Scan
+from coordination.watchdog import Watched
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry
 from streaming.apply.dead_letter_writer import DeadLetterWriter
@@ -120,11 +121,11 @@ class SpanWriter:
         """Those whose rows are not all here yet."""
         return self._newcomers.coming()
 
-    def catch_up(self, together: Sequence[Joining]) -> None:
+    def catch_up(self, together: Sequence[Joining], step: Watched) -> None:
         """Read their rows up to where the stream has them, in one pass (`passes`); the stream goes
         on meanwhile. They go into the carry read by read: a backlog may be larger than memory.
         After a failure it is called again and begins anew: rows that come twice are applied once.
-        """
+        ``step``: of the worker; each read is one."""
         begun_s = time.monotonic()
         since = together[0].since
         assert since is not None
@@ -138,7 +139,10 @@ class SpanWriter:
             messages += read.messages
             is_last = all(at >= since[p] for p, at in read.position.items())
             self._bring(together, read.blocks, is_last=is_last)
-            if not is_last and not (together := self._newcomers.await_taken(together)):
+            step.rest()
+            together = together if is_last else self._newcomers.await_taken(together)
+            step.step()
+            if not together:
                 return
         if not is_last:
             self._bring(together, (), is_last=True)

@@ -71,19 +71,21 @@ class StreamRun:
         self._stopping = threading.Event()
         self._backoff = RetryBackoff()
         self._is_first = True
+        self._reading = context.watch(f"reading of {context.name}")
+        self.applying = context.watch(f"applying of {context.name}")
         self._session: SparkSession | None = None
         self._reader: RangeReader | None = None
         self._beside = threading.Lock()
         self._beside_reader: RangeReader | None = None
         self._ready = threading.Event()
         self._leased = threading.Lock()
-        self._applying = threading.Thread(target=self._apply, name="apply-reads", daemon=True)
+        self._applier = threading.Thread(target=self._apply, name="apply-reads", daemon=True)
         self._keeping = threading.Thread(target=self._keep, name="stream", daemon=True)
 
     def start(self) -> None:
         failpoint(Failpoint.BEFORE_STREAM)
         self._context.backlog.begin(self._position)
-        self._applying.start()
+        self._applier.start()
         self._keeping.start()
         logger.info("stream started name=%s offsets=%s", self._context.name, shown(self._position))
 
@@ -110,6 +112,7 @@ class StreamRun:
 
     def _keep(self) -> None:
         while not self._stopping.is_set():
+            self._reading.step()  # until the first batch: Spark starts
             try:
                 self._run_query(self._started())
             except Stop:
@@ -121,6 +124,7 @@ class StreamRun:
         self._ready.set()
         with self._leased:  # Spark does not wait for a batch that is in our hands
             self._close()
+        self._reading.rest()
 
     def _started(self) -> SparkSession:
         """Blocks while Spark starts."""
@@ -152,6 +156,7 @@ class StreamRun:
         with self._leased:
             until_s = time.monotonic() + LEASE_S
             while not self._stopping.is_set() and time.monotonic() < until_s:
+                self._reading.step()
                 try:
                     self._turn()
                 except SourceChanged as change:
@@ -283,6 +288,7 @@ class StreamRun:
             try:
                 self._reads.put(read, timeout=0.1)
             except queue.Full:
+                self._reading.step()  # whoever hangs, it is not this thread
                 continue
             self._work.set()
             return
@@ -302,7 +308,8 @@ class StreamRun:
                 if self._stopping.is_set():
                     return
                 try:
-                    self._give(read)
+                    with self.applying:
+                        self._give(read)
                 except BaseException as error:  # noqa: BLE001 - told to every role
                     self._fail(error)
             if not self._reads.empty():

@@ -23,6 +23,7 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from coordination.model import Ts
+from coordination.watchdog import Watch
 from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.reads import Marks, Offsets, Read
 from streaming.cluster.stream_run import StreamRun, beginning
@@ -86,6 +87,7 @@ class StreamContext:
     backlog: BacklogWatch
     concerns: Concerns
     check_jvm: Callable[[], None]
+    watch: Watch
 
 
 class TopicStream:
@@ -176,6 +178,12 @@ class TopicStream:
         run = self._run
         if run is not None:
             run.wake()
+
+    def get_on(self) -> None:
+        """A commit has ended: applying does not hang, however long a read takes."""
+        run = self._run
+        if run is not None:
+            run.applying.get_on()
 
     def read_between(self, begin: Offsets, end: Offsets, wanted: Wanted) -> Iterator[Read]:
         """What lies between, in steps of the budget; on the caller's thread, beside the stream."""

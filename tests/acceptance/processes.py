@@ -95,10 +95,10 @@ class Life:
         self._process.wait()
         return at
 
-    def kill_jvm(self) -> None:
-        """SIGKILL for its JVM alone."""
+    def signal_jvm(self, number: signal.Signals) -> None:
+        """For its JVM alone."""
         (jvm,) = [pid for pid, name in self.processes().items() if name == "java"]
-        os.kill(jvm, signal.SIGKILL)
+        os.kill(jvm, number)
 
     def signal(self, number: signal.Signals, *, group: bool = False) -> None:
         if group:

@@ -37,7 +37,7 @@ class Victim:
             life.await_line("applied a batch")
             time.sleep(dice.random() * LATEST_S)
         if self.jvm:
-            life.kill_jvm()
+            life.signal_jvm(signal.SIGKILL)
             assert life.await_exit() == 1, life.tail()
             assert life.lines()[-1].count("ERROR tidelake: Spark has ended"), life.tail()
             return

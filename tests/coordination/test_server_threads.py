@@ -16,6 +16,7 @@ from coordination.metadata.changefeed_writes import create_writes
 from coordination.metadata.model import ChangefeedInfo
 from coordination.orchestrator.commit_once import commit_once
 from coordination.server import CaptureServer, Phase
+from coordination.watchdog import Watchdog
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_source import FakeSource
@@ -39,6 +40,7 @@ def test_a_server_runs_until_it_is_asked_to_stop() -> None:
         session=SessionSettings(),
         clock=clock,
         fence=Fence(clock),
+        watchdog=Watchdog(clock),
         transport=RawNetwork(rng).transport("n1", woken.set),
         data_plane=plane,
         address="n1",

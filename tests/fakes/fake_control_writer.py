@@ -128,7 +128,8 @@ class FakeControlWriter:
         self._is_dropped |= drop
 
     def is_closed(self) -> bool:
-        return self._is_closing and (self._is_dropped or not self._jobs)
+        is_idle = self._is_dropped or not self._jobs
+        return self._is_closing and is_idle and not self._plane.hangs
 
     def step(self) -> None:
         self._scan_ts = max(self._scan_ts, self._plane.watermark_ts() - 1)

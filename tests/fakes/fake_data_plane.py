@@ -47,6 +47,7 @@ class FakeDataPlane:
         self.replicas: list[FakeReplica] = []
         self.controls: list[FakeControlWriter] = []
         self.fails_at: float | None = None  # the next write after it fails, once
+        self.hangs = False  # nothing of it gets on, or ends
 
     def open_replica(
         self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
@@ -98,6 +99,8 @@ class FakeDataPlane:
 
     def step(self) -> None:
         """Let what is under way get on."""
+        if self.hangs:
+            return
         for replica in self.replicas:
             replica.step()
         for control in self.controls:

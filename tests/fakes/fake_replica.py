@@ -130,7 +130,7 @@ class FakeReplica:
                     joined.write = None  # it was not sent yet
 
     def is_closed(self) -> bool:
-        return self._is_closing and not self.is_writing
+        return self._is_closing and not self.is_writing and not self._plane.hangs
 
     # What is seen from outside.
 

@@ -26,6 +26,7 @@ from coordination.owner.owner import OwnerReactor
 from coordination.reset_limit import ResetLimit
 from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
 from coordination.server import CaptureServer, Phase
+from coordination.watchdog import Watchdog
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace, Sent
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_replica import PLAYED
@@ -95,6 +96,7 @@ class SimCapture:
             pace=world.pace,
         )
         self.woken = threading.Event()
+        self.watchdog = Watchdog(clock)
         self.transport = world.network.transport(node, self.woken.set)
         self._due_at = 0.0
         self._clock = world.clock
@@ -105,6 +107,7 @@ class SimCapture:
             session=SESSION,
             clock=clock,
             fence=self.fence,
+            watchdog=self.watchdog,
             transport=self.transport,
             data_plane=self.plane,
             address=node,

@@ -32,6 +32,7 @@ from coordination.model import ChangefeedID
 from coordination.orchestrator.commit_once import commit_once
 from coordination.ports import Standing
 from coordination.server import CaptureServer
+from coordination.watchdog import Watchdog
 from streaming.cluster.changefeed_settings import changefeed_config
 from streaming.run_capture import RunCapture
 from streaming.session import SparkOnDemand
@@ -290,6 +291,7 @@ def test_beside_a_clusters_capture_each_replicates_its_own(ground: Ground) -> No
         session=SessionSettings(),
         clock=mall.clock,
         fence=Fence(mall.clock),
+        watchdog=Watchdog(mall.clock),
         transport=RawNetwork(random.Random(1)).transport("n1", woken.set),
         data_plane=plane,
         address="n1",

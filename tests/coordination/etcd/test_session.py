@@ -334,3 +334,53 @@ class TestDriven:
         _, etcd, session, _ = self.session()
         assert session.close()
         assert etcd.time_to_live(session.lease) == -1
+
+
+class TestWatchdog:
+    """While something hangs no keep-alive is sent, and the lease is for others."""
+
+    def test_who_hangs_is_lost_before_the_next_keep_alive(self) -> None:
+        clock = FakeClock()
+        etcd, lost = FakeEtcd(clock), list[str]()
+        hanging = [""]
+        session = Session.open(
+            etcd,
+            SessionSettings(ttl_s=8, safety_margin_s=2.0),
+            clock,
+            extended=lambda _until: None,
+            lost=lost.append,
+            overdue=lambda: hanging[0],
+            is_driven=True,
+        )
+        clock.advance(2.0)
+        session.turn()
+        until = session.trusted_until
+        hanging[0] = "the loop hangs"
+        clock.advance(2.0)
+        session.turn()
+        assert lost == ["the loop hangs"]
+        assert session.trusted_until == until, "it was renewed"
+        hanging[0] = ""  # it came to itself: too late
+        clock.advance(2.0)
+        session.turn()
+        assert not session.is_alive
+        etcd.expire_leases()
+        assert etcd.time_to_live(session.lease) == 4, "not revoked: what is under way may end"
+        clock.advance(5.0)
+        etcd.expire_leases()
+        assert etcd.time_to_live(session.lease) == -1
+
+    def test_its_own_thread_finds_it_while_nobody_turns(self) -> None:
+        hanging, told = threading.Event(), Told()
+        session = Session.open(
+            FakeEtcd(SystemClock()),
+            SessionSettings(ttl_s=2, safety_margin_s=0.5),
+            SystemClock(),
+            extended=told.extended,
+            lost=told.was_lost,
+            overdue=lambda: "Spark's JVM hangs" if hanging.is_set() else "",
+        )
+        told.wait(lambda: len(told.until) >= 1)
+        hanging.set()
+        told.wait(lambda: told.lost == ["Spark's JVM hangs"])
+        session.close()

@@ -37,6 +37,7 @@ from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, Span, TableState
 from coordination.scheduler.replication_set import ReplicationState
+from coordination.watchdog import Watchdog
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.plane import SparkDataPlane
 from streaming.cluster.replica import ReplicaOf
@@ -62,6 +63,7 @@ class Stage:
             SparkOnDemand(lambda: spark),
             batch=BatchSettings(max_messages=200, first_messages=5),
             session=SessionSettings(),
+            watchdog=Watchdog(SystemClock()),
         )
         self.info = ChangefeedInfo(
             id=ChangefeedID(CHANGEFEED),

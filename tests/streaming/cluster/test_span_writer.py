@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from coordination.clock import SystemClock
 from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, stored_table_id
+from coordination.watchdog import Watchdog
 from streaming.apply.carry import Carry
 from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import Assignment, HeldSpans
@@ -119,7 +121,8 @@ class Ground:
         return joining
 
     def catch_up(self, joining: Joining) -> threading.Thread:
-        thread = threading.Thread(target=self.writer.catch_up, args=([joining],), daemon=True)
+        step = Watchdog(SystemClock()).watch("the worker", 60.0)
+        thread = threading.Thread(target=self.writer.catch_up, args=([joining], step), daemon=True)
         thread.start()
         return thread
 

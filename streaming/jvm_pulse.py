@@ -1,0 +1,89 @@
+"""Whether Spark's JVM answers, and whether its jobs get on: asked on a thread of its own, which may
+hang with it. A call to a JVM that was stopped (SIGSTOP, swapped out, in a collection that never
+ends) does not fail: it never returns.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from coordination.errors import Stop
+from coordination.watchdog import Watched
+from streaming.session import SparkOnDemand
+
+ASK_EVERY_S: Final = 5.0
+PART_OF_LIMIT: Final = 0.1  # a step that takes so much of it: are Spark's tasks getting on?
+LAST_JOBS: Final = 4  # of a tag: more are not under way at once
+
+
+class JvmPulse:
+    """Beats as long as somebody is followed."""
+
+    def __init__(self, spark: SparkOnDemand, answers: Watched, check: Callable[[], None]) -> None:
+        """``answers``: of the JVM; ``check`` asks it, and raises Stop where it is gone."""
+        self._spark = spark
+        self._answers = answers
+        self._check = check
+        self._lock = threading.Lock()
+        self._followed: weakref.WeakKeyDictionary[Watched, str] = weakref.WeakKeyDictionary()
+        self._seen: weakref.WeakKeyDictionary[Watched, object] = weakref.WeakKeyDictionary()
+        self._is_beating = False
+
+    def follow(self, watched: Watched, tag: str) -> Watched:
+        """Its steps may be Spark jobs of that tag: while tasks of them end it gets on."""
+        with self._lock:
+            self._followed[watched] = tag
+            if not self._is_beating:
+                self._is_beating = True
+                threading.Thread(target=self._run, name="jvm-pulse", daemon=True).start()
+        return watched
+
+    def _run(self) -> None:
+        waiting = threading.Event()
+        while True:
+            with self._lock:
+                followed = list(self._followed.items())
+                self._is_beating = bool(followed)
+            if not followed:
+                return
+            try:
+                with self._answers:
+                    self._beat(followed)
+            except Stop:
+                with self._lock:
+                    self._is_beating = False
+                return
+            del followed
+            waiting.wait(ASK_EVERY_S)
+
+    def _beat(self, followed: list[tuple[Watched, str]]) -> None:
+        self._check()
+        session = self._spark.started
+        for watched, tag in followed:
+            if session is None or watched.age_s < watched.limit_s * PART_OF_LIMIT:
+                continue
+            try:
+                seen = tasks(session, tag)
+            except Py4JError:
+                continue  # the next look tells whether it is gone
+            if seen != self._seen.get(watched):
+                self._seen[watched] = seen
+                watched.get_on()
+
+
+def tasks(session: SparkSession, tag: str) -> list[tuple[int, int, int]]:
+    """Of the last jobs of that tag: (job, stage, tasks that have ended)."""
+    tracker: Any = session.sparkContext._jsc.sc().statusTracker()
+    found = []
+    for job in sorted(tracker.getJobIdsForTag(tag))[-LAST_JOBS:]:
+        info = tracker.getJobInfo(job)
+        for stage in info.get().stageIds() if info.isDefined() else ():
+            of = tracker.getStageInfo(stage)
+            found.append((job, stage, of.get().numCompletedTasks() if of.isDefined() else 0))
+    return found

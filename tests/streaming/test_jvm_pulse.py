@@ -1,0 +1,76 @@
+"""The JVM is asked on a thread that may hang with it; tasks that end are progress."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from coordination.clock import SystemClock
+from coordination.errors import Stop
+from coordination.watchdog import Watchdog
+from streaming.jvm_pulse import JvmPulse, tasks
+from streaming.session import SparkOnDemand
+from tests.fakes.fake_clock import FakeClock
+
+WHEN_S = 10.0
+
+
+def await_(is_so: Callable[[], object]) -> None:
+    until = time.monotonic() + WHEN_S
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def no_session() -> Any:
+    raise AssertionError
+
+
+def test_a_jvm_that_never_answers_hangs():
+    clock = FakeClock()
+    watchdog, answer, asked = Watchdog(clock), threading.Event(), threading.Event()
+
+    def check() -> None:
+        asked.set()
+        assert answer.wait(WHEN_S)
+
+    pulse = JvmPulse(SparkOnDemand(no_session), watchdog.watch("Spark's JVM", 60.0), check)
+    followed = pulse.follow(watchdog.watch("applying", 600.0), "a-tag")
+    assert asked.wait(WHEN_S)
+    assert watchdog.overdue() == ""
+    clock.advance(61.0)
+    assert watchdog.overdue().startswith("Spark's JVM hangs")
+    answer.set()
+    await_(lambda: watchdog.overdue() == "")
+    del followed
+
+
+def test_it_is_asked_as_long_as_somebody_is_followed():
+    watchdog, asked = Watchdog(SystemClock()), list[int]()
+
+    def gone() -> None:
+        asked.append(1)
+        raise Stop("Spark's JVM has ended")
+
+    pulse = JvmPulse(SparkOnDemand(no_session), watchdog.watch("Spark's JVM", 60.0), gone)
+    one = pulse.follow(watchdog.watch("applying", 600.0), "a-tag")
+    await_(lambda: len(asked) == 1)
+    await_(lambda: not any(each.name == "jvm-pulse" for each in threading.enumerate()))
+    two = pulse.follow(watchdog.watch("reading", 600.0), "a-tag")
+    await_(lambda: len(asked) == 2)
+    del one, two
+
+
+def test_tasks_of_a_tags_jobs_are_counted(spark: SparkSession):
+    tag = "jvm-pulse-test"
+    assert tasks(spark, tag) == []
+    spark.sparkContext.addJobTag(tag)
+    try:
+        assert spark.range(0, 100, 1, 3).count() == 100
+    finally:
+        spark.sparkContext.removeJobTag(tag)
+    await_(lambda: sum(ended for _, _, ended in tasks(spark, tag)) >= 3)
