@@ -13,6 +13,18 @@ class ConfigError(TidelakeError):
     code = "CDC:ErrInvalidReplicaConfig"
 
 
+class SourceUriInvalid(ConfigError):
+    """``source-uri`` cannot be right."""
+
+    code = "CDC:ErrKafkaInvalidConfig"
+
+
+class SinkUriInvalid(ConfigError):
+    """``sink-uri`` cannot be right."""
+
+    code = "CDC:ErrSinkURIInvalid"
+
+
 class TopicMissing(ConfigError):
     """Where it is read from is not there, or not as it was described: it may come yet."""
 
@@ -32,6 +44,12 @@ class TermRefused(TidelakeError):
     work on that changefeed, not the capture."""
 
     code = "CDC:ErrNotOwner"
+
+
+class TableSealed(TidelakeError):
+    """A table takes no writes of this changefeed any more: another has taken it over."""
+
+    code = "CDC:ErrChangefeedUnretryable"
 
 
 class LeaseGone(CaptureSuicide):

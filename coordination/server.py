@@ -261,5 +261,6 @@ class CaptureServer:
             return
         if is_late or not capture.session.is_alive:
             reason = capture.session.reason or f"its end takes longer than {limit_s:g} s"
-            logger.error("capture dies by suicide capture_id=%s: %s", capture.id, reason)
+            level = logging.ERROR if is_late else logging.WARNING
+            logger.log(level, "capture dies by suicide capture_id=%s: %s", capture.id, reason)
             self._leave(capture, drop=True, reason=reason)

@@ -76,6 +76,8 @@ class StorageAway(TryAgain):
 class StorageRefuses(TidelakeError):
     """Somebody must give what is missing (a right, credentials, a bucket) or mend a table."""
 
+    code = "CDC:ErrS3StorageAPI"
+
 
 def storage_error(doing: str, uri: str, error: BaseException) -> TidelakeError:
     """One line for the operator: what could not be done, where, why, and what to do."""

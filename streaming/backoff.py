@@ -18,6 +18,12 @@ WORTH_A_WARNING_S = 4.0  # a back-off so long: it has failed for some seconds
 PASSING = (PySparkException, Py4JError, ConnectionError, TryAgain)  # may heal by itself
 
 
+class RetriesExhausted(TidelakeError):
+    """It failed again and again: the changefeed is told, and waits longer."""
+
+    code = "CDC:ErrReachMaxTry"
+
+
 class RetryBackoff:
     """One thread. Progress resets it."""
 
@@ -25,10 +31,10 @@ class RetryBackoff:
         self._backoff_s = FIRST_BACKOFF_S
 
     def next_s(self, error: BaseException) -> float:
-        """Seconds to wait before the next try; raises TidelakeError when there is none."""
+        """Seconds to wait before the next try; raises RetriesExhausted when there is none."""
         wait_s, was_long = self._backoff_s, self.is_long
         if wait_s > MAX_BACKOFF_S:
-            raise TidelakeError(f"the stream fails again and again: {line(error)}") from error
+            raise RetriesExhausted(f"the stream fails again and again: {line(error)}") from error
         self._backoff_s *= 2
         level = logging.WARNING if self.is_long and not was_long else logging.INFO
         logger.log(level, "stream failed, again in %.1f s: %s", wait_s, line(error))

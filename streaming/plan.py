@@ -30,6 +30,8 @@ class DdlNotSupported(TidelakeError):
     it.
     """
 
+    code = "CDC:ErrExecDDLFailed"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
@@ -107,7 +109,7 @@ def definition(creation: Creation, known: Mapping[TableName, TableSchema | None]
         return table.schema
     schema = known.get(table.source)
     if schema is None:
-        raise TidelakeError(
+        raise DdlNotSupported(
             f"cannot make {creation.event.name}: {creation.event.query} needs the definition of "
             f"{table.source}, which was not read. Ignore this DDL with [filter] rules, or start "
             "earlier"

@@ -23,7 +23,13 @@ from conf.settings import SessionSettings, Settings
 from coordination.capture import Capture
 from coordination.capture_context import CaptureContext
 from coordination.clock import Clock, SystemClock
-from coordination.errors import ConfigError, TidelakeError, TryAgain
+from coordination.errors import (
+    ConfigError,
+    SinkUriInvalid,
+    SourceUriInvalid,
+    TidelakeError,
+    TryAgain,
+)
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.fence import Fence
@@ -276,4 +282,5 @@ def _failure(info: ChangefeedInfo) -> TidelakeError:
     error = info.error
     if error is None:
         return TidelakeError(f"changefeed {info.id} has failed, and etcd does not say why")
-    return (ConfigError if error.code == ConfigError.code else TidelakeError)(error.message)
+    codes = {each.code for each in (ConfigError, SourceUriInvalid, SinkUriInvalid)}
+    return (ConfigError if error.code in codes else TidelakeError)(error.message)

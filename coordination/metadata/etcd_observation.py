@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from coordination.error_codes import GC_ERRORS
 from coordination.etcd.client import Compare
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.capture_writes import progress_writes
@@ -28,7 +29,6 @@ from coordination.metadata.elector import EtcdElector, Wait
 from coordination.metadata.errors import NotController, NotLaunched
 from coordination.metadata.feed_state import Decision, FeedEvent
 from coordination.metadata.model import (
-    GC_ERRORS,
     CaptureProgress,
     ChangefeedIdent,
     ChangefeedInfo,

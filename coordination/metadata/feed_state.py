@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from coordination.errors import ConfigError
+from coordination.duration import duration_ms
+from coordination.error_codes import GC_ERRORS, UNRETRYABLE, UNRETRYABLE_ERRORS
 from coordination.metadata.errors import InvalidTransition
 from coordination.metadata.model import (
-    GC_ERRORS,
     NO_TS,
     AdminJobType,
     ChangefeedInfo,
@@ -38,26 +38,8 @@ BACKOFF_MIN_S: Final = 10.0
 BACKOFF_MAX_S: Final = 600.0
 BACKOFF_FACTOR: Final = 2.0
 BACKOFF_JITTER: Final = 0.1
-ERROR_STUCK_S: Final = 1800.0  # changefeed-error-stuck-duration
-
-UNRETRYABLE: Final = "CDC:ErrChangefeedUnretryable"
-UNRETRYABLE_ERRORS: Final = frozenset(
-    {
-        UNRETRYABLE,
-        ConfigError.code,
-        "CDC:ErrExpressionColumnNotFound",
-        "CDC:ErrExpressionParseFailed",
-        "CDC:ErrSchemaSnapshotNotFound",
-        "CDC:ErrSyncRenameTableFailed",
-        "CDC:ErrCorruptedDataMutation",
-        "CDC:ErrDispatcherFailed",
-        "CDC:ErrColumnSelectorFailed",
-        "CDC:ErrSinkURIInvalid",
-        "CDC:ErrKafkaInvalidConfig",
-        "CDC:ErrMySQLInvalidConfig",
-        "CDC:ErrStorageSinkInvalidConfig",
-    }
-)
+ERROR_STUCK: Final = "changefeed-error-stuck-duration"
+ERROR_STUCK_S: Final = 1800.0
 
 
 class FeedEvent(StrEnum):
@@ -116,6 +98,12 @@ ADMIN_EVENTS: Final[Mapping[AdminJobType, FeedEvent]] = {
     AdminJobType.REMOVE: FeedEvent.REMOVE,
     AdminJobType.FINISH: FeedEvent.FINISH,
 }
+
+
+def error_stuck_s(config: Mapping[str, Any] | None) -> float:
+    """Of a changefeed's ``config``. Raises ConfigError."""
+    value = (config or {}).get(ERROR_STUCK)
+    return ERROR_STUCK_S if value is None else duration_ms(ERROR_STUCK, value) / 1e3
 
 
 def known_state(info: ChangefeedInfo) -> FeedState:
@@ -190,15 +178,14 @@ class FeedStateManager:
         self,
         *,
         random: Callable[[], float],
-        error_stuck_s: float = ERROR_STUCK_S,
         tries_again: bool = True,
     ) -> None:
         """``tries_again``: whether an error is waited out; else any is final."""
+        self.error_stuck_s = ERROR_STUCK_S  # how long without progress is too long
         self.should_run = False
         self.should_remove = False
         self._random = random
         self._tries_again = tries_again
-        self._stuck_s = error_stuck_s
         self._jobs: list[AdminJob] = []
         self._backoff: Backoff | None = None
         self._checkpoint_ts = NO_TS  # the highest that was seen, and since when
@@ -276,9 +263,9 @@ class FeedStateManager:
         self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
         backoff = self._backoff
         if backoff is None:
-            self._backoff = new_backoff(now_s, self._random, self._stuck_s)
+            self._backoff = new_backoff(now_s, self._random, self.error_stuck_s)
         else:
-            self._backoff = backoff.longer(now_s, self._random, self._stuck_s)
+            self._backoff = backoff.longer(now_s, self._random, self.error_stuck_s)
             if self._backoff.is_exhausted:
                 return self._give_up(state, errors[-1])
         return Decision(event=FeedEvent.ERROR, error=errors[-1])
@@ -290,7 +277,7 @@ class FeedStateManager:
             return None
         self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
         assert self._checkpoint_at is not None
-        is_stuck = now_s - self._checkpoint_at > self._stuck_s
+        is_stuck = now_s - self._checkpoint_at > self.error_stuck_s
         if is_stuck and state in TRANSITIONS[FeedEvent.GIVE_UP]:
             return self._give_up(state, warnings[-1])
         return Decision(event=FeedEvent.WARNING, error=warnings[-1])
@@ -298,7 +285,7 @@ class FeedStateManager:
     def _time(self, state: FeedState, checkpoint_ts: Ts, now_s: float) -> Decision | None:
         if state is FeedState.PENDING:
             if self._backoff is None:  # a new owner begins to count anew
-                self._backoff = new_backoff(now_s, self._random, self._stuck_s)
+                self._backoff = new_backoff(now_s, self._random, self.error_stuck_s)
             if now_s < self._backoff.retry_at:
                 return None
             self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
@@ -311,5 +298,5 @@ class FeedStateManager:
 
     def _give_up(self, state: FeedState, last: RunningError) -> Decision:
         event = FeedEvent.GIVE_UP if state in TRANSITIONS[FeedEvent.GIVE_UP] else FeedEvent.ERROR
-        why = f"no progress for {self._stuck_s:g} s; the last was {last.code}: {last.message}"
+        why = f"no progress for {self.error_stuck_s:g} s; the last was {last.code}: {last.message}"
         return Decision(event=event, error=replace(last, code=UNRETRYABLE, message=why))

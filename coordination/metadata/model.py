@@ -23,11 +23,6 @@ from coordination.model import CaptureID, ChangefeedID, Ts
 ChangefeedUUID = NewType("ChangefeedUUID", int)  # create-revision of the info key: one life's
 
 NO_TS: Final = Ts(0)
-GC_ERRORS: Final = frozenset(
-    {"CDC:ErrGCTTLExceeded", "CDC:ErrSnapshotLostByGC", "CDC:ErrStartTsBeforeGC"}
-)
-
-
 START_EPOCH: Final = "start-epoch"
 
 

@@ -21,7 +21,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from coordination.closing import Closings
-from coordination.errors import CaptureSuicide, Fenced, TermRefused, TidelakeError, TryAgain
+from coordination.errors import (
+    CaptureSuicide,
+    ConfigError,
+    Fenced,
+    TermRefused,
+    TidelakeError,
+    TryAgain,
+)
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.feed_state import (
@@ -29,6 +36,7 @@ from coordination.metadata.feed_state import (
     Decision,
     FeedEvent,
     FeedStateManager,
+    error_stuck_s,
     known_state,
 )
 from coordination.metadata.model import (
@@ -233,6 +241,10 @@ class ChangefeedOwner:
         if self._ran_epoch != info.epoch:
             self._errors.clear()
             self._refusal = None
+        try:
+            self._feed_state.error_stuck_s = error_stuck_s(info.config)
+        except ConfigError as error:
+            self._fail(error)
         errors = [*changefeed.take_processor_errors(), *self._errors]
         warnings = changefeed.take_processor_warnings()
         if self._refusal is not None and info.warning == self._refusal:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from conf.settings import Settings
-from coordination.errors import TermRefused, TryAgain
+from coordination.errors import TableSealed, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
 from coordination.secrets import revealed_options
@@ -217,7 +217,7 @@ class Applier:
         reached = limit
         if isinstance(result, Skipped):
             if result.identity == SEALED_TS:
-                raise TermRefused(f"table {name} is sealed: a newer incarnation replicates it now")
+                raise TableSealed(f"table {name} is sealed: a newer incarnation replicates it now")
             reached = Ts(max(result.identity, limit))
             logger.info("already applied table=%s identity=%d limit=%d", name, reached, limit)
         self._show(name, REPLICATING)

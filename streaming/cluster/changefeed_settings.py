@@ -16,7 +16,7 @@ from conf.keys import OWN_KEYS
 from conf.load import load_changefeed
 from conf.masking import masked_uri
 from conf.settings import Changefeed, SettingError
-from coordination.errors import ConfigError
+from coordination.errors import ConfigError, SinkUriInvalid, SourceUriInvalid
 from coordination.metadata.model import ChangefeedInfo, rfc3339
 from coordination.model import ChangefeedID, Ts
 from coordination.version import tidelake_version
@@ -44,7 +44,14 @@ def changefeed_settings(info: ChangefeedInfo) -> Changefeed:
     try:
         return load_changefeed({**config, "sink": sink}, values)
     except SettingError as error:
-        raise ConfigError(f"changefeed {info.id}: {error}") from error
+        raise _kind(error)(f"changefeed {info.id}: {error}") from error
+
+
+def _kind(error: SettingError) -> type[ConfigError]:
+    for prefix, kind in (("source-uri", SourceUriInvalid), ("sink-uri", SinkUriInvalid)):
+        if all(each.startswith(prefix) for each in error.problems):
+            return kind
+    return ConfigError
 
 
 def uris(info: ChangefeedInfo) -> dict[str, str | None]:

@@ -115,9 +115,10 @@ class OwnersReader:
         ``step``: of the caller's thread; each read is one."""
         assert self._since is not None
         for read in self._stream.read_between(low_water, self._since, {}):
-            step.step()
+            step.rest()  # it may wait for a long commit
             with self._stream.busy:  # no read of the stream comes now
                 self._keep(read)
+            step.step()
             self._stream.wake()
         self._is_caught_up = True
         self._stream.wake()

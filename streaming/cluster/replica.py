@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 
 from py4j.protocol import Py4JError
 
-from coordination.errors import Fenced, Stop, TidelakeError, TryAgain
+from coordination.errors import Fenced, Stop, TableSealed, TidelakeError, TryAgain
 from coordination.metadata.model import RunningError
 from coordination.model import TableName
 from coordination.ports import Trouble
@@ -165,8 +165,20 @@ class ReplicaOf:
             self._break_off()
         except PASSING as error:
             self._wait_after(error)
+        except TableSealed as error:
+            self._look_who_sealed(error)
         except Exception as error:  # noqa: BLE001 - the changefeed hears of it
             log_failure(logger, f"the replica fails name={self._context.name}", error)
+            self._say(error)
+            self._break_off()
+
+    def _look_who_sealed(self, error: TableSealed) -> None:
+        """Its changefeed itself, which begins anew, as a rewind does: then it has not failed."""
+        try:
+            self._row()
+        except TryAgain as newer:
+            self._wait_after(newer)
+        else:
             self._say(error)
             self._break_off()
 

@@ -42,7 +42,10 @@ class SourceAway(TryAgain):
 
 
 class SourceLost(TidelakeError):
-    """What we still need is gone from Kafka: never skipped in silence."""
+    """What we still need is gone from Kafka: never skipped in silence. TiCDC's word for it is that
+    of a history which TiDB has collected."""
+
+    code = "CDC:ErrGCTTLExceeded"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from coordination.error_codes import GC_ERRORS, UNRETRYABLE, UNRETRYABLE_ERRORS
 from coordination.metadata.errors import InvalidTransition
 from coordination.metadata.feed_state import (
     ADMIN_JOB_WRITTEN,
     BACKOFF_MAX_S,
     TRANSITIONS,
-    UNRETRYABLE,
-    UNRETRYABLE_ERRORS,
     AdminJob,
     Decision,
     FeedEvent,
@@ -21,7 +20,6 @@ from coordination.metadata.feed_state import (
     next_state,
 )
 from coordination.metadata.model import (
-    GC_ERRORS,
     AdminJobType,
     ChangefeedInfo,
     ChangefeedStatus,

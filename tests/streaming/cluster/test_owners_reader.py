@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from conf.settings import FilterSettings
+from coordination.clock import SystemClock
 from coordination.model import TableName, Ts
+from coordination.watchdog import Watchdog
 from streaming.apply.shape import WholeRow
 from streaming.cluster.owners_reader import Known, OwnersReader
 from streaming.cluster.reads import Offsets, Read
@@ -24,6 +26,7 @@ from tests.streaming.apply.blocks import A, Row, block_of
 
 PARTITIONS = TopicPartition("shop", 0), TopicPartition("shop", 1)
 READS = 6
+STEP = Watchdog(SystemClock()).watch("the reader", 60.0)
 
 
 class Body(bytes):
@@ -139,7 +142,7 @@ def ground() -> Ground:
 def test_what_lies_before_is_held_read_by_read(ground: Ground) -> None:
     ground.backlog()
     ground.reader.submit(dict.fromkeys(PARTITIONS, READS))
-    ground.reader.catch_up(dict.fromkeys(PARTITIONS, 0))
+    ground.reader.catch_up(dict.fromkeys(PARTITIONS, 0), STEP)
     assert 0 < Body.most <= 2  # one is asked for while the one before still has its name
     (made,) = ground.resolve().made
     assert made.low_water[PARTITIONS[0]] == 0
@@ -156,7 +159,7 @@ def test_no_read_of_the_stream_is_held_until_the_reader_has_caught_up(ground: Gr
     assert not ground.known, "nothing is known while a part is missing"
 
     ground.backlog()
-    ground.reader.catch_up({first: 0, second: 0})
+    ground.reader.catch_up({first: 0, second: 0}, STEP)
     (made,) = ground.resolve().made
     assert made.low_water == {first: 0, second: 0}
 
@@ -165,7 +168,7 @@ def test_of_a_table_that_nobody_made_the_newest_whole_row_alone_is_held(ground: 
     first, _ = PARTITIONS
     here = dict.fromkeys(PARTITIONS, 0)
     ground.reader.submit(here)
-    ground.reader.catch_up(here)
+    ground.reader.catch_up(here, STEP)
     ground.reader.take(read_of({first: 0}, dict.fromkeys(PARTITIONS, READS), row(0)))
     rows = [row(at, **({"w": "int"} if at == READS - 2 else {})) for at in range(READS)]
     rows[-2] = replace(rows[-2], ts=900)
@@ -186,7 +189,7 @@ def test_rows_of_an_unknown_table_are_looked_for_in_every_partition_that_has_som
     first, second = PARTITIONS
     ground.reader.submit({first: READS, second: 0})
     ground.backlog()
-    ground.reader.catch_up({first: 0})
+    ground.reader.catch_up({first: 0}, STEP)
     later = row(READS, partition=1)
     ground.reader.take(read_of({second: 3}, {first: READS, second: 4}, later))
     (made,) = ground.resolve().made

@@ -181,7 +181,9 @@ def test_a_table_that_was_sealed_under_its_writer_is_an_error_and_not_a_silence(
     uri = str(stage.warehouse / "shop" / "a")
     seal(uri, [writer], "tidelake/another", lambda reached: reached, {})
     stage.produce([(1, None, row(35, 2, "y")), *marks(37)])
-    with pytest.raises(AssertionError, match=r"CDC:ErrNotOwner.*a newer incarnation replicates it"):
+    with pytest.raises(
+        AssertionError, match=r"CDC:ErrChangefeedUnretryable.*a newer incarnation replicates it"
+    ):
         owner.reached(36)
 
 
