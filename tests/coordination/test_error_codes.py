@@ -60,7 +60,7 @@ def test_each_class_has_ticdcs_code_and_a_fate(classes: dict[str, type[TidelakeE
 
 
 def test_the_page_for_operators_has_each_of_them() -> None:
-    page = (REPOSITORY / "docs" / "operations.md").read_text()
+    page = (REPOSITORY / "docs/operations.md").read_text()
     missing = [code for code, of in EXPECTED.values() if f"| `{code}` | {of} |" not in page]
     assert missing == []
 
