@@ -26,9 +26,10 @@ def hang(cluster: Cluster) -> tuple[SimCapture, CaptureID]:
 
 
 def wake_up(cluster: Cluster, victim: SimCapture) -> None:
+    """It has tables again. (What lies behind may take it minutes: it stops at each sync point.)"""
     victim.plane.hangs = False
     cluster.until(lambda: victim.server.phase is Phase.SERVING)
-    cluster.settle()
+    cluster.until(lambda: len(set(cluster.where().values())) == len(cluster.world.captures))
 
 
 def test_while_something_hangs_its_tables_go_to_others_and_it_comes_back_as_another(
@@ -39,7 +40,7 @@ def test_while_something_hangs_its_tables_go_to_others_and_it_comes_back_as_anot
     victim, victim_id = hang(cluster)
     jvm = victim.watchdog.watch("Spark's JVM", 5.0)
     jvm.step()
-    cluster.step(round(4.5 / STEP_S))
+    cluster.step(round(4.0 / STEP_S))
     assert victim_id in cluster.where().values(), "it may take its limit"
     cluster.until(lambda: victim_id not in cluster.where().values())
     assert "capture dies by suicide" in caplog.text
@@ -61,9 +62,10 @@ def test_a_replica_that_never_ends_ends_with_its_capture() -> None:
     cluster.operator.pause_changefeed()
     cluster.step(4)
     cluster.operator.resume_changefeed()
-    cluster.step(STALL_STEPS - 20)
+    cluster.step(round(STALL_STEPS * 0.9))
+    assert victim.server.phase is Phase.SERVING
     assert life_id(victim) == victim_id
-    cluster.until(lambda: victim.server.phase is not Phase.SERVING)
+    cluster.until(lambda: victim.server.phase is not Phase.SERVING, steps=STALL_STEPS // 4)
     cluster.until(lambda: set(cluster.where().values()) == {life_id(cluster.owner)})
     wake_up(cluster, victim)
 
@@ -90,13 +92,12 @@ def test_a_stop_in_order_that_takes_too_long_is_a_suicide_and_then_the_end_of_th
     capture.plane.hangs = True
     capture.server.request_stop()
     cluster.until(lambda: capture.server.phase is Phase.ENDING)  # it has drained for so long
-    cluster.step(round(STOP_S / STEP_S) - 8)
+    cluster.step(round(STOP_S * 0.9 / STEP_S))  # its clock is not the world's
     assert capture.plane.replicas[0].is_trusted, "a commit that is under way may end in order"
-    cluster.step(16)
-    assert not capture.plane.replicas[0].is_trusted
+    cluster.until(lambda: not capture.plane.replicas[0].is_trusted)
     assert [r.levelno for r in caplog.records if "suicide" in r.message] == [logging.ERROR]
     with pytest.raises(TidelakeError, match="hangs: it has not ended 10 s after its suicide"):
-        cluster.step(round(STOP_AFTER_SUICIDE_S / STEP_S) + 8)
+        cluster.step(round(STOP_AFTER_SUICIDE_S / STEP_S) + 16)
 
 
 def test_a_suicide_after_which_something_still_hangs_ends_the_process() -> None:
