@@ -71,6 +71,7 @@ def make_changes(
         low = int(highest * (1 - RECENT_PART)) if near[i] else 0
         key = low + 1 + int(spots[i] * (highest - low))
         while vers[key] == DEAD:
+            low = max(0, 2 * low - highest)  # a small table's few recent keys may all be dead
             key = low + 1 + int(next(spare) * (highest - low))
         out_ids[i] = key
         if op == DELETE:
