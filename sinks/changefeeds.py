@@ -70,6 +70,9 @@ SCHEMA = pa.schema(
         column("messages_per_s", pa.float64(), "read over the last minute; null: not known"),
         column("time_left_s", pa.float64(), "till nothing is behind; null: not known, or never"),
         column("dead_letters", pa.int64(), "of it all, those of no table too; null: not known"),
+        column(
+            "source_left_s", pa.float64(), "till Kafka may delete what is needed; null: not known"
+        ),
         column("filters", pa.string(), "JSON: those it had, until when, and the one it has"),
     ]
 )
@@ -112,6 +115,7 @@ class ChangefeedRow:
     messages_behind: int | None = None
     messages_per_s: float | None = None
     time_left_s: float | None = None
+    source_left_s: float | None = None
     filters: str | None = None
     dead_letters: int | None = None
 

@@ -3,6 +3,7 @@
 broker: asked every two seconds ──no answer for 10 s──────► one warning, in the log and in the
 etcd:   the fence tells         ──none for half a lease──►   changefeed's row, until it answers
 stream: fails, is tried again   ──for some seconds───────►
+what is needed: Kafka keeps it  ──half of that has passed►
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 logger = logging.getLogger(__name__)
 
-BROKER, ETCD, STREAM = "broker", "etcd", "stream"
+BROKER, ETCD, STREAM, RETENTION = "broker", "etcd", "stream", "retention"
 BROKER_SILENT_S: Final = 10.0
 
 

@@ -96,6 +96,7 @@ class ControlRows:
         backlog: Backlog,
         standing: Standing,
         concern: str | None,
+        source_left_s: float | None,
     ) -> bool:
         """What captures have said, and the owner has read. Whether its sync point is in the ledger
         now. ``reading``: the low water of the owner's own reading."""
@@ -108,7 +109,9 @@ class ControlRows:
                 ]
             )
             failpoint(Failpoint.AFTER_PROGRESS)
-            row = self._row_after(advance, reading, marks, backlog)
+            row = replace(
+                self._row_after(advance, reading, marks, backlog), source_left_s=source_left_s
+            )
             if self._is_news(row) or not self.shows(standing, concern):
                 self.save(row, standing, concern)
             failpoint(Failpoint.AFTER_CHANGEFEED)
@@ -143,7 +146,8 @@ class ControlRows:
         """Where nothing comes, only the rate changes, and nobody needs to read that each second."""
         before = self.row
         rate, left_s = before.messages_per_s, before.time_left_s
-        return replace(row, messages_per_s=rate, time_left_s=left_s) != before
+        same = replace(row, messages_per_s=rate, time_left_s=left_s)
+        return replace(same, source_left_s=before.source_left_s) != before
 
     @property
     def _letters(self) -> int:

@@ -33,6 +33,8 @@ from streaming.cluster.reads import Offsets, texts
 from streaming.cluster.role_context import RoleContext
 from streaming.cluster.shown import as_ended
 from streaming.plan import refusal
+from streaming.retention_watch import RetentionWatch
+from streaming.source.kafka import Source
 from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -63,6 +65,11 @@ class DeltaControlWriter:
         self._backoff = RetryBackoff()
         self._meter = BacklogMeter()
         self._stream = context.stream
+        self._retention = RetentionWatch(
+            lambda: Source(context.changefeed.source),
+            lambda: self._rows.row.source_offsets,
+            context.concerns,
+        )
         self._is_reading = False
         self._begins_at: Offsets | None = None  # until what lies before the stream is read
         self._failure: BaseException | None = None
@@ -209,6 +216,7 @@ class DeltaControlWriter:
         marks = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
         begin = self._stream.join(self._reader, offsets, marks)
         self._is_reading = True
+        self._retention.begin()
         self._rows.row = replace(row, source_offsets={**texts(begin), **stored})
         self._begins_at = begin
         self._meter.begin(texts(begin), time.monotonic())
@@ -306,6 +314,7 @@ class DeltaControlWriter:
             backlog=self._meter.look(now_s),
             standing=self._standing,
             concern=self._concern,
+            source_left_s=self._retention.left_s,
         )
         if published:
             with self._lock:
@@ -323,6 +332,7 @@ class DeltaControlWriter:
             self._record_last()
         if self._dropping.is_set():
             self._context.cancel()
+        self._retention.close()
         if self._is_reading:
             self._step.rest()  # it waits for the applying thread, which may have a long commit
             self._stream.leave(self._reader)

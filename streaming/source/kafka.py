@@ -14,9 +14,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka import TopicPartition as Assignment
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+)
 
 from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TopicMissing, TryAgain
@@ -169,6 +173,25 @@ class Source:
 
         A partition in which it reads none is left out. Raises SourceAway when that takes too long.
         """
+        return self._first(first, lambda message: read(message.value()))
+
+    def times_ms(self, first: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The time of the first message from these offsets on (ms since 1970).
+
+        A partition in which there is none is left out. Raises SourceAway when that takes too long.
+        """
+        return self._first(first, lambda message: max(0, message.timestamp()[1]))
+
+    def retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
+        """``retention.ms`` of those that have one."""
+        wanted = [ConfigResource(ConfigResource.Type.TOPIC, each) for each in sorted(topics)]
+        answers = self._ask(lambda admin: admin.describe_configs(wanted, request_timeout=_ANSWER_S))
+        found = {each.name: int(of["retention.ms"].value) for each, of in answers.items()}
+        return {topic: each for topic, each in found.items() if each > 0}
+
+    def _first(
+        self, first: Mapping[TopicPartition, int], read: Callable[[Message], int | None]
+    ) -> dict[TopicPartition, int]:
         if not first:
             return {}
         consumer = RangeConsumer(librdkafka_settings(self._settings))
@@ -186,7 +209,7 @@ class Source:
                         continue
                     if error is not None and error.code() != KafkaError._PARTITION_EOF:
                         raise self._unread(f"{partition}: {error.str()}")
-                    value = read(message.value()) if error is None else None
+                    value = read(message) if error is None else None
                     if value is not None:
                         found[partition] = value
                     if error is not None or value is not None:

@@ -139,10 +139,16 @@ class KafkaBroker:
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
-    def create_topic(self, name: str, partitions: int = 3, replicas: int = 1) -> None:
+    def create_topic(
+        self, name: str, partitions: int = 3, replicas: int = 1, **configs: str
+    ) -> None:
         """Blocks until every partition has a leader."""
         with self._admin() as admin:
-            topic = {"num_partitions": partitions, "replication_factor": replicas}
+            topic = {
+                "num_partitions": partitions,
+                "replication_factor": replicas,
+                "configs": configs,
+            }
             admin.create_topics({name: topic}, wait_for_metadata=True)
 
     def delete_topic(self, name: str) -> None:

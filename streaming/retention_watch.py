@@ -1,0 +1,109 @@
+"""How long Kafka still keeps what is needed: the age of the low water against the retention.
+
+    every minute: the first needed message of each partition ─► its age ─► retention.ms less that
+                        less than half of it is left ─► one warning, until there is more again
+
+It is a lower bound: a segment goes when the newest message in it is too old. ``retention.bytes`` is
+not looked at. What nobody may tell (DescribeConfigs is denied) or nothing needs is not known.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from coordination.errors import TidelakeError
+from streaming.concerns import RETENTION, Concerns
+from streaming.source.kafka import Source
+from streaming.source.ranges import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+ASK_EVERY_S: Final = 60.0
+WARN_BELOW: Final = 0.5  # of the retention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oldest:
+    """Of what is needed, the message that goes first."""
+
+    partition: TopicPartition
+    age_s: float
+    retention_s: float
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.retention_s - self.age_s)
+
+    @property
+    def concern(self) -> str | None:
+        if self.left_s > self.retention_s * WARN_BELOW:
+            return None
+        return (
+            f"topic {self.partition.topic} partition {self.partition.partition}: more than half of "
+            f"its retention.ms ({self.retention_s / 3600:.3g} h) has passed since the oldest "
+            "message that is still needed. What Kafka deletes before it is applied is lost to this "
+            "changefeed: make retention.ms larger, or reading faster"
+        )
+
+
+def oldest(
+    times_ms: Mapping[TopicPartition, int], retention_ms: Mapping[str, int], now_ms: float
+) -> Oldest | None:
+    """``times_ms``: of the first needed message; ``retention_ms``: of topics that have one."""
+    found = [
+        Oldest(
+            partition=partition,
+            age_s=(now_ms - at_ms) / 1e3,
+            retention_s=retention_ms[partition.topic] / 1e3,
+        )
+        for partition, at_ms in sorted(times_ms.items())
+        if partition.topic in retention_ms
+    ]
+    return min(found, key=lambda each: each.left_s, default=None)
+
+
+class RetentionWatch:
+    """``needed``: the low water of the changefeed, by topic/partition; asked on its own thread."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Source],
+        needed: Callable[[], Mapping[str, int]],
+        concerns: Concerns,
+    ) -> None:
+        self._connect = connect
+        self._needed = needed
+        self._concerns = concerns
+        self._closing = threading.Event()
+        self.left_s: float | None = None  # None: not known, or nothing is needed
+
+    def begin(self) -> None:
+        threading.Thread(target=self._run, name="retention", daemon=True).start()
+
+    def close(self) -> None:
+        """It may be asking still: that ends by itself."""
+        self._closing.set()
+
+    def _run(self) -> None:
+        source = self._connect()
+        while not self._closing.is_set():
+            try:
+                self.look(source)
+            except TidelakeError as error:  # whoever reads meets it too, and says so
+                logger.debug("how long Kafka keeps it is not known now: %s", error)
+            self._closing.wait(ASK_EVERY_S)
+        source.close()
+
+    def look(self, source: Source) -> None:
+        """Raises what asking the broker does."""
+        needed = {TopicPartition.parse(text): at for text, at in self._needed().items()}
+        retention_ms = source.retention_ms({each.topic for each in needed})
+        wanted = {each: at for each, at in needed.items() if each.topic in retention_ms}
+        found = oldest(source.times_ms(wanted), retention_ms, time.time() * 1e3)
+        self.left_s = found.left_s if found is not None else None
+        self._concerns.say(RETENTION, found.concern if found is not None else None)
