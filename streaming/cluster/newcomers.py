@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordination.model import TableName, Ts
+from sinks.changefeeds import ChangefeedRow
+from sinks.progress import ProgressRow
 from streaming.cluster.held_spans import Assignment
 from streaming.cluster.reads import Offsets, low
 from streaming.protocols.contract import Block, Wanted, WantedTable
@@ -187,3 +189,10 @@ def _behind(joining: Joining) -> int:
     """Messages."""
     low_water = joining.newcomer.low_water
     return sum(max(0, at - low_water.get(p, at)) for p, at in (joining.since or {}).items())
+
+
+def stored_low_water(row: ChangefeedRow, progress: ProgressRow | None) -> dict[TopicPartition, int]:
+    """From where a span must be read; what its row does not say, the changefeed's does."""
+    own = progress.source_offsets if progress is not None else {}
+    offsets = {**row.source_offsets, **own}
+    return {TopicPartition.parse(text): offset for text, offset in offsets.items()}

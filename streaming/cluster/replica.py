@@ -34,7 +34,7 @@ from sinks.progress import ProgressRow
 from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.carry_warning import CarryWarning
 from streaming.cluster.held_spans import Assignment, HeldSpans
-from streaming.cluster.newcomers import Newcomer, low_water_of, passes
+from streaming.cluster.newcomers import Newcomer, low_water_of, passes, stored_low_water
 from streaming.cluster.role_context import RoleContext
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.span_writer import SpanWriter
@@ -312,7 +312,7 @@ class ReplicaOf:
             Newcomer(
                 assignment=each,
                 table=self._table(each, rows.get(each.name)),
-                low_water=_low_water(row, rows.get(each.name)),
+                low_water=stored_low_water(row, rows.get(each.name)),
             )
             for each in new
         ]
@@ -372,10 +372,3 @@ class ReplicaOf:
         self._leave()
         self._context.close()
         self._context.wake()
-
-
-def _low_water(row: ChangefeedRow, progress: ProgressRow | None) -> dict[TopicPartition, int]:
-    """From where the span must be read; what its row does not say, the changefeed's does."""
-    own = progress.source_offsets if progress is not None else {}
-    offsets = {**row.source_offsets, **own}
-    return {TopicPartition.parse(text): offset for text, offset in offsets.items()}

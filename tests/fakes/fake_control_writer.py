@@ -21,6 +21,9 @@ from coordination.ports import (
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import UnknownTable
 from streaming.cluster.progress_rows import merged
+from streaming.cluster.reads import Offsets, low, texts
+from streaming.source.ranges import TopicPartition
+from tests.fakes.fake_topic import Reading, parsed
 
 if TYPE_CHECKING:
     from tests.fakes.fake_data_plane import FakeDataPlane
@@ -57,7 +60,9 @@ class FakeControlWriter:
         self._removed: list[int] = []
         self._is_closing = False
         self._is_dropped = False
-        self._scan_ts = int(info.start_ts)
+        self._start_ts = int(info.start_ts)
+        self._reading: Reading | None = None  # from the claim on
+        self._first_rows: dict[int, Offsets] = {}  # of tables that nobody has: before they came
         self._begin("claim", self._do_claim)
 
     def claimed(self) -> Claim | None:
@@ -83,7 +88,8 @@ class FakeControlWriter:
 
         def run() -> None:
             before = set(self._warehouse.registered)
-            self._warehouse.run_ddl(self._term, found)
+            low_water = self._low_water_of(found.table_id or 0)
+            self._warehouse.run_ddl(self._term, found, low_water)
             after = self._warehouse.registered
             self._added += [each for table_id, each in after.items() if table_id not in before]
             self._removed += sorted(before.difference(after))
@@ -98,7 +104,9 @@ class FakeControlWriter:
         def run() -> None:
             if source.tables[table_id].created_ts is None:  # else its DDL makes it
                 start_ts = table.commit_ts - 1
-                added = self._warehouse.register(self._term, table_id, start_ts)
+                added = self._warehouse.register(
+                    self._term, table_id, start_ts, self._low_water_of(table_id)
+                )
                 self._added.append(added)
 
         self._begin(("register", table_id), run)
@@ -132,7 +140,7 @@ class FakeControlWriter:
         return self._is_closing and is_idle and not self._plane.hangs
 
     def step(self) -> None:
-        self._scan_ts = max(self._scan_ts, self._plane.watermark_ts() - 1)
+        self._read()
         if not self._jobs or self._plane.now() < self._due_at or self._is_dropped:
             return
         job = self._jobs.pop(0)
@@ -148,17 +156,42 @@ class FakeControlWriter:
         self._wake()
 
     @property
+    def _scan_ts(self) -> int:
+        return max(self._start_ts, self._reading.resolved_ts if self._reading else 0)
+
+    def _read(self) -> None:
+        self._source.topic.send_to(self._plane.watermark_ts())
+        reading, known = self._reading, self._warehouse.targets
+        if reading is None:
+            return
+        before = dict(reading.position)
+        for row in reading.read(self._plane.rng, self._plane.pace.read):
+            self._first_rows.setdefault(row.table_id, before)
+        self._first_rows = {t: at for t, at in self._first_rows.items() if t not in known}
+
+    def _low_water_of(self, table_id: int) -> dict[str, int]:
+        assert self._reading is not None
+        return texts(self._first_rows.get(table_id, self._reading.position))
+
+    @property
     def _term(self) -> int:
         assert self._claim is not None
         return self._claim.term
 
     def _do_claim(self) -> None:
         self._claim = self._warehouse.claim(self._ownership, self._checkpoint_ts)
+        row = self._warehouse.row
+        marks = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
+        self._reading = Reading(self._source.topic, parsed(row.source_offsets), marks)
 
     def _do_record(self) -> None:
         advance, self._advance = self._advance, None
-        if advance is not None:
-            self._warehouse.record(self._term, advance)
+        reading = self._reading
+        if advance is None or reading is None:
+            return
+        before = [reading.position, *self._first_rows.values()]
+        marks = reading.watermarks.to_record()
+        self._warehouse.record(self._term, advance, texts(low(before)), marks)
 
     def _begin(self, key: object, job: Callable[[], None]) -> None:
         if key not in self._keys:

@@ -27,6 +27,7 @@ class Pace:
     commit_s: float = 2.0  # the longest that a commit takes
     long_chance: float = 0.2  # of a commit that may take so long; the others are quick
     batch_s: float | None = None  # of history in one write, so that there is a backlog
+    read: int = 40  # messages of a partition that are read in a step, at most
 
 
 class FakeDataPlane:

@@ -9,9 +9,11 @@ if its capture is frozen or dead by then: a commit that has been sent cannot be 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from coordination.errors import Fenced
 from coordination.fence import Fence
@@ -27,15 +29,22 @@ from coordination.scheduler.messages import (
     TableStatus,
     UnknownTable,
 )
+from streaming.apply.carry import TableBlocks
+from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
+from streaming.cluster.newcomers import stored_low_water
+from streaming.cluster.reads import low, texts
 from streaming.permit import Withdrawn
+from streaming.source.ranges import TopicPartition
 from tests.fakes.fake_source import ts_at
+from tests.fakes.fake_topic import Reading, Row, parsed
 from tests.fakes.fake_warehouse import FakeWarehouse, Landed, Landing
 
 if TYPE_CHECKING:
     from tests.fakes.fake_data_plane import FakeDataPlane
 
 Sent = tuple[float, FakeWarehouse, int, Landing]  # when it lands, in which table
+NO_BODY = pa.py_buffer(b"")
 PLAYED = ("CDC:ErrKafkaSend",)  # codes of the errors that it makes up
 
 
@@ -53,6 +62,7 @@ class _Joined:
     assignment: Assignment
     due_at: float
     version: int | None  # of its table when it came here
+    carry: TableBlocks  # its rows that are read and not applied
     at: Landed | None = None  # its table, once it was opened
     write: _Write | None = None
 
@@ -82,7 +92,9 @@ class FakeReplica:
         self._held = HeldSpans()
         self._joined: dict[int, _Joined] = {}  # by assignment
         self._is_closing = False
-        self._read_ts = int(info.start_ts)
+        row = self._warehouse.row
+        marks = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
+        self._reading = Reading(self._source.topic, parsed(row.source_offsets), marks)
         self.warnings: list[RunningError] = []  # to be told at the next look
         self._trouble: list[RunningError] = []
 
@@ -170,7 +182,7 @@ class FakeReplica:
 
     def step(self) -> None:
         """What was applied is told before or after the rest: two threads do it in TiCDC."""
-        self._read_ts = max(self._read_ts, self._plane.watermark_ts() - 1)
+        self._read()
         is_told_first = self._plane.rng.random() < 0.5
         if is_told_first:
             self._publish()
@@ -179,6 +191,14 @@ class FakeReplica:
             self._get_on(joined, self._plane.now())
         if not is_told_first:
             self._publish()
+
+    def _read(self) -> None:
+        self._source.topic.send_to(self._plane.watermark_ts())
+        rows: dict[int, list[Row]] = {}
+        for row in self._reading.read(self._plane.rng, self._plane.pace.read):
+            rows.setdefault(row.table_id, []).append(row)
+        for joined in self._joined.values():
+            joined.carry = _carried(joined, rows.get(joined.table_id, ()))
 
     def _join_and_leave(self) -> None:
         held = {each.id: each for each in self._held.assignments()}
@@ -191,8 +211,17 @@ class FakeReplica:
                 joined.assignment = held[assignment_id]
         for assignment_id, assignment in held.items():
             if assignment_id not in self._joined:
-                version = self._warehouse.opened(assignment.span.table_id).version
-                self._joined[assignment_id] = _Joined(assignment, self._plane.delay(), version)
+                self._joined[assignment_id] = self._new(assignment)
+
+    def _new(self, assignment: Assignment) -> _Joined:
+        """Its rows before where the reading is are read beside it."""
+        table_id, warehouse = assignment.span.table_id, self._warehouse
+        version = warehouse.opened(table_id).version
+        joined = _Joined(assignment, self._plane.delay(), version, TableBlocks())
+        begin = stored_low_water(warehouse.row, warehouse.progress[table_id])
+        rows = self._source.topic.rows(table_id, begin, self._reading.position)
+        joined.carry = _carried(joined, rows)
+        return joined
 
     def _get_on(self, joined: _Joined, now: float) -> None:
         if joined.write is not None:
@@ -221,12 +250,13 @@ class FakeReplica:
         allowed = self._held.limit(assignment)
         if allowed is None or not self._may_write():
             return
-        limit_ts = min(self._read_ts, allowed)
+        limit_ts = min(self._reading.resolved_ts, allowed)
         if (batch_s := plane.pace.batch_s) is not None:
             limit_ts = min(limit_ts, at.identity_ts + ts_at(batch_s))
         if limit_ts <= at.identity_ts or self._fails():
             return
-        if not self._source.tables[joined.table_id].between(at.identity_ts, limit_ts):
+        due = joined.carry.due(at.identity_ts, limit_ts)
+        if not due:
             joined.at = replace(at, identity_ts=limit_ts)  # no change, no commit
             return
         try:
@@ -239,6 +269,7 @@ class FakeReplica:
             at.identity_ts,
             limit_ts,
             checked_at=plane.now(),
+            rows=frozenset(block.min_ts for block in due),
         )
         joined.write = _Write(landing, plane.commit_at())
         joined.due_at = joined.write.lands_at + plane.rng.random() * plane.pace.slow_s
@@ -258,7 +289,11 @@ class FakeReplica:
 
     def _publish(self) -> None:
         applied = [(each.assignment, self._applied(each)) for each in self._joined.values()]
-        scan = Scan(scanned_to_ts=Ts(self._read_ts), unknown_tables=tuple(self._unknown()))
+        scan = Scan(
+            scanned_to_ts=Ts(self._reading.resolved_ts),
+            unknown_tables=tuple(self._unknown()),
+            source_offsets=texts(self._reading.position),
+        )
         self._held.publish(applied, scan)
 
     def _unknown(self) -> list[UnknownTable]:
@@ -269,16 +304,21 @@ class FakeReplica:
                 continue
             first = table.changes[0]
             is_gone = table.dropped_ts is not None and table.dropped_ts in warehouse.ran
-            if first <= self._read_ts and not is_gone:
+            if first <= self._reading.resolved_ts and not is_gone:
                 unknown.append(UnknownTable(table.span.schema, table.span.table, Ts(first)))
         return unknown
 
     def _applied(self, joined: _Joined) -> AppliedSpan:
         """Of a span that was not opened, no more is known than what its owner has said."""
         at = joined.at or Landed(joined.assignment.checkpoint_ts, joined.version)
-        resolved_ts = Ts(max(at.identity_ts, self._read_ts))
+        resolved_ts = Ts(max(at.identity_ts, self._reading.resolved_ts))
+        position = self._reading.position
+        low_water = low([position, joined.carry.applied(at.identity_ts).low_water()])
         return AppliedSpan(
-            checkpoint_ts=Ts(at.identity_ts), resolved_ts=resolved_ts, delta_version=at.version
+            checkpoint_ts=Ts(at.identity_ts),
+            resolved_ts=resolved_ts,
+            delta_version=at.version,
+            source_offsets=None if low_water == position else texts(low_water),
         )
 
     def _may_write(self) -> bool:
@@ -293,3 +333,25 @@ class FakeReplica:
             RunningError(code=PLAYED[0], message=f"no broker at {plane.now():.2f}")
         )
         return True
+
+
+def _carried(joined: _Joined, rows: Iterable[Row]) -> TableBlocks:
+    """With these rows, and without those that are applied."""
+    at_ts = joined.at.identity_ts if joined.at is not None else 0
+    carry = joined.carry.applied(max(joined.assignment.checkpoint_ts, at_ts))
+    name = joined.assignment.span.name
+    for row in rows:
+        if row.ts > carry.checkpoint:
+            block = RowBlock(
+                name=name,
+                partition=row.partition,
+                rows=1,
+                min_ts=row.ts,
+                max_ts=row.ts,
+                first=row.offset,
+                last=row.offset,
+                key_changes=0,
+                body=NO_BODY,
+            )
+            carry = carry.add(block)
+    return carry

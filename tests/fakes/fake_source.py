@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from coordination.model import TSO_LOGICAL_BITS, Ts
 from coordination.scheduler.messages import Span
+from tests.fakes.fake_topic import FakeTopic
 
 
 def ts_at(now_s: float) -> Ts:
@@ -47,6 +48,7 @@ class FakeSource:
         self.start_ts = ts_at(started_at)
         self.tables: dict[int, SourceTable] = {}
         self.ddls: list[SourceDdl] = []
+        self.topic = FakeTopic(self)
 
     @classmethod
     def random(cls, rng: random.Random, started_at: float, run_s: float, tables: int) -> FakeSource:

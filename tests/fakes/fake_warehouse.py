@@ -6,6 +6,7 @@ docs/cluster.md), and `check_checkpoint` says whether a checkpoint means what it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from coordination.errors import TermRefused
@@ -13,9 +14,13 @@ from coordination.model import SEALED_TS, Ownership, TermNumber, Ts
 from coordination.owner.sync_point import next_sync_point
 from coordination.ports import Advance, Claim, RegisteredTable, Standing
 from coordination.scheduler.coordinator import SpanProgress
+from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
-from streaming.cluster.progress_rows import cut, told_progress
+from streaming.cluster.newcomers import stored_low_water
+from streaming.cluster.progress_rows import cut, low_water, told_progress
+from streaming.cluster.reads import Marks
 from tests.fakes.fake_source import FakeSource, SourceDdl
+from tests.fakes.fake_topic import PARTITIONS
 
 
 class InvariantBroken(AssertionError):
@@ -36,6 +41,7 @@ class Landing:
     checkpoint_ts: int
     limit_ts: int
     checked_at: float  # when trust, state and barrier were looked at for the last time
+    rows: frozenset[int]  # what its writer has of them, by commit-ts
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,13 @@ class FakeWarehouse:
         self.source = source
         self.targets: dict[int, Target] = {}
         self.registered: dict[int, RegisteredTable] = {}
+        self.row = ChangefeedRow(
+            changefeed_id="shop",
+            start_ts=source.start_ts,
+            checkpoint_ts=source.start_ts,
+            resolved_ts=source.start_ts,
+            source_offsets={str(each): 0 for each in PARTITIONS},
+        )
         self.checkpoint_ts = source.start_ts
         self.term = 0
         self.owner_revision = 0
@@ -132,7 +145,9 @@ class FakeWarehouse:
         if term != self.term:
             raise TermRefused(f"term {term} is over: {self.owner} has claimed {self.term}")
 
-    def register(self, term: int, table_id: int, start_ts: int) -> RegisteredTable:
+    def register(
+        self, term: int, table_id: int, start_ts: int, source_offsets: Mapping[str, int]
+    ) -> RegisteredTable:
         self.check_term(term)
         found = self.registered.get(table_id)
         if found is None:
@@ -140,10 +155,10 @@ class FakeWarehouse:
             found = RegisteredTable(span=span, start_ts=Ts(start_ts))
             self.registered[table_id] = found
             self.targets[table_id] = Target(identity_ts=start_ts, start_ts=start_ts)
-            self.progress[table_id] = self._first_progress(span.table, start_ts)
+            self.progress[table_id] = self._first_progress(span.table, start_ts, source_offsets)
         return found
 
-    def run_ddl(self, term: int, ddl: SourceDdl) -> None:
+    def run_ddl(self, term: int, ddl: SourceDdl, source_offsets: Mapping[str, int]) -> None:
         """Its effect, once; the tables must be exactly at it."""
         self.check_term(term)
         if ddl.commit_ts in self.ran:
@@ -156,19 +171,26 @@ class FakeWarehouse:
         require(all(e.commit_ts in self.ran for e in earlier), "I5: DDLs run out of order")
         self.ran.add(ddl.commit_ts)
         if ddl.kind == "create" and ddl.table_id is not None:
-            self.register(term, ddl.table_id, ddl.commit_ts)
+            self.register(term, ddl.table_id, ddl.commit_ts, source_offsets)
         elif ddl.kind == "drop" and ddl.table_id is not None:
             self.registered.pop(ddl.table_id, None)
             if ddl.table_id in self.targets:
                 self.targets[ddl.table_id].identity_ts = SEALED_TS
 
-    def record(self, term: int, advance: Advance) -> None:
+    def record(self, term: int, advance: Advance, reading: Mapping[str, int], marks: Marks) -> None:
+        """``reading``: from where the owner's own must begin again."""
         self.check_term(term)
         require(advance.checkpoint_ts >= self.checkpoint_ts, "I3: the changefeed's row falls")
         self.checkpoint_ts = advance.checkpoint_ts
         self.check_checkpoint(advance.checkpoint_ts)
         for span in advance.spans:
-            self._write_progress(span)
+            self._write_progress(span, advance.source_offsets)
+        self.row = replace(
+            self.row,
+            source_offsets=low_water(self.row, advance, reading, self.progress.values()),
+            watermarks={**self.row.watermarks, **{str(p): mark for p, mark in marks.items()}},
+        )
+        self._check_low_waters()
         if advance.finished:
             self._finish()
         if advance.sync_point_ts is not None:
@@ -180,15 +202,31 @@ class FakeWarehouse:
         for table_id in self.registered:
             self._require_exactly(table_id, self._target_ts, "I5: it finishes too early")
 
-    def _write_progress(self, told: SpanProgress) -> None:
+    def _check_low_waters(self) -> None:
+        """Whoever takes a table up finds all of its rows that are not applied."""
+        for table_id, table in self.source.tables.items():
+            target = self.targets.get(table_id)
+            if table.dropped_ts in self.ran:
+                continue
+            begin = stored_low_water(self.row, self.progress.get(table_id))
+            applied_ts = target.identity_ts if target is not None else self.source.start_ts
+            for row in self.source.topic.first_above(table_id, applied_ts):
+                require(
+                    begin[row.partition] <= row.offset,
+                    f"I7: the low water is past a row of {table.span.table} that nobody applied",
+                )
+
+    def _write_progress(self, told: SpanProgress, source_offsets: Mapping[str, int]) -> None:
         before = self.progress[told.span.table_id]
         at_ts, status = told.checkpoint.checkpoint_ts, told.status
         require(at_ts >= before.checkpoint_ts, "I3: a span's checkpoint falls")
         if status is not None and status.fence:
             require(status.fence >= before.fence, "I2: a fence falls")
-        self.progress[told.span.table_id] = told_progress(before, told, {})
+        self.progress[told.span.table_id] = told_progress(before, told, source_offsets)
 
-    def _first_progress(self, table: str, start_ts: int) -> ProgressRow:
+    def _first_progress(
+        self, table: str, start_ts: int, source_offsets: Mapping[str, int]
+    ) -> ProgressRow:
         return ProgressRow(
             changefeed_id="shop",
             incarnation=1,
@@ -199,6 +237,7 @@ class FakeWarehouse:
             checkpoint_ts=start_ts,
             resolved_ts=start_ts,
             delta_version=0,
+            source_offsets=source_offsets,
             capture_id=self.owner,
             epoch="",
             fence=0,
@@ -233,7 +272,7 @@ class FakeWarehouse:
 
     def land(self, table_id: int, landing: Landing, now_s: float) -> Landed:
         """Commit all changes in (checkpoint, limit]; what the table is now."""
-        target, table = self.targets[table_id], self.source.tables[table_id]
+        target = self.targets[table_id]
         if landing.fence < target.newest_fence:
             took_s = now_s - landing.checked_at
             require(took_s > self._quiet_s, "I2: an older fence commits behind a newer one")
@@ -242,7 +281,7 @@ class FakeWarehouse:
             return target.landed  # skipped: somebody was further
         target.newest_fence = max(target.newest_fence, landing.fence)
         self._check_barriers(table_id, target, landing)
-        target.rows.update(table.between(landing.checkpoint_ts, landing.limit_ts))
+        target.rows.update(landing.rows)
         target.identity_ts = landing.limit_ts
         target.held.append(len(target.rows))
         target.log.append(landing)

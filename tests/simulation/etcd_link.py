@@ -26,6 +26,7 @@ from coordination.model import LeaseID, Revision
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_warehouse import require
 
+ALL = 1000  # batches of a watch
 LATE_S = 6.0  # a transaction is under way no longer than that
 
 
@@ -68,7 +69,7 @@ class EtcdLink:
         if not self.is_cut:
             for watch in self._watches:
                 if self._rng.random() >= self.late_watches:
-                    watch.deliver()
+                    watch.deliver(self._rng.choice((1, 2, ALL, ALL)))
 
     def land(self, *, at_once: bool = False) -> None:
         """What nobody waits for any more is done, whatever has become of its sender."""
@@ -217,9 +218,9 @@ class _LinkWatch:
             self._inner.cancel()
             self._inner = None
 
-    def deliver(self) -> None:
-        queue = list(self._queue)
-        self._queue.clear()
+    def deliver(self, most: int) -> None:
+        queue = self._queue[:most]
+        del self._queue[:most]
         for batch in queue:
             if self.is_cancelled:
                 return

@@ -104,6 +104,7 @@ class Faults:
         network.cuts.clear()
         world.etcd.down = False
         world.pace.batch_s = None
+        world.pace.read = 40
         world.pace.slow_s = world.pace.commit_s = 0.5
         for capture in world.captures:
             capture.frozen_until = capture.stalled_until = 0.0

@@ -58,9 +58,10 @@ def doubt(faults: Faults, dice: Random) -> None:
 def fickle(faults: Faults, dice: Random) -> None:
     """An operator who cannot decide."""
     feed = faults.feed
-    for second in range(2, 18):
-        faults.after(second, faults.delay_watches)
-        faults.after(second + dice.random(), lambda: faults.create_again(feed))
+    for second in range(2, 18, 2):
+        faults.after(second - 1, lambda: faults.create_again(feed))
+        faults.after(second, lambda: faults.create_again(feed))
+        faults.after(second, faults.delay_watches_of_owner)
         faults.after(second + dice.random(), lambda: faults.remove_only(feed))
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fakes.fake_warehouse import require
+from tests.simulation.invariants import Watchman
 from tests.simulation.mutate import ROOT, Mutation, hunt, mutations
-from tests.simulation.run import run_seed
+from tests.simulation.run import SeedFailed, run_seed
 
 SEEDS = 1000
 CHUNK = 50  # of one test, so that several workers share them
@@ -51,3 +53,28 @@ def test_a_seed_replays() -> None:
     assert {t: each.log for t, each in first.warehouse.targets.items()} == {
         t: each.log for t, each in again.warehouse.targets.items()
     }
+
+
+def test_a_seed_that_fails_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One deed of many is enough here, and one capture."""
+    inner = Watchman.check
+
+    def check(watchman: Watchman) -> None:
+        inner(watchman)
+        story = watchman._world.story
+        require(not any("etcd is compacted" in each for each in story), "it is compacted")
+
+    monkeypatch.setattr(Watchman, "check", check)
+    failed = first_failure()
+    assert len(failed.case.without) == failed.deeds - 1
+    assert failed.case.captures == 1
+    assert f"again: python -m tests.simulation {failed.case}" in str(failed)
+
+
+def first_failure() -> SeedFailed:
+    for seed in range(20):
+        try:
+            run_seed(seed)
+        except SeedFailed as error:
+            return error
+    raise AssertionError("none fails")

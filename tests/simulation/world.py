@@ -194,6 +194,7 @@ class World:
             commit_s=self.rng.choice((0.5, 2.0, QUIET_S)),
             long_chance=self.rng.choice((0.1, 0.5)),
             batch_s=self.rng.choice((None, 1.0, 3.0)),
+            read=self.rng.choice((3, 4, 40, 40)),
         )
         self.sent: list[Sent] = []  # commits of captures that are frozen or dead
         self.captures: list[SimCapture] = []
