@@ -1,6 +1,6 @@
 """A capture, from one reset to the next: a session, and the roles that trust in it.
 
-    turn: session ─► registered? ─► messages in ─► processor ─► leadership ─► messages out
+pass: session ─► registered? ─► messages in ─► processor ─► leadership ─► messages out
 
 What ends the owner role does not end the capture; a lost session or capture key does, and is
 raised. Registering that etcd does not answer is tried again (docs/cluster.md 20)."""
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from coordination.capture_context import CaptureContext, turn_worker
+from coordination.capture_context import CaptureContext, run_worker_once
 from coordination.errors import CaptureSuicide, LeaseGone, TryAgain
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, Put, get
@@ -158,19 +158,19 @@ class Capture:
     def leads_since(self) -> Revision:
         return self._leadership.leads_since
 
-    def turn(self) -> float:
+    def run_once(self) -> float:
         """One pass; the seconds until the next is of use. Raises what ends this capture."""
-        waits = [self.session.turn()]
+        waits = [self.session.renew_when_due()]
         if not self.session.is_alive:  # lost a moment ago: its shutting may have come too early
             raise CaptureSuicide(self.session.reason)
         if not self._registered and not self._register():
             return min(RETRY_S, *waits)
         self._deliver(self._context.transport.receive())
-        waits.append(turn_worker(self._worker))
+        waits.append(run_worker_once(self._worker))
         if self._processor.is_stopping or self._leadership.is_stopping:  # drained, by either way
             self.stop()
         self._announce()
-        waits.append(self._leadership.turn())
+        waits.append(self._leadership.campaign_or_lead())
         self._send()
         return min(waits)
 
@@ -215,7 +215,7 @@ class Capture:
 
     def keep_alive(self) -> None:
         """While roles still end in order."""
-        self.session.turn()
+        self.session.renew_when_due()
 
     def release(self) -> bool:
         """Give up the lease, and all keys with it; False if etcd did not take it."""

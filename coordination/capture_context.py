@@ -78,8 +78,8 @@ class CaptureContext:
         )
 
 
-def turn_worker(worker: EtcdWorker[GlobalReactorState]) -> float:
+def run_worker_once(worker: EtcdWorker[GlobalReactorState]) -> float:
     """One pass; the seconds until the next is of use."""
-    wait_s = worker.turn()
+    wait_s = worker.run_once()
     assert wait_s is not None, "reactors of a capture do not finish by themselves"
     return wait_s

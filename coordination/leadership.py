@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from coordination.capture_context import CaptureContext, turn_worker
+from coordination.capture_context import CaptureContext, run_worker_once
 from coordination.errors import CaptureSuicide, TidelakeError, TryAgain
 from coordination.etcd.client import Compare
 from coordination.etcd.election import Candidate
@@ -107,7 +107,7 @@ class Leadership:
             self._ending.reactor.close(drop=drop)
         self._candidate.close()
 
-    def turn(self) -> float:
+    def campaign_or_lead(self) -> float:
         """One pass; the seconds until the next is of use. Raises what ends the capture."""
         now = self._context.clock.monotonic()
         if self._owner is None:
@@ -146,7 +146,7 @@ class Leadership:
     def _campaign(self, now: float) -> float:
         candidate = self._candidate
         try:
-            wait_s = candidate.turn(now)
+            wait_s = candidate.campaign(now)
         except TryAgain as error:
             logger.warning("the election is not known capture_id=%s: %s", self._role.id, error)
             wait_s = RETRY_S  # what is known goes on: the guards of each write decide
@@ -162,7 +162,7 @@ class Leadership:
 
     def _lead(self, owner: _OwnerRole) -> float:
         try:
-            wait_s = turn_worker(owner.worker)
+            wait_s = run_worker_once(owner.worker)
         except GuardLost as error:
             if error.key != self._candidate.key:
                 raise

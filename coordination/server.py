@@ -4,9 +4,9 @@
        ▲                                    │  session lost, guard lost            │
        └── all closed, lease revoked ◄──────┴───────── suicide: drop ──────────────┘
 
-`turn` is one pass and never waits: session, registration, election, messages in, processor, owner,
-messages out. Whoever drives it (`run`, or the simulation) is the coordination thread. Trust is one
-for all roles: the fence opens when the lease is granted, each renewal extends it, and a lost
+`run_once` is one pass and never waits: session, registration, election, messages in, processor,
+owner, messages out. Whoever drives it (`run`, or the simulation) is the coordination thread. Trust
+is one for all roles: the fence opens when the lease is granted, each renewal extends it, and a lost
 session shuts it at once, from its own thread. What a capture may write is not decided by it alone:
 spans have their fences, owners their terms. A call that etcd does not answer is made again; what
 ends is at most this capture, not the process.
@@ -77,10 +77,10 @@ class CaptureServer:
         reset_limit: ResetLimit | None = None,
         drain_s: float = DRAIN_S,
         on_reset: Callable[[Capture], None] = lambda _capture: None,
-        on_turn: Callable[[Capture], None] = lambda _capture: None,
+        on_pass: Callable[[Capture], None] = lambda _capture: None,
     ) -> None:
-        """`on_reset` is told who this capture now is, for log lines; `on_turn` looks at it after
-        each turn."""
+        """`on_reset` is told who this capture now is, for log lines; `on_pass` looks at it after
+        each pass."""
         self.phase = Phase.WAITING
         self.capture: Capture | None = None
         self.jobs = OwnerJobs(context.woken.set)
@@ -91,7 +91,7 @@ class CaptureServer:
         self._reset_limit = reset_limit or ResetLimit()
         self._drain_s = drain_s
         self._on_reset = on_reset
-        self._on_turn = on_turn
+        self._on_turn = on_pass
         self._is_silent = False  # etcd, since it was said
         self._begin_at: float | None = None  # None: the reset limit has not been asked yet
         self._stop = _Stop()
@@ -115,7 +115,7 @@ class CaptureServer:
         return future
 
     def wake(self) -> None:
-        """Have the next turn now. Any thread."""
+        """Have the next pass now. Any thread."""
         self._woken.set()
 
     @property
@@ -129,12 +129,12 @@ class CaptureServer:
         while True:
             self._woken.clear()
             with self._loop:
-                wait_s = self.turn()
+                wait_s = self.run_once()
             if wait_s is None:
                 return
             self._clock.wait(self._woken, wait_s)
 
-    def turn(self) -> float | None:
+    def run_once(self) -> float | None:
         """One pass. The seconds until the next is of use if nothing wakes us; None: stopped."""
         self._answer_recalls()
         match self.phase:
@@ -201,7 +201,7 @@ class CaptureServer:
         capture = self.capture
         assert capture is not None
         try:
-            wait_s = capture.turn()
+            wait_s = capture.run_once()
             self._on_turn(capture)
         except TidelakeError as error:
             logger.warning("capture dies by suicide capture_id=%s: %s", capture.id, error)

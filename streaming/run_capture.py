@@ -134,7 +134,7 @@ class RunCapture:
         self._server = CaptureServer(
             self._context(session, new_id, clock),
             on_reset=self._identify,
-            on_turn=self._look,
+            on_pass=self._look,
             drain_s=drain_s,
         )
 

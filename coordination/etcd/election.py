@@ -35,7 +35,7 @@ def predecessor(candidates: Iterable[KeyValue], create_revision: Revision) -> Ke
 
 
 class Candidate:
-    """One candidate's part in it, for as long as its lease lives; `turn` looks when it is worth
+    """One candidate's part in it, for as long as its lease lives; `campaign` looks when it is worth
     while. One thread.
 
     out ──enter──► waiting ──nobody before us──► leading ──our key gone──► out, and in again
@@ -49,7 +49,7 @@ class Candidate:
         value: bytes,
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called from another thread when a turn is worth while."""
+        """`wake` is called from another thread when a pass is worth while."""
         self.leads = False
         self._client = client
         self._prefix = prefix
@@ -73,7 +73,7 @@ class Candidate:
         """The create-revision of our key; 0 while it is not there."""
         return self._revision if self._is_in else Revision(0)
 
-    def turn(self, now: float) -> float:
+    def campaign(self, now: float) -> float:
         """The seconds until the next look. Raises ``TryAgain`` (what was known stays), and
         ``LeaseGone``."""
         if self._is_woken or now >= self._look_at:
@@ -83,7 +83,7 @@ class Candidate:
         return max(0.0, self._look_at - now)
 
     def resign(self) -> None:
-        """Leave the queue; the next `turn` enters it again, at its end."""
+        """Leave the queue; the next `campaign` enters it again, at its end."""
         self.close()
         if self._revision:
             ours = Compare(self._key, "create", "=", self._revision)

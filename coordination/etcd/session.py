@@ -14,8 +14,8 @@ trust; the clock goes on while the process sleeps. The window closes before the 
 
 The decision is `step`: pure, no clock, no thread. Around it are two threads: one sends keep-alives
 and can hang in a request; the other only watches the clock and cannot. A session that is driven has
-no threads: its `turn` does the work of both, as often as somebody calls it (the simulation).
-"""
+no threads: its `renew_when_due` does the work of both, as often as somebody calls it (the
+simulation)."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ def _loss(trust: TrustWindow, event: SessionEvent, now: float) -> str:
 
 
 class Session:
-    """Made by `open`. Its callbacks come from its own threads (or from `turn`), and not after
-    `close` has returned.
+    """Made by `open`. Its callbacks come from its own threads (or from `renew_when_due`), and not
+    after `close` has returned.
 
     `extended(trusted_until)` after each renewal, never after a loss: must not block;
     `lost(reason)` at most once. ``overdue`` is asked before each keep-alive what hangs: while it
@@ -215,7 +215,7 @@ class Session:
         with self._lock:
             return self._trust.reason
 
-    def turn(self) -> float:
+    def renew_when_due(self) -> float:
         """Look at the clock, and renew if the session is driven; the seconds until that is due."""
         self._receive(Elapsed())
         now = self._clock.monotonic()

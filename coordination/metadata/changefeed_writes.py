@@ -266,7 +266,9 @@ class ChangefeedWrites:
 
         return (self._row_read(), record_patch(self._info_key, ChangefeedInfo, change))
 
-    def advance(self, checkpoint_ts: Ts, min_table_barrier_ts: Ts, epoch: int) -> PatchGroup:
+    def advance_checkpoint(
+        self, checkpoint_ts: Ts, min_table_barrier_ts: Ts, epoch: int
+    ) -> PatchGroup:
         """How far the run of that epoch is. Nothing if it runs no more; never back."""
 
         def change(old: ChangefeedStatus | None) -> ChangefeedStatus:

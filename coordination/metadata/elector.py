@@ -83,10 +83,10 @@ class EtcdElector:
                 self._resign()
 
     def _campaign(self, wait: Wait) -> None:
-        wait_s = self._candidate.turn(self._clock.monotonic())
+        wait_s = self._candidate.campaign(self._clock.monotonic())
         while not self._candidate.leads:
             wait(wait_s)
-            wait_s = self._candidate.turn(self._clock.monotonic())
+            wait_s = self._candidate.campaign(self._clock.monotonic())
 
     def _resign(self) -> None:
         try:

@@ -167,7 +167,9 @@ class EtcdOwnerObservation:
         self, checkpoint_ts: Ts, min_table_barrier_ts: Ts, *, epoch: int
     ) -> None:
         self._check_owner()
-        self._committer.commit((self._writes.advance(checkpoint_ts, min_table_barrier_ts, epoch),))
+        self._committer.commit(
+            (self._writes.advance_checkpoint(checkpoint_ts, min_table_barrier_ts, epoch),)
+        )
 
     def carry_out(self, decision: Decision) -> None:
         self._check_owner()

@@ -196,7 +196,7 @@ class FeedStateManager:
         """To be handled in the order in which they came, one at a tick."""
         self._jobs.append(job)
 
-    def tick(
+    def decide(
         self,
         info: ChangefeedInfo,
         status: ChangefeedStatus | None,

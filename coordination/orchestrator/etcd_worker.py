@@ -2,7 +2,7 @@
 
               ┌──────── read (first; history lost; watch silent; outcome settled) ◄──────┐
               ▼                                                                          │
-    turn: drain inbox ─► commit pending ─► updates into state ─► tick ─► collect ─► commit
+pass: drain inbox ─► commit pending ─► updates into state ─► tick ─► collect ─► commit
               ▲               │ conflict: keep them until there is news                  │
               └───────────────┘                    outcome unknown: drop them, settle ───┘
 
@@ -43,7 +43,7 @@ S = TypeVar("S", bound=ReactorState)
 
 
 class EtcdWorker(Generic[S]):
-    """Drive it by `run`, or by `turn` and then `close`, from one thread."""
+    """Drive it by `run`, or by `run_once` and then `close`, from one thread."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class EtcdWorker(Generic[S]):
         wake: Callable[[], None] = lambda: None,
     ) -> None:
         """`guards` are put into every transaction, their keys lie under the prefixes; `wake` is
-        called from the watch's thread when a turn is worth while."""
+        called from the watch's thread when a pass is worth while."""
         self._client = client
         self._clock = clock
         self._reactor = reactor
@@ -95,7 +95,7 @@ class EtcdWorker(Generic[S]):
         try:
             while True:
                 self._woken.clear()  # before `stop` is asked: a `notify` from now on is not lost
-                if stop() or (wait_s := self.turn()) is None:
+                if stop() or (wait_s := self.run_once()) is None:
                     return
                 self._clock.wait(self._woken, wait_s)
         finally:
@@ -112,7 +112,7 @@ class EtcdWorker(Generic[S]):
             self._watch.cancel()
             self._watch = None
 
-    def turn(self) -> float | None:
+    def run_once(self) -> float | None:
         """One pass. The seconds until the next is of use if nothing wakes us, None: finished.
 
         Blocks for no longer than calls to etcd do.

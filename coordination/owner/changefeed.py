@@ -250,7 +250,7 @@ class ChangefeedOwner:
         if self._refusal is not None and info.warning == self._refusal:
             self._refusal = None
         warnings += [self._refusal] if self._refusal is not None else []
-        decision = self._feed_state.tick(info, changefeed.status, errors, warnings, now_s)
+        decision = self._feed_state.decide(info, changefeed.status, errors, warnings, now_s)
         if decision is not None:
             self._tell(info, decision)
             observation.carry_out(decision)

@@ -130,7 +130,7 @@ class CaptureManager:
             capture.is_gone = capture_id in gone
         return removed
 
-    def tick(
+    def next_heartbeats(
         self,
         asked: Mapping[CaptureID, Sequence[int]],
         draining: Collection[CaptureID],

@@ -149,7 +149,7 @@ class Coordinator:
             self._schedule(now_s, is_first=not was_initialized)
         checkpoint = self._advance_checkpoint(barrier)
         bodies: list[tuple[CaptureID, Body]] = [*self.replication.take_outbox()]
-        bodies += self.captures.tick(self._asked(), self._draining(), barrier)
+        bodies += self.captures.next_heartbeats(self._asked(), self._draining(), barrier)
         return CoordinatorTick(
             outbox=tuple(
                 message for to, body in bodies if (message := self._message(to, body)) is not None

@@ -260,7 +260,7 @@ class ReplicationManager:
         table_id = status.table_id
         checkpoint_ts, resolved_ts = made.checkpoint_ts, made.resolved_ts
         made.status = status
-        made.advance(status)
+        made.advance_checkpoint(status)
         self._advanced[table_id] = None
         if table_id in self.tables:
             move = (checkpoint_ts, made.checkpoint_ts, resolved_ts, made.resolved_ts)

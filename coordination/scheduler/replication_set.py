@@ -102,7 +102,7 @@ class ReplicationSet:
         for capture_id in sorted(statuses):
             by_state.setdefault(statuses[capture_id].state, []).append(capture_id)
             if statuses[capture_id].state in _LIVE:
-                made.advance(statuses[capture_id])
+                made.advance_checkpoint(statuses[capture_id])
         primaries = by_state.get(TableState.REPLICATING, [])
         if len(primaries) > 1:
             raise made._multiple_primaries(primaries[0], primaries[1])
@@ -148,7 +148,7 @@ class ReplicationSet:
             return CaptureRole.SECONDARY
         return CaptureRole.UNDETERMINED if capture_id in self.undetermined else None
 
-    def advance(self, status: TableStatus) -> None:
+    def advance_checkpoint(self, status: TableStatus) -> None:
         """No number of these ever falls."""
         self.checkpoint_ts = max(self.checkpoint_ts, status.checkpoint_ts)
         self.resolved_ts = max(self.resolved_ts, status.resolved_ts, self.checkpoint_ts)
@@ -245,19 +245,19 @@ class ReplicationSet:
         return False
 
     def _update(self, status: TableStatus, _: CaptureID, __: list[Order]) -> bool:
-        self.advance(status)
+        self.advance_checkpoint(status)
         self.status = status
         return False
 
     def _doubt_primary(self, status: TableStatus, capture_id: CaptureID, _: list[Order]) -> bool:
         """It stops, though nobody asked it to, and may write until it has."""
-        self.advance(status)
+        self.advance_checkpoint(status)
         self.primary = None
         self.undetermined += (capture_id,)
         return False
 
     def _lose_primary(self, status: TableStatus, _: CaptureID, orders: list[Order]) -> bool:
-        self.advance(status)
+        self.advance_checkpoint(status)
         self.primary = None
         if self.state is ReplicationState.COMMIT and self.secondary is not None:
             self._promote(orders)
@@ -285,7 +285,7 @@ class ReplicationSet:
         return False
 
     def _replicating(self, status: TableStatus, capture_id: CaptureID, orders: list[Order]) -> bool:
-        self.advance(status)
+        self.advance_checkpoint(status)
         self.status = status
         if self.secondary is not None:
             orders.append(RemoveOrder(capture_id))
@@ -315,7 +315,7 @@ class ReplicationSet:
     def _clear(self, status: TableStatus, capture_id: CaptureID, _: list[Order]) -> bool:
         """Somebody has stopped whose end changes nothing but that it is no longer in the way."""
         if self.role(capture_id) is not None:
-            self.advance(status)
+            self.advance_checkpoint(status)
         self.primary = None if self.primary == capture_id else self.primary
         self.secondary = None if self.secondary == capture_id else self.secondary
         self.undetermined = tuple(c for c in self.undetermined if c != capture_id)
@@ -323,7 +323,7 @@ class ReplicationSet:
 
     def _send_remove(self, status: TableStatus, capture_id: CaptureID, orders: list[Order]) -> bool:
         if capture_id == self.primary:
-            self.advance(status)
+            self.advance_checkpoint(status)
         orders.append(RemoveOrder(capture_id))
         return False
 

@@ -178,7 +178,7 @@ class OwnersReader:
             first = min(known, ddl, key=lambda each: each.offset)  # it comes again
             self._ddls[key] = first, low([before, since])
 
-    def advance(self) -> None:
+    def apply_due(self) -> None:
         """Make what is resolved by now. What was made is told until it has been heard."""
         if self._is_failed.is_set():
             return

@@ -212,7 +212,7 @@ class SpanWriter:
         yield
         self._has_lost_rows = False
 
-    def advance(self) -> None:
+    def apply_due(self) -> None:
         """Write what may be written by now, and tell how far all is."""
         if self._is_failed.is_set() or self._has_lost_rows:
             return

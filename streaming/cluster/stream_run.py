@@ -331,7 +331,7 @@ class StreamRun:
             try:
                 if read is not None:
                     role.take(read)
-                role.advance()
+                role.apply_due()
             except BaseException as error:  # noqa: BLE001 - the role's own
                 role.failed(error)
         if read is not None:

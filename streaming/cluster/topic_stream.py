@@ -62,7 +62,7 @@ class StreamRole(Protocol):
         """On the applying thread: keep what is its own."""
         ...
 
-    def advance(self) -> None:
+    def apply_due(self) -> None:
         """On the applying thread, after ``take`` and when woken: do what can be done now."""
         ...
 

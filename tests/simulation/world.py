@@ -157,7 +157,7 @@ class SimCapture:
             if now < self._due_at and not self.woken.is_set():
                 return
             self.woken.clear()
-            wait_s = self.server.turn()
+            wait_s = self.server.run_once()
             if wait_s is None:
                 self.close()
                 return

@@ -25,7 +25,7 @@ class Poll:
         return Candidate(self.etcd, PREFIX, lease, f"{lease}".encode(), self._wake)
 
     def turn(self, candidate: Candidate) -> bool:
-        candidate.turn(self.clock.monotonic())
+        candidate.campaign(self.clock.monotonic())
         return candidate.leads
 
     def _wake(self) -> None:

@@ -305,18 +305,18 @@ class TestDriven:
     def test_it_renews_when_that_is_due_and_only_then(self) -> None:
         clock, _, session, lost = self.session()
         before = session.trusted_until
-        assert session.turn() == 2.0
+        assert session.renew_when_due() == 2.0
         assert session.trusted_until == before
         for _ in range(20):
             clock.advance(2.0)
-            session.turn()
+            session.renew_when_due()
         assert session.trusted_until == before + 40
         assert not lost
 
     def test_who_was_not_driven_in_time_is_lost_whatever_etcd_says(self) -> None:
         clock, _, session, lost = self.session()
         clock.advance(6.0)
-        session.turn()
+        session.renew_when_due()
         assert not session.is_alive
         assert len(lost) == 1
 
@@ -324,10 +324,10 @@ class TestDriven:
         clock, etcd, session, _ = self.session()
         etcd.down = True
         clock.advance(2.0)
-        assert session.turn() == 0.25
+        assert session.renew_when_due() == 0.25
         etcd.down = False
         clock.advance(0.25)
-        session.turn()
+        session.renew_when_due()
         assert session.trusted_until == clock.monotonic() + 6.0
 
     def test_closing_revokes_the_lease(self) -> None:
@@ -353,16 +353,16 @@ class TestWatchdog:
             is_driven=True,
         )
         clock.advance(2.0)
-        session.turn()
+        session.renew_when_due()
         until = session.trusted_until
         hanging[0] = "the loop hangs"
         clock.advance(2.0)
-        session.turn()
+        session.renew_when_due()
         assert lost == ["the loop hangs"]
         assert session.trusted_until == until, "it was renewed"
         hanging[0] = ""  # it came to itself: too late
         clock.advance(2.0)
-        session.turn()
+        session.renew_when_due()
         assert not session.is_alive
         etcd.expire_leases()
         assert etcd.time_to_live(session.lease) == 4, "not revoked: what is under way may end"

@@ -60,7 +60,7 @@ class Feed:
             id=ChangefeedID("shop"), state=self.state, target_ts=Ts(self.target_ts)
         )
         status = ChangefeedStatus(checkpoint_ts=Ts(self.checkpoint_ts))
-        decision = self.manager.tick(info, status, errors, warnings, self.now_s)
+        decision = self.manager.decide(info, status, errors, warnings, self.now_s)
         if decision is not None:
             self.state = next_state(self.state, decision.event)
         assert self.manager.should_run == (self.state in RUNNING)
@@ -109,7 +109,7 @@ def test_every_event_leads_to_one_state_whose_admin_job_is_known() -> None:
 def test_with_nothing_reported_it_just_runs(state: FeedState) -> None:
     feed = Feed(state)
     info = ChangefeedInfo(id=ChangefeedID("shop"), state=state)
-    assert feed.manager.tick(info, None, (), (), 0.0) is None
+    assert feed.manager.decide(info, None, (), (), 0.0) is None
     assert feed.manager.should_run
 
 

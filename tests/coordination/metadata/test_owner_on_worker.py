@@ -47,7 +47,7 @@ class Owner:
     def tick(self, state: GlobalReactorState, now_s: float) -> None:
         changefeed = state.changefeeds[NAME]
         assert changefeed.info is not None
-        decision = self.manager.tick(
+        decision = self.manager.decide(
             changefeed.info,
             changefeed.status,
             changefeed.take_processor_errors(),
@@ -58,13 +58,15 @@ class Owner:
         if decision is not None:
             changefeed.add_group(writes.feed_event(decision))
         checkpoint = Ts(self.checkpoint_ts)
-        changefeed.add_group(writes.advance(checkpoint, checkpoint, changefeed.info.epoch))
+        changefeed.add_group(
+            writes.advance_checkpoint(checkpoint, checkpoint, changefeed.info.epoch)
+        )
 
     def turn(self, seconds: float = 2 * TICK_S) -> FeedState:
         """Let time pass in ticks, and look."""
         for _ in range(max(1, round(seconds / TICK_S))):
             self.clock.advance(TICK_S)
-            self.worker.turn()
+            self.worker.run_once()
         (found,) = self.cluster.querier.get_changefeed_state()
         return found.state
 
@@ -124,4 +126,4 @@ def test_a_removal_under_way_stops_the_owners_writes_and_not_its_worker(owner: O
     assert owner.turn() is FeedState.REMOVED
     assert owner.manager.should_remove
     assert owner.stored_checkpoint == 400
-    assert owner.worker.turn() is not None
+    assert owner.worker.run_once() is not None

@@ -204,7 +204,7 @@ class Ground:
         while not until():
             assert self.clock.monotonic() < deadline, "it does not come to that"
             self._woken.clear()
-            waits_s = [worker.turn() for worker in workers]
+            waits_s = [worker.run_once() for worker in workers]
             if until():
                 return
             self.pause(min((each for each in waits_s if each is not None), default=0.0))
@@ -214,7 +214,7 @@ class Ground:
         ends: list[bool] = []
 
         def turned() -> bool:
-            wait_s = worker.turn()
+            wait_s = worker.run_once()
             if wait_s is None:
                 ends.append(True)
             else:

@@ -87,7 +87,7 @@ def test_a_reactor_never_ticks_on_a_state_older_than_its_own_write(
     ground.drive(worker, until=lambda: len(faulty.held) > 0)
     ticks = len(reactor.seen)
     for _ in range(20):
-        worker.turn()
+        worker.run_once()
         ground.pause(0.01)
     assert (len(reactor.seen), ground.value("a")) == (ticks, b"1")
     faulty.release()
@@ -116,7 +116,7 @@ def test_a_collision_is_not_tried_again_before_there_is_news(ground: Ground, fau
     ground.drive(worker, until=lambda: faulty.results == [False])
     ticks = len(reactor.seen)
     for _ in range(5):
-        worker.turn()
+        worker.run_once()
         ground.pause(0.02)
     assert faulty.results == [False]
     assert len(reactor.seen) == ticks, "no tick while something is pending"

@@ -221,7 +221,7 @@ def test_a_watch_that_is_ended_tells_nothing_any_more(ground: Ground, faulty: Fa
     worker.close()
     worker.close()
     faulty.release()
-    worker.turn()
+    worker.run_once()
     assert worker._state.history == []
 
 
@@ -237,14 +237,14 @@ def test_an_outage_is_survived(caplog: pytest.LogCaptureFixture):
     worker = ground.worker(reactor)
     with caplog.at_level(logging.WARNING):
         for _ in range(5):
-            ground.pause(worker.turn() or 0.0)
+            ground.pause(worker.run_once() or 0.0)
     assert [each.message for each in caplog.records if "does not answer" in each.message][1:] == []
     etcd.down = False
     ground.drive(worker, until=lambda: len(reactor.seen) > 0)
     reactor.next(lambda state: state.patch(("a", plus(1))))
     etcd.down = True
     for _ in range(100):
-        ground.pause(worker.turn() or 0.0)
+        ground.pause(worker.run_once() or 0.0)
     ticks = len(reactor.seen)
     etcd.down = False
     ground.drive(worker, until=lambda: len(reactor.seen) > ticks)

@@ -93,7 +93,7 @@ def test_bank_on_the_fake_in_any_order(seed: int):
     workers = [hire() for _ in range(10)]
     for _ in range(600):
         n = random_.randrange(len(workers))
-        if workers[n].turn() is None or random_.random() < 0.005:  # finished, or crashed
+        if workers[n].run_once() is None or random_.random() < 0.005:  # finished, or crashed
             workers[n].close()
             workers[n] = hire()
         clock.advance(random_.choice([0.0, 0.001, 0.01]))

@@ -61,7 +61,7 @@ def answer(*statuses: TableStatus, **fields: object) -> HeartbeatResponse:
 
 def beat(made: CaptureManager, times: int = 1) -> list[tuple[CaptureID, Heartbeat]]:
     for _ in range(times):
-        sent = made.tick({}, (), BARRIER)
+        sent = made.next_heartbeats({}, (), BARRIER)
     return sent
 
 
@@ -110,7 +110,7 @@ def test_captures_come_and_go_with_etcd():
 def test_every_heartbeat_has_the_barrier_what_was_seen_and_what_is_asked_for():
     made = manager(A, B)
     made.handle_messages([message(answer(ONE))])
-    assert made.tick({A: [3, 4]}, B, BARRIER) == [
+    assert made.next_heartbeats({A: [3, 4]}, B, BARRIER) == [
         (A, Heartbeat(number=1, seen=5, table_ids=(3, 4), barrier=BARRIER)),
         (B, Heartbeat(number=1, is_stopping=True, barrier=BARRIER)),
     ]
@@ -118,7 +118,7 @@ def test_every_heartbeat_has_the_barrier_what_was_seen_and_what_is_asked_for():
 
 def test_heartbeats_and_stats_have_their_ticks():
     made = manager(A, heartbeat_tick=2)
-    sent = [made.tick({}, (), BARRIER) for _ in range(6)]
+    sent = [made.next_heartbeats({}, (), BARRIER) for _ in range(6)]
     assert [len(heartbeats) for heartbeats in sent] == [0, 1, 0, 1, 0, 1]
     assert [sent[n][0][1].collect_stats for n in (1, 3, 5)] == [False, False, True]
 
@@ -182,6 +182,8 @@ def test_a_scan_is_kept_until_the_next_one():
 
 def test_a_barrier_that_has_moved_does_not_wait_for_the_next_heartbeat():
     made, moved = manager(A, heartbeat_tick=2), Barrier(Ts(901))
-    sent = [made.tick({}, (), barrier) for barrier in (BARRIER, BARRIER, moved, moved, moved)]
+    sent = [
+        made.next_heartbeats({}, (), barrier) for barrier in (BARRIER, BARRIER, moved, moved, moved)
+    ]
     told = [[heartbeat.barrier for _, heartbeat in each] for each in sent]
     assert told == [[], [BARRIER], [moved], [moved], []]

@@ -127,7 +127,7 @@ class Ground:
 
     def resolve(self) -> Known:
         self.resolved = Ts(1_000)
-        self.reader.advance()
+        self.reader.apply_due()
         assert not self.failures
         return self.known[-1]
 
@@ -155,7 +155,7 @@ def test_no_read_of_the_stream_is_held_until_the_reader_has_caught_up(ground: Gr
         ground.reader.take(read_of({first: at}, {first: at + 1, second: 0}, row(at)))
     assert Body.alive == 0
     ground.resolved = Ts(1_000)
-    ground.reader.advance()
+    ground.reader.apply_due()
     assert not ground.known, "nothing is known while a part is missing"
 
     ground.backlog()

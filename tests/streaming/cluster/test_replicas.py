@@ -140,7 +140,7 @@ def test_what_failed_goes_on_where_it_was(
 ):
     """The owner's role and the replica's: once each, and neither needs a new epoch for it. The
     writer has lost what it was given: another one reads it again."""
-    advance, add, failed = OwnersReader.advance, Carry.add, set()
+    advance, add, failed = OwnersReader.apply_due, Carry.add, set()
 
     def fails_once(name: str) -> None:
         if name not in failed:
@@ -156,7 +156,7 @@ def test_what_failed_goes_on_where_it_was(
         add(carry, block)
         fails_once("SpanWriter")
 
-    monkeypatch.setattr(OwnersReader, "advance", advances)
+    monkeypatch.setattr(OwnersReader, "apply_due", advances)
     monkeypatch.setattr(Carry, "add", adds)
     tries = []
     lost = backoff.RetryBackoff.next_s

@@ -131,8 +131,8 @@ class Ground:
         while thread.is_alive():
             self.woken.wait(0.1)
             self.woken.clear()
-            self.writer.advance()
-        self.writer.advance()
+            self.writer.apply_due()
+        self.writer.apply_due()
 
     def leave(self) -> None:
         self.held.remove(SPAN.table_id)
@@ -195,9 +195,9 @@ def test_what_lies_before_a_newcomer_goes_to_the_carry_read_by_read(ground: Grou
     most = 0
     while thread.is_alive():
         most = max(most, sum(block.rows for block in list(joining.caught)))
-        ground.writer.advance()
+        ground.writer.apply_due()
     assert most <= 10
-    ground.writer.advance()
+    ground.writer.apply_due()
     assert ground.carry.rows(A) == 30
     assert not ground.writer.coming()
 
