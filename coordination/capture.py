@@ -1,6 +1,6 @@
 """A capture, from one reset to the next: a session, and the roles that trust in it.
 
-pass: session ─► registered? ─► messages in ─► processor ─► leadership ─► messages out
+    pass: session ─► registered? ─► messages in ─► processor ─► leadership ─► messages out
 
 What ends the owner role does not end the capture; a lost session or capture key does, and is
 raised. Registering that etcd does not answer is tried again (docs/cluster.md 20)."""

@@ -2,7 +2,7 @@
 
               ┌──────── read (first; history lost; watch silent; outcome settled) ◄──────┐
               ▼                                                                          │
-pass: drain inbox ─► commit pending ─► updates into state ─► tick ─► collect ─► commit
+    pass: drain inbox ─► commit pending ─► updates into state ─► tick ─► collect ─► commit
               ▲               │ conflict: keep them until there is news                  │
               └───────────────┘                    outcome unknown: drop them, settle ───┘
 

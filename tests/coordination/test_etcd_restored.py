@@ -34,6 +34,7 @@ from coordination.ports import Claim
 from coordination.reset_limit import ResetLimit
 from coordination.scheduler.coordinator import SchedulerSettings
 from coordination.server import CaptureServer
+from coordination.watchdog import Watchdog
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_source import FakeSource, ts_at
@@ -117,6 +118,7 @@ class Captures:
             rng=random.Random(node),
             scheduler=SchedulerSettings(),
             woken=woken,
+            watchdog=Watchdog(CLOCK),
         )
         server = CaptureServer(context, reset_limit=ResetLimit(interval_s=0.5), drain_s=1.0)
         thread = threading.Thread(target=server.run, daemon=True)
