@@ -97,8 +97,7 @@ class Captures:
     def start(self, node: str) -> None:
         woken, fence = threading.Event(), Fence(CLOCK)
         plane = FakeDataPlane(
-            self.warehouse.source,
-            self.warehouse,
+            lambda _: self.warehouse,
             rng=self._rng,
             now=CLOCK.monotonic,
             pace=Pace(slow_s=0.2, commit_s=0.3),
