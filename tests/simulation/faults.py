@@ -304,6 +304,7 @@ class Faults:
             self.world.tell(f"{feed.name.id} is created again")
 
     def doubt_operator(self) -> None:
+        self.world.tell("the operator loses answers of etcd")
         link = self.world.operator.link
         link.lost_answers = 0.3
         self.after(6.0, lambda: setattr(link, "lost_answers", 0.0))

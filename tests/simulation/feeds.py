@@ -116,8 +116,9 @@ class SimOperator:
         )
 
     def update(self, feed: SimFeed, target_ts: int | None) -> bool:
-        """A later target, or another sorter, which is only stored."""
-        info = feed.info
+        """A later target, or another sorter, which is only stored. That is known at once: the
+        lake must know where it is to end."""
+        info, self.link.lost_answers = feed.info, 0.0
         if info is None:
             return False
         wanted = replace(info, target_ts=Ts(target_ts or 0), sort_dir=f"{info.sort_dir}x")

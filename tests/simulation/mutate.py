@@ -99,6 +99,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="so many at a time")
     arguments = parser.parse_args()
     chosen = [each for each in mutations() if not arguments.names or each.name in arguments.names]
+    for mutation in chosen:  # before hours are spent on the others
+        mutation.planted((ROOT / mutation.file).read_text(encoding="utf-8"))
     survived = 0
     print(f"{'bug':34} {'found at':>9} {'seconds':>8}  by")
     with ThreadPoolExecutor(arguments.jobs) as pool:

@@ -23,6 +23,7 @@ FAULTY_STEPS = 80
 HEALING_STEPS = 240  # I9: within a minute of virtual time all is well again
 SETTLED_S = 1.0  # of history after the faults, that must have been applied
 SHRINKING_RUNS = 80
+CAPTURES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +31,12 @@ class Case:
     """A seed, as it is or smaller."""
 
     seed: int
-    captures: int = 3
+    captures: int = CAPTURES
     without: frozenset[int] = frozenset()  # numbers of deeds
 
     def __str__(self) -> str:
         text = f"--seed {self.seed}"
-        if self.captures != Case.captures:
+        if self.captures != CAPTURES:
             text += f" --captures {self.captures}"
         if self.without:
             text += f" --without {','.join(map(str, sorted(self.without)))}"
