@@ -14,7 +14,7 @@ from coordination.errors import Fenced
 from coordination.fence import Fence
 from coordination.model import CaptureID, Ownership, ProcessorEpoch, Revision
 from tests.coordination.test_server import Cluster, life_id
-from tests.simulation.world import SESSION, SimCapture, SimClock
+from tests.simulation.world import SESSION, SimCapture
 
 OWNERSHIP = Ownership(
     capture_id=CaptureID("c"),
@@ -53,44 +53,25 @@ def test_the_clock_is_the_kernels_that_counts_suspension() -> None:
     assert float(found.stdout) - SystemClock().monotonic() > 900.0
 
 
-class PausedClock(SimClock):
-    """Of a virtual machine: what its host took from it does not count."""
-
-    def __init__(self, true: SimClock) -> None:
-        self.lost_s = 0.0
-        self._true = true
-
-    @property
-    def now_s(self) -> float:  # type: ignore[override]
-        return self._true.now_s
-
-    def monotonic(self) -> float:
-        return self.now_s - self.lost_s
-
-
 def test_a_machine_that_does_not_know_that_it_was_paused_does_no_harm() -> None:
     """It trusts itself until etcd answers; its tables are others' by then. What it writes meanwhile
     is right on top of theirs: the warehouse looks at each landing. Then it is another capture."""
-    cluster = Cluster(2)
-    world = cluster.world
-    clock, true = PausedClock(world.clock), world.clock
-    world.clock = clock
-    paused = world.start_capture()
-    world.clock = true
+    cluster = Cluster(3)
+    world, paused = cluster.world, cluster.world.captures[0]
     cluster.settle()
     before = life_id(paused)
     assert writes(paused)
-    vars(cluster.watchman).update(_one_writer=lambda: None)  # two believe it, for a moment
+    vars(cluster.watchman).update(_one_writer=lambda _: None)  # two believe it, for a moment
 
     paused_s = 12.0
-    paused.freeze(true.now_s + paused_s)
-    cluster.until(lambda: true.now_s >= paused.frozen_until)
-    clock.lost_s = paused_s
+    paused.freeze(world.clock.now_s + paused_s)
+    cluster.until(lambda: world.clock.now_s >= paused.frozen_until)
+    paused.clock.lose(paused_s)
     assert before not in cluster.where().values(), "others have its tables"
     assert paused.plane.replicas[0].is_trusted, "it does not know"
-    woken_at = true.now_s
+    woken_at = world.clock.now_s
     cluster.until(lambda: not paused.plane.replicas[0].is_trusted)
-    assert true.now_s - woken_at <= SESSION.ttl_s
+    assert world.clock.now_s - woken_at <= SESSION.ttl_s
     cluster.until(lambda: paused.server.capture is not None and life_id(paused) != before)
     cluster.settle()
 

@@ -74,6 +74,10 @@ class NodeClock(SimClock):
         self._rate = 1 + DRIFT * rng.choice((-1.0, 0.0, 1.0))
         self._ahead_s = rng.uniform(0.0, 1e6)
 
+    def lose(self, seconds: float) -> None:
+        """As a virtual machine's: what its host took from it does not count."""
+        self._ahead_s -= seconds
+
     def monotonic(self) -> float:
         return self._clock.now_s * self._rate + self._ahead_s
 
@@ -85,7 +89,7 @@ class SimCapture:
         self.node = node
         self.frozen_until = self.stalled_until = 0.0
         rng = world.dice(node)
-        clock = NodeClock(world.clock, rng)
+        self.clock = clock = NodeClock(world.clock, rng)
         self.link = EtcdLink(world.etcd, rng, world.clock.monotonic)
         world.links.append(self.link)
         self.fence = Fence(clock)
