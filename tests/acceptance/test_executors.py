@@ -116,6 +116,7 @@ def test_spark_submit_reads_a_secured_broker_and_shows_no_secret(
     assert written_with_it(cluster.folder, but=()) == []
 
 
+@pytest.mark.soak
 def test_killed_executors_and_pythons_lose_and_double_nothing(
     cluster: SparkCluster, python: Path, broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path
 ) -> None:

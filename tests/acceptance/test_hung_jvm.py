@@ -28,7 +28,9 @@ LOAD_S = 15.0  # other people's must not fail the test
 LET_GO_WITHIN_S = ASK_EVERY_S + ANSWER_TIMEOUT_S + TTL_S / 4 + TTL_S + LOAD_S
 
 
-@pytest.mark.parametrize("engine", ["merge-on-write", "spark"])
+@pytest.mark.parametrize(
+    "engine", ["merge-on-write", pytest.param("spark", marks=pytest.mark.soak)]
+)
 def test_who_has_a_hung_jvm_lets_go_of_its_tables_and_doubles_nothing(
     broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path, engine: str
 ):

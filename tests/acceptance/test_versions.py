@@ -75,7 +75,9 @@ def progress(cluster: Cluster, name: str) -> ProgressRow:
     ("commit", "version"),
     [
         # an owner of before stops all when versions differ at all: it leads where they do not
-        pytest.param(ELEVEN_FIELDS, None, id="before-the-twelfth-field-leads"),
+        pytest.param(
+            ELEVEN_FIELDS, None, id="before-the-twelfth-field-leads", marks=pytest.mark.soak
+        ),
         pytest.param(RELEASE, "0.0.9", id="the-release-follows"),
     ],
 )
