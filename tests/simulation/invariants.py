@@ -36,6 +36,7 @@ class Watchman:
     def __init__(self, world: World) -> None:
         self._world = world
         self._seen: dict[str, bytes] = {}  # values that were looked at
+        self._states_seen: dict[str, bytes | None] = {}
 
     @property
     def checkpoint_ts(self) -> int:
@@ -84,9 +85,14 @@ class Watchman:
             feed.warehouse.check_checkpoint(checkpoint_ts)
 
     def _states(self, feed: SimFeed) -> None:
-        info, row = feed.info, feed.row
-        if info is None:
+        info_key = keys.changefeed_info_key(CLUSTER, feed.name)
+        row_key = keys.schedule_key(CLUSTER, feed.name)
+        values = {key: self._world.value(key) for key in (info_key, row_key)}
+        is_news = any(value is not self._states_seen.get(key) for key, value in values.items())
+        self._states_seen.update(values)
+        if not is_news or (info := feed.info) is None:
             return
+        row = feed.row
         require(info.epoch >= feed.seen_epoch, "an epoch is given out twice")
         feed.seen_epoch = info.epoch
         is_launched = row is not None and row.state is SchedState.LAUNCHED
