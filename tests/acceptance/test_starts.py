@@ -13,6 +13,7 @@ from conf.settings import FilterSettings
 from coordination.errors import TidelakeError
 from coordination.ports import Advance
 from streaming.cluster.control_writer import DeltaControlWriter
+from tests.acceptance.one_process import Lives
 from tests.acceptance.small_tables import (
     IDLE,
     PARTITIONS,
@@ -161,11 +162,16 @@ def test_no_cut_is_published_while_a_table_shows_what_it_had_beyond_a_rewind(
 
     lives.finish(target_ts=45, overwrite_checkpoint_ts=15)
 
-    assert [cut["primary_ts"] for cut in lives.ledger()] == [25]
+    assert cuts_above_creation(lives) == [25]
     rewinding = lives.changefeed()
     assert rewinding is not None
     assert rewinding.max_published_ts == 65
     lives.produce(marks(90))
     lives.finish(target_ts=80)
-    assert [cut["primary_ts"] for cut in lives.ledger()] == [25, 80]
+    assert cuts_above_creation(lives) == [25, 80]
     assert values(lives, "a") == {1: "at 60"}
+
+
+def cuts_above_creation(lives: Lives) -> list[int]:
+    """A slow owner may see the table at its CREATE, empty: a cut as well."""
+    return [cut["primary_ts"] for cut in lives.ledger() if cut["primary_ts"] > 10]

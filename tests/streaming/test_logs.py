@@ -134,7 +134,6 @@ def test_clients_are_silent_and_handlers_are_replaced():
     logs.install("text", "INFO", stream=io.StringIO())
     logs.install("text", "INFO", stream=out)
     logging.getLogger("py4j.java_gateway").error("every call")
-    logging.getLogger("kafka.net.manager").error("every connection that will be tried again")
     logging.getLogger("a").debug("too much")
     logging.getLogger("a").info("once")
     assert out.getvalue().count("\n") == 1
