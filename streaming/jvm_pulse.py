@@ -70,7 +70,7 @@ class JvmPulse:
                 continue
             try:
                 seen = tasks(session, tag)
-            except Py4JError:
+            except (Py4JError, OSError):
                 continue  # the next look tells whether it is gone
             if seen != self._seen.get(watched):
                 self._seen[watched] = seen

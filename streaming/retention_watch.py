@@ -95,6 +95,7 @@ class RetentionWatch:
             try:
                 self.look(source)
             except TidelakeError as error:  # whoever reads meets it too, and says so
+                self.left_s = None  # what was left then says nothing of now
                 logger.debug("how long Kafka keeps it is not known now: %s", error)
             self._closing.wait(ASK_EVERY_S)
         source.close()

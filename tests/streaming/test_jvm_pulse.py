@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from coordination.clock import SystemClock
 from coordination.errors import Stop
 from coordination.watchdog import Watchdog
+from streaming import jvm_pulse
 from streaming.jvm_pulse import JvmPulse, tasks
 from streaming.session import SparkOnDemand
 from tests.fakes.fake_clock import FakeClock
@@ -74,3 +77,23 @@ def test_tasks_of_a_tags_jobs_are_counted(spark: SparkSession):
     finally:
         spark.sparkContext.removeJobTag(tag)
     await_(lambda: sum(ended for _, _, ended in tasks(spark, tag)) >= 3)
+
+
+def test_a_connection_that_breaks_within_a_look_ends_no_pulse(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jvm_pulse, "ASK_EVERY_S", 0.01)
+    clock, asked = FakeClock(), list[int]()
+    watchdog = Watchdog(clock)
+
+    class Broken:
+        @property
+        def sparkContext(self) -> Any:  # noqa: N802 - Spark's
+            raise ConnectionResetError
+
+    spark: Any = SimpleNamespace(started=Broken())
+    pulse = JvmPulse(spark, watchdog.watch("Spark's JVM", 60.0), lambda: asked.append(1))
+    applying = watchdog.watch("applying", 1.0)
+    applying.step()
+    clock.advance(0.9)
+    followed = pulse.follow(applying, "a-tag")
+    await_(lambda: len(asked) > 2)
+    del followed

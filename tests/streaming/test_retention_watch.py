@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from conf.settings import KafkaSource
 from streaming.concerns import Concerns
 from streaming.retention_watch import RetentionWatch, oldest
-from streaming.source.kafka import Source
+from streaming.source.kafka import Source, SourceAway
 from streaming.source.ranges import TopicPartition
 from tests.services.kafka_broker import KafkaBroker
 
@@ -95,3 +96,18 @@ def test_a_broker_tells_its_retention_and_how_old_a_message_is(broker: KafkaBrok
     broker.create_topic(f"{topic}-1h", **{"retention.ms": "3600000"})
     assert source.retention_ms([topic, f"{topic}-1h"]) == {f"{topic}-1h": 3_600_000}
     source.close()
+
+
+def test_what_was_left_before_the_broker_went_is_not_shown_any_more():
+    def away(_topics: object) -> Any:
+        raise SourceAway("no answer")
+
+    broker: Any = SimpleNamespace(retention_ms=away, close=lambda: None)
+    watch = RetentionWatch(lambda: broker, lambda: {"a/0": 5}, Concerns())
+    watch.left_s = 3600.0
+    watch.begin()
+    until = time.monotonic() + 10.0
+    while watch.left_s is not None:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    watch.close()
