@@ -33,11 +33,19 @@ class ProgressReport:
         at = checkpoint_time(checkpoint_ts)
         return (self.now - at).total_seconds() if at is not None else None
 
+    def source_left_s(self, row: ChangefeedRow) -> float | None:
+        """Till Kafka may delete what the changefeed needs; it goes on falling while nobody looks,
+        of a paused one above all."""
+        if row.source_left_s is None:
+            return None
+        return max(0.0, row.source_left_s - (self.now - row.updated_at).total_seconds())
+
     def to_json(self) -> dict[str, Any]:
         return {
             "changefeeds": [
                 {
                     **asdict(row),
+                    "source_left_s": self.source_left_s(row),
                     "checkpoint_time": checkpoint_time(row.checkpoint_ts),
                     "resolved_time": checkpoint_time(row.resolved_ts),
                     "lag_s": self.lag_s(row.checkpoint_ts),

@@ -173,7 +173,7 @@ def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
         "behind": _count(row.messages_behind if moving else None),
         "messages/s": _count(row.messages_per_s if moving else None),
         "left": Text(_left(row) if moving else "-"),
-        "kafka keeps": Text("-" if row.source_left_s is None else _lag(row.source_left_s)),
+        "kafka keeps": Text("-" if (left_s := found.source_left_s(row)) is None else _lag(left_s)),
         "dead letters": _letters(row.dead_letters),
         "resolved-ts": Text(str(row.resolved_ts or "-")),
         "term": Text(str(row.term)),

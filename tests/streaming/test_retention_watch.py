@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from conf.settings import KafkaSource
+from sinks.changefeeds import ChangefeedRow
 from streaming.concerns import Concerns
+from streaming.report import ProgressReport
 from streaming.retention_watch import RetentionWatch, oldest
 from streaming.source.kafka import Source, SourceAway
 from streaming.source.ranges import TopicPartition
@@ -111,3 +115,24 @@ def test_what_was_left_before_the_broker_went_is_not_shown_any_more():
         assert time.monotonic() < until
         time.sleep(0.01)
     watch.close()
+
+
+def test_what_is_left_goes_on_falling_while_nobody_looks():
+    seen = datetime(2026, 1, 1, tzinfo=UTC)
+    row = ChangefeedRow(
+        changefeed_id="shop",
+        start_ts=0,
+        checkpoint_ts=0,
+        resolved_ts=0,
+        state="stopped",
+        source_left_s=3600.0,
+        updated_at=seen,
+    )
+
+    def left_s(after_s: float, row: ChangefeedRow = row) -> float | None:
+        now = seen + timedelta(seconds=after_s)
+        return ProgressReport(changefeeds=(row,), spans=(), now=now).source_left_s(row)
+
+    assert left_s(600.0) == 3000.0
+    assert left_s(7200.0) == 0.0
+    assert left_s(0.0, replace(row, source_left_s=None)) is None
