@@ -94,7 +94,7 @@ class Capture:
             context.fence.shut(reason)
             context.woken.set()
 
-        session = Session.open(
+        session = Session(
             context.client,
             context.session,
             context.clock,
@@ -103,6 +103,7 @@ class Capture:
             overdue=context.watchdog.overdue,
             is_driven=context.is_driven,
         )
+        session.start()
         ownership = Ownership(
             capture_id=info.id, epoch=epoch, etcd_cluster_id=etcd, election_revision=Revision(0)
         )

@@ -20,7 +20,7 @@ from coordination.model import CaptureID, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.reactor import Reactor
 from coordination.ports import DataPlane
-from coordination.scheduler.coordinator import SchedulerSettings
+from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.scheduler.transport import Transport
 from coordination.watchdog import Watchdog
 

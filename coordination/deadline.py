@@ -48,9 +48,3 @@ def is_given_away(gone_seen_at: float, grace_s: float, now: float) -> bool:
 def quiet_s(margin_s: float, grace_s: float) -> float:
     """The least time between the end of trust and the first write of a successor."""
     return margin_s + grace_s
-
-
-def failover_s(ttl_s: float, grace_s: float, notice_s: float = 0.0) -> float:
-    """The most time from a capture's last keep-alive until its spans are given away; `notice_s`
-    is how late etcd ends a lease and the owner sees it."""
-    return ttl_s + notice_s + grace_s

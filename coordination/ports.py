@@ -10,7 +10,7 @@ implements these calls `wake` (given to `open_*`) from any thread when it is wor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -170,8 +170,7 @@ class ControlWriter(Protocol):
     def is_closed(self) -> bool: ...
 
 
-class Wake(Protocol):
-    def __call__(self) -> None: ...
+Wake = Callable[[], None]
 
 
 class DataPlane(Protocol):

@@ -134,7 +134,7 @@ class ProcessorReactor:
         """A drain was taken back."""
         self.is_stopping = False
         for run in self._runs.values():
-            run.agent.serve_again()
+            run.agent.liveness = Liveness.ALIVE
 
     def take_outbox(self) -> list[Message]:
         taken, self._outbox = self._outbox, []
@@ -216,19 +216,17 @@ class ProcessorReactor:
 
     def _tick_agent(self, run: _Run, inbox: Sequence[Message]) -> None:
         if self.is_stopping:
-            run.agent.stop()
+            run.agent.liveness = Liveness.STOPPING
         trouble = run.replica.take_trouble()
         run.errors += trouble.errors
         run.warnings += trouble.warnings
         ticked = run.agent.tick(inbox)
         self._outbox += ticked.outbox
         run.errors += [
-            self._report(each.error)
-            for each in ticked.errors
-            if not isinstance(each.error, Fenced | TryAgain)
+            self._report(each) for each in ticked.errors if not isinstance(each, Fenced | TryAgain)
         ]
-        self.is_stopping |= ticked.liveness is Liveness.STOPPING
-        run.replica.set_barrier(ticked.barrier)
+        self.is_stopping |= run.agent.liveness is Liveness.STOPPING
+        run.replica.set_barrier(run.agent.barrier)
         self._log_spans(run, inbox, ticked.outbox)
 
     def _log_spans(self, run: _Run, inbox: Sequence[Message], outbox: Sequence[Message]) -> None:

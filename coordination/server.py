@@ -224,7 +224,7 @@ class CaptureServer:
     def _leave(self, capture: Capture, *, drop: bool, reason: str) -> float:
         if drop:  # its lease ends, though something of it may never do
             self._fence.shut(reason)
-            capture.session.give_up(reason)
+            capture.session.update(loss=reason)
         capture.close(drop=drop)
         self.phase = Phase.ENDING
         self._ending = _End(since=self._clock.monotonic(), is_dropped=drop)

@@ -18,7 +18,7 @@ from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import check_cluster_id
-from coordination.scheduler.address import check_free
+from coordination.scheduler.grpc_calls import check_free
 from streaming.preflight import check_changefeed, has_finished
 from streaming.run_capture import RunCapture
 from streaming.scratch import scratch

@@ -31,7 +31,7 @@ from coordination.metadata.etcd_observation import EtcdControllerObservation, Et
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.metadata.querier import EtcdQuerier, Stored
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, Ts, tso_time
-from coordination.scheduler.grpc_transport import call_owner
+from coordination.scheduler.grpc_calls import call_owner
 from streaming.cluster.changefeed_settings import uris
 from streaming.cluster.neighbours import refuse_a_runs
 from streaming.found import Found

@@ -125,10 +125,8 @@ class RunCapture:
         )
         self._transport = GrpcTransport(
             settings.transport,
-            capture_id=None,
             resolve=self._address,
             wake=lambda: self._server.wake(),
-            clock=clock,
         )
         self._transport_address = self._transport.start()
         self._server = CaptureServer(

@@ -27,9 +27,8 @@ from coordination.owner.jobs import (
     QueryProcessors,
     Rebalance,
 )
-from coordination.scheduler.address import check_free
+from coordination.scheduler.grpc_calls import CallRefused, check_free
 from coordination.scheduler.grpc_transport import GrpcTransport
-from coordination.scheduler.owner_calls import CallRefused
 from coordination.server import CaptureServer
 from coordination.version import tidelake_version
 from coordination.watchdog import Watchdog
@@ -74,11 +73,9 @@ def serve(settings: ServerSettings) -> int:
             transport=(
                 transport := GrpcTransport(
                     settings.transport,
-                    capture_id=None,
                     resolve=lambda capture_id: _address(running, capture_id),
                     wake=lambda: running[0].wake() if running else None,
                     handle=lambda method, params: _answer(running[0], method, params),
-                    clock=clock,
                 )
             ),
             watchdog=(watchdog := Watchdog(clock)),

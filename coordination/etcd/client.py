@@ -112,20 +112,14 @@ class EtcdClient(Protocol):
 
     def put(self, key: str, value: bytes, lease: LeaseID = NO_LEASE) -> Revision: ...
 
-    def txn(
-        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
-    ) -> TxnResult:
-        """Do `then` if all conditions hold, else `otherwise`, as one revision."""
+    def txn(self, compares: Sequence[Compare], then: Sequence[Op]) -> TxnResult:
+        """Do `then` if all conditions hold, as one revision."""
         ...
 
     def grant(self, ttl_s: int) -> Lease: ...
 
     def keep_alive(self, lease: LeaseID, *, timeout_s: float) -> int:
         """Renew it once and return the seconds it now has; 0 if it is gone (not an error)."""
-        ...
-
-    def time_to_live(self, lease: LeaseID) -> int:
-        """Seconds left, without renewing it; -1 if it is gone."""
         ...
 
     def revoke(self, lease: LeaseID) -> None:

@@ -9,7 +9,7 @@ Each candidate waits for its predecessor alone, so a change of leader wakes one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from coordination.errors import LeaseGone
@@ -17,7 +17,6 @@ from coordination.etcd.client import (
     Compare,
     Delete,
     EtcdClient,
-    KeyValue,
     Put,
     Watch,
     WatchBatch,
@@ -26,12 +25,6 @@ from coordination.etcd.client import (
 from coordination.model import LeaseID, Revision
 
 REREAD_S: Final = 2.0  # how late a lost watch event is noticed
-
-
-def predecessor(candidates: Iterable[KeyValue], create_revision: Revision) -> KeyValue | None:
-    """The candidate right before that one; None: it leads."""
-    earlier = (each for each in candidates if each.create_revision < create_revision)
-    return max(earlier, key=lambda each: each.create_revision, default=None)
 
 
 class Candidate:
@@ -53,25 +46,15 @@ class Candidate:
         self.leads = False
         self._client = client
         self._prefix = prefix
-        self._key = f"{prefix}{lease:x}"
+        self.key = f"{prefix}{lease:x}"
+        self.revision = Revision(0)  # the create-revision of our key; 0 while it is not there
         self._value = value
         self._wake = wake
         self._lease = lease
-        self._revision = Revision(0)
-        self._is_in = False
         self._is_woken = False
         self._look_at = float("-inf")
         self._watch: Watch | None = None
         self._watched = ""
-
-    @property
-    def key(self) -> str:
-        return self._key
-
-    @property
-    def revision(self) -> Revision:
-        """The create-revision of our key; 0 while it is not there."""
-        return self._revision if self._is_in else Revision(0)
 
     def campaign(self, now: float) -> float:
         """The seconds until the next look. Raises ``TryAgain`` (what was known stays), and
@@ -85,11 +68,10 @@ class Candidate:
     def resign(self) -> None:
         """Leave the queue; the next `campaign` enters it again, at its end."""
         self.close()
-        if self._revision:
-            ours = Compare(self._key, "create", "=", self._revision)
-            self._client.txn((ours,), (Delete(self._key),))
-        self._revision = Revision(0)
-        self._is_in = False
+        if self.revision:
+            ours = Compare(self.key, "create", "=", self.revision)
+            self._client.txn((ours,), (Delete(self.key),))
+        self.revision = Revision(0)
 
     def close(self) -> None:
         """Look no more; the key goes with the lease."""
@@ -101,26 +83,24 @@ class Candidate:
 
     def _enter(self) -> None:
         """Stand in the queue; a place that we have is kept."""
-        absent = Compare(self._key, "create", "=", 0)
-        self._client.txn((absent,), (Put(self._key, self._value, self._lease),))
-        found = get(self._client, self._key)  # a try before this one may have put it
+        absent = Compare(self.key, "create", "=", 0)
+        self._client.txn((absent,), (Put(self.key, self._value, self._lease),))
+        found = get(self._client, self.key)  # a try before this one may have put it
         if found is None:
             raise LeaseGone("our election key went as soon as it was put")
-        self._revision = found.create_revision
+        self.revision = found.create_revision
 
     def _look(self) -> None:
-        if not self._is_in:
+        if not self.revision:
             self._enter()
-            self._is_in = True
         found = self._client.range(self._prefix, prefix=True)
-        if not any(
-            (each.key, each.create_revision) == (self._key, self.revision) for each in found.kvs
-        ):
+        if (self.key, self.revision) not in [(kv.key, kv.create_revision) for kv in found.kvs]:
             self.close()  # deleted by hand: the lease decides whether we may stand again
-            self._is_in = False
+            self.revision = Revision(0)
             return
-        before = predecessor(found.kvs, self.revision)
-        self._watch_key(self._key if before is None else before.key, found.revision)
+        earlier = (kv for kv in found.kvs if kv.create_revision < self.revision)
+        before = max(earlier, key=lambda kv: kv.create_revision, default=None)
+        self._watch_key(self.key if before is None else before.key, found.revision)
         self.leads = before is None
 
     def _watch_key(self, key: str, seen: Revision) -> None:

@@ -39,9 +39,9 @@ def credentials(settings: EtcdSettings) -> grpc.ChannelCredentials | None:
     if https == {False} and settings.ca is None and settings.cert is None:
         return None
     return grpc.ssl_channel_credentials(
-        root_certificates=_content("ca", settings.ca),
-        private_key=_content("key", settings.key),
-        certificate_chain=_content("cert", settings.cert),
+        root_certificates=read_file("etcd: cannot read ca", settings.ca),
+        private_key=read_file("etcd: cannot read key", settings.key),
+        certificate_chain=read_file("etcd: cannot read cert", settings.cert),
     )
 
 
@@ -63,11 +63,13 @@ def _target(url: str) -> str:
     return f"[{parts.hostname}]:{port}" if ":" in parts.hostname else f"{parts.hostname}:{port}"
 
 
-def _content(name: str, path: str | None) -> bytes | None:
+def read_file(failure: str, path: str | None) -> bytes | None:
+    """A certificate or a key; None: none is given. Raises ConfigError, which begins with
+    ``failure``."""
     if path is None:
         return None
     try:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise ConfigError(f"etcd: cannot read {name} {path!r}: {error.strerror}") from None
+        raise ConfigError(f"{failure} {path!r}: {error.strerror}") from None

@@ -149,13 +149,10 @@ class Etcd3Client:
         reply = self._call("KV", "Put", _put(Put(key, value, lease)))
         return Revision(reply.header.revision)
 
-    def txn(
-        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
-    ) -> TxnResult:
+    def txn(self, compares: Sequence[Compare], then: Sequence[Op]) -> TxnResult:
         request = etcdrpc.TxnRequest(
             compare=[_compare(compare) for compare in compares],
             success=[_op(op) for op in then],
-            failure=[_op(op) for op in otherwise],
         )
         reply = self._call("KV", "Txn", request)
         return TxnResult(reply.succeeded, Revision(reply.header.revision))
@@ -169,10 +166,6 @@ class Etcd3Client:
         request = etcdrpc.LeaseKeepAliveRequest(ID=lease)
         reply = self._call("Lease", "LeaseKeepAlive", request, timeout_s=timeout_s, stream=True)
         return max(0, int(reply.TTL))
-
-    def time_to_live(self, lease: LeaseID) -> int:
-        request = etcdrpc.LeaseTimeToLiveRequest(ID=lease)
-        return int(self._call("Lease", "LeaseTimeToLive", request).TTL)
 
     def revoke(self, lease: LeaseID) -> None:
         with suppress(LeaseGone):

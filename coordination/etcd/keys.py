@@ -185,16 +185,6 @@ class CaptureOf:
 
 
 @dataclass(frozen=True, slots=True)
-class MetaVersion:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteCounter:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
 class ChangefeedInfoOf:
     name: ChangefeedName
 
@@ -217,11 +207,6 @@ class Upstream:
 
 
 @dataclass(frozen=True, slots=True)
-class EtcdIncarnation:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
 class LastEpoch:
     pass
 
@@ -239,13 +224,10 @@ class CaptureProgressOf:
 Parsed = (
     Election
     | CaptureOf
-    | MetaVersion
-    | DeleteCounter
     | ChangefeedInfoOf
     | ChangefeedStatusOf
     | TaskPositionOf
     | Upstream
-    | EtcdIncarnation
     | LastEpoch
     | ScheduleOf
     | CaptureProgressOf
@@ -253,52 +235,41 @@ Parsed = (
 
 
 def parse_key(cluster_id: str, key: str) -> Parsed | None:
-    """What the key says; None if it is no key of this cluster, or of a kind that we do not know.
+    """What the key says; None if it is no key of this cluster, or of a kind that nobody reads.
 
     Stricter than TiCDC: the root is compared with its slash, so `default2` is
     not in `default`; a changefeed ID holds no slash; a key that ends too early is none.
     """
-    if key.startswith(base_prefix(cluster_id)):
-        return _parse_ticdc(key.removeprefix(base_prefix(cluster_id)).split("/"))
-    if key.startswith(own_prefix(cluster_id)):
-        return _parse_own(key.removeprefix(own_prefix(cluster_id)).split("/"))
+    for root, prefix in (("ticdc", base_prefix(cluster_id)), ("own", own_prefix(cluster_id))):
+        if key.startswith(prefix):
+            return _parse([root, *key.removeprefix(prefix).split("/")])
     return None
 
 
-def _parse_ticdc(parts: list[str]) -> Parsed | None:  # noqa: PLR0911 - one per kind of key
+def _parse(parts: list[str]) -> Parsed | None:  # noqa: PLR0911 - one per kind of key
     match parts:
-        case ["__cdc_meta__", "owner", lease] if _is_hex(lease):
+        case ["ticdc", "__cdc_meta__", "owner", lease] if _is_hex(lease):
             return Election(LeaseID(int(lease, 16)))
-        case ["__cdc_meta__", "capture", capture_id] if capture_id:
+        case ["ticdc", "__cdc_meta__", "capture", capture_id] if capture_id:
             return CaptureOf(CaptureID(capture_id))
-        case ["__cdc_meta__", "meta", "meta-version"]:
-            return MetaVersion()
-        case ["__cdc_meta__", "meta", "ticdc-delete-etcd-key-count"]:
-            return DeleteCounter()
-        case [namespace, "changefeed", "info", id_] if _are_ids(namespace, id_):
+        case ["ticdc", namespace, "changefeed", "info", id_] if _are_ids(namespace, id_):
             return ChangefeedInfoOf(ChangefeedName(ChangefeedID(id_), namespace))
-        case [namespace, "changefeed", "status", id_] if _are_ids(namespace, id_):
+        case ["ticdc", namespace, "changefeed", "status", id_] if _are_ids(namespace, id_):
             return ChangefeedStatusOf(ChangefeedName(ChangefeedID(id_), namespace))
-        case [namespace, "task", "position", capture_id, id_] if (
+        case ["ticdc", namespace, "task", "position", capture_id, id_] if (
             _are_ids(namespace, id_) and capture_id
         ):
             name = ChangefeedName(ChangefeedID(id_), namespace)
             return TaskPositionOf(CaptureID(capture_id), name)
-        case [namespace, "upstream", number] if _are_ids(namespace) and _is_decimal(number):
+        case ["ticdc", namespace, "upstream", number] if (
+            _are_ids(namespace) and number.isascii() and number.isdigit()
+        ):
             return Upstream(int(number), namespace)
-        case _:
-            return None
-
-
-def _parse_own(parts: list[str]) -> Parsed | None:
-    match parts:
-        case ["etcd-incarnation"]:
-            return EtcdIncarnation()
-        case ["changefeed-epoch"]:
+        case ["own", "changefeed-epoch"]:
             return LastEpoch()
-        case ["capture", "progress", capture_id] if capture_id:
+        case ["own", "capture", "progress", capture_id] if capture_id:
             return CaptureProgressOf(CaptureID(capture_id))
-        case [namespace, "changefeed", "schedule", id_] if _are_ids(namespace, id_):
+        case ["own", namespace, "changefeed", "schedule", id_] if _are_ids(namespace, id_):
             return ScheduleOf(ChangefeedName(ChangefeedID(id_), namespace))
         case _:
             return None
@@ -310,10 +281,6 @@ def _are_ids(*texts: str) -> bool:
 
 def _is_hex(text: str) -> bool:
     return bool(text) and set(text) <= set("0123456789abcdef")
-
-
-def _is_decimal(text: str) -> bool:
-    return text.isascii() and text.isdigit()
 
 
 # ---- the JSON of a capture

@@ -15,13 +15,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from coordination.etcd.client import WatchBatch, WatchEvent
+from coordination.etcd.client import WatchBatch
 from coordination.etcd.moments import Moments
 from coordination.model import Revision
+
+if TYPE_CHECKING:
+    from coordination.etcd.etcd3_client import Etcd3Client
 
 logger = logging.getLogger(__name__)
 
@@ -30,29 +33,13 @@ WAITING_S: Final = 0.05  # ... and one that holds events back, until it is answe
 RECONNECT_S: Final = 0.5
 
 
-class WatchSource(Protocol):
-    """The client that opens the streams; it alone knows the messages."""
-
-    def open_watch(self, requests: Iterator[Any]) -> Any: ...
-
-    def watch_create(self, key: str, prefix: bool, start_revision: Revision) -> Any: ...
-
-    def watch_progress(self) -> Any: ...
-
-    def watch_event(self, event: Any) -> WatchEvent: ...
-
-    def forget_watch(self, watch: FollowedWatch) -> None: ...
-
-    def next_endpoint(self) -> None: ...
-
-
 class FollowedWatch:
     """One watch, of one key or several: a thread that follows a stream, and opens the next when it
     breaks or is silent."""
 
     def __init__(
         self,
-        source: WatchSource,
+        source: Etcd3Client,
         keys: Sequence[str],
         callback: Callable[[WatchBatch], None],
         *,

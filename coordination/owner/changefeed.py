@@ -58,8 +58,9 @@ from coordination.owner.term import Term, TermContext
 from coordination.ports import ControlWriter, Standing
 from coordination.processor import SessionContext
 from coordination.running_errors import OWNER_UNKNOWN, running_error
-from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
+from coordination.scheduler.coordinator import Coordinator
 from coordination.scheduler.messages import Message
+from coordination.scheduler.schedulers import SchedulerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -346,7 +347,7 @@ class ChangefeedOwner:
             return
         tables = term.coordinator.replication.tables
         by_way: dict[tuple[str, str, str], list[str]] = {}
-        for move in term.coordinator.take_moves():
+        for move in term.coordinator.replication.take_moves():
             span = tables.get(move.table_id)
             names = by_way.setdefault((move.why, move.origin, move.dest), [])
             names.append(str(span.name) if span is not None else str(move.table_id))

@@ -138,12 +138,12 @@ def carry_out(job: OwnerJob, context: JobContext) -> object:
     """Do it, or begin to. Raises ``MetadataError`` for what cannot be done as asked."""
     match job:
         case Rebalance():
-            _running(context, job.changefeed).rebalance()
+            _running(context, job.changefeed).schedulers.rebalance_is_wanted = True
             logger.info("rebalance asked for changefeed_id=%s", job.changefeed.id)
         case MoveTable():
             coordinator = _running(context, job.changefeed)
             _check_capture(context, job.dest)
-            coordinator.move_table(_table_id(coordinator, job.table), job.dest)
+            coordinator.schedulers.move_table(_table_id(coordinator, job.table), job.dest)
             logger.info(
                 "move asked for changefeed_id=%s table=%s to=%s",
                 job.changefeed.id,
@@ -191,7 +191,7 @@ def _keep(context: JobContext, capture_id: CaptureID) -> None:
     context.draining.discard(capture_id)
     for feed in context.feeds.values():
         if feed.coordinator is not None:
-            feed.coordinator.keep_capture(capture_id)
+            feed.coordinator.schedulers.keep_capture(capture_id)
     logger.info("drain taken back capture_id=%s", capture_id)
 
 

@@ -26,9 +26,9 @@ from coordination.scheduler.coordinator import (
     Coordinator,
     CoordinatorInfo,
     CoordinatorTick,
-    SchedulerSettings,
 )
 from coordination.scheduler.messages import NO_TS, Message
+from coordination.scheduler.schedulers import SchedulerSettings
 
 RECORD_S: Final = 1.0  # between two looks at everything that is to be recorded
 # Stands for captures that may have died before this owner could see it: it never answers.
@@ -161,7 +161,7 @@ class Term:
     def _take_changes(self, coordinator: Coordinator) -> None:
         changes = self.control.take_changes()
         for table_id in changes.removed:
-            coordinator.remove_table(table_id)
+            coordinator.replication.remove_table(table_id)
         for table in changes.added:
             coordinator.add_table(table.span, table.start_ts)
         if changes.published_ts is not None:

@@ -14,8 +14,7 @@ barrier lifts the barrier; errors of tasks are lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from typing import NamedTuple
 
 from coordination.errors import TidelakeError
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision
@@ -23,9 +22,7 @@ from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
     AddTable,
     Body,
-    DispatchTableRequest,
     DispatchTableResponse,
-    Header,
     Heartbeat,
     HeartbeatResponse,
     Liveness,
@@ -35,56 +32,26 @@ from coordination.scheduler.messages import (
     TableStatus,
 )
 from coordination.scheduler.reports import SpanReports
-from coordination.scheduler.table_span import TableExecutor, TableSpans, TaskError
+from coordination.scheduler.table_span import TableExecutor, TableSpans
 
 
 class OwnerConflict(TidelakeError):
     """Two captures say that they are the owner with one and the same election revision."""
 
 
-class Dropped(StrEnum):
-    """Why a message, or a dispatch in it, was not followed."""
-
-    NOT_FOR_US = "it is for another capture or changefeed"
-    CHANGEFEED_EPOCH = "it is of another changefeed epoch"
-    STALE_OWNER = "its owner is no longer in power"
-    PROCESSOR_EPOCH = "it is for another processor epoch"
-    REFUSED = "it is late, finds nothing to remove, or finds a task under way"
-    UNKNOWN = "it is not for agents"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentInfo:
-    version: str
-    capture_id: CaptureID
-    changefeed_id: ChangefeedID
-    changefeed_epoch: int
-    epoch: ProcessorEpoch
-
-    def reset_epoch(self, epoch: ProcessorEpoch) -> AgentInfo:
-        return replace(self, epoch=epoch)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerInfo:
+class OwnerInfo(NamedTuple):
     id: CaptureID
     revision: Revision
-    version: str = ""
 
 
-NO_OWNER = OwnerInfo(id=CaptureID(""), revision=Revision(0))
+NO_OWNER = OwnerInfo(CaptureID(""), Revision(0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentTick:
-    """What came of a tick. ``barrier`` is None until an owner has sent one: nothing may be applied
-    above where it was added then."""
+class AgentTick(NamedTuple):
+    """What came of a tick; the errors are those of spans' tasks."""
 
     outbox: tuple[Message, ...]
-    barrier: Barrier | None
-    liveness: Liveness
-    errors: tuple[TaskError, ...]
-    dropped: tuple[tuple[Dropped, Message], ...]
+    errors: list[Exception]
 
 
 class Agent:
@@ -103,37 +70,25 @@ class Agent:
     ) -> None:
         """``owner``: who is the owner as far as etcd says. Without it the first message decides,
         and that may be one of an owner of the past."""
-        self.info = AgentInfo(
-            version=version,
-            capture_id=capture_id,
-            changefeed_id=changefeed_id,
-            changefeed_epoch=changefeed_epoch,
-            epoch=new_epoch(),
-        )
+        self.capture_id = capture_id
+        self.changefeed_id = changefeed_id
+        self.changefeed_epoch = changefeed_epoch
+        self.epoch = new_epoch()
         self.owner = owner
         self.liveness = Liveness.ALIVE
+        self.barrier: Barrier | None = None  # None: nothing may be applied above where it was added
         self.spans = TableSpans(executor)
+        self._version = version
         self._executor = executor
         self._new_epoch = new_epoch
-        self._barrier: Barrier | None = None
         self._reports = SpanReports()
 
-    def stop(self) -> None:
-        """The capture is to end (a signal, say): the owner is told with the next heartbeat."""
-        self.liveness = Liveness.STOPPING
-
-    def serve_again(self) -> None:
-        """A drain was taken back."""
-        self.liveness = Liveness.ALIVE
-
     def tick(self, inbox: Sequence[Message]) -> AgentTick:
-        """Take the messages in their order, go on with all tasks, answer."""
-        dropped: list[tuple[Dropped, Message]] = []
+        """Take the messages in their order, go on with all tasks, answer. Raises OwnerConflict."""
         heartbeats: list[tuple[Heartbeat, ProcessorEpoch]] = []
         for message in inbox:
-            reason = self._receive(message, heartbeats)
-            if reason is not None:
-                dropped.append((reason, message))
+            if self._is_ours(message) and self._accept_owner(message):
+                self._receive(message, heartbeats)
         responses, errors = self.spans.poll()
         bodies: list[Body] = []
         for response in responses:
@@ -149,65 +104,51 @@ class Agent:
             self._reports.observe(status)
         if heartbeats:  # one answer does for all: it holds what any of them asked for
             bodies.append(self._answer(heartbeats))
-        return AgentTick(
-            outbox=tuple(self._to_owner(body) for body in bodies),
-            barrier=self._barrier,
-            liveness=self.liveness,
-            errors=tuple(errors),
-            dropped=tuple(dropped),
+        return AgentTick(tuple(self._to_owner(body) for body in bodies), errors)
+
+    def _is_ours(self, message: Message) -> bool:
+        return (
+            message.to == self.capture_id
+            and message.changefeed_id == self.changefeed_id
+            and message.changefeed_epoch == self.changefeed_epoch
         )
 
-    def _receive(
-        self, message: Message, heartbeats: list[tuple[Heartbeat, ProcessorEpoch]]
-    ) -> Dropped | None:
-        header, info = message.header, self.info
-        if (message.to, message.changefeed_id) != (info.capture_id, info.changefeed_id):
-            return Dropped.NOT_FOR_US
-        if header.changefeed_epoch != info.changefeed_epoch:
-            return Dropped.CHANGEFEED_EPOCH
-        if not self._accept_owner(message.sender, header.owner_revision, header.version):
-            return Dropped.STALE_OWNER
-        match message.body:
-            case Heartbeat() as heartbeat:
-                self._heed(heartbeat)
-                heartbeats.append((heartbeat, header.processor_epoch))
-                return None
-            case AddTable() | RemoveTable() as request:
-                return self._dispatch(request, header.processor_epoch)
-            case _:
-                return Dropped.UNKNOWN
-
-    def _accept_owner(self, owner_id: CaptureID, revision: Revision, version: str) -> bool:
+    def _accept_owner(self, message: Message) -> bool:
         """False for an owner of the past. A newer one is adopted: the spans stay as they are, with
         their streams and fences, but what the old one sent and is still under way is stale."""
+        owner_id, revision = message.sender, message.owner_revision
         if revision == self.owner.revision:
             if owner_id != self.owner.id:
                 raise OwnerConflict(
                     f"captures {self.owner.id} and {owner_id} both own changefeed"
-                    f" {self.info.changefeed_id} with revision {revision}"
+                    f" {self.changefeed_id} with revision {revision}"
                 )
             return True
         if revision < self.owner.revision:
             return False
-        self.owner = OwnerInfo(id=owner_id, revision=revision, version=version)
-        self.info = self.info.reset_epoch(self._new_epoch())
+        self.owner = OwnerInfo(owner_id, revision)
+        self.epoch = self._new_epoch()
         return True
 
-    def _heed(self, heartbeat: Heartbeat) -> None:
-        if heartbeat.barrier is not None:  # without one, the last one holds
-            self._barrier = heartbeat.barrier
-        if heartbeat.is_stopping:
-            self.stop()
-
-    def _dispatch(self, request: DispatchTableRequest, epoch: ProcessorEpoch) -> Dropped | None:
-        if epoch != self.info.epoch:
-            return Dropped.PROCESSOR_EPOCH
-        return None if self.spans.accept(request) else Dropped.REFUSED
+    def _receive(
+        self, message: Message, heartbeats: list[tuple[Heartbeat, ProcessorEpoch]]
+    ) -> None:
+        match message.body:
+            case Heartbeat() as heartbeat:
+                if heartbeat.barrier is not None:  # without one, the last one holds
+                    self.barrier = heartbeat.barrier
+                if heartbeat.is_stopping:
+                    self.liveness = Liveness.STOPPING
+                heartbeats.append((heartbeat, message.processor_epoch))
+            case AddTable() | RemoveTable() as request if message.processor_epoch == self.epoch:
+                self.spans.accept(request)
+            case _:
+                pass  # a dispatch for the agent under another owner, or not for agents
 
     def _answer(self, heartbeats: Sequence[tuple[Heartbeat, ProcessorEpoch]]) -> HeartbeatResponse:
         newest, epoch = heartbeats[-1]
         # what an owner has seen of another epoch says nothing about this one's sequences
-        since = newest.seen if epoch == self.info.epoch else 0
+        since = newest.seen if epoch == self.epoch else 0
         if since > self._reports.sequence:
             since = 0
         statuses = {status.table_id: status for status in self._reports.since(since)}
@@ -227,14 +168,12 @@ class Agent:
 
     def _to_owner(self, body: Body) -> Message:
         return Message(
-            header=Header(
-                version=self.info.version,
-                owner_revision=self.owner.revision,
-                processor_epoch=self.info.epoch,
-                changefeed_epoch=self.info.changefeed_epoch,
-            ),
-            sender=self.info.capture_id,
+            version=self._version,
+            owner_revision=self.owner.revision,
+            processor_epoch=self.epoch,
+            changefeed_epoch=self.changefeed_epoch,
+            sender=self.capture_id,
             to=self.owner.id,
-            changefeed_id=self.info.changefeed_id,
+            changefeed_id=self.changefeed_id,
             body=body,
         )

@@ -17,7 +17,7 @@ life of the other: that one must be over, as a capture has one agent at a time.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
@@ -45,20 +45,19 @@ class CaptureState(IntEnum):
     STOPPING = 3
 
 
+@dataclass(slots=True)
 class CaptureStatus:
     """One capture."""
 
-    __slots__ = ("epoch", "id", "is_gone", "is_owner", "proven", "scan", "state", "view")
-
-    def __init__(self, capture_id: CaptureID, *, is_owner: bool) -> None:
-        self.id = capture_id
-        self.is_owner = is_owner
-        self.is_gone = False  # from etcd: it may still write, until its grace is over
-        self.state = CaptureState.UNINITIALIZED
-        self.epoch: ProcessorEpoch | None = None  # None until it has answered
-        self.proven = 0  # the last heartbeat that was sent before its epoch's last sign of life
-        self.view = ReportView()
-        self.scan: Scan | None = None
+    id: CaptureID
+    is_owner: bool = False
+    met_at: int = 0  # in ticks
+    is_gone: bool = False  # from etcd: it may still write, until its grace is over
+    state: CaptureState = CaptureState.UNINITIALIZED
+    epoch: ProcessorEpoch | None = None  # None until it has answered
+    proven: int = 0  # the last heartbeat that was sent before its epoch's last sign of life
+    view: ReportView = field(default_factory=ReportView)
+    scan: Scan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +72,14 @@ class Report:
 class CaptureManager:
     """Mutable; one thread. Time is counted in ticks."""
 
-    def __init__(
-        self, *, owner_id: CaptureID, heartbeat_tick: int, collect_stats_tick: int
-    ) -> None:
+    def __init__(self, *, owner_id: CaptureID, heartbeat_tick: int) -> None:
         self.captures: dict[CaptureID, CaptureStatus] = {}
         self._owner_id = owner_id
         self._heartbeat_tick = heartbeat_tick
-        self._collect_stats_tick = collect_stats_tick
         self._ticks = 0
         self._sent = 0  # the number of the last heartbeats
         self._sent_barrier: Barrier | None = None
         self._unreached: Collection[CaptureID] = ()  # as etcd has it: they have no spans
-        self._met_at: dict[CaptureID, int] = {}  # in ticks
 
     @property
     def is_all_initialized(self) -> bool:
@@ -101,7 +96,7 @@ class CaptureManager:
         return {each: c for each, c in found if c.state is not CaptureState.UNINITIALIZED}
 
     def _is_silent(self, capture: CaptureStatus) -> bool:
-        is_waited_for = self._ticks < self._met_at[capture.id] + SILENT_TICKS
+        is_waited_for = self._ticks < capture.met_at + SILENT_TICKS
         return capture.epoch is None and capture.id in self._unreached and not is_waited_for
 
     def handle_messages(self, messages: Iterable[Message]) -> list[Report]:
@@ -121,11 +116,9 @@ class CaptureManager:
         removed = sorted(self.captures.keys() - named)
         for capture_id in removed:
             del self.captures[capture_id]
-            del self._met_at[capture_id]
         for capture_id in sorted(named - self.captures.keys()):
             is_owner = capture_id == self._owner_id
-            self.captures[capture_id] = CaptureStatus(capture_id, is_owner=is_owner)
-            self._met_at[capture_id] = self._ticks
+            self.captures[capture_id] = CaptureStatus(capture_id, is_owner, self._ticks)
         for capture_id, capture in self.captures.items():
             capture.is_gone = capture_id in gone
         return removed
@@ -153,7 +146,6 @@ class CaptureManager:
                     seen=capture.view.seen,
                     table_ids=tuple(asked.get(capture_id, ())),
                     is_stopping=capture_id in draining,
-                    collect_stats=self._ticks % self._collect_stats_tick == 0,
                     barrier=barrier,
                 ),
             )
@@ -164,7 +156,7 @@ class CaptureManager:
         capture = self.captures.get(message.sender)
         if capture is None:
             return None
-        epoch = message.header.processor_epoch
+        epoch = message.processor_epoch
         match message.body:
             case HeartbeatResponse() as response:
                 return self._handle_heartbeat(capture, response, epoch)

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision, TermNumber, Ts
 from coordination.scheduler.barrier import Barrier
-from coordination.scheduler.capture_manager import CaptureManager, Report
+from coordination.scheduler.capture_manager import CaptureManager
 from coordination.scheduler.messages import (
     Body,
     Checkpoint,
-    Header,
     Message,
     Span,
     TableStatus,
@@ -29,19 +28,7 @@ from coordination.scheduler.messages import (
 )
 from coordination.scheduler.replication_manager import ReplicationManager
 from coordination.scheduler.replication_set import ReplicationState
-from coordination.scheduler.schedule_task import BegunMove
-from coordination.scheduler.schedulers import Schedulers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerSettings:
-    """TiCDC's ``[debug.scheduler]``, with its defaults."""
-
-    heartbeat_tick: int = 2
-    collect_stats_tick: int = 200
-    max_task_concurrency: int = 10
-    check_balance_interval_s: float = 60.0
-    add_table_batch_size: int = 50
+from coordination.scheduler.schedulers import Schedulers, SchedulerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,37 +77,20 @@ class Coordinator:
         """``checkpoint_ts``: the changefeed's, as stored. The tables are told by `add_table`."""
         self.info = info
         self.captures = CaptureManager(
-            owner_id=info.capture_id,
-            heartbeat_tick=settings.heartbeat_tick,
-            collect_stats_tick=settings.collect_stats_tick,
+            owner_id=info.capture_id, heartbeat_tick=settings.heartbeat_tick
         )
         self.replication = ReplicationManager(
             term=info.term, max_task_concurrency=settings.max_task_concurrency
         )
-        self._schedulers = Schedulers(
-            max_task_concurrency=settings.max_task_concurrency,
-            add_table_batch_size=settings.add_table_batch_size,
-            check_balance_interval_s=settings.check_balance_interval_s,
-            rng=rng,
-        )
-        self._checkpoint = Checkpoint(checkpoint_ts, checkpoint_ts)
-        self._begun: list[BegunMove] = []
+        self.schedulers = Schedulers(settings, rng)
+        self.checkpoint = Checkpoint(checkpoint_ts, checkpoint_ts)  # of the last tick
         self._unknown: dict[tuple[str, str], UnknownTable] = {}
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """Of the changefeed, as of the last tick."""
-        return self._checkpoint
 
     def add_table(self, span: Span, start_ts: Ts) -> None:
         """The changefeed has this table, applied up to ``start_ts`` as far as is known (its
         progress row, or the commit-ts that made it). Again: nothing happens."""
-        self.replication.add_table(span, max(start_ts, self._checkpoint.checkpoint_ts))
+        self.replication.add_table(span, max(start_ts, self.checkpoint.checkpoint_ts))
         self._unknown.pop((span.schema, span.table), None)
-
-    def remove_table(self, table_id: int) -> None:
-        """The table was dropped."""
-        self.replication.remove_table(table_id)
 
     def poll(
         self,
@@ -135,36 +105,39 @@ class Coordinator:
         """One tick. ``alive`` are the captures of etcd whose grace is not over (docs/cluster.md
         18): ``gone`` those of them whose keys are no more, ``unreached`` those that no owner has
         ever reached. Raises MultiplePrimaries."""
+        replication = self.replication
         reports = self.captures.handle_messages(filter(self._is_ours, inbox))
         for report in reports:
             self._note_unknown(report.capture_id)
         removed = self.captures.handle_alive_captures(alive, unreached, gone)
-        was_initialized = self.replication.is_initialized
-        if was_initialized:
+        if replication.is_initialized:
             for report in reports:
-                self._report(report)
+                if report.is_restart:
+                    statuses = {status.table_id: status for status in report.statuses}
+                    replication.handle_capture_restarted(report.capture_id, statuses)
+                replication.handle_report(report.capture_id, report.statuses)
             for capture_id in removed:
-                self.replication.handle_capture_removed(capture_id)
+                replication.handle_capture_removed(capture_id)
         if self.captures.is_all_initialized:
-            self._schedule(now_s, is_first=not was_initialized)
-        checkpoint = self._advance_checkpoint(barrier)
-        bodies: list[tuple[CaptureID, Body]] = [*self.replication.take_outbox()]
-        bodies += self.captures.next_heartbeats(self._asked(), self._draining(), barrier)
+            captures = self.captures.initialized
+            if not replication.is_initialized:
+                reported = {c.id: c.view.statuses for c in captures.values()}
+                replication.initialize(reported, self.checkpoint.checkpoint_ts)
+            replication.handle_schedule(self.schedulers.schedule(captures, replication, now_s))
+        can_proceed = self._advance_checkpoint(barrier)
+        bodies: list[tuple[CaptureID, Body]] = [*replication.take_outbox()]
+        asked: dict[CaptureID, list[int]] = {}  # what is under way, always: resends hang on answers
+        for table_id, span_set in replication.unsettled.items():
+            for capture_id in span_set.holders:
+                asked.setdefault(capture_id, []).append(table_id)
+        bodies += self.captures.next_heartbeats(asked, self.schedulers.draining, barrier)
+        # but not to those that are gone in this very tick
+        outbox = [self._message(*each) for each in bodies if each[0] in self.captures.captures]
         return CoordinatorTick(
-            outbox=tuple(
-                message for to, body in bodies if (message := self._message(to, body)) is not None
-            ),
-            checkpoint=self._checkpoint,
-            can_proceed=checkpoint is not None,
+            outbox=tuple(outbox), checkpoint=self.checkpoint, can_proceed=can_proceed
         )
 
     # Asked for from outside.
-
-    def move_table(self, table_id: int, dest: CaptureID) -> None:
-        self._schedulers.move_table.move_table(table_id, dest)
-
-    def rebalance(self) -> None:
-        self._schedulers.rebalance.is_wanted = True
 
     def drain_capture(self, capture_id: CaptureID) -> int:
         """Begin to drain it, or go on; how many spans it still has (1 while that is not known).
@@ -172,33 +145,25 @@ class Coordinator:
         The owner itself is not drained: it resigns first (docs/cluster.md 15)."""
         if not self.captures.is_all_initialized or not self.replication.is_initialized:
             return 1
-        remaining = len(self.replication.held.get(capture_id, ()))
         if len(self.captures.captures) > 1 and capture_id != self.info.capture_id:
-            self._schedulers.drain_capture.set_target(capture_id)
-        return remaining
-
-    def keep_capture(self, capture_id: CaptureID) -> None:
-        """Drain it no more."""
-        self._schedulers.drain_capture.keep(capture_id)
-
-    def take_moves(self) -> list[BegunMove]:
-        """Those that have begun since the last call."""
-        begun, self._begun = self._begun, []
-        return begun
+            self.schedulers.drain_capture(capture_id)
+        return len(self.replication.held.get(capture_id, ()))
 
     def take_progress(self) -> list[SpanProgress]:
         """The spans that changed since the last call."""
+        captures = self.captures.captures
         return [
             SpanProgress(
-                span=made.span,
-                state=made.state,
-                capture_id=made.primary,
-                epoch=self._epoch(made.primary),
-                checkpoint=made.checkpoint,
-                delta_version=made.delta_version,
-                status=made.status,
+                span=span_set.span,
+                state=span_set.state,
+                capture_id=primary,
+                epoch=captures[primary].epoch if primary in captures else None,
+                checkpoint=span_set.checkpoint,
+                delta_version=span_set.delta_version,
+                status=span_set.status,
             )
-            for made in self.replication.take_advanced()
+            for span_set in self.replication.take_advanced()
+            for primary in (span_set.primary,)
         ]
 
     def unregistered_tables(self) -> list[UnknownTable]:
@@ -209,19 +174,13 @@ class Coordinator:
     # The parts of a tick.
 
     def _is_ours(self, message: Message) -> bool:
-        header, info = message.header, self.info
+        info = self.info
         return (
             message.to == info.capture_id
             and message.changefeed_id == info.changefeed_id
-            and header.owner_revision == info.owner_revision
-            and header.changefeed_epoch == info.changefeed_epoch
+            and message.owner_revision == info.owner_revision
+            and message.changefeed_epoch == info.changefeed_epoch
         )
-
-    def _report(self, report: Report) -> None:
-        if report.is_restart:
-            statuses = {status.table_id: status for status in report.statuses}
-            self.replication.handle_capture_restarted(report.capture_id, statuses)
-        self.replication.handle_report(report.capture_id, report.statuses)
 
     def _note_unknown(self, capture_id: CaptureID) -> None:
         """Kept until it is registered, whatever becomes of the capture that met it."""
@@ -230,7 +189,7 @@ class Coordinator:
             name = (table.schema, table.table)
             known = self._unknown.get(name, table)
             # at or below the checkpoint: an old list, of a table that was registered and dropped
-            is_old = table.commit_ts <= self._checkpoint.checkpoint_ts
+            is_old = table.commit_ts <= self.checkpoint.checkpoint_ts
             if not is_old and not self.replication.has_table(*name):
                 self._unknown[name] = min(known, table, key=lambda t: t.commit_ts)
 
@@ -243,55 +202,24 @@ class Coordinator:
         limits += [Ts(table.commit_ts - 1) for table in self._unknown.values()]
         return min(limits, default=None)
 
-    def _schedule(self, now_s: float, *, is_first: bool) -> None:
-        captures, replication = self.captures.initialized, self.replication
-        if is_first:
-            reported = {c.id: c.view.statuses for c in captures.values()}
-            replication.initialize(reported, self._checkpoint.checkpoint_ts)
-        replication.handle_tasks(self._schedulers.schedule(captures, replication, now_s))
-        for task in replication.begun.values():
-            origin = replication.sets[task.table_id].primary or CaptureID("")
-            why = self._schedulers.acted or ""
-            self._begun.append(BegunMove(task.table_id, origin, task.dest, why))
-        replication.begun.clear()
-
-    def _advance_checkpoint(self, barrier: Barrier) -> Checkpoint | None:
+    def _advance_checkpoint(self, barrier: Barrier) -> bool:
+        """False while it cannot proceed."""
         new = self.replication.advance_checkpoint(barrier)
-        if new is not None:
-            limit_ts, old = self._scan_limit_ts(), self._checkpoint
-            checkpoint_ts = new.checkpoint_ts if limit_ts is None else min(new[0], limit_ts)
-            self._checkpoint = Checkpoint(
-                Ts(max(checkpoint_ts, old.checkpoint_ts)), max(new.resolved_ts, old.resolved_ts)
-            )
-        return new
+        if new is None:
+            return False
+        limit_ts, old = self._scan_limit_ts(), self.checkpoint
+        checkpoint_ts = new.checkpoint_ts if limit_ts is None else min(new.checkpoint_ts, limit_ts)
+        self.checkpoint = Checkpoint(
+            max(checkpoint_ts, old.checkpoint_ts), max(new.resolved_ts, old.resolved_ts)
+        )
+        return True
 
-    def _asked(self) -> dict[CaptureID, list[int]]:
-        """What is under way is asked for in every heartbeat: answers are what resends hang on."""
-        asked: dict[CaptureID, list[int]] = {}
-        for table_id, made in self.replication.unsettled.items():
-            for capture_id in made.holders:
-                asked.setdefault(capture_id, []).append(table_id)
-        return asked
-
-    def _draining(self) -> set[CaptureID]:
-        drain = self._schedulers.drain_capture
-        return drain.told if drain.target is None else {*drain.told, drain.target}
-
-    def _epoch(self, capture_id: CaptureID | None) -> ProcessorEpoch | None:
-        capture = None if capture_id is None else self.captures.captures.get(capture_id)
-        return None if capture is None else capture.epoch
-
-    def _message(self, to: CaptureID, body: Body) -> Message | None:
-        capture = self.captures.captures.get(to)
-        if capture is None:  # gone in this very tick
-            return None
+    def _message(self, to: CaptureID, body: Body) -> Message:
         return Message(
-            header=Header(
-                version=self.info.version,
-                owner_revision=self.info.owner_revision,
-                processor_epoch=capture.epoch or ProcessorEpoch(""),
-                changefeed_epoch=self.info.changefeed_epoch,
-            ),
+            version=self.info.version,
+            owner_revision=self.info.owner_revision,
+            processor_epoch=self.captures.captures[to].epoch or ProcessorEpoch(""),
+            changefeed_epoch=self.info.changefeed_epoch,
             sender=self.info.capture_id,
             to=to,
             changefeed_id=self.info.changefeed_id,

@@ -140,7 +140,6 @@ class Heartbeat:
     seen: int = 0  # sequence of the last response that the owner has applied; 0 asks for all spans
     table_ids: tuple[int, ...] = ()  # whose status is wanted, changed or not, here or not
     is_stopping: bool = False
-    collect_stats: bool = False
     barrier: Barrier | None = None
 
 
@@ -157,21 +156,18 @@ class HeartbeatResponse:
     scan: Scan | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
-    version: str
-    owner_revision: Revision
-    processor_epoch: ProcessorEpoch
-    changefeed_epoch: int
-
-
 DispatchTableRequest = AddTable | RemoveTable
 Body = DispatchTableRequest | DispatchTableResponse | Heartbeat | HeartbeatResponse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    header: Header
+    """The first four fields travel as its ``header``."""
+
+    version: str
+    owner_revision: Revision
+    processor_epoch: ProcessorEpoch
+    changefeed_epoch: int
     sender: CaptureID
     to: CaptureID
     changefeed_id: ChangefeedID
@@ -182,6 +178,7 @@ class MalformedMessage(TidelakeError):
     """These bytes are no message of ours: the receiver drops them."""
 
 
+_HEADER: Final = ("version", "owner_revision", "processor_epoch", "changefeed_epoch")
 _DISPATCH_REQUEST, _DISPATCH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = 1, 2, 3, 4
 _STATES: Final = tuple(TableState)  # by number: calling the enum is ten times slower
 _DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None)  # of a row's fields
@@ -191,15 +188,9 @@ _KNOWN: Final = len(TableStatus._fields)
 
 def encode(message: Message) -> bytes:
     """Compact JSON."""
-    header = message.header
     kind, body = _dump_body(message.body)
     document = {
-        "header": {
-            "version": header.version,
-            "owner_revision": header.owner_revision,
-            "processor_epoch": header.processor_epoch,
-            "changefeed_epoch": header.changefeed_epoch,
-        },
+        "header": {name: getattr(message, name) for name in _HEADER},
         "msg_type": kind,
         "from": message.sender,
         "to": message.to,
@@ -213,14 +204,8 @@ def decode(data: bytes) -> Message:
     """Raises MalformedMessage. Fields that this version does not know are passed over."""
     try:
         document = json.loads(data)
-        header = document["header"]
         return Message(
-            header=Header(
-                version=header["version"],
-                owner_revision=header["owner_revision"],
-                processor_epoch=header["processor_epoch"],
-                changefeed_epoch=header["changefeed_epoch"],
-            ),
+            **{name: document["header"][name] for name in _HEADER},
             sender=document["from"],
             to=document["to"],
             changefeed_id=document["changefeed_id"],
@@ -232,11 +217,11 @@ def decode(data: bytes) -> Message:
 
 def _dump_body(body: Body) -> tuple[int, dict[str, Any]]:
     match body:
-        case AddTable(span=span, checkpoint=checkpoint):
+        case AddTable(span=span):
             return _DISPATCH_REQUEST, {
-                "add": [span.table_id, span.schema, span.table],
+                "add": (span.table_id, span.schema, span.table),
                 "is_secondary": body.is_secondary,
-                "checkpoint": [*checkpoint],
+                "checkpoint": body.checkpoint,
                 "fence": body.fence,
             }
         case RemoveTable():
@@ -248,8 +233,18 @@ def _dump_body(body: Body) -> tuple[int, dict[str, Any]]:
                 "sequence": body.sequence,
                 **_dump_later([body.status]),
             }
-        case Heartbeat():
-            return _HEARTBEAT, _dump_heartbeat(body)
+        case Heartbeat(table_ids=table_ids, barrier=barrier):
+            dumped: dict[str, Any] = {
+                "number": body.number,
+                "seen": body.seen,
+                "is_stopping": body.is_stopping,
+            }
+            if table_ids:
+                dumped["table_ids"] = table_ids
+            if barrier is not None:
+                tables = [*barrier.table_barriers.items()]
+                dumped["barrier"] = {"global": barrier.global_barrier_ts, "tables": tables}
+            return _HEARTBEAT, dumped
         case HeartbeatResponse():
             return _HEARTBEAT_RESPONSE, _dump_heartbeat_response(body)
 
@@ -271,39 +266,18 @@ def _load_body(kind: int, body: dict[str, Any]) -> Body:
                 status=status, is_remove=body["is_remove"], sequence=body["sequence"]
             )
         case 3:
-            return _load_heartbeat(body)
+            barrier = body.get("barrier")
+            return Heartbeat(
+                number=body.get("number", 0),
+                seen=body.get("seen", 0),
+                table_ids=tuple(body.get("table_ids", ())),
+                is_stopping=body.get("is_stopping", False),
+                barrier=barrier and Barrier(barrier["global"], dict(barrier["tables"])),
+            )
         case 4:
             return _load_heartbeat_response(body)
         case _:
             raise ValueError(f"unknown msg_type {kind}")
-
-
-def _dump_heartbeat(body: Heartbeat) -> dict[str, Any]:
-    dumped: dict[str, Any] = {
-        "number": body.number,
-        "seen": body.seen,
-        "is_stopping": body.is_stopping,
-    }
-    if body.table_ids:
-        dumped["table_ids"] = body.table_ids
-    if body.collect_stats:
-        dumped["collect_stats"] = True
-    if body.barrier is not None:
-        tables = [*body.barrier.table_barriers.items()]
-        dumped["barrier"] = {"global": body.barrier.global_barrier_ts, "tables": tables}
-    return dumped
-
-
-def _load_heartbeat(body: dict[str, Any]) -> Heartbeat:
-    barrier = body.get("barrier")
-    return Heartbeat(
-        number=body.get("number", 0),
-        seen=body.get("seen", 0),
-        table_ids=tuple(body.get("table_ids", ())),
-        is_stopping=body.get("is_stopping", False),
-        collect_stats=body.get("collect_stats", False),
-        barrier=barrier and Barrier(barrier["global"], dict(barrier["tables"])),
-    )
 
 
 def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:

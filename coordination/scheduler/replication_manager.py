@@ -3,20 +3,18 @@
     reports ─► each span's ReplicationSet ─► orders, numbered with fences ─► `take_outbox`
     tasks   ─►
 
-Nothing here walks over all spans in a tick: what needs attention is kept in indexes (tables without
-a set, Absent sets, unsettled sets, dropped tables, who holds what), and the checkpoint is a minimum
-that only what changed moves.
+What needs attention is kept in indexes (tables without a set, Absent sets, unsettled sets, dropped
+tables, who holds what): a tick in which nothing has changed walks over no spans.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from coordination.model import CaptureID, TermNumber, Ts, fence_number
 from coordination.scheduler.barrier import Barrier
-from coordination.scheduler.low_water import LowWater
 from coordination.scheduler.messages import (
     AddTable,
     Checkpoint,
@@ -32,20 +30,35 @@ from coordination.scheduler.replication_set import (
     ReplicationSet,
     ReplicationState,
 )
-from coordination.scheduler.schedule_task import (
-    AddTask,
-    BurstBalance,
-    MoveTask,
-    RemoveTask,
-    ScheduleTask,
-    TableTask,
-)
 
 V = TypeVar("V")
 
-_Moves = dict[tuple[Ts, Ts, Ts, Ts], int]  # checkpoint from, to, resolved from, to: how many spans
 _MAX_ASSIGNMENTS: Final = 2**32  # of one term
 _RESTING: Final = (ReplicationState.REPLICATING, ReplicationState.ABSENT)
+
+
+class ScheduleTask(NamedTuple):
+    """Give a span to a capture, from whoever has it; None: stop it, the table is gone."""
+
+    table_id: int
+    dest: CaptureID | None
+
+
+class Schedule(NamedTuple):
+    """What one scheduler wants."""
+
+    scheduler: str
+    tasks: Sequence[ScheduleTask]
+    is_burst: bool = False  # the limit on running tasks does not hold it back
+
+
+class BegunMove(NamedTuple):
+    """A table that has begun to go from one capture to another, for log lines."""
+
+    table_id: int
+    origin: CaptureID
+    dest: CaptureID
+    why: str  # the scheduler that wanted it
 
 
 class ReplicationManager:
@@ -58,16 +71,16 @@ class ReplicationManager:
         self.absent: dict[int, None] = {}  # of them, those whose set is Absent
         self.unsettled: dict[int, ReplicationSet] = {}  # sets that holders are to be asked about
         self.dropped: dict[int, None] = {}  # sets to be removed: of no table of the changefeed
-        self.running: dict[int, TableTask] = {}
+        self.running: dict[int, None] = {}  # spans with a task
         self.held: dict[CaptureID, set[int]] = {}  # table IDs, in whatever role
-        self.begun: dict[int, MoveTask] = {}  # moves, until somebody clears it
         self.is_initialized = False
         self._names: dict[str, dict[str, int]] = {}
         self._advanced: dict[int, None] = {}
         self._max_task_concurrency = max_task_concurrency
         self._term = term
         self._assignments = 0
-        self._checkpoints, self._resolved = LowWater(), LowWater()  # of the tables' sets
+        self._least: Checkpoint | None = None  # of the tables' sets; None: to be looked up
+        self._begun: list[BegunMove] = []
         self._outbox: list[tuple[CaptureID, DispatchTableRequest]] = []
 
     # Tables.
@@ -79,14 +92,12 @@ class ReplicationManager:
             return
         self.tables[table_id] = span
         self._names.setdefault(span.schema, {})[span.table] = table_id
-        made = self.sets.get(table_id)
-        if made is None:
+        span_set = self.sets.get(table_id)
+        if span_set is None:
             self.missing[table_id] = start_ts
-            return
-        made.span = span
-        self._checkpoints.add(made.checkpoint_ts)
-        self._resolved.add(made.resolved_ts)
-        self._index(made)
+        else:
+            span_set.span = span
+            self._index(span_set)
 
     def remove_table(self, table_id: int) -> None:
         """The changefeed has it no more: the checkpoint waits for it no longer, and its span is
@@ -97,11 +108,8 @@ class ReplicationManager:
         if self._names[span.schema].get(span.table) == table_id:
             del self._names[span.schema][span.table]
         self.missing.pop(table_id, None)
-        made = self.sets.get(table_id)
-        if made is not None:
-            self._checkpoints.remove(made.checkpoint_ts)
-            self._resolved.remove(made.resolved_ts)
-            self._index(made)
+        if table_id in self.sets:
+            self._index(self.sets[table_id])
 
     def has_table(self, schema: str, table: str) -> bool:
         return table in self._names.get(schema, ())
@@ -123,62 +131,80 @@ class ReplicationManager:
     def handle_report(self, capture_id: CaptureID, statuses: Iterable[TableStatus]) -> None:
         """Statuses of one capture's spans, in the order in which they were true. Raises
         MultiplePrimaries."""
-        sets, replicating = self.sets, ReplicationState.REPLICATING
-        moves: _Moves = {}  # spans of one batch move together: count them, and move them once
         for status in statuses:
-            made = sets.get(status.table_id)
-            if made is None:
+            span_set = self.sets.get(status.table_id)
+            if span_set is None:
                 self._handle_stray(capture_id, status)
             elif (
-                made.state is replicating
-                and made.primary == capture_id
+                span_set.state is ReplicationState.REPLICATING
+                and span_set.primary == capture_id
                 and status.state is TableState.REPLICATING
             ):  # nearly all there ever is: the span has moved on
-                self._advance(made, status, moves)
+                if status != span_set.status:
+                    span_set.status = status
+                    span_set.advance_checkpoint(status)
+                    self._advanced[status.table_id] = None
+                    self._least = None
             else:
-                self._move(moves)
-                self._change(made, partial(made.poll, status, capture_id))
-
-        self._move(moves)
+                self._change(span_set, partial(span_set.poll, status, capture_id))
 
     def handle_capture_removed(self, capture_id: CaptureID) -> None:
         """The capture is gone and writes nothing more (docs/cluster.md 18 is the caller's)."""
-        for made in self._held_by(capture_id):
-            self._change(made, partial(made.handle_capture_shutdown, capture_id))
+        for span_set in self._held_by(capture_id):
+            self._change(span_set, partial(span_set.handle_capture_shutdown, capture_id))
         self.held.pop(capture_id, None)
 
     def handle_capture_restarted(
         self, capture_id: CaptureID, statuses: Mapping[int, TableStatus]
     ) -> None:
         """The capture's agent is a new one, and these are the spans that it has."""
-        for made in self._held_by(capture_id):
-            table_id = made.span.table_id
+        for span_set in self._held_by(capture_id):
+            table_id = span_set.span.table_id
             status = statuses.get(table_id) or TableStatus(table_id, TableState.ABSENT)
-            self._change(made, partial(made.handle_capture_restart, capture_id, status))
+            self._change(span_set, partial(span_set.handle_capture_restart, capture_id, status))
 
     def _handle_stray(self, capture_id: CaptureID, status: TableStatus) -> None:
         """A span that should be nowhere: a set that is being removed asks until it is gone."""
         if status.state in (TableState.ABSENT, TableState.STOPPED):
             return
         start_ts = self.missing.get(status.table_id, status.checkpoint_ts)
-        made = ReplicationSet(self._span(status.table_id), start_ts)
-        made.state, made.undetermined = ReplicationState.REMOVING, (capture_id,)
-        self._adopt(made)
-        self._change(made, partial(made.poll, status, capture_id))
+        span_set = ReplicationSet(self._span(status.table_id), start_ts)
+        span_set.state, span_set.undetermined = ReplicationState.REMOVING, (capture_id,)
+        self._adopt(span_set)
+        self._change(span_set, partial(span_set.poll, status, capture_id))
 
     def _held_by(self, capture_id: CaptureID) -> list[ReplicationSet]:
         return [self.sets[table_id] for table_id in sorted(self.held.get(capture_id, ()))]
 
     # Tasks.
 
-    def handle_tasks(self, tasks: Sequence[ScheduleTask]) -> None:
+    def handle_schedule(self, schedule: Schedule) -> None:
         """Begin what may begin now; what may not is dropped, and its scheduler asks again."""
-        for task in tasks:
-            if isinstance(task, BurstBalance):
-                for table_task in task.tasks:
-                    self._begin(table_task)
-            elif len(self.running) < self._max_task_concurrency:
-                self._begin(task)
+        for table_id, dest in schedule.tasks:
+            if table_id in self.running or (self.is_full and not schedule.is_burst):
+                continue
+            span_set = self.sets.get(table_id)
+            if span_set is None and dest is not None and table_id in self.missing:
+                span_set = ReplicationSet(self.tables[table_id], self.missing[table_id])
+                self._adopt(span_set)
+            if span_set is None:
+                continue
+            before, origin = span_set.state, span_set.primary
+            if dest is None:
+                self._change(span_set, span_set.handle_remove)
+            else:
+                self._change(span_set, partial(span_set.handle_assign, dest))
+            state = span_set.state
+            if state is before or state in _RESTING or span_set.has_removed:
+                continue
+            self.running[table_id] = None
+            if origin is not None and dest is not None:
+                self._begun.append(BegunMove(table_id, origin, dest, schedule.scheduler))
+
+    def take_moves(self) -> list[BegunMove]:
+        """Those that have begun since the last call."""
+        begun, self._begun = self._begun, []
+        return begun
 
     @property
     def is_full(self) -> bool:
@@ -195,22 +221,6 @@ class ReplicationManager:
         told = (self.sets[table_id].status for table_id in self.tables)
         return all(each is not None and each.checkpoint_ts >= ts for each in told)
 
-    def _begin(self, task: TableTask) -> None:
-        if task.table_id in self.running:
-            return
-        made = self.sets.get(task.table_id)
-        if made is None and isinstance(task, AddTask) and task.table_id in self.missing:
-            made = ReplicationSet(self.tables[task.table_id], self.missing[task.table_id])
-            self._adopt(made)
-        if made is None:
-            return
-        before = made.state
-        self._change(made, partial(_ask, made, task))
-        if made.state is not before and made.state not in _RESTING and not made.has_removed:
-            self.running[task.table_id] = task
-            if isinstance(task, MoveTask):
-                self.begun[task.table_id] = task
-
     # The checkpoint.
 
     def advance_checkpoint(self, barrier: Barrier) -> Checkpoint | None:
@@ -218,14 +228,16 @@ class ReplicationManager:
         if self.missing or not self.is_initialized:
             return None
         limit_ts = barrier.min_table_barrier_ts
-        checkpoint_ts = self._checkpoints.min()
-        resolved_ts = self._resolved.min()
-        if checkpoint_ts is None or resolved_ts is None:  # no tables at all
+        if not self.tables:
             return Checkpoint(limit_ts, barrier.global_barrier_ts)
-        checkpoint_ts = min(checkpoint_ts, limit_ts)
-        return Checkpoint(
-            Ts(checkpoint_ts), Ts(max(checkpoint_ts, min(resolved_ts, barrier.global_barrier_ts)))
-        )
+        if self._least is None:
+            sets = [self.sets[table_id] for table_id in self.tables]
+            self._least = Checkpoint(
+                min([each.checkpoint_ts for each in sets]), min([each.resolved_ts for each in sets])
+            )
+        checkpoint_ts = min(self._least.checkpoint_ts, limit_ts)
+        resolved_ts = min(self._least.resolved_ts, barrier.global_barrier_ts)
+        return Checkpoint(checkpoint_ts, max(checkpoint_ts, resolved_ts))
 
     def take_advanced(self) -> list[ReplicationSet]:
         """The sets that changed in any way since the last call, for the progress rows."""
@@ -242,99 +254,60 @@ class ReplicationManager:
     def _span(self, table_id: int) -> Span:
         return self.tables.get(table_id) or Span(table_id, "", "")
 
-    def _adopt(self, made: ReplicationSet) -> None:
-        table_id = made.span.table_id
-        self.sets[table_id] = made
+    def _adopt(self, span_set: ReplicationSet) -> None:
+        table_id = span_set.span.table_id
+        self.sets[table_id] = span_set
         self.missing.pop(table_id, None)
-        for capture_id in made.holders:
+        for capture_id in span_set.holders:
             self.held.setdefault(capture_id, set()).add(table_id)
-        if table_id in self.tables:
-            self._checkpoints.add(made.checkpoint_ts)
-            self._resolved.add(made.resolved_ts)
         self._advanced[table_id] = None
-        self._index(made)
+        self._index(span_set)
 
-    def _advance(self, made: ReplicationSet, status: TableStatus, moves: _Moves) -> None:
-        if status == made.status:
-            return
-        table_id = status.table_id
-        checkpoint_ts, resolved_ts = made.checkpoint_ts, made.resolved_ts
-        made.status = status
-        made.advance_checkpoint(status)
-        self._advanced[table_id] = None
-        if table_id in self.tables:
-            move = (checkpoint_ts, made.checkpoint_ts, resolved_ts, made.resolved_ts)
-            moves[move] = moves.get(move, 0) + 1
-
-    def _move(self, moves: _Moves) -> None:
-        for (checkpoint_ts, to_checkpoint_ts, resolved_ts, to_resolved_ts), n in moves.items():
-            self._checkpoints.move(checkpoint_ts, to_checkpoint_ts, n)
-            self._resolved.move(resolved_ts, to_resolved_ts, n)
-        moves.clear()
-
-    def _change(self, made: ReplicationSet, action: Callable[[], list[Order]]) -> None:
+    def _change(self, span_set: ReplicationSet, action: Callable[[], list[Order]]) -> None:
         """Let something happen to a set, and bring the indexes and the outbox up to it."""
-        checkpoint, holders = made.checkpoint, made.holders
+        holders = span_set.holders
         orders = action()
-        table_id = made.span.table_id
+        table_id = span_set.span.table_id
         self._advanced[table_id] = None
-        if table_id in self.tables:
-            self._checkpoints.move(checkpoint.checkpoint_ts, made.checkpoint_ts)
-            self._resolved.move(checkpoint.resolved_ts, made.resolved_ts)
-        if made.holders != holders:
+        if span_set.holders != holders:
             for capture_id in holders:
                 self.held[capture_id].discard(table_id)
-            for capture_id in made.holders:
+            for capture_id in span_set.holders:
                 self.held.setdefault(capture_id, set()).add(table_id)
-        self._index(made)
-        self._outbox += [(order.capture_id, self._request(made, order)) for order in orders]
+        self._index(span_set)
+        self._outbox += [(order.capture_id, self._request(span_set, order)) for order in orders]
 
-    def _index(self, made: ReplicationSet) -> None:
-        table_id, state = made.span.table_id, made.state
+    def _index(self, span_set: ReplicationSet) -> None:
+        table_id, state = span_set.span.table_id, span_set.state
+        self._least = None
         is_current, is_absent = table_id in self.tables, state is ReplicationState.ABSENT
-        if not made.holders and (made.has_removed or not is_current):
-            self._forget(made)
+        if not span_set.holders and (span_set.has_removed or not is_current):
+            del self.sets[table_id]
+            for index in (self.absent, self.unsettled, self.dropped, self.running):
+                index.pop(table_id, None)
+            if is_current:  # it was stopped by a mistake, or by the last owner
+                self.missing[table_id] = span_set.checkpoint_ts
             return
         _keep(self.absent, table_id, None, is_in=is_absent and is_current)
-        is_resting = made.is_settled or (is_absent and not made.undetermined)
-        _keep(self.unsettled, table_id, made, is_in=not is_resting)
+        is_resting = span_set.is_settled or (is_absent and not span_set.undetermined)
+        _keep(self.unsettled, table_id, span_set, is_in=not is_resting)
         is_dropped = not is_current and state is not ReplicationState.REMOVING
         _keep(self.dropped, table_id, None, is_in=is_dropped)
         if state in _RESTING:
             self.running.pop(table_id, None)
 
-    def _forget(self, made: ReplicationSet) -> None:
-        table_id = made.span.table_id
-        del self.sets[table_id]
-        for index in (self.absent, self.unsettled, self.dropped, self.running):
-            index.pop(table_id, None)
-        if table_id in self.tables:  # it was stopped by a mistake, or by the last owner
-            self._checkpoints.remove(made.checkpoint_ts)
-            self._resolved.remove(made.resolved_ts)
-            self.missing[table_id] = made.checkpoint_ts
-
-    def _request(self, made: ReplicationSet, order: Order) -> DispatchTableRequest:
-        if isinstance(order, AddOrder):
-            self._assignments += 1
-            assert self._assignments < _MAX_ASSIGNMENTS
-            return AddTable(
-                span=made.span,
-                is_secondary=order.is_secondary,
-                checkpoint=made.checkpoint,
-                fence=fence_number(self._term, self._assignments),
-            )
-        fence = fence_number(self._term, self._assignments)
-        return RemoveTable(table_id=made.span.table_id, fence=fence)
-
-
-def _ask(made: ReplicationSet, task: TableTask) -> list[Order]:
-    match task:
-        case AddTask():
-            return made.handle_add_table(task.capture_id)
-        case MoveTask():
-            return made.handle_move_table(task.dest)
-        case RemoveTask():
-            return made.handle_remove_table()
+    def _request(self, span_set: ReplicationSet, order: Order) -> DispatchTableRequest:
+        if not isinstance(order, AddOrder):
+            fence = fence_number(self._term, self._assignments)
+            return RemoveTable(table_id=span_set.span.table_id, fence=fence)
+        self._assignments += 1
+        assert self._assignments < _MAX_ASSIGNMENTS
+        return AddTable(
+            span=span_set.span,
+            is_secondary=order.is_secondary,
+            checkpoint=span_set.checkpoint,
+            fence=fence_number(self._term, self._assignments),
+        )
 
 
 def _keep(index: dict[int, V], table_id: int, value: V, *, is_in: bool) -> None:

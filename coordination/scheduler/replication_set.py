@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from coordination.errors import TidelakeError
 from coordination.model import CaptureID, Ts
-from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
+from coordination.scheduler.messages import NO_TS, Checkpoint, Span, TableState, TableStatus
 
 
 class ReplicationState(IntEnum):
@@ -61,36 +61,36 @@ class RemoveOrder:
 
 Order = AddOrder | RemoveOrder
 
+
+class _Report(NamedTuple):
+    """What a capture says of the span, and what to tell captures for it."""
+
+    status: TableStatus
+    capture_id: CaptureID
+    orders: list[Order]
+
+
 _LIVE: Final = frozenset(
     {TableState.PREPARING, TableState.PREPARED, TableState.REPLICATING, TableState.STOPPING}
 )
 
 
+@dataclass(slots=True, eq=False)
 class ReplicationSet:
     """Mutable, and small: an owner has one for each of its spans."""
 
-    __slots__ = (
-        "checkpoint_ts",
-        "delta_version",
-        "primary",
-        "resolved_ts",
-        "secondary",
-        "span",
-        "state",
-        "status",
-        "undetermined",
-    )
+    span: Span
+    checkpoint_ts: Ts
+    resolved_ts: Ts = NO_TS
+    state: ReplicationState = ReplicationState.ABSENT
+    primary: CaptureID | None = None
+    secondary: CaptureID | None = None
+    undetermined: tuple[CaptureID, ...] = ()
+    delta_version: int | None = None  # the newest that was told
+    status: TableStatus | None = None  # the last one of a primary
 
-    def __init__(self, span: Span, checkpoint_ts: Ts) -> None:
-        self.span = span
-        self.state = ReplicationState.ABSENT
-        self.primary: CaptureID | None = None
-        self.secondary: CaptureID | None = None
-        self.undetermined: tuple[CaptureID, ...] = ()
-        self.checkpoint_ts = checkpoint_ts
-        self.resolved_ts = checkpoint_ts
-        self.delta_version: int | None = None  # the newest that was told
-        self.status: TableStatus | None = None  # the last one of a primary
+    def __post_init__(self) -> None:
+        self.resolved_ts = max(self.resolved_ts, self.checkpoint_ts)
 
     @classmethod
     def build(
@@ -113,15 +113,13 @@ class ReplicationSet:
         # TiCDC keeps several secondaries; here all but the best one are sent away
         made.secondary = secondaries[0] if secondaries else None
         made.undetermined = (*by_state.get(TableState.STOPPING, []), *secondaries[1:])
-        made.state = made._built_state(is_prepared=bool(prepared))
+        if made.secondary is not None:
+            made.state = ReplicationState.COMMIT if prepared else ReplicationState.PREPARE
+        elif made.primary is not None:
+            made.state = ReplicationState.REPLICATING
+        elif made.undetermined:
+            made.state = ReplicationState.REMOVING
         return made
-
-    def _built_state(self, *, is_prepared: bool) -> ReplicationState:
-        if self.secondary is not None:
-            return ReplicationState.COMMIT if is_prepared else ReplicationState.PREPARE
-        if self.primary is not None:
-            return ReplicationState.REPLICATING
-        return ReplicationState.REMOVING if self.undetermined else ReplicationState.ABSENT
 
     @property
     def holders(self) -> tuple[CaptureID, ...]:
@@ -161,30 +159,25 @@ class ReplicationSet:
         """Take a report. Reports of one capture must come in the order in which they were made:
         an old "Absent" would give away a span that is written by now. Raises MultiplePrimaries."""
         orders: list[Order] = []
-        while True:
-            rows = ROWS.get((self.state, self.role(capture_id)), OUTSIDE)
-            row = rows.get(status.state)
-            if row is None or not row(self, status, capture_id, orders):
-                return orders
+        rows = ROWS.get((self.state, self.role(capture_id)), OUTSIDE)
+        if (row := rows.get(status.state)) is not None:
+            row(self, _Report(status, capture_id, orders))
+        return orders
 
-    def handle_add_table(self, capture_id: CaptureID) -> list[Order]:
-        """Only from Absent, and not to a capture that has yet to stop it; else nothing happens."""
-        if self.state is not ReplicationState.ABSENT or self.role(capture_id) is not None:
+    def handle_assign(self, dest: CaptureID) -> list[Order]:
+        """Only from Absent and Replicating, to a capture that has nothing of it; else nothing
+        happens."""
+        if (
+            self.state not in (ReplicationState.ABSENT, ReplicationState.REPLICATING)
+            or self.role(dest) is not None
+        ):
             return []
-        return self._prepare(capture_id)
+        self.secondary, self.state = dest, ReplicationState.PREPARE
+        return self.poll(TableStatus(self.span.table_id, TableState.ABSENT), dest)
 
-    def handle_move_table(self, dest: CaptureID) -> list[Order]:
-        """Only from Replicating, to a capture that has nothing of it; else nothing happens."""
-        if self.state is not ReplicationState.REPLICATING or self.role(dest) is not None:
-            return []
-        return self._prepare(dest)
-
-    def handle_remove_table(self) -> list[Order]:
-        """Only from Replicating (and from Absent, where nothing is to be told): else try later."""
-        if self.state is ReplicationState.ABSENT:
-            self.state = ReplicationState.REMOVING
-            return [RemoveOrder(capture_id) for capture_id in self.undetermined]
-        if self.state is not ReplicationState.REPLICATING:
+    def handle_remove(self) -> list[Order]:
+        """Only from Absent and Replicating; else try later."""
+        if self.state not in (ReplicationState.ABSENT, ReplicationState.REPLICATING):
             return []
         self.state = ReplicationState.REMOVING
         return [RemoveOrder(capture_id) for capture_id in self.holders]
@@ -200,21 +193,16 @@ class ReplicationSet:
         anybody else writes it."""
         if self.role(capture_id) is None or status.state not in _LIVE:
             return self.handle_capture_shutdown(capture_id)
-        was_primary = self.primary == capture_id
-        if self.state is ReplicationState.REMOVING:
-            return self.poll(status, capture_id)
-        self.undetermined = tuple(c for c in self.undetermined if c != capture_id)
-        if was_primary:
-            self.primary = None
-        elif self.secondary == capture_id:
-            self.secondary = None
-        self.undetermined += (capture_id,)
-        self._fall_back()
+        if self.state is not ReplicationState.REMOVING:
+            self._forget(capture_id)
+            self.undetermined += (capture_id,)
+            self._fall_back()
         return self.poll(status, capture_id)
 
-    def _prepare(self, capture_id: CaptureID) -> list[Order]:
-        self.secondary, self.state = capture_id, ReplicationState.PREPARE
-        return self.poll(TableStatus(self.span.table_id, TableState.ABSENT), capture_id)
+    def _forget(self, capture_id: CaptureID) -> None:
+        self.primary = None if self.primary == capture_id else self.primary
+        self.secondary = None if self.secondary == capture_id else self.secondary
+        self.undetermined = tuple(c for c in self.undetermined if c != capture_id)
 
     def _fall_back(self) -> None:
         """After a holder was cleared: where a set without a secondary, or a primary, belongs."""
@@ -222,55 +210,48 @@ class ReplicationSet:
             is_held = self.primary is not None
             self.state = ReplicationState.REPLICATING if is_held else ReplicationState.ABSENT
 
-    # The rows. Each returns whether to look again, at the state that it made.
+    # The rows: what a report means.
 
-    def _send_prepare(self, _: TableStatus, capture_id: CaptureID, orders: list[Order]) -> bool:
-        orders.append(AddOrder(capture_id, is_secondary=True))
-        return False
+    def _send_prepare(self, report: _Report) -> None:
+        report.orders.append(AddOrder(report.capture_id, is_secondary=True))
 
-    def _commit(self, _: TableStatus, __: CaptureID, ___: list[Order]) -> bool:
+    def _commit(self, report: _Report) -> None:
         self.state = ReplicationState.COMMIT
-        return True
+        self._hand_over(report)
 
-    def _lose_secondary(self, _: TableStatus, __: CaptureID, ___: list[Order]) -> bool:
+    def _lose_secondary(self, _report: _Report) -> None:
         self.secondary = None
         self._fall_back()
-        return False
 
-    def _lose_committed(self, _: TableStatus, __: CaptureID, ___: list[Order]) -> bool:
+    def _lose_committed(self, _report: _Report) -> None:
         """With a primary that may have been told to stop, stay: it decides by what it reports."""
         self.secondary = None
         if self.primary is None:
             self.state = ReplicationState.ABSENT
-        return False
 
-    def _update(self, status: TableStatus, _: CaptureID, __: list[Order]) -> bool:
-        self.advance_checkpoint(status)
-        self.status = status
-        return False
+    def _update(self, report: _Report) -> None:
+        self.advance_checkpoint(report.status)
+        self.status = report.status
 
-    def _doubt_primary(self, status: TableStatus, capture_id: CaptureID, _: list[Order]) -> bool:
+    def _doubt_primary(self, report: _Report) -> None:
         """It stops, though nobody asked it to, and may write until it has."""
-        self.advance_checkpoint(status)
+        self.advance_checkpoint(report.status)
         self.primary = None
-        self.undetermined += (capture_id,)
-        return False
+        self.undetermined += (report.capture_id,)
 
-    def _lose_primary(self, status: TableStatus, _: CaptureID, orders: list[Order]) -> bool:
-        self.advance_checkpoint(status)
+    def _lose_primary(self, report: _Report) -> None:
+        self.advance_checkpoint(report.status)
         self.primary = None
         if self.state is ReplicationState.COMMIT and self.secondary is not None:
-            self._promote(orders)
+            self._promote(report.orders)
         else:
             self._fall_back()
-        return False
 
-    def _hand_over(self, _: TableStatus, __: CaptureID, orders: list[Order]) -> bool:
+    def _hand_over(self, report: _Report) -> None:
         if self.primary is not None:
-            orders.append(RemoveOrder(self.primary))
+            report.orders.append(RemoveOrder(self.primary))
         else:
-            self._promote(orders)
-        return False
+            self._promote(report.orders)
 
     def _promote(self, orders: list[Order]) -> None:
         """The one place where a secondary becomes a writer; nothing while anybody else may be."""
@@ -279,53 +260,46 @@ class ReplicationSet:
             self.status = None
             orders.append(AddOrder(self.primary, is_secondary=False))
 
-    def _resend_commit(self, _: TableStatus, capture_id: CaptureID, orders: list[Order]) -> bool:
+    def _resend_commit(self, report: _Report) -> None:
         if self.secondary is None and not self.undetermined:
-            orders.append(AddOrder(capture_id, is_secondary=False))
-        return False
+            report.orders.append(AddOrder(report.capture_id, is_secondary=False))
 
-    def _replicating(self, status: TableStatus, capture_id: CaptureID, orders: list[Order]) -> bool:
-        self.advance_checkpoint(status)
-        self.status = status
+    def _replicating(self, report: _Report) -> None:
+        self._update(report)
         if self.secondary is not None:
-            orders.append(RemoveOrder(capture_id))
-            return False
-        self.state = ReplicationState.REPLICATING
-        return False
+            report.orders.append(RemoveOrder(report.capture_id))
+        else:
+            self.state = ReplicationState.REPLICATING
 
-    def _take_over(self, status: TableStatus, capture_id: CaptureID, orders: list[Order]) -> bool:
+    def _take_over(self, report: _Report) -> None:
         """Written already: the last owner's order was under way. Fine if nobody else can write."""
         if self.primary is not None or self.undetermined:
-            return self._refuse_primary(status, capture_id, orders)
-        self.primary, self.secondary = capture_id, None
-        return True
+            self._refuse_primary(report)
+        self.primary, self.secondary = report.capture_id, None
+        self._replicating(report)
 
-    def _refuse_primary(self, _: TableStatus, capture_id: CaptureID, __: list[Order]) -> bool:
-        raise self._multiple_primaries(self.primary or CaptureID("none"), capture_id)
+    def _refuse_primary(self, report: _Report) -> None:
+        raise self._multiple_primaries(self.primary or CaptureID("none"), report.capture_id)
 
-    def _expel(self, _: TableStatus, capture_id: CaptureID, orders: list[Order]) -> bool:
-        orders.append(RemoveOrder(capture_id))
-        return self._suspect(_, capture_id, orders)
+    def _expel(self, report: _Report) -> None:
+        report.orders.append(RemoveOrder(report.capture_id))
+        self._suspect(report)
 
-    def _suspect(self, _: TableStatus, capture_id: CaptureID, __: list[Order]) -> bool:
-        if self.role(capture_id) is None:
-            self.undetermined += (capture_id,)
-        return False
+    def _suspect(self, report: _Report) -> None:
+        if self.role(report.capture_id) is None:
+            self.undetermined += (report.capture_id,)
 
-    def _clear(self, status: TableStatus, capture_id: CaptureID, _: list[Order]) -> bool:
+    def _clear(self, report: _Report) -> None:
         """Somebody has stopped whose end changes nothing but that it is no longer in the way."""
+        capture_id = report.capture_id
         if self.role(capture_id) is not None:
-            self.advance_checkpoint(status)
-        self.primary = None if self.primary == capture_id else self.primary
-        self.secondary = None if self.secondary == capture_id else self.secondary
-        self.undetermined = tuple(c for c in self.undetermined if c != capture_id)
-        return False
+            self.advance_checkpoint(report.status)
+        self._forget(capture_id)
 
-    def _send_remove(self, status: TableStatus, capture_id: CaptureID, orders: list[Order]) -> bool:
-        if capture_id == self.primary:
-            self.advance_checkpoint(status)
-        orders.append(RemoveOrder(capture_id))
-        return False
+    def _send_remove(self, report: _Report) -> None:
+        if report.capture_id == self.primary:
+            self.advance_checkpoint(report.status)
+        report.orders.append(RemoveOrder(report.capture_id))
 
     def _multiple_primaries(self, known: CaptureID, other: CaptureID) -> MultiplePrimaries:
         return MultiplePrimaries(
@@ -334,7 +308,7 @@ class ReplicationSet:
         )
 
 
-_Rows = Mapping[TableState, Callable[[ReplicationSet, TableStatus, CaptureID, list[Order]], bool]]
+_Rows = Mapping[TableState, Callable[[ReplicationSet, _Report], None]]
 _Set, _T, _R = ReplicationSet, TableState, ReplicationState
 
 # A report without a row is passed over. OUTSIDE is for undetermined captures and for those that

@@ -12,8 +12,8 @@ time, and a new one is ignored while it has one: the owner sends again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol
+from enum import Enum, auto
+from typing import Final, NamedTuple, Protocol
 
 from coordination.scheduler.messages import (
     AddTable,
@@ -63,43 +63,29 @@ class TableExecutor(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TaskError:
-    """A step of a span's task failed; its changefeed has to know."""
-
-    table_id: int
-    error: Exception
-
-
-@dataclass(frozen=True, slots=True)
-class TaskResponse:
+class TaskResponse(NamedTuple):
     status: TableStatus
     is_remove: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(Enum):
     """What one row of a table decided."""
 
-    respond: bool = False
-    done: bool = False
-    go_on: bool = False  # look at the state again, if it has changed
-
-
-_WAIT: Final = _Step()
-_GO_ON: Final = _Step(go_on=True)
-_RESPOND: Final = _Step(respond=True)
-_DONE: Final = _Step(respond=True, done=True)
+    WAIT = auto()
+    GO_ON = auto()  # look at the state again, if it has changed
+    RESPOND = auto()
+    DONE = auto()  # respond, and that is the end of the task
 
 
 class TableSpan:
     """A span and its task, if it has one."""
 
-    __slots__ = ("_is_processed", "_stopped", "span", "task")
+    __slots__ = ("_executor", "_is_processed", "_stopped", "span", "task")
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Span, executor: TableExecutor) -> None:
         self.span = span
         self.task: DispatchTableRequest | None = None
+        self._executor = executor
         self._is_processed = False  # the executor was asked to write it
         self._stopped: TableStatus | None = None
 
@@ -110,91 +96,93 @@ class TableSpan:
         self.task, self._is_processed, self._stopped = task, False, None
         return True
 
-    def poll(self, executor: TableExecutor) -> TaskResponse | None:
+    def poll(self) -> TaskResponse | None:
         """Go on with the task as far as it goes now. Whatever the executor raises comes out."""
+        before: TableState | None = None
         while (task := self.task) is not None:
-            state = executor.get_table_span_status(self.span.table_id).state
-            step = _row(task, state)(self, executor)
-            if step.done:
-                self.task = None
-            if step.respond:
-                return self._response(executor, task)
-            if not step.go_on:
+            state = self._executor.get_table_span_status(self.span.table_id).state
+            if state is before:
                 return None
-            if executor.get_table_span_status(self.span.table_id).state == state:
+            rows = ADD_ROWS if isinstance(task, AddTable) else REMOVE_ROWS
+            assert state in rows, f"an executor reports state {state!r}"
+            step, before = rows[state](self), state
+            if step is _Step.DONE:
+                self.task = None
+            if step in (_Step.DONE, _Step.RESPOND):
+                return self._response(task)
+            if step is _Step.WAIT:
                 return None
         return None
 
-    def status(self, executor: TableExecutor) -> TableStatus:
-        """As the owner is to see it: Stopping as soon as it is to be removed."""
-        status = _normal(executor.get_table_span_status(self.span.table_id))
+    def status(self) -> TableStatus:
+        """As the owner is to see it: Stopping as soon as it is to be removed. What it has applied
+        was resolved: one that has not read yet promises its checkpoint."""
+        status = self._executor.get_table_span_status(self.span.table_id)
+        if status.resolved_ts < status.checkpoint_ts:
+            status = status._replace(resolved_ts=status.checkpoint_ts)
         if status.state is not TableState.ABSENT and isinstance(self.task, RemoveTable):
             return status._replace(state=TableState.STOPPING)
         return status
 
-    def _response(self, executor: TableExecutor, task: DispatchTableRequest) -> TaskResponse:
-        status = _normal(executor.get_table_span_status(self.span.table_id))
-        is_remove = isinstance(task, RemoveTable)
-        if is_remove and self._stopped is not None:
-            status = self._stopped._replace(state=TableState.STOPPED)
-        elif is_remove and status.state is not TableState.ABSENT:
-            status = status._replace(state=TableState.STOPPING)
-        return TaskResponse(_normal(status), is_remove)
+    def _response(self, task: DispatchTableRequest) -> TaskResponse:
+        if (stopped := self._stopped) is not None:
+            resolved_ts = max(stopped.resolved_ts, stopped.checkpoint_ts)
+            status = stopped._replace(state=TableState.STOPPED, resolved_ts=resolved_ts)
+        else:
+            status = self.status()
+        return TaskResponse(status, isinstance(task, RemoveTable))
 
-    def failed(self, executor: TableExecutor) -> TaskResponse | None:
+    def failed(self) -> TaskResponse | None:
         """What to say of a step that raised. The task stays."""
-        return self._response(executor, self.task) if isinstance(self.task, AddTable) else None
+        return self._response(self.task) if isinstance(self.task, AddTable) else None
 
     # The rows for AddTable.
 
-    def _begin(self, executor: TableExecutor) -> _Step:
-        task = self._add
-        begun = executor.add_table_span(
-            task.span, task.checkpoint, task.fence, is_prepare=task.is_secondary
-        )
-        return _GO_ON if begun else _RESPOND
+    def _begin(self) -> _Step:
+        return _Step.GO_ON if self._add(is_prepare=self._task.is_secondary) else _Step.RESPOND
 
-    def _await_prepared(self, executor: TableExecutor) -> _Step:
-        finished = executor.is_add_table_span_finished(
-            self.span.table_id, is_prepare=self._add.is_secondary
-        )
-        return _GO_ON if finished else _WAIT
+    def _await_prepared(self) -> _Step:
+        finished = self._is_finished(is_prepare=self._task.is_secondary)
+        return _Step.GO_ON if finished else _Step.WAIT
 
-    def _prepared(self, executor: TableExecutor) -> _Step:
-        if self._add.is_secondary:
-            return _DONE
-        if not self._is_processed:
-            task = self._add
-            if not executor.add_table_span(
-                task.span, task.checkpoint, task.fence, is_prepare=False
-            ):
-                return _RESPOND
-            self._is_processed = True
-        finished = executor.is_add_table_span_finished(self.span.table_id, is_prepare=False)
-        return _GO_ON if finished else _RESPOND
+    def _prepared(self) -> _Step:
+        if self._task.is_secondary:
+            return _Step.DONE
+        self._is_processed = self._is_processed or self._add(is_prepare=False)
+        is_finished = self._is_processed and self._is_finished(is_prepare=False)
+        return _Step.GO_ON if is_finished else _Step.RESPOND
 
     @property
-    def _add(self) -> AddTable:
+    def _task(self) -> AddTable:
         assert isinstance(self.task, AddTable)
         return self.task
 
+    def _add(self, *, is_prepare: bool) -> bool:
+        task = self._task
+        return self._executor.add_table_span(
+            task.span, task.checkpoint, task.fence, is_prepare=is_prepare
+        )
+
+    def _is_finished(self, *, is_prepare: bool) -> bool:
+        return self._executor.is_add_table_span_finished(self.span.table_id, is_prepare=is_prepare)
+
     # The rows for RemoveTable.
 
-    def _stop(self, executor: TableExecutor) -> _Step:
-        return _GO_ON if executor.remove_table_span(self.span.table_id) else _RESPOND
+    def _stop(self) -> _Step:
+        begun = self._executor.remove_table_span(self.span.table_id)
+        return _Step.GO_ON if begun else _Step.RESPOND
 
-    def _await_stopped(self, executor: TableExecutor) -> _Step:
-        self._stopped = executor.is_remove_table_span_finished(self.span.table_id)
-        return _RESPOND if self._stopped is None else _DONE
+    def _await_stopped(self) -> _Step:
+        self._stopped = self._executor.is_remove_table_span_finished(self.span.table_id)
+        return _Step.RESPOND if self._stopped is None else _Step.DONE
 
-    def _done(self, _: TableExecutor) -> _Step:
-        return _DONE
-
-
-_Row = Callable[[TableSpan, TableExecutor], _Step]
+    def _done(self) -> _Step:
+        return _Step.DONE
 
 
-ADD_ROWS: Final[Mapping[TableState, _Row]] = {
+_Rows = Mapping[TableState, Callable[[TableSpan], _Step]]
+
+ADD_ROWS: Final[_Rows] = {
     TableState.ABSENT: TableSpan._begin,
     TableState.PREPARING: TableSpan._await_prepared,
     TableState.PREPARED: TableSpan._prepared,
@@ -202,7 +190,7 @@ ADD_ROWS: Final[Mapping[TableState, _Row]] = {
     TableState.STOPPING: TableSpan._done,  # what is being stopped cannot be added
     TableState.STOPPED: TableSpan._done,
 }
-REMOVE_ROWS: Final[Mapping[TableState, _Row]] = {
+REMOVE_ROWS: Final[_Rows] = {
     TableState.ABSENT: TableSpan._done,
     TableState.PREPARING: TableSpan._stop,
     TableState.PREPARED: TableSpan._stop,
@@ -210,19 +198,6 @@ REMOVE_ROWS: Final[Mapping[TableState, _Row]] = {
     TableState.STOPPING: TableSpan._await_stopped,
     TableState.STOPPED: TableSpan._await_stopped,
 }
-
-
-def _row(task: DispatchTableRequest, state: TableState) -> _Row:
-    rows = ADD_ROWS if isinstance(task, AddTable) else REMOVE_ROWS
-    assert state in rows, f"an executor reports state {state!r}"
-    return rows[state]
-
-
-def _normal(status: TableStatus) -> TableStatus:
-    """What a span has applied was resolved: one that has not read yet promises its checkpoint."""
-    if status.resolved_ts < status.checkpoint_ts:
-        return status._replace(resolved_ts=status.checkpoint_ts)
-    return status
 
 
 class TableSpans:
@@ -237,20 +212,13 @@ class TableSpans:
         self._polled: dict[int, TableSpan] = {}  # those that had one since the last look
         self._fences: dict[int, int] = {}
 
-    def __len__(self) -> int:
-        return len(self._spans)
-
-    def fence(self, table_id: int) -> int:
-        """The newest that was seen; 0 if none was."""
-        return self._fences.get(table_id, 0)
-
     def accept(self, request: DispatchTableRequest) -> bool:
         """Take a dispatch; False if it is late, has nothing to remove, or finds a task under way.
 
         Its fence counts as seen in any case."""
         is_add = isinstance(request, AddTable)
         table_id = request.span.table_id if isinstance(request, AddTable) else request.table_id
-        seen = self.fence(table_id)
+        seen = self._fences.get(table_id, 0)
         # a remove has the number of the last assignment, not one of its own
         if request.fence < seen or (is_add and request.fence == seen):
             return False
@@ -258,21 +226,22 @@ class TableSpans:
         span = self._spans.get(table_id)
         if span is None and isinstance(request, AddTable) and request.is_secondary:
             # a commit goes on from what was prepared; without that it is late, and none may write
-            span = self._spans[table_id] = TableSpan(request.span)
+            span = self._spans[table_id] = TableSpan(request.span, self._executor)
         if span is None or not span.inject(request):
             return False
         self._busy[table_id] = span
         return True
 
-    def poll(self) -> tuple[list[TaskResponse], list[TaskError]]:
+    def poll(self) -> tuple[list[TaskResponse], list[Exception]]:
         """Go on with every task. A task that fails does not keep the others from going on."""
-        responses, errors = [], []
-        for table_id, span in self._busy.items():
+        responses: list[TaskResponse] = []
+        errors: list[Exception] = []
+        for span in self._busy.values():
             try:
-                response = span.poll(self._executor)
+                response = span.poll()
             except Exception as error:  # noqa: BLE001  (the caller tells the changefeed)
-                errors.append(TaskError(table_id, error))
-                response = span.failed(self._executor)
+                errors.append(error)
+                response = span.failed()
             if response is not None:
                 responses.append(response)
         self._polled.update(self._busy)
@@ -288,7 +257,7 @@ class TableSpans:
             span = self._spans.get(table_id)
             if span is None:
                 continue
-            status = span.status(self._executor)
+            status = span.status()
             if status.state is TableState.ABSENT:
                 del self._spans[table_id]
                 self._busy.pop(table_id, None)

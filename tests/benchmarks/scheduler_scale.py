@@ -28,11 +28,9 @@ from coordination.scheduler.coordinator import (
     Coordinator,
     CoordinatorInfo,
     CoordinatorTick,
-    SchedulerSettings,
 )
 from coordination.scheduler.messages import (
     AddTable,
-    Header,
     Heartbeat,
     HeartbeatResponse,
     Liveness,
@@ -46,6 +44,7 @@ from coordination.scheduler.messages import (
     stored_table_id,
 )
 from coordination.scheduler.reports import SpanReports
+from coordination.scheduler.schedulers import SchedulerSettings
 
 FEED = ChangefeedID("shop")
 START_TS = Ts(468_000_000_000_000_000)
@@ -113,12 +112,10 @@ class FakeCapture:
         )
         return encode(
             Message(
-                header=Header(
-                    version="8.5.4",
-                    owner_revision=Revision(77),
-                    processor_epoch=self.epoch,
-                    changefeed_epoch=1,
-                ),
+                version="8.5.4",
+                owner_revision=Revision(77),
+                processor_epoch=self.epoch,
+                changefeed_epoch=1,
                 sender=self.id,
                 to=CaptureID("owner"),
                 changefeed_id=FEED,
@@ -222,7 +219,7 @@ def measure(spans: int, captures: int, rounds: int) -> Scale:
                 capture.advance(Ts(START_TS + by * 10**9 + place))  # each capture has its own L
 
         advancing.append(bench.round(advance))
-        moved = bench.coordinator._checkpoint.checkpoint_ts
+        moved = bench.coordinator.checkpoint.checkpoint_ts
         assert moved == START_TS + number * 10**9, "the changefeed's checkpoint has not followed"
     while not bench.requests:
         bench.tick([])

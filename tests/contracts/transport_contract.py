@@ -10,7 +10,6 @@ from coordination.scheduler.messages import (
     AddTable,
     Body,
     Checkpoint,
-    Header,
     Heartbeat,
     HeartbeatResponse,
     Liveness,
@@ -26,12 +25,10 @@ A, B, C = CaptureID("capture-a"), CaptureID("capture-b"), CaptureID("capture-c")
 
 def message(sender: str, to: str, body: Body) -> Message:
     return Message(
-        header=Header(
-            version="1.0.0",
-            owner_revision=Revision(5),
-            processor_epoch=ProcessorEpoch("epoch"),
-            changefeed_epoch=7,
-        ),
+        version="1.0.0",
+        owner_revision=Revision(5),
+        processor_epoch=ProcessorEpoch("epoch"),
+        changefeed_epoch=7,
         sender=CaptureID(sender),
         to=CaptureID(to),
         changefeed_id=ChangefeedID("shop"),
@@ -184,10 +181,10 @@ class TransportContract:
         a.send([dispatch(2)])
         c = captures.start(C, at=address)
         captures.set_address(B, address)  # etcd still has B's record
-        captures.wait(lambda: a.counts.rejected > 0)  # type: ignore[attr-defined]
+        captures.pass_time(0.5)
+        assert c.receive() == []
         a.send([dispatch(3, A, C)])
         assert numbers(receive(captures, c, 1)) == [3]
-        assert a.counts.dropped == 1  # type: ignore[attr-defined]
 
     def test_a_reset_capture_drops_what_was_for_and_of_its_old_self(
         self, captures: Captures
@@ -200,7 +197,7 @@ class TransportContract:
         assert b.receive() == []
         a.send([dispatch(2)])  # still to B
         b.send([dispatch(3, B, A)])  # still from B
-        captures.wait(lambda: a.counts.rejected > 0)  # type: ignore[attr-defined]
+        captures.pass_time(0.5)
         a.send([dispatch(4, A, C)])
         b.send([dispatch(5, C, A)])
         assert numbers(receive(captures, b, 1)) == [4]

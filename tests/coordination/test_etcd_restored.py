@@ -32,7 +32,7 @@ from coordination.model import Ownership, TermNumber, Ts
 from coordination.orchestrator.commit_once import commit_once
 from coordination.ports import Claim
 from coordination.reset_limit import ResetLimit
-from coordination.scheduler.coordinator import SchedulerSettings
+from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.server import CaptureServer
 from coordination.watchdog import Watchdog
 from sinks.changefeeds import ChangefeedRow, Changefeeds

@@ -14,17 +14,16 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from coordination.model import CaptureID
-from coordination.scheduler.envelope import (
-    Answer,
+from coordination.scheduler.messages import Message
+from coordination.scheduler.transport import (
+    MessageExchange,
+    Parcel,
     dump_answer,
     dump_batch,
     load_answer,
     load_batch,
-    unpack,
+    load_messages,
 )
-from coordination.scheduler.messages import Message
-from coordination.scheduler.outbox import DEFAULT_LIMITS, TransportLimits
-from coordination.scheduler.transport import MessageExchange, Parcel, TransportCounts
 
 Resolve = Callable[[CaptureID], str | None]
 
@@ -67,13 +66,10 @@ class FakeNetwork:
         *,
         resolve: Resolve,
         wake: Callable[[], None] = lambda: None,
-        limits: TransportLimits = DEFAULT_LIMITS,
     ) -> FakeTransport:
         """Listen at the address, which nobody else may do."""
         assert address not in self._transports, f"{address} is in use"
-        exchange = MessageExchange(
-            capture_id, limits=limits, address=address, session=next(self._sessions)
-        )
+        exchange = MessageExchange(capture_id, address=address, session=next(self._sessions))
         made = self._transports[address] = FakeTransport(self, exchange, resolve, wake)
         return made
 
@@ -165,10 +161,6 @@ class FakeTransport:
         self._is_closed = False
         self._pump_at_s: float | None = None
 
-    @property
-    def counts(self) -> TransportCounts:
-        return replace(self.exchange.counts)
-
     def send(self, messages: Sequence[Message]) -> None:
         if self._is_closed:
             return
@@ -223,11 +215,11 @@ class FakeTransport:
 
     def deliver(self, data: bytes) -> bytes:
         """What the server does with a batch."""
-        received = self.exchange.counts.received
-        answer = self.exchange.accept(unpack(data))
-        if self.exchange.counts.received > received:
+        batch = load_batch(data)
+        received = self.exchange.accept(batch, load_messages(batch))
+        if self.exchange.inbox:
             self._wake()
-        return dump_answer(answer)
+        return dump_answer(received)
 
 
 class _Call:
@@ -237,11 +229,11 @@ class _Call:
         self._transport = transport
         self._parcel: Parcel | None = parcel
 
-    def succeed(self, answer: Answer) -> None:
+    def succeed(self, received: int | None) -> None:
         if self._parcel is not None:
             parcel, self._parcel = self._parcel, None
             transport = self._transport
-            transport.exchange.settle(parcel, answer, transport._network.now_s)
+            transport.exchange.settle(parcel, received, transport._network.now_s)
             transport.pump()
 
     def fail(self) -> None:

@@ -21,8 +21,7 @@ from dataclasses import replace
 import grpc
 
 from conf.settings import TransportSettings
-from coordination.scheduler.envelope import Batch, dump_batch, load_batch
-from coordination.scheduler.grpc_transport import (
+from coordination.scheduler.grpc_calls import (
     CALL,
     DELIVER,
     NO_TLS,
@@ -30,6 +29,7 @@ from coordination.scheduler.grpc_transport import (
     listen,
     open_channel,
 )
+from coordination.scheduler.transport import Batch, dump_batch, load_batch
 
 WORKERS = 16
 

@@ -31,7 +31,8 @@ def instruments() -> Iterator[None]:
         patch.object(EtcdWorker, "_send", _says_who_sends(EtcdWorker._send)),
         patch.object(snapshot, "fold", _keeps_its_reads(snapshot.fold)),
         patch.object(snapshot, "MAX_TXN_OPS", MAX_TXN_OPS),
-        patch.object(Agent, "tick", _follows_the_living(Agent.tick)),
+        patch.object(Agent, "tick", _changes_its_epoch(Agent.tick)),
+        patch.object(Agent, "_receive", _follows_the_living(Agent._receive)),
     ):
         yield
 
@@ -82,24 +83,25 @@ def _keeps_its_reads(fold: Any) -> Any:
     return folded
 
 
-def _follows_the_living(tick: Any) -> Any:
+def _changes_its_epoch(tick: Any) -> Any:
     def checked(agent: Agent, inbox: Sequence[Message]) -> AgentTick:
-        owner, epoch = agent.owner, agent.info.epoch
+        owner, epoch = agent.owner, agent.epoch
         ticked: AgentTick = tick(agent, inbox)
         if agent.owner != owner:
-            require(agent.info.epoch != epoch, "an agent keeps its epoch under another owner")
-        dropped = {id(message) for _, message in ticked.dropped}
-        newest = owner.revision
-        for message in inbox:
-            if id(message) in dropped:
-                continue
-            revision = message.header.owner_revision
-            require(revision >= newest, "an agent follows an owner of the past")
-            require(
-                message.header.changefeed_epoch == agent.info.changefeed_epoch,
-                "an agent follows another epoch of its changefeed",
-            )
-            newest = max(newest, revision)
+            require(agent.epoch != epoch, "an agent keeps its epoch under another owner")
         return ticked
+
+    return checked
+
+
+def _follows_the_living(receive: Any) -> Any:
+    def checked(agent: Agent, message: Message, heartbeats: Any) -> None:
+        revision = message.owner_revision
+        require(revision >= agent.owner.revision, "an agent follows an owner of the past")
+        require(
+            message.changefeed_epoch == agent.changefeed_epoch,
+            "an agent follows another epoch of its changefeed",
+        )
+        receive(agent, message, heartbeats)
 
     return checked

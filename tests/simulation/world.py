@@ -24,7 +24,8 @@ from coordination.fence import Fence
 from coordination.model import ChangefeedID
 from coordination.owner.owner import OwnerReactor
 from coordination.reset_limit import ResetLimit
-from coordination.scheduler.coordinator import Coordinator, SchedulerSettings
+from coordination.scheduler.coordinator import Coordinator
+from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.server import CaptureServer, Phase
 from coordination.watchdog import Watchdog
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace, Sent

@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from coordination.errors import LeaseGone, TryAgain
-from coordination.etcd.client import KeyValue, delete
-from coordination.etcd.election import REREAD_S, Candidate, predecessor
-from coordination.model import Revision
+from coordination.etcd.client import delete
+from coordination.etcd.election import REREAD_S, Candidate
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
@@ -88,22 +87,6 @@ def test_a_resigned_one_may_stand_again(poll: Poll) -> None:
     assert not candidate.leads
     assert candidate.revision == 0
     assert poll.turn(candidate)
-
-
-def kv(revision: int) -> KeyValue:
-    return KeyValue(
-        key=f"{PREFIX}{revision}",
-        value=b"",
-        create_revision=Revision(revision),
-        mod_revision=Revision(revision + 100),
-    )
-
-
-def test_the_predecessor_is_the_nearest_earlier_one() -> None:
-    candidates = [kv(9), kv(3), kv(5)]
-    assert predecessor(candidates, Revision(3)) is None
-    assert predecessor(candidates, Revision(9)) == kv(5)
-    assert predecessor([], Revision(1)) is None
 
 
 def test_one_between_that_goes_moves_nobody_to_the_lead(poll: Poll) -> None:

@@ -4,97 +4,96 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from conf.settings import SessionSettings
-from coordination.clock import SystemClock
+from coordination.clock import Clock, SystemClock
 from coordination.errors import TryAgain
 from coordination.etcd.client import EtcdClient, Lease, delete
-from coordination.etcd.session import (
-    Closed,
-    Elapsed,
-    LeaseMissing,
-    Renewed,
-    Session,
-    SessionEvent,
-    SessionState,
-    TrustWindow,
-    Unanswered,
-    granted,
-    step,
-)
+from coordination.etcd.session import Session
 from coordination.model import LeaseID
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
-TRUST = granted(attempt_started=100.0, ttl_s=10, margin_s=2.0)
-ALIVE, LOST, CLOSED = SessionState.ALIVE, SessionState.LOST, SessionState.CLOSED
-
-
-def run(*story: tuple[float, SessionEvent], trust: TrustWindow = TRUST) -> TrustWindow:
-    for now, event in story:
-        trust = step(trust, event, now)
-    return trust
-
 
 class TestDecision:
-    def test_trust_is_counted_from_before_the_request(self) -> None:
-        assert TRUST.trusted_until == 108.0
+    """What a session makes of what becomes known; begun at 100 s, trusted until 108 s."""
 
-    def test_a_slow_keep_alive_does_not_extend_trust(self) -> None:
-        after = run((107.9, Renewed(attempt_started=103.0, ttl_s=10)))
-        assert after.trusted_until == 111.0  # not 107.9 + 8
+    def session(self) -> tuple[FakeClock, Session, list[float], list[str]]:
+        clock, until, lost = FakeClock(100.0), list[float](), list[str]()
+        session = Session(
+            FakeEtcd(clock),
+            SessionSettings(ttl_s=10, safety_margin_s=2.0),
+            clock,
+            extended=until.append,
+            lost=lost.append,
+            is_driven=True,
+        )
+        session.start()
+        return clock, session, until, lost
+
+    def test_trust_is_counted_from_before_the_request(self) -> None:
+        _, session, _, _ = self.session()
+        assert session.trusted_until == 108.0
 
     def test_a_shorter_ttl_does_not_move_trust_back(self) -> None:
-        after = run((103.0, Renewed(103.0, 10)), (104.0, Renewed(104.0, 3)))
-        assert after.trusted_until == 111.0
+        _, session, until, _ = self.session()
+        for renewed_until in (111.0, 105.0):
+            session.update(renewed_until=renewed_until)
+        assert session.trusted_until == 111.0
+        assert until == [111.0]
 
-    def test_answers_may_fail_while_trust_lasts(self) -> None:
-        after = run((103.0, Unanswered()), (107.9, Unanswered()), (107.95, Renewed(107.92, 10)))
-        assert (after.state, after.trusted_until) == (ALIVE, pytest.approx(115.92))
-
-    @pytest.mark.parametrize(
-        "event", [Elapsed(), Unanswered(), Renewed(attempt_started=107.0, ttl_s=10)]
-    )
-    def test_trust_that_ran_out_is_lost_whatever_comes(self, event: SessionEvent) -> None:
-        after = run((108.0, event))
-        assert after.state is LOST
-        assert "trust lapsed" in after.reason
+    @pytest.mark.parametrize("news", [{}, {"renewed_until": 115.0}])
+    def test_trust_that_ran_out_is_lost_whatever_comes(self, news: dict[str, float]) -> None:
+        clock, session, until, lost = self.session()
+        clock.advance(8.0)
+        session.update(**news)  # type: ignore[arg-type]
+        assert not session.is_alive
+        assert session.done.is_set()
+        assert "trust lapsed" in session.reason
+        assert (until, lost) == ([], [session.reason])
 
     def test_time_within_trust_changes_nothing(self) -> None:
-        assert run((107.999, Elapsed())) == TRUST
+        clock, session, until, lost = self.session()
+        clock.advance(7.999)
+        session.update()
+        assert session.is_alive
+        assert (until, lost) == ([], [])
 
-    @pytest.mark.parametrize("ttl_s", [0, -1])
-    def test_an_answer_without_time_left_is_a_loss(self, ttl_s: int) -> None:
-        assert run((101.0, Renewed(101.0, ttl_s))).reason == "the lease has expired or was revoked"
+    def test_a_loss_is_for_ever_and_told_once(self) -> None:
+        _, session, until, lost = self.session()
+        session.update(loss="it hangs")
+        session.update(loss="it hangs still")
+        session.update(renewed_until=200.0)
+        assert (until, lost, session.reason) == ([], ["it hangs"], "it hangs")
 
-    def test_a_missing_lease_is_a_loss(self) -> None:
-        assert run((101.0, LeaseMissing())).state is LOST
-
-    def test_closed_is_the_end(self) -> None:
-        after = run((101.0, Closed()), (102.0, Renewed(102.0, 10)), (999.0, Elapsed()))
-        assert (after.state, after.trusted_until) == (CLOSED, 108.0)
-        assert run((101.0, LeaseMissing()), (102.0, Closed())).state is CLOSED
+    def test_closed_is_the_end_and_no_loss(self) -> None:
+        clock, session, until, lost = self.session()
+        session.close()
+        clock.advance(999.0)
+        session.update(loss="too late", renewed_until=2000.0)
+        assert (until, lost, session.reason, session.is_alive) == ([], [], "", False)
 
     def test_in_any_order_of_events_trust_is_true_and_loss_is_final(self) -> None:
         rng = random.Random(4)
         for _ in range(2000):
-            trust, now, lost = TRUST, 100.0, False
+            clock, session, _, _ = self.session()
+            was_lost = False
             for _ in range(12):
-                now += rng.random() * 4
-                event: SessionEvent = rng.choice(
-                    [
-                        Elapsed(),
-                        Unanswered(),
-                        Renewed(now - rng.random() * 3, rng.choice([10, 10, 10, 0])),
-                    ]
+                clock.advance(rng.random() * 4)
+                now = clock.monotonic()
+                renewed_until = now - rng.random() * 3 + 8
+                session.update(
+                    **rng.choice(
+                        [{}, {"renewed_until": renewed_until}, {"renewed_until": renewed_until}]
+                    )
                 )
-                trust = step(trust, event, now)
-                assert trust.trusted_until <= now + 10 - trust.margin_s
-                assert not (lost and trust.state is ALIVE)
-                lost = trust.state is LOST
-                assert lost or now < trust.trusted_until
+                assert session.trusted_until <= now + 8
+                assert not (was_lost and session.is_alive)
+                was_lost = not session.is_alive
+                assert was_lost or now < session.trusted_until
 
 
 class Told:
@@ -185,19 +184,9 @@ class TestThreads:
         etcd.revoke(session.lease)
         assert session.done.wait(5)
         assert told.lost == ["the lease has expired or was revoked"]
-        assert not session.verify()
         assert session.reason == told.lost[0]
         session.close()
         assert len(told.lost) == 1
-
-    def test_asking_for_the_lease_notices_the_loss_at_once(
-        self, etcd: FakeEtcd, session: Session, told: Told
-    ) -> None:
-        assert session.verify()
-        etcd.revoke(session.lease)
-        assert not session.verify()
-        assert told.lost == ["the lease is gone from etcd"]
-        assert session.done.is_set()
 
     def test_an_outage_beyond_trust_is_a_loss_in_time(
         self, etcd: FakeEtcd, session: Session, told: Told
@@ -261,7 +250,7 @@ class TestThreads:
     def test_the_clock_that_slept_is_noticed_before_any_answer(self, told: Told) -> None:
         clock = FakeClock()
         etcd = FakeEtcd(clock)
-        session = Session.open(etcd, SETTINGS, clock, extended=told.extended, lost=told.was_lost)
+        session = open_session(etcd, told, clock=clock)
         clock.advance(3600)
         assert session.done.wait(5)
         assert len(told.lost) == 1
@@ -282,8 +271,23 @@ def test_on_a_real_etcd_a_revoked_lease_is_noticed(real_client: EtcdClient) -> N
     delete(real_client, key)
 
 
-def open_session(client: EtcdClient, told: Told, settings: SessionSettings = SETTINGS) -> Session:
-    return Session.open(client, settings, SystemClock(), extended=told.extended, lost=told.was_lost)
+def open_session(
+    client: EtcdClient,
+    told: Told,
+    settings: SessionSettings = SETTINGS,
+    clock: Clock | None = None,
+    **more: Any,
+) -> Session:
+    session = Session(
+        client,
+        settings,
+        clock or SystemClock(),
+        extended=told.extended,
+        lost=told.was_lost,
+        **more,
+    )
+    session.start()
+    return session
 
 
 class TestDriven:
@@ -292,7 +296,7 @@ class TestDriven:
     def session(self) -> tuple[FakeClock, FakeEtcd, Session, list[str]]:
         clock = FakeClock()
         etcd, lost = FakeEtcd(clock), list[str]()
-        session = Session.open(
+        session = Session(
             etcd,
             SessionSettings(ttl_s=8, safety_margin_s=2.0),
             clock,
@@ -300,6 +304,7 @@ class TestDriven:
             lost=lost.append,
             is_driven=True,
         )
+        session.start()
         return clock, etcd, session, lost
 
     def test_it_renews_when_that_is_due_and_only_then(self) -> None:
@@ -343,7 +348,7 @@ class TestWatchdog:
         clock = FakeClock()
         etcd, lost = FakeEtcd(clock), list[str]()
         hanging = [""]
-        session = Session.open(
+        session = Session(
             etcd,
             SessionSettings(ttl_s=8, safety_margin_s=2.0),
             clock,
@@ -352,6 +357,7 @@ class TestWatchdog:
             overdue=lambda: hanging[0],
             is_driven=True,
         )
+        session.start()
         clock.advance(2.0)
         session.renew_when_due()
         until = session.trusted_until
@@ -372,12 +378,9 @@ class TestWatchdog:
 
     def test_its_own_thread_finds_it_while_nobody_turns(self) -> None:
         hanging, told = threading.Event(), Told()
-        session = Session.open(
+        session = open_session(
             FakeEtcd(SystemClock()),
-            SessionSettings(ttl_s=2, safety_margin_s=0.5),
-            SystemClock(),
-            extended=told.extended,
-            lost=told.was_lost,
+            told,
             overdue=lambda: "Spark's JVM hangs" if hanging.is_set() else "",
         )
         told.wait(lambda: len(told.until) >= 1)

@@ -11,8 +11,8 @@ from coordination.model import TSO_LOGICAL_BITS, CaptureID, ChangefeedID, Revisi
 from coordination.owner.term import Term, TermContext
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable
 from coordination.scheduler.barrier import PendingDdl
-from coordination.scheduler.coordinator import SchedulerSettings
 from coordination.scheduler.messages import Span, UnknownTable
+from coordination.scheduler.schedulers import SchedulerSettings
 
 MINUTE = 60_000 << TSO_LOGICAL_BITS
 FIRST_TS = Ts(29_000_000 * MINUTE + 7)  # in 2025

@@ -12,9 +12,9 @@ from coordination.scheduler.coordinator import (
     Coordinator,
     CoordinatorInfo,
     CoordinatorTick,
-    SchedulerSettings,
 )
 from coordination.scheduler.messages import Message, Span, TableState, decode, encode
+from coordination.scheduler.schedulers import SchedulerSettings
 from tests.coordination.scheduler.fake_executor import FakeExecutor
 from tests.coordination.scheduler.invariants import check_invariants
 
@@ -122,7 +122,7 @@ class Cluster:
     def elect(self, capture: str) -> None:
         """Another owner, or the same one in another term; what was sent is still under way."""
         self.term += 1
-        checkpoint_ts = self.coordinator._checkpoint.checkpoint_ts
+        checkpoint_ts = self.coordinator.checkpoint.checkpoint_ts
         self.coordinator = make_coordinator(
             capture,
             term=self.term,
@@ -222,10 +222,11 @@ def check_indexes(coordinator: Coordinator) -> None:
     assert {c: ids for c, ids in replication.held.items() if ids} == held
     assert set(replication.missing) == set(replication.tables) - set(replication.sets)
     current = [made for t, made in replication.sets.items() if t in replication.tables]
-    checkpoints = [made.checkpoint_ts for made in current]
-    assert replication._checkpoints.min() == min(checkpoints, default=None)
-    resolved = [made.resolved_ts for made in current]
-    assert replication._resolved.min() == min(resolved, default=None)
+    if current and not replication.missing:
+        far = Barrier(Ts(2**62))
+        checkpoint_ts = min(made.checkpoint_ts for made in current)
+        resolved_ts = min(made.resolved_ts for made in current)
+        assert replication.advance_checkpoint(far) == (checkpoint_ts, resolved_ts)
 
 
 def _is_for_owner(message: Message) -> bool:

@@ -13,7 +13,6 @@ from coordination.scheduler.capture_manager import (
 from coordination.scheduler.messages import (
     Body,
     DispatchTableResponse,
-    Header,
     Heartbeat,
     HeartbeatResponse,
     Liveness,
@@ -32,19 +31,17 @@ TWO = TableStatus(2, TableState.PREPARED, Ts(5), Ts(5))
 
 
 def manager(*alive: CaptureID, heartbeat_tick: int = 1) -> CaptureManager:
-    made = CaptureManager(owner_id=A, heartbeat_tick=heartbeat_tick, collect_stats_tick=3)
+    made = CaptureManager(owner_id=A, heartbeat_tick=heartbeat_tick)
     made.handle_alive_captures(alive)
     return made
 
 
 def message(body: Body, sender: CaptureID = A, epoch: str = "e1") -> Message:
     return Message(
-        header=Header(
-            version="1",
-            owner_revision=Revision(5),
-            processor_epoch=ProcessorEpoch(epoch),
-            changefeed_epoch=CHANGEFEED_EPOCH,
-        ),
+        version="1",
+        owner_revision=Revision(5),
+        processor_epoch=ProcessorEpoch(epoch),
+        changefeed_epoch=CHANGEFEED_EPOCH,
         sender=sender,
         to=A,
         changefeed_id=FEED,
@@ -116,11 +113,10 @@ def test_every_heartbeat_has_the_barrier_what_was_seen_and_what_is_asked_for():
     ]
 
 
-def test_heartbeats_and_stats_have_their_ticks():
+def test_heartbeats_have_their_ticks():
     made = manager(A, heartbeat_tick=2)
     sent = [made.next_heartbeats({}, (), BARRIER) for _ in range(6)]
     assert [len(heartbeats) for heartbeats in sent] == [0, 1, 0, 1, 0, 1]
-    assert [sent[n][0][1].collect_stats for n in (1, 3, 5)] == [False, False, True]
 
 
 def test_liveness_makes_a_capture_stopping_until_a_drain_is_taken_back():

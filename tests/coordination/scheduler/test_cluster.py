@@ -55,7 +55,7 @@ def test_nothing_is_given_to_a_capture_that_is_gone():
     cluster.tables += [span(number) for number in (4, 5, 6)]
     for table in cluster.tables[3:]:
         cluster.coordinator.add_table(table, Ts(100))
-    cluster.coordinator.move_table(1, CaptureID("c"))
+    cluster.coordinator.schedulers.move_table(1, CaptureID("c"))
     cluster.tick(10)
     held = cluster.coordinator.replication.held[CaptureID("c")]
     assert len(held) == 1
@@ -89,9 +89,9 @@ def stir(cluster: Cluster, names: Iterator[str]) -> None:
             cluster.restart_agent(rng.choice(cluster.alive))
         case 4 | 5 | 6:
             table = rng.choice(cluster.tables)
-            cluster.coordinator.move_table(table.table_id, rng.choice(cluster.alive))
+            cluster.coordinator.schedulers.move_table(table.table_id, rng.choice(cluster.alive))
         case 7:
-            cluster.coordinator.rebalance()
+            cluster.coordinator.schedulers.rebalance_is_wanted = True
         case 8:
             cluster.is_frozen ^= {rng.choice(cluster.alive)}
         case _:
@@ -130,7 +130,7 @@ def test_a_table_is_moved_there_and_back():
     cluster = Cluster("ab", 2)
     settle(cluster)
     for dest in ("a", "b", "a"):
-        cluster.coordinator.move_table(1, CaptureID(dest))
+        cluster.coordinator.schedulers.move_table(1, CaptureID(dest))
         cluster.tick(20)
         assert cluster.where()[1] == dest
         assert cluster.writers(1) == [dest]
@@ -151,7 +151,7 @@ def test_a_lost_capture_is_replaced_and_a_new_one_gets_its_share():
 def test_a_dropped_table_is_stopped():
     cluster = Cluster("ab", 3)
     settle(cluster)
-    cluster.coordinator.remove_table(2)
+    cluster.coordinator.replication.remove_table(2)
     cluster.tick(10)
     assert cluster.is_settled
     assert set(cluster.where()) == {1, 3}

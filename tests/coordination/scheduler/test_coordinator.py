@@ -53,14 +53,14 @@ def test_heartbeats_come_first_and_nothing_is_scheduled_before_all_have_answered
         (A, Heartbeat(number=1, barrier=BARRIER)),
         (B, Heartbeat(number=1, barrier=BARRIER)),
     ]
-    assert {m.header.processor_epoch for m in tick.outbox} == {""}
+    assert {m.processor_epoch for m in tick.outbox} == {""}
     assert not tick.can_proceed
     tick = made.poll([answer()], [A, B], BARRIER, 0.1)
     assert len(tick.outbox) == 2
     tick = made.poll([answer(sender=B)], [A, B], BARRIER, 0.2)
     ((to, add),) = bodies(tick, AddTable)
     assert add.span == span(1)
-    assert [m.header.processor_epoch for m in tick.outbox if m.body == add] == ["e1"]
+    assert [m.processor_epoch for m in tick.outbox if m.body == add] == ["e1"]
     asked = dict(bodies(tick, Heartbeat))
     assert asked[to].table_ids == (1,), "what is under way is asked for"
 
@@ -78,10 +78,8 @@ def test_heartbeats_come_first_and_nothing_is_scheduled_before_all_have_answered
 )
 def test_what_is_not_for_this_owner_is_dropped(changes):
     made, good = make_coordinator(), answer()
-    header = {k: v for k, v in changes.items() if hasattr(good.header, k)}
-    rest = {k: v for k, v in changes.items() if k not in header}
-    made.poll([replace(good, header=replace(good.header, **header), **rest)], [A], BARRIER, 0.0)
-    made.poll([replace(good, header=replace(good.header, **header), **rest)], [A], BARRIER, 0.1)
+    made.poll([replace(good, **changes)], [A], BARRIER, 0.0)
+    made.poll([replace(good, **changes)], [A], BARRIER, 0.1)
     assert not made.captures.is_all_initialized
     made.poll([good], [A], BARRIER, 0.2)
     assert made.captures.is_all_initialized
@@ -137,14 +135,14 @@ def test_draining_says_how_many_spans_are_left():
     cluster.tick(20)
     assert drain(CaptureID("b")) == 2
     assert drain(CaptureID("a")) == 2
-    assert cluster.coordinator._schedulers.drain_capture.target == "b"
+    assert cluster.coordinator.schedulers.drain_target == "b"
     cluster.tick(30)
     assert drain(CaptureID("b")) == 0
     cluster = Cluster("a", 2)
     cluster.tick(20)
     assert drain(CaptureID("nobody")) == 0
     cluster.coordinator.drain_capture(CaptureID("a"))
-    assert cluster.coordinator._schedulers.drain_capture.target is None, "there is nobody else"
+    assert cluster.coordinator.schedulers.drain_target is None, "there is nobody else"
 
 
 def test_without_tables_and_scans_the_barrier_is_the_checkpoint():
@@ -226,6 +224,6 @@ def test_without_tables_the_checkpoint_does_not_pass_what_was_searched_for_table
 
 def test_a_message_to_a_capture_that_went_in_this_tick_is_not_sent():
     made, _ = started(1, a=[], b=[replicating(1, 150)])
-    made.move_table(1, A)
+    made.schedulers.move_table(1, A)
     tick = made.poll([], [B], BARRIER, 0.2)
     assert {m.to for m in tick.outbox} == {B}

@@ -13,7 +13,6 @@ from coordination.scheduler.messages import (
     Body,
     Checkpoint,
     DispatchTableResponse,
-    Header,
     Heartbeat,
     HeartbeatResponse,
     Liveness,
@@ -58,7 +57,6 @@ BODIES: list[Body] = [
         seen=3,
         table_ids=(1, SPAN.table_id),
         is_stopping=True,
-        collect_stats=True,
         barrier=Barrier(Ts(TSO), {1: Ts(TSO - 5)}),
     ),
     Heartbeat(barrier=Barrier(Ts(0))),
@@ -83,12 +81,10 @@ BODIES: list[Body] = [
 
 def message(body: Body) -> Message:
     return Message(
-        header=Header(
-            version="8.5.0",
-            owner_revision=Revision(77),
-            processor_epoch=ProcessorEpoch("6c0e6f3e"),
-            changefeed_epoch=2**60,
-        ),
+        version="8.5.0",
+        owner_revision=Revision(77),
+        processor_epoch=ProcessorEpoch("6c0e6f3e"),
+        changefeed_epoch=2**60,
         sender=CaptureID("a"),
         to=CaptureID("b"),
         changefeed_id=ChangefeedID("shop"),

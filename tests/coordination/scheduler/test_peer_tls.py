@@ -15,8 +15,8 @@ from conf.settings import SettingError, TransportSettings
 from coordination.errors import ConfigError, TryAgain
 from coordination.model import CaptureID
 from coordination.scheduler import grpc_transport
-from coordination.scheduler.grpc_transport import GrpcTransport, call_owner
-from coordination.scheduler.owner_calls import CallRefused
+from coordination.scheduler.grpc_calls import CallRefused, call_owner
+from coordination.scheduler.grpc_transport import GrpcTransport
 from tests.contracts.transport_contract import A, B, dispatch
 from tests.services.certificates import Authority, Files
 

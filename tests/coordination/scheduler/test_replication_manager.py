@@ -13,14 +13,17 @@ from coordination.scheduler.messages import (
     TableState,
     TableStatus,
 )
-from coordination.scheduler.replication_manager import ReplicationManager
+from coordination.scheduler.replication_manager import ReplicationManager, Schedule, ScheduleTask
 from coordination.scheduler.replication_set import MultiplePrimaries, ReplicationState
-from coordination.scheduler.schedule_task import AddTask, BurstBalance, MoveTask, RemoveTask
 from tests.coordination.scheduler.cluster import span
 
 S, R = TableState, ReplicationState
 A, B, C = CaptureID("a"), CaptureID("b"), CaptureID("c")
 FAR = Barrier(Ts(10_000))
+
+
+def tasks(*wanted: tuple[int, CaptureID | None], is_burst: bool = False) -> Schedule:
+    return Schedule("test", [ScheduleTask(*each) for each in wanted], is_burst)
 
 
 def status(table: int, state: TableState, ts: int = 0, resolved: int = 0) -> TableStatus:
@@ -43,7 +46,7 @@ def replicated(tables: int = 3, *, limit: int = 10) -> ReplicationManager:
 
 def test_adding_a_table_numbers_its_assignments():
     made = manager(1)
-    made.handle_tasks([AddTask(1, A)])
+    made.handle_schedule(tasks((1, A)))
     assert made.take_outbox() == [
         (A, AddTable(span=span(1), is_secondary=True, checkpoint=Checkpoint(Ts(100), Ts(100)),
                      fence=fence_number(3, 1)))
@@ -62,7 +65,7 @@ def test_removing_a_table_has_the_fence_of_the_last_assignment():
     made = replicated(1)
     made.remove_table(1)
     assert set(made.dropped) == {1}
-    made.handle_tasks([BurstBalance((RemoveTask(1),))])
+    made.handle_schedule(tasks((1, None), is_burst=True))
     assert made.take_outbox() == [(A, RemoveTable(table_id=1, fence=fence_number(3, 0)))]
     assert set(made.running) == {1}
     made.handle_report(A, [status(1, S.STOPPED, 130)])
@@ -72,7 +75,7 @@ def test_removing_a_table_has_the_fence_of_the_last_assignment():
 
 def test_moving_a_table():
     made = replicated(1)
-    made.handle_tasks([MoveTask(1, B)])
+    made.handle_schedule(tasks((1, B)))
     assert set(made.running) == {1}
     made.handle_report(B, [status(1, S.PREPARED)])
     made.handle_report(A, [status(1, S.STOPPED, 150)])
@@ -89,7 +92,7 @@ def test_moving_a_table():
 def test_a_table_is_told_to_be_at_a_point_by_who_wrote_it_there():
     made = replicated(2)
     made.handle_report(A, [status(2, S.REPLICATING, 150)])
-    made.handle_tasks([MoveTask(1, B)])
+    made.handle_schedule(tasks((1, B)))
     made.handle_report(B, [status(1, S.PREPARED)])
     last = status(1, S.STOPPED, 150)._replace(delta_version=7)
     made.handle_report(A, [last])
@@ -103,32 +106,32 @@ def test_a_table_is_told_to_be_at_a_point_by_who_wrote_it_there():
 
 def test_only_so_many_tasks_run_at_a_time():
     made = replicated(4, limit=2)
-    made.handle_tasks([MoveTask(table, B) for table in (1, 2, 3)])
+    made.handle_schedule(tasks(*[(table, B) for table in (1, 2, 3)]))
     assert set(made.running) == {1, 2}
     assert made.is_full
-    made.handle_tasks([MoveTask(1, C)])
+    made.handle_schedule(tasks((1, C)))
     assert made.sets[1].secondary == B, "a table has one task at a time"
 
 
 def test_a_burst_is_not_held_back():
     made = replicated(4, limit=2)
-    made.handle_tasks([BurstBalance(tuple(MoveTask(table, B) for table in (1, 2, 3, 4)))])
+    made.handle_schedule(tasks(*[(table, B) for table in (1, 2, 3, 4)], is_burst=True))
     assert set(made.running) == {1, 2, 3, 4}
     made = manager(4, limit=2)
-    made.handle_tasks([BurstBalance(tuple(AddTask(table, B) for table in (1, 2, 3, 4)))])
+    made.handle_schedule(tasks(*[(table, B) for table in (1, 2, 3, 4)], is_burst=True))
     assert set(made.running) == {1, 2, 3, 4}
 
 
 def test_tasks_that_make_no_sense_do_nothing():
     made = replicated(1)
-    made.handle_tasks([MoveTask(9, B), MoveTask(1, A), RemoveTask(9), AddTask(9, A), AddTask(1, B)])
+    made.handle_schedule(tasks((9, B), (1, A), (9, None)))
     assert made.take_outbox() == []
     assert made.is_settled
 
 
 def test_a_capture_that_goes_leaves_its_spans_to_others():
     made = replicated(3)
-    made.handle_tasks([MoveTask(1, B)])
+    made.handle_schedule(tasks((1, B)))
     made.handle_capture_removed(A)
     assert [made.sets[table].state for table in (1, 2, 3)] == [R.PREPARE, R.ABSENT, R.ABSENT]
     assert set(made.absent) == {2, 3}
@@ -137,18 +140,18 @@ def test_a_capture_that_goes_leaves_its_spans_to_others():
 
 def test_a_capture_that_goes_while_a_table_is_added_ends_the_task():
     made = manager(1)
-    made.handle_tasks([AddTask(1, A)])
+    made.handle_schedule(tasks((1, A)))
     made.handle_capture_removed(A)
     assert not made.running
     assert set(made.absent) == {1}
-    made.handle_tasks([AddTask(1, B)])
+    made.handle_schedule(tasks((1, B)))
     assert made.sets[1].secondary == B
 
 
 def test_what_every_capture_of_a_tick_reports_counts_though_one_of_them_is_an_error():
     """TiCDC loses the error of the first one."""
     made = replicated(2)
-    made.handle_tasks([MoveTask(1, B)])
+    made.handle_schedule(tasks((1, B)))
     with pytest.raises(MultiplePrimaries):
         made.handle_report(B, [status(1, S.REPLICATING)])
 
@@ -178,7 +181,7 @@ def test_a_table_dropped_and_registered_again_before_it_was_stopped():
     assert not made.dropped
     assert made.is_settled
     made.remove_table(1)
-    made.handle_tasks([RemoveTask(1)])
+    made.handle_schedule(tasks((1, None)))
     made.add_table(span(1), Ts(100))
     made.handle_report(A, [status(1, S.STOPPED, 150)])
     assert made.missing == {1: 150}
@@ -198,7 +201,7 @@ def test_the_checkpoint_cannot_proceed_while_a_table_has_no_set():
     made = replicated(2)
     made.add_table(span(3), Ts(100))
     assert made.advance_checkpoint(FAR) is None
-    made.handle_tasks([AddTask(3, B)])
+    made.handle_schedule(tasks((3, B)))
     assert made.advance_checkpoint(FAR) == (100, 100)
     made.remove_table(3)
     assert made.advance_checkpoint(FAR) == (100, 100)

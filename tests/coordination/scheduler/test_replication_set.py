@@ -169,21 +169,20 @@ def test_an_unknown_capture_is_sent_away_and_waited_for(before, state):
 
 def test_adding_a_table():
     one = made(R.ABSENT)
-    assert one.handle_add_table(A) == [PREPARE_A]
-    assert one.handle_add_table(B) == []
+    assert one.handle_assign(A) == [PREPARE_A]
+    assert one.handle_assign(B) == []
     assert one.poll(status(S.PREPARING), A) == []
     assert one.poll(status(S.PREPARED), A) == [COMMIT_A]
     assert one.poll(status(S.PREPARED), A) == [COMMIT_A], "sent again until it is followed"
     assert one.poll(status(S.REPLICATING, 120), A) == []
     assert shape(one) == (R.REPLICATING, A, None, ())
     assert one.checkpoint == (120, 120)
-    assert one.handle_add_table(B) == []
 
 
 def test_a_table_is_not_added_where_it_has_yet_to_be_stopped():
     one = made(R.ABSENT, None, None, A)
-    assert one.handle_add_table(A) == []
-    assert one.handle_add_table(B) == [PREPARE_B]
+    assert one.handle_assign(A) == []
+    assert one.handle_assign(B) == [PREPARE_B]
     assert one.poll(status(S.PREPARED), B) == [], "A may still write"
     assert one.poll(status(S.ABSENT), A) == []
     assert one.poll(status(S.PREPARED), B) == [COMMIT_B]
@@ -191,22 +190,22 @@ def test_a_table_is_not_added_where_it_has_yet_to_be_stopped():
 
 def test_removing_a_table():
     one = made(R.REPLICATING, A)
-    assert one.handle_remove_table() == [REMOVE_A]
-    assert one.handle_remove_table() == []
+    assert one.handle_remove() == [REMOVE_A]
+    assert one.handle_remove() == []
     assert one.poll(status(S.REPLICATING), A) == [REMOVE_A]
     assert not one.has_removed
     assert one.poll(status(S.STOPPED, 130), A) == []
     assert one.has_removed
     assert one.checkpoint_ts == 130
     for state in (R.PREPARE, R.COMMIT):
-        assert made(state, B, A).handle_remove_table() == [], "later"
+        assert made(state, B, A).handle_remove() == [], "later"
 
 
 def test_moving_a_table():
     one = made(R.REPLICATING, A)
-    assert one.handle_move_table(A) == [], "there it is"
-    assert one.handle_move_table(B) == [PREPARE_B]
-    assert one.handle_move_table(C) == [], "it is moving"
+    assert one.handle_assign(A) == [], "there it is"
+    assert one.handle_assign(B) == [PREPARE_B]
+    assert one.handle_assign(C) == [], "it is moving"
     assert one.poll(status(S.REPLICATING, 110), A) == []
     assert one.poll(status(S.PREPARED), B) == [REMOVE_A]
     assert one.poll(status(S.PREPARED), B) == [REMOVE_A]

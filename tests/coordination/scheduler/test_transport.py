@@ -9,16 +9,18 @@ from dataclasses import replace
 import pytest
 
 from coordination.model import CaptureID
-from coordination.scheduler.envelope import (
-    Answer,
+from coordination.scheduler.messages import encode
+from coordination.scheduler.transport import (
+    FORGET_S,
+    MAX_SENDERS,
     Batch,
     Frame,
+    MessageExchange,
+    Parcel,
     dump_batch,
-    unpack,
+    load_batch,
+    load_messages,
 )
-from coordination.scheduler.messages import encode
-from coordination.scheduler.outbox import DEFAULT_LIMITS
-from coordination.scheduler.transport import MAX_HEARD, MessageExchange, Parcel
 from tests.contracts.transport_contract import (
     A,
     B,
@@ -117,9 +119,7 @@ class TestFaults:
         for transport in transports.values():
             for message in transport.receive():
                 got.setdefault((message.sender, message.to), []).extend(numbers([message]))
-            assert transport.counts.dropped == 0
         assert got == sent
-        assert sum(transport.counts.repeated for transport in transports.values()) > 0
 
     def test_a_seed_replays(self) -> None:
         def run(seed: int) -> list[float]:
@@ -141,7 +141,6 @@ class TestFaults:
         a.send([dispatch(1)])
         captures.pass_time(20.0)
         assert numbers(b.receive()) == [1]
-        assert b.counts.repeated > 1
         captures.network.heal(a.address, b.address)
         a.send([dispatch(2)])
         captures.pass_time(20.0)
@@ -163,18 +162,21 @@ class TestFaults:
         captures = FakeCaptures()
         a = captures.start(A)
         a.send([dispatch(1)])
-        captures.pass_time(DEFAULT_LIMITS.forget_s - 2)
-        assert a.counts.dropped == 0
+        captures.pass_time(FORGET_S - 2)
+        assert a.exchange._outboxes
         captures.pass_time(4)
-        assert a.counts.dropped == 1
+        assert not a.exchange._outboxes
         captures.pass_time(5)
         assert captures.network.next_event_s() is None  # and nothing is tried any more
 
 
-def exchange(capture_id: CaptureID, *, session: int = 1, **limits: int) -> MessageExchange:
-    return MessageExchange(
-        capture_id, limits=replace(DEFAULT_LIMITS, **limits), session=session, address="h:1"
-    )
+def exchange(capture_id: CaptureID, *, session: int = 1) -> MessageExchange:
+    return MessageExchange(capture_id, session=session, address="h:1")
+
+
+def accept(receiver: MessageExchange, parcel: Parcel) -> int | None:
+    batch = load_batch(parcel.data)
+    return receiver.accept(batch, load_messages(batch))
 
 
 def only(parcels: list[Parcel]) -> Parcel:
@@ -191,32 +193,31 @@ class TestExchange:
     def test_a_late_batch_of_an_earlier_session_is_not_taken(self) -> None:
         a, b = exchange(A), exchange(B)
         old = posted(a, 1, 2)
-        a.settle(old, Answer(is_rejected=True), 0.0)  # as if b had not been there yet
-        assert a.counts.dropped == 2
+        a.settle(old, None, 0.0)  # as if b had not been there yet
         a.post([dispatch(3)], 5.0)
         new = only(a.take_due(5.0))
-        assert b.accept(unpack(new.data)).received == 1
-        b.accept(unpack(old.data))
+        assert accept(b, new) == 1
+        accept(b, old)
         assert numbers(b.take()) == [3]
 
     def test_what_comes_late_to_a_restarted_peer_does_not_make_it_wait_for_ever(self) -> None:
         a, b = exchange(A), exchange(B)
         late = posted(a, 1)
-        a.settle(late, b.accept(unpack(late.data)), 0.0)
+        a.settle(late, accept(b, late), 0.0)
         lost = posted(a, 2)
-        a.settle(lost, b.accept(unpack(lost.data)), 0.0)
+        a.settle(lost, accept(b, lost), 0.0)
         b = exchange(B)  # and knows nothing
-        b.accept(unpack(late.data))
-        assert b.accept(unpack(posted(a, 3).data)).received == 3
+        accept(b, late)
+        assert accept(b, posted(a, 3)) == 3
         assert numbers(b.take()) == [1, 3]
 
     def test_a_reset_begins_anew_with_every_sender(self) -> None:
         a, b = exchange(A), exchange(B)
         a.post([dispatch(1, A, C), dispatch(2, A, B)], 0.0)  # C is what b is going to be
         first, second = a.take_due(0.0)
-        assert b.accept(unpack(second.data)).received == 1
+        assert accept(b, second) == 1
         b.set_self(C)
-        assert b.accept(unpack(first.data)).received == 1
+        assert accept(b, first) == 1
         assert numbers(b.take()) == [1]
 
     def test_answers_to_a_former_self_or_session_change_nothing(self) -> None:
@@ -225,7 +226,7 @@ class TestExchange:
         a.set_self(C)
         a.post([dispatch(2, C)], 0.0)
         new = only(a.take_due(0.0))
-        a.settle(old, Answer(received=1), 0.0)
+        a.settle(old, 1, 0.0)
         a.fail(old, 0.0)
         assert a.next_due_s() is None  # the new one is still under way
         a.fail(new, 0.0)
@@ -233,25 +234,23 @@ class TestExchange:
 
     def test_a_gap_is_not_passed_over(self) -> None:
         a, b = exchange(A), exchange(B)
-        delivery = unpack(posted(a, 1, 2, 3).data)
-        gap = delivery._replace(
-            batch=replace(delivery.batch, frames=delivery.batch.frames[::2]),
-            messages=delivery.messages[::2],
-        )
-        assert b.accept(gap).received == 1
-        assert b.counts.early == 1
-        assert b.accept(delivery).received == 3
+        whole = posted(a, 1, 2, 3)
+        batch = load_batch(whole.data)
+        gap = dump_batch(replace(batch, frames=batch.frames[::2]))
+        assert accept(b, whole._replace(data=gap)) == 1
+        assert accept(b, whole) == 3
         assert numbers(b.take()) == [1, 2, 3]
 
-    def test_a_full_inbox_takes_the_rest_later(self) -> None:
-        a, b = exchange(A), exchange(B, server_max_pending_message_count=2)
+    def test_a_full_inbox_takes_the_rest_later(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("coordination.scheduler.transport.MAX_INBOX_COUNT", 2)
+        a, b = exchange(A), exchange(B)
         parcel = posted(a, 1, 2, 3)
-        answer = b.accept(unpack(parcel.data))
-        assert answer.received == 2
+        answer = accept(b, parcel)
+        assert answer == 2
         a.settle(parcel, answer, 0.0)
         assert b.post([dispatch(9, B, B)], 0.0) is False  # not to itself either
         assert numbers(b.take()) == [1, 2]
-        b.accept(unpack(only(a.take_due(0.0)).data))
+        accept(b, only(a.take_due(0.0)))
         assert numbers(b.take()) == [3]
 
     def test_a_malformed_message_holds_nothing_up(self) -> None:
@@ -263,49 +262,53 @@ class TestExchange:
             Frame(4, encode(dispatch(7, A, B))),
         )
         batch = Batch(sender=A, address="", to=B, session=1, base=1, frames=frames)
-        assert b.accept(unpack(dump_batch(batch))).received == 4
+        assert b.accept(batch, load_messages(batch)) == 4
         assert numbers(b.take()) == [7]
-        assert b.counts.malformed == 3
 
     def test_nobody_yet_rejects_all(self) -> None:
-        nobody = MessageExchange(None, limits=DEFAULT_LIMITS)
-        assert nobody.accept(unpack(posted(exchange(A), 1).data)).is_rejected
+        nobody = MessageExchange(None)
+        assert accept(nobody, posted(exchange(A), 1)) is None
         nobody.post([dispatch(1)], 0.0)
         assert nobody.take_due(0.0) == []
 
-    def test_a_message_that_no_receiver_would_take_is_dropped(self) -> None:
-        a = exchange(A, max_recv_msg_bytes=1000)
+    def test_a_message_that_no_receiver_would_take_is_dropped(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("coordination.scheduler.transport.MAX_BATCH_RECEIVED_BYTES", 1000)
+        a = exchange(A)
         a.post([dispatch(1)], 0.0)
         a.post([heartbeat(2, A, CaptureID("b" * 600))], 0.0)
-        assert a.counts.dropped == 1
         assert len(a.take_due(0.0)) == 1
 
-    def test_memory_of_an_unreachable_peer_is_bounded(self) -> None:
-        a = exchange(A, client_max_outbox_bytes=100_000)
+    def test_memory_of_an_unreachable_peer_is_bounded(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("coordination.scheduler.transport.MAX_OUTBOX_BYTES", 100_000)
+        a = exchange(A)
         a.post([dispatch(1)], 0.0)
         parcel = only(a.take_due(0.0))
         for number in range(2000):
             a.post([heartbeat(number)], 0.0)
         a.fail(parcel, 0.0)
-        data = only(a.take_due(9.0)).data
-        assert len(data) < 110_000
-        assert a.counts.dropped > 1000
+        parcel = only(a.take_due(9.0))
+        assert len(parcel.data) < 110_000
         b = exchange(B)
-        b.accept(unpack(data))
+        accept(b, parcel)
         first, *rest = numbers(b.take())
-        assert first == 1  # the dispatch, and the newest heartbeats
+        assert first == 1  # what was under way, and the newest
         assert rest == list(range(2000 - len(rest), 2000))
 
     def test_peers_and_senders_of_the_past_are_forgotten(self) -> None:
         a, b = exchange(A), exchange(B)
-        for number in range(MAX_HEARD + 50):
-            sender = exchange(CaptureID(f"capture-{number}"))
-            sender.post([dispatch(1, sender.capture_id or "", B)], 0.0)
-            b.accept(unpack(only(sender.take_due(0.0)).data))
+        for number in range(MAX_SENDERS + 50):
+            sender_id = CaptureID(f"capture-{number}")
+            sender = exchange(sender_id)
+            sender.post([dispatch(1, sender_id, B)], 0.0)
+            accept(b, only(sender.take_due(0.0)))
             to = CaptureID(f"peer-{number}")
             a.post([dispatch(1, A, to)], 0.0)
-            a.settle(only(a.take_due(0.0)), Answer(received=1), 0.0)
-        assert len(b._heard) == MAX_HEARD
-        assert len(a._outboxes) == MAX_HEARD + 50
-        a.take_due(DEFAULT_LIMITS.forget_s + 1)
+            a.settle(only(a.take_due(0.0)), 1, 0.0)
+        assert len(b._expected) == MAX_SENDERS
+        assert len(a._outboxes) == MAX_SENDERS + 50
+        a.take_due(FORGET_S + 1)
         assert not a._outboxes
