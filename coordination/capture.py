@@ -214,14 +214,6 @@ class Capture:
     def is_closed(self) -> bool:
         return self._processor.is_closed and self._leadership.is_closed
 
-    def keep_alive(self) -> None:
-        """While roles still end in order."""
-        self.session.renew_when_due()
-
-    def release(self) -> bool:
-        """Give up the lease, and all keys with it; False if etcd did not take it."""
-        return self.session.close()
-
     # registration and messages
 
     def _register(self) -> bool:

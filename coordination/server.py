@@ -13,15 +13,16 @@ ends is at most this capture, not the process.
 
 Ends have deadlines. What hangs stops the keep-alive (`watchdog.py`), and so ends the capture; an
 end in order that takes too long becomes a suicide; a suicide after which something still hangs ends
-the process, whose supervisor starts it anew. No capture begins while something hangs."""
+the process, whose supervisor starts it anew; so does a loop that hangs itself (`end_with`). No
+capture begins while something hangs."""
 
 from __future__ import annotations
 
 import logging
 import queue
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -29,11 +30,11 @@ from coordination.capture import Capture
 from coordination.capture_context import CaptureContext
 from coordination.clock import Clock
 from coordination.errors import TidelakeError
-from coordination.fence import Fence
 from coordination.metadata.errors import MetadataError
 from coordination.model import CaptureID, LeaseID
 from coordination.owner.jobs import OwnerJobs
 from coordination.reset_limit import ResetLimit
+from coordination.watchdog import end_with
 
 logger = logging.getLogger(__name__)
 
@@ -49,22 +50,6 @@ class Phase(StrEnum):
     SERVING = "serving"
     ENDING = "ending"
     STOPPED = "stopped"
-
-
-@dataclass(slots=True, kw_only=True)
-class _Stop:
-    """That somebody wants it to end; set once, from any thread."""
-
-    is_asked: bool = False
-    deadline: float | None = None  # seen by the coordination thread
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
-    """Of a life."""
-
-    since: float
-    is_dropped: bool
 
 
 class CaptureServer:
@@ -84,18 +69,19 @@ class CaptureServer:
         self.phase = Phase.WAITING
         self.capture: Capture | None = None
         self.jobs = OwnerJobs(context.woken.set)
+        self.is_stopping = False  # a stop was asked for
         self._context = context
         self._clock: Clock = context.clock
-        self._fence: Fence = context.fence
         self._woken = context.woken
         self._reset_limit = reset_limit or ResetLimit()
         self._drain_s = drain_s
+        self._drain_until: float | None = None
         self._on_reset = on_reset
-        self._on_turn = on_pass
+        self._on_pass = on_pass
         self._is_silent = False  # etcd, since it was said
         self._begin_at: float | None = None  # None: the reset limit has not been asked yet
-        self._stop = _Stop()
-        self._ending = _End(since=float("-inf"), is_dropped=True)
+        self._ends_since = float("-inf")
+        self._is_dropped = False  # what ends has ended by suicide
         self._loop = context.watchdog.watch(
             "the coordination loop", context.session.answer_timeout_s
         )
@@ -104,7 +90,7 @@ class CaptureServer:
 
     def request_stop(self) -> None:
         """End soon: resign, hand over, close. Any thread, signal handlers too."""
-        self._stop.is_asked = True
+        self.is_stopping = True
         self._woken.set()
 
     def serve_again(self, capture_id: CaptureID) -> Future[bool]:
@@ -118,21 +104,31 @@ class CaptureServer:
         """Have the next pass now. Any thread."""
         self._woken.set()
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether a stop was asked for."""
-        return self._stop.is_asked
-
     def run(self) -> None:
         """Block until stopped. Raises TidelakeError when something hangs and the process has to
-        end for it."""
-        while True:
-            self._woken.clear()
-            with self._loop:
-                wait_s = self.run_once()
-            if wait_s is None:
-                return
-            self._clock.wait(self._woken, wait_s)
+        end for it; where this loop itself hangs, the process ends without it."""
+        is_over = threading.Event()
+        threading.Thread(
+            target=end_with,
+            args=(self._loop, self._gives_up_after_s, is_over),
+            name="loop-watchdog",
+            daemon=True,
+        ).start()
+        try:
+            while True:
+                self._woken.clear()
+                with self._loop:
+                    wait_s = self.run_once()
+                if wait_s is None:
+                    return
+                self._clock.wait(self._woken, wait_s)
+        finally:
+            is_over.set()
+
+    def _gives_up_after_s(self) -> float:
+        """How long what hangs has, after the suicide of the capture, before the process ends."""
+        limit_s = self._context.session.stall_timeout_s
+        return min(STOP_AFTER_SUICIDE_S, limit_s) if self.is_stopping else limit_s
 
     def run_once(self) -> float | None:
         """One pass. The seconds until the next is of use if nothing wakes us; None: stopped."""
@@ -153,7 +149,7 @@ class CaptureServer:
             if not future.set_running_or_notify_cancel():
                 continue
             capture = self.capture if self.phase is Phase.SERVING else None
-            if self._stop.is_asked:
+            if self.is_stopping:
                 refusal = "it was asked to stop, and ends: start another one"
             elif capture is None or capture.id != capture_id:
                 refusal = (
@@ -167,67 +163,66 @@ class CaptureServer:
     def _begin(self) -> float | None:
         self.jobs.carry_out(None)
         now = self._clock.monotonic()
-        if self._stop.is_asked:
+        if self.is_stopping:
             self.phase = Phase.STOPPED
             return None
         if self._begin_at is None:
             self._begin_at = now + self._reset_limit.take(now)
         if now < self._begin_at:
             return self._begin_at - now
-        if hanging := self._context.watchdog.overdue():
-            return self._not_yet(now, TidelakeError(hanging))
+        problem = self._context.watchdog.overdue() or self._open()
+        if problem:
+            level = logging.DEBUG if self._is_silent else logging.WARNING  # once in an outage
+            logger.log(level, "no session, trying again: %s", problem)
+            self._is_silent = True
+            self._begin_at = now + RETRY_S
+            return RETRY_S
+        self._begin_at = None
+        self._is_silent = False
+        self.phase = Phase.SERVING
+        return 0.0
+
+    def _open(self) -> str:
+        """Why there is no session; empty when there is one."""
         try:
             while self._unrevoked:  # else this capture stands in line behind its own last one
                 self._context.client.revoke(self._unrevoked[-1])
                 self._unrevoked.pop()
-            self.capture = Capture.begin(self._context, self.jobs)
+            self.capture = capture = Capture.begin(self._context, self.jobs)
         except TidelakeError as error:
-            return self._not_yet(now, error)
-        self._begin_at = None
-        self._is_silent = False
-        self.phase = Phase.SERVING
-        self._on_reset(self.capture)
-        logger.info("capture starts capture_id=%s epoch=%s", self.capture.id, self.capture.epoch)
-        return 0.0
-
-    def _not_yet(self, now: float, error: TidelakeError) -> float:
-        level = logging.DEBUG if self._is_silent else logging.WARNING  # once in an outage
-        logger.log(level, "no session, trying again: %s", error)
-        self._is_silent = True
-        self._begin_at = now + RETRY_S
-        return RETRY_S
+            return str(error)
+        self._on_reset(capture)
+        logger.info("capture starts capture_id=%s epoch=%s", capture.id, capture.epoch)
+        return ""
 
     def _serve(self) -> float:
         capture = self.capture
         assert capture is not None
         try:
             wait_s = capture.run_once()
-            self._on_turn(capture)
+            self._on_pass(capture)
         except TidelakeError as error:
             logger.warning("capture dies by suicide capture_id=%s: %s", capture.id, error)
             return self._leave(capture, drop=True, reason=str(error))
         except Exception as error:
             logger.exception("capture failed, it starts again capture_id=%s", capture.id)
             return self._leave(capture, drop=True, reason=repr(error))
-        if self._stop.is_asked and self._is_drained(capture):
-            return self._leave(capture, drop=False, reason="this capture has stopped")
+        if self.is_stopping:  # in order: nothing is left to hand over, or nobody takes it in time
+            now = self._clock.monotonic()
+            if self._drain_until is None:
+                self._drain_until = now + self._drain_s
+            capture.stop()
+            if capture.is_drained or now >= self._drain_until:
+                return self._leave(capture, drop=False, reason="this capture has stopped")
         return wait_s
-
-    def _is_drained(self, capture: Capture) -> bool:
-        """Whether a stop may go on: nothing is left to hand over, or nobody takes it in time."""
-        now = self._clock.monotonic()
-        if self._stop.deadline is None:
-            self._stop.deadline = now + self._drain_s
-        capture.stop()
-        return capture.is_drained or now >= self._stop.deadline
 
     def _leave(self, capture: Capture, *, drop: bool, reason: str) -> float:
         if drop:  # its lease ends, though something of it may never do
-            self._fence.shut(reason)
+            self._context.fence.shut(reason)
             capture.session.update(loss=reason)
         capture.close(drop=drop)
         self.phase = Phase.ENDING
-        self._ending = _End(since=self._clock.monotonic(), is_dropped=drop)
+        self._ends_since, self._is_dropped = self._clock.monotonic(), drop
         return 0.0
 
     def _end(self) -> float | None:
@@ -235,31 +230,29 @@ class CaptureServer:
         assert capture is not None
         self.jobs.carry_out(None)
         if not capture.is_closed:
-            capture.keep_alive()  # what ends in order still commits
+            capture.session.renew_when_due()  # what ends in order still commits
             self._hurry(capture)
             return CLOSING_S
-        self._fence.shut("this capture has stopped")
-        if not capture.release():
+        self._context.fence.shut("this capture has stopped")
+        if not capture.session.close():
             self._unrevoked.append(capture.session.lease)
         logger.info("capture is released capture_id=%s", capture.id)
         self.capture = None
-        self.phase = Phase.STOPPED if self._stop.is_asked else Phase.WAITING
+        self.phase = Phase.STOPPED if self.is_stopping else Phase.WAITING
         return None if self.phase is Phase.STOPPED else 0.0
 
     def _hurry(self, capture: Capture) -> None:
         """An end has its time, in order and once more after a suicide."""
-        limit_s, is_dropped = self._context.session.stall_timeout_s, self._ending.is_dropped
-        if self._stop.is_asked:
-            limit_s = min(STOP_AFTER_SUICIDE_S if is_dropped else STOP_S, limit_s)
-        is_late = self._clock.monotonic() - self._ending.since > limit_s
-        if is_dropped and is_late:
+        limit_s = self._gives_up_after_s()
+        if self.is_stopping and not self._is_dropped:
+            limit_s = min(STOP_S, self._context.session.stall_timeout_s)
+        is_late = self._clock.monotonic() - self._ends_since > limit_s
+        if self._is_dropped and is_late:
             raise TidelakeError(
                 f"what capture {capture.id} had begun hangs: it has not ended {limit_s:g} s after "
                 "its suicide, so its process ends. Start it again, it goes on where the tables are"
             )
-        if is_dropped:
-            return
-        if is_late or not capture.session.is_alive:
+        if not self._is_dropped and (is_late or not capture.session.is_alive):
             reason = capture.session.reason or f"its end takes longer than {limit_s:g} s"
             level = logging.ERROR if is_late else logging.WARNING
             logger.log(level, "capture dies by suicide capture_id=%s: %s", capture.id, reason)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 import uuid
 from datetime import UTC, datetime
@@ -71,3 +73,44 @@ def test_a_server_runs_until_it_is_asked_to_stop() -> None:
     assert stepping.is_set()
     assert server.phase is Phase.STOPPED
     assert etcd.range(keys.capture_prefix(CLUSTER), prefix=True).kvs == ()
+
+
+WEDGED = """
+import threading, uuid
+from datetime import UTC, datetime
+import random
+from conf.settings import SessionSettings
+from coordination import server, watchdog
+from coordination.capture_context import CaptureContext
+from coordination.clock import SystemClock
+from coordination.fence import Fence
+from tests.fakes.fake_etcd import FakeEtcd
+
+class Transport:
+    def receive(self): threading.Event().wait()
+    def set_self(self, _): pass
+
+clock = SystemClock()
+watchdog.LOOK_S = 0.05
+context = CaptureContext(
+    client=FakeEtcd(clock), cluster_id="default", session=SessionSettings(answer_timeout_s=0.2),
+    clock=clock, fence=Fence(clock), watchdog=watchdog.Watchdog(clock), transport=Transport(),
+    data_plane=None, address="n1", version="1.0.0", new_id=lambda: str(uuid.uuid4()),
+    utc_now=lambda: datetime.now(UTC), rng=random.Random(1),
+)
+wedged = server.CaptureServer(context)
+server.STOP_AFTER_SUICIDE_S = 0.2
+threading.Timer(0.1, wedged.request_stop).start()
+wedged.run()
+"""
+
+
+def test_a_loop_that_hangs_itself_ends_the_process_with_exit_code_1_and_one_line() -> None:
+    """Its session lets go of the lease; nobody else could end the process."""
+    ended = subprocess.run(
+        [sys.executable, "-c", WEDGED], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert "the coordination loop hangs: no step for" in ended.stderr
+    assert "so this process ends" in ended.stderr
+    assert "Traceback" not in ended.stderr

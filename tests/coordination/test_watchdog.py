@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 
-from coordination.watchdog import Watchdog
+import pytest
+
+from coordination.watchdog import Watchdog, end_with
 from tests.fakes.fake_clock import FakeClock
 
 
@@ -77,3 +82,67 @@ def test_a_step_that_ends_in_an_error_has_ended() -> None:
         assert 1 / 0
     clock.advance(61.0)
     assert watchdog.overdue() == ""
+
+
+class Ended(BaseException):
+    """Instead of the end of the process."""
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    codes: list[int] = []
+
+    def end(code: int) -> None:
+        codes.append(code)
+        raise Ended
+
+    monkeypatch.setattr(os, "_exit", end)
+    return codes
+
+
+class Looks(threading.Event):
+    """So many looks; the clock goes on with each, and with some of them the loop makes a step."""
+
+    def __init__(self, clock: FakeClock, looks: int, steps: Callable[[], None] | None) -> None:
+        super().__init__()
+        self._clock, self.left, self._steps = clock, looks, steps
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock.advance(timeout or 0.0)
+        self.left -= 1
+        if self._steps is not None:
+            self._steps()
+        return self.left < 0
+
+
+def test_a_loop_that_hangs_ends_the_process_with_one_line(
+    ended: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, watchdog = made()
+    loop = watchdog.watch("the loop", 60.0)
+    loop.step()
+    looks = Looks(clock, 1000, None)
+    with pytest.raises(Ended):
+        end_with(loop, lambda: 10.0, looks)
+    assert ended == [1]
+    assert 1000 - looks.left == 71
+    (line,) = caplog.records
+    assert line.getMessage() == "the loop hangs: no step for 71 s, so this process ends"
+
+
+@pytest.mark.parametrize("steps", ["steps", "rests"])
+def test_a_loop_that_steps_or_rests_does_not_end_the_process(ended: list[int], steps: str) -> None:
+    clock, watchdog = made()
+    loop = watchdog.watch("the loop", 60.0)
+    loop.step()
+    end_with(loop, lambda: 10.0, Looks(clock, 1000, loop.step if steps == "steps" else loop.rest))
+    assert ended == []
+
+
+def test_a_process_that_stood_still_has_its_time(ended: list[int]) -> None:
+    clock, watchdog = made()
+    loop = watchdog.watch("the loop", 60.0)
+    loop.step()
+    clock.advance(3600)  # SIGSTOP: nobody has looked meanwhile
+    end_with(loop, lambda: 10.0, Looks(clock, 60, None))
+    assert ended == []
