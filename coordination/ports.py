@@ -119,7 +119,8 @@ class Advance:
     checkpoint_ts: Ts
     resolved_ts: Ts
     spans: Sequence[SpanProgress] = ()  # those that changed since the last `record`
-    source_offsets: Mapping[str, int] = field(default_factory=dict)  # low water of all spans
+    source_offsets: Mapping[str, int] = field(default_factory=dict)  # low water of spans that
+    # hold nothing back; the others say their own
     read_offsets: Mapping[str, int] = field(default_factory=dict)  # the captures are done with
     finished: bool = False
     sync_point_ts: Ts | None = None  # every span is exactly here: publish it
@@ -186,12 +187,9 @@ class DataPlane(Protocol):
         info: ChangefeedInfo,
         identity: CaptureIdentity,
         ownership: Ownership,
-        checkpoint_ts: Ts,
         fence: Fence,
         wake: Wake,
-    ) -> ControlWriter:
-        """``checkpoint_ts``: of the changefeed's status in etcd; Delta may know better."""
-        ...
+    ) -> ControlWriter: ...
 
     def show(
         self,

@@ -40,7 +40,6 @@ from coordination.metadata.feed_state import (
     known_state,
 )
 from coordination.metadata.model import (
-    NO_PROGRESS,
     ChangefeedInfo,
     FeedState,
     RunningError,
@@ -185,7 +184,7 @@ class ChangefeedOwner:
             self._end_run(drop=False)
         if self._feed_state.should_run and self.is_closed and self._ran_epoch != info.epoch:
             self._withdraw()
-            self._open(info, changefeed)
+            self._open(info)
         self._show_ended(info)
         return self._run(self._observation, inbox, cluster, alive, now_s)
 
@@ -292,15 +291,14 @@ class ChangefeedOwner:
             *(info.id, decision.event, error.code, error.message),
         )
 
-    def _open(self, info: ChangefeedInfo, changefeed: ChangefeedReactorState) -> None:
-        status, role = changefeed.status or NO_PROGRESS, self._role
+    def _open(self, info: ChangefeedInfo) -> None:
+        role = self._role
         self._ran_epoch = info.epoch
         try:
             control = role.data_plane.open_control_writer(
                 info=info,
                 identity=role.identity,
                 ownership=self._context.ownership,
-                checkpoint_ts=status.checkpoint_ts,
                 fence=role.fence,
                 wake=role.wake,
             )
@@ -312,7 +310,7 @@ class ChangefeedOwner:
                 rng=self._context.rng,
             )
             try:
-                self._term = Term(info, control, context, status.checkpoint_ts)
+                self._term = Term(info, control, context)
             except Exception:
                 self._closing.begin(self.name.id, control, drop=True)
                 raise

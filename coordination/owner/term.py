@@ -59,16 +59,12 @@ class TermTick:
 class Term:
     """One thread. Every method may raise what `ControlWriter` and `Coordinator` raise."""
 
-    def __init__(
-        self, info: ChangefeedInfo, control: ControlWriter, context: TermContext, stored_ts: Ts
-    ) -> None:
-        """``stored_ts``: the checkpoint of the changefeed's status in etcd."""
+    def __init__(self, info: ChangefeedInfo, control: ControlWriter, context: TermContext) -> None:
         self.coordinator: Coordinator | None = None  # until the term is claimed
         self.epoch = info.epoch
         self.control = control
         self._info = info
         self._context = context
-        self._stored_ts = stored_ts
         self._interval_ms = interval_ms(info.config)
         self._published_ts = NO_TS  # the next sync point is the first one above it
         self._is_on_grid = True
@@ -120,7 +116,7 @@ class Term:
 
     def _begin(self, claim: Claim) -> Coordinator:
         context = self._context
-        checkpoint_ts = Ts(max(claim.checkpoint_ts, self._stored_ts))
+        checkpoint_ts = claim.checkpoint_ts
         self._published_ts = Ts(max(claim.published_ts, self._grid_start(checkpoint_ts)))
         self._is_on_grid = self._interval_ms is None or checkpoint_ts > NO_TS
         coordinator = Coordinator(
@@ -243,15 +239,15 @@ def read_offsets(coordinator: Coordinator) -> dict[str, int]:
 
 
 def low_water_offsets(coordinator: Coordinator) -> dict[str, int]:
-    """From where the source must be read again if everything ended now; empty: not known now.
+    """From where the source must be read again if everything ended now, but for spans that hold
+    something back: their own rows say that. Empty: not known now.
 
     Known only while every span is at rest on a capture that has said how far it has read."""
     replication, scanned = coordinator.replication, _scanned(coordinator)
     primaries = {made.primary for made in replication.sets.values() if made.primary}
     if not replication.is_settled or primaries - scanned.keys():
         return {}
-    own = (made.status.source_offsets for made in replication.sets.values() if made.status)
-    return lowest([*scanned.values(), *filter(None, own)])
+    return lowest(scanned.values())
 
 
 def _scanned(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:

@@ -17,7 +17,7 @@ from conf.settings import BatchSettings, Changefeed, SessionSettings, Settings
 from coordination.errors import Stop, TidelakeError
 from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo, FeedState
-from coordination.model import ChangefeedID, Ownership, Ts
+from coordination.model import ChangefeedID, Ownership
 from coordination.ports import CaptureIdentity, Standing, Wake
 from coordination.watchdog import Watchdog, Watched
 from streaming.backlog_watch import BacklogWatch
@@ -78,13 +78,9 @@ class SparkDataPlane:
         info: ChangefeedInfo,
         identity: CaptureIdentity,
         ownership: Ownership,
-        checkpoint_ts: Ts,
         fence: Fence,
         wake: Wake,
     ) -> DeltaControlWriter:
-        del (
-            checkpoint_ts
-        )  # the owner takes the greater of it and what the control writer has claimed
         return DeltaControlWriter(
             self._role_context("control", info, identity, fence, wake), ownership
         )

@@ -38,7 +38,7 @@ from coordination.watchdog import Watchdog
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace
 from tests.fakes.fake_source import FakeSource, ts_at
-from tests.fakes.fake_warehouse import FakeWarehouse
+from tests.fakes.fake_warehouse import FakeWarehouse, Start
 from tests.services import etcd_backup
 from tests.simulation.network import RawNetwork
 from tests.simulation.world import CLUSTER, NAME
@@ -57,13 +57,13 @@ class DeltaTerms(FakeWarehouse):
         super().__init__(source, None, 1000.0)  # the machine decides how long a commit takes
         self.changefeeds = Changefeeds(str(warehouse))
 
-    def claim(self, ownership: Ownership, checkpoint_ts: int) -> Claim:
+    def claim(self, ownership: Ownership, start: Start, now_s: float) -> Claim:
         first = ChangefeedRow(
             changefeed_id=NAME.id, start_ts=0, checkpoint_ts=0, resolved_ts=0, state="running"
         )
         row = self.changefeeds.claim(first, ownership, ttl_s=SESSION.ttl_s, stop=threading.Event())
         self.owner_revision = 0  # what the fake would compare
-        claim = super().claim(ownership, checkpoint_ts)
+        claim = super().claim(ownership, start, now_s)
         assert claim.term == row.term == TermNumber(self.term)
         return claim
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from coordination.errors import TidelakeError
@@ -24,6 +25,7 @@ from streaming.cluster.progress_rows import merged
 from streaming.cluster.reads import Offsets, low, texts
 from streaming.source.ranges import TopicPartition
 from tests.fakes.fake_topic import Reading, parsed
+from tests.fakes.fake_warehouse import Start
 
 if TYPE_CHECKING:
     from tests.fakes.fake_data_plane import FakeDataPlane
@@ -38,7 +40,6 @@ class FakeControlWriter:
         *,
         info: ChangefeedInfo,
         ownership: Ownership,
-        checkpoint_ts: Ts,
         fence: Fence,
         wake: Wake,
     ) -> None:
@@ -47,7 +48,6 @@ class FakeControlWriter:
         self._warehouse = plane.warehouse_of(info.id)
         self._source = self._warehouse.source
         self._ownership = ownership
-        self._checkpoint_ts = checkpoint_ts
         self._fence = fence
         self._wake = wake
         self._claim: Claim | None = None
@@ -60,7 +60,7 @@ class FakeControlWriter:
         self._removed: list[int] = []
         self._is_closing = False
         self._is_dropped = False
-        self._start_ts = int(info.start_ts)
+        self._start = Start(info.start_epoch, info.start_ts)
         self._reading: Reading | None = None  # from the claim on
         self._first_rows: dict[int, Offsets] = {}  # of tables that nobody has: before they came
         self._begin("claim", self._do_claim)
@@ -141,6 +141,7 @@ class FakeControlWriter:
 
     def step(self) -> None:
         self._read()
+        self._refresh()
         if not self._jobs or self._plane.now() < self._due_at or self._is_dropped:
             return
         job = self._jobs.pop(0)
@@ -155,9 +156,16 @@ class FakeControlWriter:
             self._error = error
         self._wake()
 
+    def _refresh(self) -> None:
+        is_ours = self._claim is not None and self._claim.term == self._warehouse.term
+        if is_ours and not self._is_closing:
+            with suppress(TidelakeError):
+                self._fence.check()
+                self._warehouse.refreshed_at = self._plane.now()
+
     @property
     def _scan_ts(self) -> int:
-        return max(self._start_ts, self._reading.resolved_ts if self._reading else 0)
+        return max(int(self._start.ts), self._reading.resolved_ts if self._reading else 0)
 
     def _read(self) -> None:
         self._source.topic.send_to(self._plane.watermark_ts())
@@ -179,7 +187,7 @@ class FakeControlWriter:
         return self._claim.term
 
     def _do_claim(self) -> None:
-        self._claim = self._warehouse.claim(self._ownership, self._checkpoint_ts)
+        self._claim = self._warehouse.claim(self._ownership, self._start, self._plane.now())
         row = self._warehouse.row
         marks = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
         self._reading = Reading(self._source.topic, parsed(row.source_offsets), marks)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo
-from coordination.model import ChangefeedID, Ownership, Ts
+from coordination.model import ChangefeedID, Ownership
 from coordination.ports import CaptureIdentity, Standing, Wake
 from tests.fakes.fake_control_writer import FakeControlWriter
 from tests.fakes.fake_replica import FakeReplica, Sent
@@ -27,6 +27,7 @@ class Pace:
     commit_s: float = 2.0  # the longest that a commit takes
     long_chance: float = 0.2  # of a commit that may take so long; the others are quick
     batch_s: float | None = None  # of history in one write, so that there is a backlog
+    doubt: float = 0.0  # of commits, that get no answer
     read: int = 40  # messages of a partition that are read in a step, at most
 
 
@@ -47,6 +48,7 @@ class FakeDataPlane:
         self.pace = pace
         self.replicas: list[FakeReplica] = []
         self.controls: list[FakeControlWriter] = []
+        self.in_doubt: list[Sent] = []  # commits without an answer, that land all the same
         self.fails_at: float | None = None  # the next write after it fails, once
         self.hangs = False  # nothing of it gets on, or ends
 
@@ -65,20 +67,12 @@ class FakeDataPlane:
         info: ChangefeedInfo,
         identity: CaptureIdentity,  # noqa: ARG002 - the port's
         ownership: Ownership,
-        checkpoint_ts: Ts,
         fence: Fence,
         wake: Wake,
     ) -> FakeControlWriter:
         here = [each for each in self.controls if each.changefeed_id == info.id]
         assert all(each.is_closed() for each in here), "two control writers of one changefeed"
-        opened = FakeControlWriter(
-            self,
-            info=info,
-            ownership=ownership,
-            checkpoint_ts=checkpoint_ts,
-            fence=fence,
-            wake=wake,
-        )
+        opened = FakeControlWriter(self, info=info, ownership=ownership, fence=fence, wake=wake)
         self.controls = [opened, *(each for each in self.controls if each not in here)]
         return opened
 
@@ -110,6 +104,10 @@ class FakeDataPlane:
     @property
     def is_writing(self) -> bool:
         return any(replica.is_writing for replica in self.replicas)
+
+    def take_in_doubt(self) -> list[Sent]:
+        taken, self.in_doubt = self.in_doubt, []
+        return taken
 
     def freeze(self) -> list[Sent]:
         """What has been sent, and lands though nobody here gets on; the rest lands on waking."""

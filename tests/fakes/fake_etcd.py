@@ -48,12 +48,14 @@ class _Watch:
     key: Keys
     prefix: bool
     callback: Callback
+    start: Revision
 
     def cancel(self) -> None:
         self.etcd.watches.discard(self)
 
-    def wants(self, key: str) -> bool:
-        return _is_of(key, self.key, self.prefix)
+    def wants(self, event: WatchEvent) -> bool:
+        is_due = event.kv.mod_revision >= self.start
+        return is_due and _is_of(event.kv.key, self.key, self.prefix)
 
 
 class FakeEtcd:
@@ -135,7 +137,7 @@ class FakeEtcd:
         prefix: bool = False,
         start_revision: Revision = NOW,
     ) -> _Watch:
-        watch = _Watch(self, key, prefix, callback)
+        watch = _Watch(self, key, prefix, callback, start_revision)
         with self._lock:
             deliveries: list[Delivery] = []
             if start_revision and start_revision <= self._compacted:
@@ -153,6 +155,25 @@ class FakeEtcd:
         with self._lock:
             self._compacted = revision
             self._history = [each for each in self._history if each.kv.mod_revision >= revision]
+
+    def back_up(self) -> Callable[[], None]:
+        """What it gives puts everything back to where it is now, and breaks all watches."""
+        with self._lock:
+            revision, kvs, history = self._revision, dict(self._kvs), list(self._history)
+            leases = {lease: (each.ttl_s, set(each.keys)) for lease, each in self._leases.items()}
+
+        def restore() -> None:
+            now = self._clock.monotonic()
+            with self._lock:
+                self._revision, self._kvs, self._history = revision, kvs, history
+                self._compacted = min(self._compacted, revision)
+                self._leases = {
+                    lease: _Lease(ttl_s, now + ttl_s, held)
+                    for lease, (ttl_s, held) in leases.items()
+                }
+                self.watches.clear()
+
+        return restore
 
     def expire_leases(self) -> None:
         """Done by every call as well; for when nobody calls."""
@@ -224,7 +245,7 @@ class FakeEtcd:
         return [WatchEvent("delete", replace(gone, lease=NO_LEASE))]
 
     def _batches(self, watch: _Watch, events: Sequence[WatchEvent]) -> list[Delivery]:
-        wanted = tuple(each for each in events if watch.wants(each.kv.key))
+        wanted = tuple(each for each in events if watch.wants(each))
         if not wanted:
             return []
         batch = WatchBatch(revision=Revision(self._revision), events=wanted)

@@ -34,17 +34,19 @@ from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import stored_low_water
 from streaming.cluster.reads import low, texts
+from streaming.cluster.trust import Trust
 from streaming.permit import Withdrawn
 from streaming.source.ranges import TopicPartition
 from tests.fakes.fake_source import ts_at
 from tests.fakes.fake_topic import Reading, Row, parsed
-from tests.fakes.fake_warehouse import FakeWarehouse, Landed, Landing
+from tests.fakes.fake_warehouse import FakeWarehouse, Landed, Landing, Start
 
 if TYPE_CHECKING:
     from tests.fakes.fake_data_plane import FakeDataPlane
 
 Sent = tuple[float, FakeWarehouse, int, Landing]  # when it lands, in which table
 NO_BODY = pa.py_buffer(b"")
+LATE_S = 5.0  # after which a write without an answer is done, at most
 PLAYED = ("CDC:ErrKafkaSend",)  # codes of the errors that it makes up
 
 
@@ -83,11 +85,12 @@ class FakeReplica:
         wake: Wake,
     ) -> None:
         self.changefeed_id = info.id
+        self._start = Start(info.start_epoch, info.start_ts)
         self._plane = plane
         self._warehouse = plane.warehouse_of(info.id)
         self._source = self._warehouse.source
         self._identity = identity
-        self._fence = fence
+        self._trust = Trust(fence, identity)
         self._wake = wake
         self._held = HeldSpans()
         self._joined: dict[int, _Joined] = {}  # by assignment
@@ -149,7 +152,7 @@ class FakeReplica:
     @property
     def is_trusted(self) -> bool:
         try:
-            self._fence.check()
+            self._trust.check()
         except Fenced:
             return False
         return True
@@ -270,6 +273,7 @@ class FakeReplica:
             limit_ts,
             checked_at=plane.now(),
             rows=frozenset(block.min_ts for block in due),
+            start=self._start,
         )
         joined.write = _Write(landing, plane.commit_at())
         joined.due_at = joined.write.lands_at + plane.rng.random() * plane.pace.slow_s
@@ -277,6 +281,9 @@ class FakeReplica:
     def _land(self, joined: _Joined, write: _Write) -> None:
         warehouse, now_s = self._warehouse, self._plane.now()
         joined.write = None
+        if not write.is_gone and self._plane.rng.random() < self._plane.pace.doubt:
+            self._lose_answer(joined, write)
+            return
         landed = (
             warehouse.opened(joined.table_id)
             if write.is_gone
@@ -286,6 +293,15 @@ class FakeReplica:
             joined.at = landed
         self._held.end_commit(joined.assignment, self._applied(joined))
         self._wake()
+
+    def _lose_answer(self, joined: _Joined, write: _Write) -> None:
+        """It is done, now or later, or never. Its writer has the same rows to write again."""
+        plane, landing = self._plane, replace(write.landing, is_in_doubt=True)
+        late_s = plane.rng.choice((0.0, plane.rng.random() * LATE_S, None))
+        if late_s is not None:
+            sent = (plane.now() + late_s, self._warehouse, joined.table_id, landing)
+            plane.in_doubt.append(sent)
+        self._held.end_commit(joined.assignment, self._applied(joined))
 
     def _publish(self) -> None:
         applied = [(each.assignment, self._applied(each)) for each in self._joined.values()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from coordination.errors import TermRefused
 from coordination.model import SEALED_TS, Ownership, TermNumber, Ts
@@ -21,6 +22,15 @@ from streaming.cluster.progress_rows import cut, low_water, told_progress
 from streaming.cluster.reads import Marks
 from tests.fakes.fake_source import FakeSource, SourceDdl
 from tests.fakes.fake_topic import PARTITIONS
+
+FRESH_S: Final = 2.0  # a row that stands still for so long has no owner
+
+
+class Start(NamedTuple):
+    """Where a changefeed is to start, and when that was said."""
+
+    epoch: int
+    ts: Ts
 
 
 class InvariantBroken(AssertionError):
@@ -42,6 +52,8 @@ class Landing:
     limit_ts: int
     checked_at: float  # when trust, state and barrier were looked at for the last time
     rows: frozenset[int]  # what its writer has of them, by commit-ts
+    start: Start  # as its writer knows it
+    is_in_doubt: bool = False  # its writer goes on without an answer
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,10 @@ class FakeWarehouse:
             source_offsets={str(each): 0 for each in PARTITIONS},
         )
         self.checkpoint_ts = source.start_ts
+        self.start: Start | None = None  # as it was last said
+        self.refreshed_at = 0.0  # by its owner
+        self.lenient_until = 0.0  # etcd has forgotten leases, and who had them goes on until then
+        self.shown_ts = 0  # tables may show what is at or below it, wherever they are
         self.term = 0
         self.owner_revision = 0
         self.owner = ""
@@ -108,18 +124,22 @@ class FakeWarehouse:
 
     # control rows: compare-and-set on the term
 
-    def claim(self, ownership: Ownership, checkpoint_ts: int) -> Claim:
-        if ownership.election_revision < self.owner_revision:
+    def claim(self, ownership: Ownership, start: Start, now_s: float) -> Claim:
+        is_earlier = ownership.election_revision < self.owner_revision
+        if is_earlier and now_s < self.refreshed_at + FRESH_S:
             raise TermRefused(f"an owner of revision {self.owner_revision} has claimed")
         self.owner_revision = ownership.election_revision
         self.term += 1
         self.owner = ownership.capture_id
+        self.refreshed_at = now_s
+        if self.start not in (None, start) and not is_earlier:
+            self._rewind(start.ts)
+        self.start = start
         for table_id, row in self.progress.items():
             at = self.opened(table_id)
             self.progress[table_id] = replace(
                 row, checkpoint_ts=at.identity_ts, delta_version=at.version
             )
-        self.checkpoint_ts = Ts(max(self.checkpoint_ts, checkpoint_ts))
         tables = tuple(
             RegisteredTable(span=each.span, start_ts=Ts(self.start_of(table_id)))
             for table_id, each in sorted(self.registered.items())
@@ -130,6 +150,22 @@ class FakeWarehouse:
             tables=tables,
             published_ts=Ts(self.published[-1]) if self.published else Ts(0),
         )
+
+    def _rewind(self, ts: Ts) -> None:
+        """Its tables stay as they are, and go on from there: what lies beyond comes again."""
+        self.checkpoint_ts = ts
+        self.row = replace(
+            self.row, source_offsets={str(each): 0 for each in PARTITIONS}, watermarks={}
+        )
+        for table_id in self.registered:
+            target = self.targets[table_id]
+            self.shown_ts = max(self.shown_ts, target.identity_ts)
+            target.identity_ts = max(ts, target.start_ts)
+            self.progress[table_id] = replace(
+                self.progress[table_id],
+                checkpoint_ts=target.identity_ts,
+                source_offsets=self.row.source_offsets,
+            )
 
     def start_of(self, table_id: int) -> int:
         """Where a table begins: its identity or its progress row."""
@@ -185,6 +221,11 @@ class FakeWarehouse:
         self.check_checkpoint(advance.checkpoint_ts)
         for span in advance.spans:
             self._write_progress(span, advance.source_offsets)
+        for table_id, table in self.registered.items():
+            require(
+                self.progress[table_id].checkpoint_ts >= advance.checkpoint_ts,
+                f"I3: the changefeed's row is ahead of that of {table.span.table}",
+            )
         self.row = replace(
             self.row,
             source_offsets=low_water(self.row, advance, reading, self.progress.values()),
@@ -246,6 +287,9 @@ class FakeWarehouse:
     def _publish(self, sync_ts: int) -> None:
         if self.published and sync_ts <= self.published[-1]:
             return
+        if sync_ts <= self.shown_ts:
+            self.published.append(sync_ts)  # passed over
+            return
         here = {table_id: self.progress[table_id] for table_id in self.registered}
         snapshot = cut("shop", here.values(), sync_ts, 0)
         if snapshot is None:
@@ -273,9 +317,13 @@ class FakeWarehouse:
     def land(self, table_id: int, landing: Landing, now_s: float) -> Landed:
         """Commit all changes in (checkpoint, limit]; what the table is now."""
         target = self.targets[table_id]
+        if landing.start != self.start:
+            return target.landed  # sealed against it
         if landing.fence < target.newest_fence:
             took_s = now_s - landing.checked_at
-            require(took_s > self._quiet_s, "I2: an older fence commits behind a newer one")
+            is_late = landing.is_in_doubt or took_s > self._quiet_s
+            is_late |= landing.checked_at < self.lenient_until
+            require(is_late, "I2: an older fence commits behind a newer one")
             self.late_landings += 1
         if target.identity_ts >= landing.limit_ts:
             return target.landed  # skipped: somebody was further
@@ -306,9 +354,12 @@ class FakeWarehouse:
         """I7: the table holds exactly the source's state at that moment."""
         target, table = self.targets[table_id], self.source.tables[table_id]
         expected = table.count(upto_ts) - table.count(target.start_ts)
+        held = len(target.rows)
+        if upto_ts < self.shown_ts:
+            held = sum(each <= upto_ts for each in target.rows)
         require(
-            len(target.rows) == expected,
-            f"I7: {table.span.table} holds {len(target.rows)} changes of {expected}",
+            held == expected,
+            f"I7: {table.span.table} holds {held} changes of {expected}",
         )
 
     def check_checkpoint(self, checkpoint_ts: int) -> None:

@@ -95,6 +95,13 @@ class EtcdLink:
             for watch in self._watches:
                 watch.connect()
 
+    def break_off(self) -> None:
+        """Another etcd is there: what was under way is lost, and watches are made again."""
+        self._under_way.clear()
+        if not self.is_cut:
+            self.cut()
+            self.heal_if_cut()
+
     def cluster_id(self) -> str:
         self._enter()
         return self._etcd.cluster_id()
@@ -187,7 +194,7 @@ class EtcdLink:
 
 
 class _LinkWatch:
-    """Reconnects from the revision after the last one that it has delivered."""
+    """Reconnects from the revision after the last one that it has delivered, and says so."""
 
     def __init__(
         self,
@@ -203,11 +210,15 @@ class _LinkWatch:
         self._prefix = prefix
         self._callback = callback
         self._next = start_revision
+        self._is_remade = False
         self._inner: Watch | None = None
         self._queue: list[WatchBatch] = []
 
     def connect(self) -> None:
         if not self.is_cancelled:
+            if self._is_remade:
+                self._queue.append(WatchBatch(revision=self._next, missed=True))
+            self._is_remade = True
             self._inner = self._etcd.watch(
                 self._key, self._queue.append, prefix=self._prefix, start_revision=self._next
             )

@@ -51,13 +51,16 @@ class Faults:
             self.delete_owner_key,
             self.compact,
             self.fail_data,
+            self.doubt_storage,
             self.pause,
             self.update,
+            self.rewind,
             self.remove,
             self.create,
             self.warn,
             self.doubt_operator,
             self.etcd_down,
+            self.restore_etcd,
         ]
         # each seed has its favourites, so that what is rare in general is dense in some
         self._deeds = dice.sample(self._deeds, dice.randrange(4, len(self._deeds)))
@@ -106,6 +109,7 @@ class Faults:
         world.pace.batch_s = None
         world.pace.read = 40
         world.pace.slow_s = world.pace.commit_s = 0.5
+        world.pace.doubt = 0.0
         for capture in world.captures:
             capture.frozen_until = capture.stalled_until = 0.0
             capture.plane.fails_at = None
@@ -257,6 +261,11 @@ class Faults:
             self.world.tell(f"a write of {capture.node} fails")
             capture.plane.fails_at = self.world.clock.now_s
 
+    def doubt_storage(self) -> None:
+        self.world.tell("the storage loses answers")
+        self.world.pace.doubt = 0.3
+        self.after(self.dice.random() * 6, lambda: setattr(self.world.pace, "doubt", 0.0))
+
     def warn(self) -> None:
         capture = self._one()
         for replica in capture.plane.replicas if capture is not None else ():
@@ -286,6 +295,17 @@ class Faults:
 
         self.after(self.dice.random() * 2, update)
 
+    def rewind(self) -> None:
+        feed, share = self.feed, self.dice.random()
+        if self.world.operator.pause(feed):
+            self.world.tell(f"{feed.name.id} is paused")
+
+        def rewind() -> None:
+            if self.world.operator.rewind(feed, share):
+                self.world.tell(f"{feed.name.id} goes back to an earlier checkpoint")
+
+        self.after(self.dice.random() * 4, rewind)
+
     def remove(self) -> None:
         feed = self.feed
         self.remove_only(feed)
@@ -314,6 +334,19 @@ class Faults:
         etcd.down = True
         self.world.tell("etcd is down")
         self.after(self.dice.random() * 5, lambda: setattr(etcd, "down", False))
+
+    def restore_etcd(self) -> None:
+        world = self.world
+        if any(feed.target_ts is not None for feed in world.feeds.values()):
+            return  # another end might be written there
+        restore = world.etcd.back_up()
+        world.tell("etcd is backed up")
+
+        def put_back() -> None:
+            world.tell("etcd is restored from its backup")
+            world.put_back(restore)
+
+        self.after(self.dice.choice((0.5, 2.0, 6.0)), put_back)
 
     # how
 

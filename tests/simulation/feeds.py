@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CLUSTER = "sim"
 NAME = ChangefeedName(ChangefeedID("shop"))
+LATER = "later"  # a field of a changefeed that a later release has made: nobody loses it
 
 
 class SimFeed:
@@ -66,6 +67,7 @@ class SimFeed:
             target_ts=Ts(self.target_ts or 0),
             state=FeedState.NORMAL,
             config=config if self.sync_interval_ms else None,
+            unknown={LATER: 1},
         )
 
     @property
@@ -114,6 +116,18 @@ class SimOperator:
         return status is not None and self._try(
             lambda: self._owner(feed).resume_changefeed(status.checkpoint_ts)
         )
+
+    def rewind(self, feed: SimFeed, share: float) -> bool:
+        """To go on from an earlier checkpoint: known at once, as what follows is judged by it."""
+        info, status, self.link.lost_answers = feed.info, feed.status, 0.0
+        if info is None or info.state is not FeedState.STOPPED or status is None:
+            return False
+        begin_ts = feed.source.start_ts
+        ts = Ts(begin_ts + int((status.checkpoint_ts - begin_ts) * share))
+        if not self._try(lambda: self._owner(feed).resume_changefeed(ts)):
+            return False
+        feed.seen_checkpoint_ts = 0
+        return True
 
     def update(self, feed: SimFeed, target_ts: int | None) -> bool:
         """A later target, or another sorter, which is only stored. That is known at once: the

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 COPIED: Final = ("conf", "coordination", "sinks", "streaming", "tests")
+LIST: Final = Path(__file__).with_name("mutations.toml")
 FOUND: Final = re.compile(r"^seed (\d+) at .*", re.MULTILINE)
 
 
@@ -55,7 +56,7 @@ class Outcome:
 
 
 def mutations() -> list[Mutation]:
-    text = Path(__file__).with_name("mutations.toml").read_text(encoding="utf-8")
+    text = LIST.read_text(encoding="utf-8")
     return [Mutation(name=name, **each) for name, each in tomllib.loads(text).items()]
 
 
@@ -92,26 +93,38 @@ def _tree_with(mutation: Mutation) -> Iterator[Path]:
         yield tree
 
 
+def _keep(found: Mapping[str, int]) -> None:
+    """As what each is tried with first."""
+    text = LIST.read_text(encoding="utf-8")
+    for name, seed in found.items():
+        text = re.sub(rf"(\[{name}\]\n)(seed = \d+\n)?", rf"\g<1>seed = {seed}\n", text)
+    LIST.write_text(text, encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutate")
     parser.add_argument("names", nargs="*", help="of mutations; none: all")
     parser.add_argument("--seeds", type=int, default=1000, help="so many at most for each")
     parser.add_argument("--jobs", type=int, default=2, help="so many at a time")
+    parser.add_argument("--keep", action="store_true", help="the seeds, in mutations.toml")
     arguments = parser.parse_args()
     chosen = [each for each in mutations() if not arguments.names or each.name in arguments.names]
     for mutation in chosen:  # before hours are spent on the others
         mutation.planted((ROOT / mutation.file).read_text(encoding="utf-8"))
-    survived = 0
+    found: dict[str, int] = {}
     print(f"{'bug':34} {'found at':>9} {'seconds':>8}  by")
     with ThreadPoolExecutor(arguments.jobs) as pool:
         outcomes = pool.map(lambda each: hunt(each, arguments.seeds), chosen)
         for mutation, outcome in zip(chosen, outcomes, strict=True):
-            survived += outcome.seed is None
-            at = "survived" if outcome.seed is None else f"seed {outcome.seed}"
+            at = "survived"
+            if outcome.seed is not None:
+                at, found[mutation.name] = f"seed {outcome.seed}", outcome.seed
             why = outcome.output.partition(": ")[2] if outcome.seed is not None else mutation.breaks
             print(f"{mutation.name:34} {at:>9} {outcome.seconds:8.1f}  {why[:110]}", flush=True)
-    print(f"{len(chosen) - survived} of {len(chosen)} were found")
-    return 1 if survived else 0
+    print(f"{len(found)} of {len(chosen)} were found")
+    if arguments.keep:
+        _keep(found)
+    return 0 if len(found) == len(chosen) else 1
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.world import QUIET_S
+from tests.simulation.world import QUIET_S, SLOW_S
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Faults
@@ -55,6 +55,17 @@ def doubt(faults: Faults, dice: Random) -> None:
         faults.after(second + 0.5, faults.lose_answers)
 
 
+def abdication(faults: Faults, dice: Random) -> None:
+    """Another owner in the midst of moves, of which the one before hears late. A commit of one who
+    lives may last longer than any grace."""
+    pace = faults.world.pace
+    pace.commit_s, pace.long_chance, pace.slow_s = SLOW_S, 0.3, 0.2
+    pace.batch_s = 0.7
+    for second in range(2, 17, 5):
+        faults.after(second, faults.move_many)
+        faults.after(second + dice.uniform(0.5, 3.0), faults.delete_owner_key)
+
+
 def fickle(faults: Faults, dice: Random) -> None:
     """An operator who cannot decide."""
     feed = faults.feed
@@ -69,4 +80,13 @@ def none(faults: Faults, dice: Random) -> None:
     """Chance alone."""
 
 
-PLOTS: Final[tuple[Plot, ...]] = (zombie, partition, widow, shuttle, doubt, fickle, none)
+PLOTS: Final[tuple[Plot, ...]] = (
+    zombie,
+    partition,
+    widow,
+    shuttle,
+    abdication,
+    doubt,
+    fickle,
+    none,
+)

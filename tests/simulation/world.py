@@ -12,7 +12,7 @@ import logging
 import random
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -40,6 +40,7 @@ STEP_S = 0.25
 STARTED_AT = 1000.0
 SESSION = SessionSettings(ttl_s=2, safety_margin_s=0.5)
 DRIFT = 0.05  # of a node's clock, at most: the margin is there for it
+VERSIONS = ("1.0.0", "1.1.0")  # that work together
 MAX_TXN_OPS = 12  # of etcd; small, so that what a tick changes does not fit
 
 
@@ -52,6 +53,7 @@ def _quiet_s() -> float:
 
 
 QUIET_S = _quiet_s()
+SLOW_S = 12.0  # the longest commit of one who lives
 SCHEDULER = SchedulerSettings(heartbeat_tick=1, check_balance_interval_s=5.0)
 PASSES = 3  # of one turn: a pass may make the next one worth while
 
@@ -103,6 +105,9 @@ class SimCapture:
         self.woken = threading.Event()
         self.watchdog = Watchdog(clock)
         self.transport = world.network.transport(node, self.woken.set)
+        version = rng.choice(VERSIONS)
+        if version == VERSIONS[1]:
+            world.network.newer.add(node)
         self._due_at = 0.0
         self._clock = world.clock
         self._world = world
@@ -116,7 +121,7 @@ class SimCapture:
             transport=self.transport,
             data_plane=self.plane,
             address=node,
-            version="1.0.0",
+            version=version,
             new_id=world.new_id,
             utc_now=partial(world.utc_now, timedelta(hours=rng.uniform(-24, 24))),
             rng=rng,
@@ -156,6 +161,7 @@ class SimCapture:
             return
         self.link.deliver()
         self.plane.step()
+        self._world.sent += self.plane.take_in_doubt()
         if now < self.stalled_until:
             return
         for _ in range(PASSES):
@@ -196,13 +202,14 @@ class World:
         self.run_s = 22.0
         self.pace = Pace(
             slow_s=self.rng.choice((0.2, 0.6, 1.5)),
-            commit_s=self.rng.choice((0.5, 2.0, QUIET_S)),
+            commit_s=self.rng.choice((0.5, 2.0, QUIET_S, SLOW_S)),
             long_chance=self.rng.choice((0.1, 0.5)),
             batch_s=self.rng.choice((None, 1.0, 3.0)),
             read=self.rng.choice((3, 4, 40, 40)),
         )
-        self.sent: list[Sent] = []  # commits of captures that are frozen or dead
+        self.sent: list[Sent] = []  # commits of which no living capture hears
         self.captures: list[SimCapture] = []
+        self.lenient_until = 0.0  # etcd has forgotten leases, whose captures have yet to hear it
         self.steps = 0
         self.story: list[str] = []  # what was done to it
         self._nodes = 0
@@ -250,6 +257,16 @@ class World:
         for _, warehouse, table_id, landing in [each for each in self.sent if each[0] <= now_s]:
             warehouse.land(table_id, landing, now_s)
         self.sent = [each for each in self.sent if each[0] > now_s]
+
+    def put_back(self, restore: Callable[[], None]) -> None:
+        """etcd is restored from a backup: what lies in it, checkpoints too, is of before."""
+        restore()
+        self.lenient_until = self.clock.now_s + SESSION.ttl_s
+        for link in self.links:
+            link.break_off()
+        for feed in self.feeds.values():
+            feed.seen_checkpoint_ts = feed.seen_epoch = 0
+            feed.warehouse.lenient_until = self.lenient_until
 
     def tell(self, what: str) -> None:
         self.story.append(f"{self.clock.now_s - STARTED_AT:6.2f} s  {what}")

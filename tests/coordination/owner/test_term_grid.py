@@ -79,6 +79,6 @@ def begun(checkpoint_ts: Ts, scan: DdlScan, changes: Changes) -> Term:
         settings=SchedulerSettings(),
         rng=random.Random(1),
     )
-    term = Term(info, DeltaControlWriter(claim, scan, changes), context, checkpoint_ts)
+    term = Term(info, DeltaControlWriter(claim, scan, changes), context)
     assert term.tick([], [CaptureID("a")], 0.0) is not None
     return term

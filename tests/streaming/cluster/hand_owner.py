@@ -110,7 +110,6 @@ class Stage:
             info=self.info,
             identity=identity,
             ownership=ownership,
-            checkpoint_ts=Ts(0),
             fence=opened_fence(ownership),
             wake=self.woken.set,
         )
