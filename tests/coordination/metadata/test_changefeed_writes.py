@@ -43,11 +43,11 @@ class RacedEtcd(FakeEtcd):
 
     race: Callable[[], None] | None = None
 
-    def txn(self, compares, then, otherwise=()):
+    def txn(self, compares, then):
         if self.race is not None and then:
             race, self.race = self.race, None
             race()
-        return super().txn(compares, then, otherwise)
+        return super().txn(compares, then)
 
 
 @pytest.fixture

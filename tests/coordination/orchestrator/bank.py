@@ -50,9 +50,7 @@ class BadClient:
     def __getattr__(self, name: str) -> object:
         return getattr(self._client, name)
 
-    def txn(
-        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
-    ) -> TxnResult:
+    def txn(self, compares: Sequence[Compare], then: Sequence[Op]) -> TxnResult:
         draw = self._random.random()
         if draw < 0.02:
             self.faults["lost on its way"] += 1
@@ -61,7 +59,7 @@ class BadClient:
             self.faults["late"] += 1
             self._later(LATE_S * self._random.random(), lambda: self._arrive(compares, then))
             raise TryAgain("not there yet")
-        result = self._client.txn(compares, then, otherwise)
+        result = self._client.txn(compares, then)
         if draw < 0.08:
             self.faults["answer lost"] += 1
             raise TryAgain("its answer was lost")

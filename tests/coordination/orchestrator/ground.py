@@ -97,11 +97,9 @@ class FaultyClient:
     def __getattr__(self, name: str) -> object:
         return getattr(self._client, name)
 
-    def txn(
-        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
-    ) -> TxnResult:
+    def txn(self, compares: Sequence[Compare], then: Sequence[Op]) -> TxnResult:
         self.before_txn()
-        result = self._client.txn(compares, then, otherwise)
+        result = self._client.txn(compares, then)
         self.results.append(result.succeeded)
         self.after_txn()
         return result

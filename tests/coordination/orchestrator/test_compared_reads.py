@@ -43,11 +43,11 @@ class BusyEtcd(FakeEtcd):
 
     is_busy = True
 
-    def txn(self, compares, then, otherwise=()):
+    def txn(self, compares, then):
         if self.is_busy and Compare("/gate", "mod", "=", 2) in compares:
             self.is_busy = False
             self.put("/gate", b"shut")
-        return super().txn(compares, then, otherwise)
+        return super().txn(compares, then)
 
 
 @pytest.mark.parametrize(("is_compared", "seen"), [(True, [b"open", b"shut"]), (False, [b"open"])])

@@ -70,8 +70,8 @@ def test_what_might_still_happen_after_the_read_is_made_impossible_first(
     """The request is on its way while the worker reads again; then it arrives."""
     late: list[Callable[[], object]] = []
 
-    def txn(compares: list[Compare], then: list[Op], otherwise: tuple[Op, ...] = ()) -> None:
-        late.append(lambda: ground.client.txn(compares, then, otherwise))
+    def txn(compares: list[Compare], then: list[Op]) -> None:
+        late.append(lambda: ground.client.txn(compares, then))
         raise TryAgain("no answer in time")
 
     reactor = Ticks(transfer_once)
