@@ -10,21 +10,15 @@ from typing import Any
 
 from conf.keys import CHANGEFEED_FILE, KINDS, Entry, Ignored, NotBuilt, Table, UsedKey
 from conf.masking import is_secret_name
-from conf.settings import Problems, SettingError, require
-from conf.unknown import unknown
+from conf.settings import Problems, SettingError, require, unknown
 
 Document = Mapping[str, Any]
 
 _MAY_HOLD_SECRETS = ("storage-options", "kafka-config", "source-uri", "etcd")
 
 
-def read_changefeed_file(path: Path) -> Document:
+def read_checked(path: Path, table: Table = CHANGEFEED_FILE) -> Document:
     """Parse and check the file; raises SettingError whose message starts with the file's path."""
-    return read_checked(path, CHANGEFEED_FILE)
-
-
-def read_checked(path: Path, table: Table) -> Document:
-    """The same of any kind of file."""
     document = parse(path)
     problems = Problems()
     with problems.noted():
@@ -49,8 +43,8 @@ def check(document: Document, table: Table, path: str = "") -> None:
     for name, value in document.items():
         full = f"{path}{name}"
         with problems.noted():
-            require(name in table.keys, unknown("key", full, table.keys))
-            _check_entry(full, value, table.keys[name])
+            require(name in table, unknown("key", full, table))
+            _check_entry(full, value, table[name])
     problems.refuse()
 
 
@@ -60,18 +54,19 @@ def _check_entry(path: str, value: Any, entry: Entry) -> None:
             check_kind(path, value, entry)
         case NotBuilt(reason, harmless):
             require(value in harmless, f"{path} is not built yet ({reason}): leave it out")
-        case Table(_, many):
-            rows = value if many else [value]
-            form = f"[[{path}]]" if many else f"[{path}]"
+        case Ignored():
+            pass
+        case _:
+            keys: Table = entry[0] if isinstance(entry, list) else entry
+            rows: Any = value if isinstance(entry, list) else [value]
+            form = f"[[{path}]]" if isinstance(entry, list) else f"[{path}]"
             is_table = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
             require(is_table, f"{path} must be a table: {form}")
             problems = Problems()
             for row in rows:
                 with problems.noted():
-                    check(row, entry, f"{path}.")
+                    check(row, keys, f"{path}.")
             problems.refuse()
-        case Ignored():
-            pass
 
 
 def check_kind(path: str, value: Any, entry: UsedKey) -> None:

@@ -1,14 +1,28 @@
-"""Every key of a changefeed file, and what Tidelake does with it: data, no logic.
+"""Every key of a changefeed file and of a server file, and what Tidelake does with it: data.
 
 A key is *read*, *ignored* (it is about TiCDC's own work and changes nothing that arrives here), or
 *not built* (it changes what must happen here; only its harmless values pass). What is in none of
 these tables is unknown, and an error. Names and meanings are TiCDC's where TiCDC has the key.
+Tidelake's own are those of `conf/settings.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from types import UnionType
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+
+from conf.settings import (
+    BatchSettings,
+    CaptureSettings,
+    Changefeed,
+    DeltaSink,
+    EtcdSettings,
+    KafkaSource,
+    SessionSettings,
+    TransportSettings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +49,9 @@ class NotBuilt:
     harmless: tuple[object, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A TOML table; ``many`` for an array of them."""
-
-    keys: Mapping[str, Entry]
-    many: bool = False
-
-
-Entry = UsedKey | Ignored | NotBuilt | Table
+# A table is a mapping, an array of tables a list with what each of them may have.
+Entry = UsedKey | Ignored | NotBuilt | Mapping[str, Any] | list[Mapping[str, Any]]
+Table = Mapping[str, Entry]
 
 KINDS: Mapping[str, str] = {
     "text": "a string",
@@ -53,21 +61,46 @@ KINDS: Mapping[str, str] = {
     "texts": "a list of strings",
     "map": "a table of strings",
 }
-
-_REPLACED_ENGINES = {
-    "delta-rs": "its merge was replaced by merge-on-write, which auto (the default) takes: "
-    "leave the key out"
+_KIND_OF: Mapping[object, str] = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    tuple[str, ...]: "texts",
 }
-_OTHER_SINK = "it is about another kind of TiCDC sink"
-_TICDC_ITSELF = "it is about TiCDC's own work"
-_SENT_WHOLE = "canal-json with it carries all that is needed here"
+
+
+def keys_of(*parts: type) -> dict[str, UsedKey]:
+    """Of the fields of these parts of the tree that are set by one key each."""
+    found: dict[str, UsedKey] = {}
+    for part in parts:
+        types = get_type_hints(part)
+        for each in fields(part):
+            if (name := each.metadata.get("key")) is None:
+                continue
+            of, choices = types[each.name], ()
+            if get_origin(of) is UnionType:  # … | None
+                of = get_args(of)[0]
+            if get_origin(of) is Literal:
+                of, choices = str, get_args(of)
+            found[name] = UsedKey(_KIND_OF[of], choices, each.metadata["replaced"])
+    return found
+
+
+TEXT, TEXTS = UsedKey("text"), UsedKey("texts")
+_OTHER_SINK: Final = "it is about another kind of TiCDC sink"
+_TICDC_ITSELF: Final = "it is about TiCDC's own work"
+_SENT_WHOLE: Final = "canal-json with it carries all that is needed here"
+_BY_COMMIT_TS: Final = "rows are ordered by commit-ts, wherever TiCDC puts them"
 
 # What `ignore-event` may name; "alert table option" is TiCDC's spelling.
-EVENT_TYPES = (
-    "all", "all dml", "all ddl", "none", "none ddl", "none dml", "insert", "update", "delete",
-    "create database", "drop database", "alter database", "create schema", "drop schema",
-    "alter schema", "create table", "drop table", "truncate table", "rename table", "alter table",
-    "create index", "drop index", "create view", "drop view", "add table partition",
+ROW_EVENTS = ("insert", "update", "delete")
+COMPATIBLE_DDLS = (
+    "create database", "alter database", "create table", "create index", "create view",
+    "drop view", "alter table", "add table partition",
+)  # fmt: skip
+INCOMPATIBLE_DDLS = (
+    "drop database", "drop table", "truncate table", "rename table", "drop index",
     "drop table partition", "truncate table partition", "reorganize table partition",
     "rebuild table partition", "coalesce table partition", "split table partition",
     "exchange table partition", "alter table partitioning", "remove table partitioning",
@@ -78,95 +111,55 @@ EVENT_TYPES = (
     "remove auto increment", "modify storage engine", "modify schema charset and collate",
     "modify table charset and collate", "modify table comment", "recover table", "add column",
     "set default value", "rebase auto id", "alter index visibility", "alter ttl info",
-    "alter ttl remove", "multi schema change", "incompatible ddl changes",
+    "alter ttl remove", "multi schema change",
 )  # fmt: skip
+EVENT_GROUPS = (
+    "all", "all dml", "all ddl", "none", "none ddl", "none dml", "incompatible ddl changes",
+)  # fmt: skip
+EVENT_ALIASES = {
+    "create schema": "create database",
+    "drop schema": "drop database",
+    "alter schema": "alter database",
+}
+EVENT_TYPES = (*EVENT_GROUPS, *ROW_EVENTS, *COMPATIBLE_DDLS, *INCOMPATIBLE_DDLS, *EVENT_ALIASES)
 
-# Tidelake's own keys: at the top of the file, or in the environment (TIDELAKE_SOURCE_URI).
-OWN_KEYS: Mapping[str, UsedKey] = {
-    "changefeed-id": UsedKey("text"),
-    "source-uri": UsedKey("text"),
-    "kafka-group-id": UsedKey("text"),
-    "kafka-client-rack": UsedKey("text"),
-    "sink-uri": UsedKey("text"),
-    "start-ts": UsedKey("integer"),
-    "target-ts": UsedKey("integer"),
-    "overwrite-checkpoint-ts": UsedKey("integer"),
+# What a changefeed is; all else says how a capture works.
+CHANGEFEED_KEYS = {
+    **{name: TEXT for name in ("changefeed-id", "source-uri", "sink-uri")},
     "case-sensitive": UsedKey("boolean"),
-    "zero-date": UsedKey("text", ("null", "fail")),
-    "on-error": UsedKey("text", ("dead-letter", "fail")),
-    "on-unknown-column": UsedKey("text", ("dead-letter", "drop")),
-    "apply-engine": UsedKey("text", ("auto", "merge-on-write", "spark"), _REPLACED_ENGINES),
-    "allow-unsafe-commits": UsedKey("boolean"),
-    "etcd": UsedKey("text"),
-    "etcd-ca": UsedKey("text"),
-    "etcd-cert": UsedKey("text"),
-    "etcd-key": UsedKey("text"),
-    "etcd-user": UsedKey("text"),
-    "etcd-password": UsedKey("text"),
-    "cluster-id": UsedKey("text"),
-    "capture-session-ttl": UsedKey("integer"),
-    "session-safety-margin-s": UsedKey("number"),
-    "answer-timeout-s": UsedKey("number"),
-    "stall-timeout-s": UsedKey("number"),
-    "max-batch-messages": UsedKey("integer"),
-    "first-batch-messages": UsedKey("integer"),
-    "apply-threads": UsedKey("integer"),
-    "min-commit-interval-s": UsedKey("number"),
-    "key-index-memory-mib": UsedKey("integer"),
-    "carry-warn-rows": UsedKey("integer"),
-    "quiet-s": UsedKey("number"),
-    "log-format": UsedKey("text", ("text", "json")),
-    "log-level": UsedKey("text", ("DEBUG", "INFO", "WARNING", "ERROR")),
+    **keys_of(Changefeed, KafkaSource, DeltaSink),
 }
-
-# Of a capture that serves a cluster: in its file all but addresses stand in [security].
-SERVER_KEYS: Mapping[str, UsedKey] = {
-    "addr": UsedKey("text"),
-    "advertise-addr": UsedKey("text"),
-    "ca-path": UsedKey("text"),
-    "cert-path": UsedKey("text"),
-    "key-path": UsedKey("text"),
-    "mtls": UsedKey("boolean"),
-    "cert-allowed-cn": UsedKey("texts"),
-    "operator-allowed-cn": UsedKey("texts"),
+CAPTURE_KEYS = {
+    "etcd": TEXT,
+    **keys_of(EtcdSettings, SessionSettings, BatchSettings, CaptureSettings),
 }
+# Tidelake's own keys: at the top of the file, or in the environment (TIDELAKE_SOURCE_URI).
+OWN_KEYS = {**CHANGEFEED_KEYS, **CAPTURE_KEYS}
+# Where a capture is found, and its [security].
+SERVER_KEYS = keys_of(TransportSettings)
+_ADDRESSES = ("addr", "advertise-addr")
 
-_EVENT_FILTER = Table(
-    {
-        "matcher": UsedKey("texts"),
-        "ignore-event": UsedKey("texts", EVENT_TYPES),
-        "ignore-sql": UsedKey("texts"),
-        "ignore-insert-value-expr": NotBuilt("expressions over rows", ("",)),
-        "ignore-update-new-value-expr": NotBuilt("expressions over rows", ("",)),
-        "ignore-update-old-value-expr": NotBuilt("expressions over rows", ("",)),
-        "ignore-delete-value-expr": NotBuilt("expressions over rows", ("",)),
-    },
-    many=True,
-)
-
-_FILTER = Table(
-    {
-        "rules": UsedKey("texts"),
-        "event-filters": _EVENT_FILTER,
-        "ignore-txn-start-ts": NotBuilt("canal-json does not carry start-ts", ([],)),
-        "do-tables": NotBuilt("write it as `rules`"),
-        "do-dbs": NotBuilt("write it as `rules`"),
-        "ignore-tables": NotBuilt("write it as `rules`"),
-        "ignore-dbs": NotBuilt("write it as `rules`"),
-    }
-)
-
-_DISPATCHER = Table(
-    {
-        "matcher": UsedKey("texts"),
-        "topic": UsedKey("text"),
-        "partition": Ignored("rows are ordered by commit-ts, wherever TiCDC puts them"),
-        "dispatcher": Ignored("rows are ordered by commit-ts, wherever TiCDC puts them"),
-        "index": Ignored("rows are ordered by commit-ts, wherever TiCDC puts them"),
-        "columns": Ignored("rows are ordered by commit-ts, wherever TiCDC puts them"),
-    },
-    many=True,
-)
+_EXPRESSIONS = NotBuilt("expressions over rows", ("",))
+_AS_RULES = NotBuilt("write it as `rules`")
+_FILTER: Table = {
+    "rules": TEXTS,
+    "event-filters": [
+        {
+            "matcher": TEXTS,
+            "ignore-event": UsedKey("texts", EVENT_TYPES),
+            "ignore-sql": TEXTS,
+            "ignore-insert-value-expr": _EXPRESSIONS,
+            "ignore-update-new-value-expr": _EXPRESSIONS,
+            "ignore-update-old-value-expr": _EXPRESSIONS,
+            "ignore-delete-value-expr": _EXPRESSIONS,
+        }
+    ],
+    "ignore-txn-start-ts": NotBuilt("canal-json does not carry start-ts", ([],)),
+    "do-tables": _AS_RULES,
+    "do-dbs": _AS_RULES,
+    "ignore-tables": _AS_RULES,
+    "ignore-dbs": _AS_RULES,
+}
 
 # `[sink.kafka-config]` has the URI's parameters by the same names: conf/source_uri.py knows them.
 KAFKA_CONFIG_TABLES = ("codec-config", "large-message-handle")
@@ -199,63 +192,70 @@ _SINK_IGNORED: Mapping[str, str] = {
     "cloud-storage-config": _OTHER_SINK,
 }
 
-_SINK = Table(
-    {
-        "protocol": UsedKey("text"),
-        "topics": UsedKey("texts"),
-        "dispatchers": _DISPATCHER,
-        "kafka-config": UsedKey("map"),
-        "column-selectors": NotBuilt("rows would lack columns that the DDL names", ([],)),
-        **{name: Ignored(reason) for name, reason in _SINK_IGNORED.items()},
-    }
-)
+_SINK: Table = {
+    "protocol": TEXT,
+    "topics": TEXTS,
+    "dispatchers": [
+        {
+            "matcher": TEXTS,
+            "topic": TEXT,
+            **{
+                name: Ignored(_BY_COMMIT_TS)
+                for name in ("partition", "dispatcher", "index", "columns")
+            },
+        }
+    ],
+    "kafka-config": UsedKey("map"),
+    "column-selectors": NotBuilt("rows would lack columns that the DDL names", ([],)),
+    **{name: Ignored(reason) for name, reason in _SINK_IGNORED.items()},
+}
 
-CHANGEFEED_FILE = Table(
-    {
-        **OWN_KEYS,
-        "storage-options": UsedKey("map"),
-        "filter": _FILTER,
-        "sink": _SINK,
-        "memory-quota": Ignored(_TICDC_ITSELF),
-        "ignore-ineligible-table": Ignored("TiCDC then leaves such tables out of the topic"),
-        "check-gc-safe-point": Ignored(_TICDC_ITSELF),
-        "sync-point-interval": Ignored("it only counts in a cluster, with enable-sync-point"),
-        "sync-point-retention": Ignored("it only counts with enable-sync-point"),
-        "changefeed-error-stuck-duration": Ignored(
-            "it only counts in a cluster: a run ends with its first error"
-        ),
-        "sql-mode": Ignored("TiCDC sends DDLs as TiDB restored them"),
-        "mounter": Ignored(_TICDC_ITSELF),
-        "scheduler": Ignored(_TICDC_ITSELF),
-        "synced-status": Ignored(_TICDC_ITSELF),
-        "force-replicate": NotBuilt("tables without a key", (False,)),
-        "enable-sync-point": Ignored("a run records a snapshot whenever its tables meet"),
-        "bdr-mode": NotBuilt("a lake has no changes of its own to send back", (False,)),
-        "consistent": Table(
-            {
-                "level": NotBuilt("redo logs", ("none", "")),
-                **{
-                    name: Ignored("it only counts with a redo level")
-                    for name in (
-                        "max-log-size",
-                        "flush-interval",
-                        "meta-flush-interval",
-                        "encoding-worker-num",
-                        "flush-worker-num",
-                        "storage",
-                        "use-file-backend",
-                        "compression",
-                        "flush-concurrency",
-                        "memory-usage",
-                    )
-                },
-            }
-        ),
-        "integrity": Table(
-            {
-                "integrity-check-level": NotBuilt("row checksums", ("none", "")),
-                "corruption-handle-level": Ignored("it only counts with a check level"),
-            }
-        ),
-    }
-)
+CHANGEFEED_FILE: Table = {
+    **OWN_KEYS,
+    "storage-options": UsedKey("map"),
+    "filter": _FILTER,
+    "sink": _SINK,
+    "memory-quota": Ignored(_TICDC_ITSELF),
+    "ignore-ineligible-table": Ignored("TiCDC then leaves such tables out of the topic"),
+    "check-gc-safe-point": Ignored(_TICDC_ITSELF),
+    "sync-point-interval": Ignored("it only counts in a cluster, with enable-sync-point"),
+    "sync-point-retention": Ignored("it only counts with enable-sync-point"),
+    "changefeed-error-stuck-duration": Ignored(
+        "it only counts in a cluster: a run ends with its first error"
+    ),
+    "sql-mode": Ignored("TiCDC sends DDLs as TiDB restored them"),
+    "mounter": Ignored(_TICDC_ITSELF),
+    "scheduler": Ignored(_TICDC_ITSELF),
+    "synced-status": Ignored(_TICDC_ITSELF),
+    "force-replicate": NotBuilt("tables without a key", (False,)),
+    "enable-sync-point": Ignored("a run records a snapshot whenever its tables meet"),
+    "bdr-mode": NotBuilt("a lake has no changes of its own to send back", (False,)),
+    "consistent": {
+        "level": NotBuilt("redo logs", ("none", "")),
+        **{
+            name: Ignored("it only counts with a redo level")
+            for name in (
+                *("max-log-size", "flush-interval", "meta-flush-interval", "encoding-worker-num"),
+                *("flush-worker-num", "storage", "use-file-backend", "compression"),
+                *("flush-concurrency", "memory-usage"),
+            )
+        },
+    },
+    "integrity": {
+        "integrity-check-level": NotBuilt("row checksums", ("none", "")),
+        "corruption-handle-level": Ignored("it only counts with a check level"),
+    },
+}
+
+SERVER_FILE: Table = {
+    **CAPTURE_KEYS,
+    **{name: SERVER_KEYS[name] for name in _ADDRESSES},
+    "security": {name: entry for name, entry in SERVER_KEYS.items() if name not in _ADDRESSES},
+    **{
+        name: Ignored(_TICDC_ITSELF)
+        for name in (
+            *("data-dir", "gc-ttl", "tz", "log-file", "log", "owner-flush-interval"),
+            *("processor-flush-interval", "sorter", "kv-client", "debug"),
+        )
+    },
+}

@@ -1,5 +1,6 @@
-"""Fill the settings tree: a changefeed file, the environment, then arguments; the last one wins.
+"""Fill the settings tree: a file, the environment, then arguments; the last one wins.
 
+``run`` reads a changefeed file. A ``server`` has one of its own: what it replicates is in etcd.
 Raises SettingError for anything wrong, as a sentence that names the key and where it came from.
 """
 
@@ -8,17 +9,21 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from conf.changefeed_file import Document, check, check_kind, parse, read_changefeed_file
+from conf.changefeed_file import Document, check, check_kind, parse, read_checked
 from conf.keys import (
     CHANGEFEED_FILE,
+    CHANGEFEED_KEYS,
     KAFKA_CONFIG_IGNORED,
     KAFKA_CONFIG_TABLES,
     OWN_KEYS,
+    SERVER_FILE,
     SERVER_KEYS,
+    TEXT,
+    Table,
     UsedKey,
 )
 from conf.references import parse_reference
@@ -26,6 +31,7 @@ from conf.settings import (
     ANY_LOCAL_PORT,
     ID_MAX_LENGTH,
     BatchSettings,
+    CaptureSettings,
     Changefeed,
     DeltaSink,
     EtcdSettings,
@@ -39,50 +45,17 @@ from conf.settings import (
     TransportSettings,
     is_id,
     require,
+    unknown,
 )
 from conf.sink_uri import parse_sink_uri
 from conf.source_security import FALSE, TRUE
 from conf.source_uri import check_names, parse_source_uri, uri_parameters
-from conf.unknown import unknown
 
 PREFIX = "TIDELAKE_"
 CONFIG_VARIABLE = "TIDELAKE_CONFIG"
 # Read elsewhere.
 NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "TIDELAKE_FAILPOINTS", "TIDELAKE_JARS"})
 
-# Where a key goes: (part of the tree, field). The other own keys need more than a copy.
-FIELDS: Mapping[str, tuple[str, str]] = {
-    "start-ts": ("changefeed", "start_ts"),
-    "target-ts": ("changefeed", "target_ts"),
-    "overwrite-checkpoint-ts": ("changefeed", "overwrite_checkpoint_ts"),
-    "zero-date": ("changefeed", "zero_date"),
-    "on-error": ("changefeed", "on_error"),
-    "on-unknown-column": ("changefeed", "on_unknown_column"),
-    "kafka-group-id": ("source", "group_id"),
-    "kafka-client-rack": ("source", "client_rack"),
-    "apply-engine": ("sink", "apply_engine"),
-    "allow-unsafe-commits": ("sink", "allow_unsafe_commits"),
-    "cluster-id": ("etcd", "cluster_id"),
-    "etcd-ca": ("etcd", "ca"),
-    "etcd-cert": ("etcd", "cert"),
-    "etcd-key": ("etcd", "key"),
-    "etcd-user": ("etcd", "user"),
-    "etcd-password": ("etcd", "password"),
-    "capture-session-ttl": ("session", "ttl_s"),
-    "session-safety-margin-s": ("session", "safety_margin_s"),
-    "answer-timeout-s": ("session", "answer_timeout_s"),
-    "stall-timeout-s": ("session", "stall_timeout_s"),
-    "max-batch-messages": ("batch", "max_messages"),
-    "first-batch-messages": ("batch", "first_messages"),
-    "apply-threads": ("batch", "apply_threads"),
-    "min-commit-interval-s": ("batch", "min_commit_interval_s"),
-    "key-index-memory-mib": ("batch", "key_index_memory_mib"),
-    "carry-warn-rows": ("batch", "carry_warn_rows"),
-    "quiet-s": ("batch", "quiet_s"),
-    "log-format": ("settings", "log_format"),
-    "log-level": ("settings", "log_level"),
-}
-_DERIVED = frozenset({"changefeed-id", "source-uri", "sink-uri", "case-sensitive"})
 _ENDPOINT = re.compile(r"^https?://(\[[0-9a-fA-F:.]+\]|[^:\[\]@/\s]+):\d{1,5}/?$")
 
 
@@ -91,12 +64,59 @@ def load_settings(
 ) -> Settings:
     """The settings of a run. ``arguments`` has kebab-case keys; a None is an argument not given."""
     document, values = _read(config, environment, arguments)
+    problems, made = Problems(), dict[str, Any]()
     try:
-        return _settings(document, values)
+        with problems.noted():
+            made["changefeed"] = load_changefeed(document, values)
+        made |= _of_a_capture({"addr": ANY_LOCAL_PORT, **values}, problems)
+        problems.refuse()
+        return Settings(**made)
     except SettingError as error:
         if config is None:
             raise
         raise SettingError(f"{error} (with {config})") from error
+
+
+def load_server(
+    *,
+    config: Path | None,
+    environment: Mapping[str, str],
+    arguments: Mapping[str, object],
+    table: Table = SERVER_FILE,
+) -> CaptureSettings:
+    """The settings of a server; with `CHANGEFEED_FILE` as ``table`` those of an operator, who says
+    there how the cluster is reached."""
+    values, problems = dict[str, Any](), Problems()
+    with problems.noted():
+        document = read_checked(config, table) if config is not None else {}
+        values = {**document, **document.get("security", {})}
+    with problems.noted():
+        values |= from_environment(environment)
+    problems.refuse()
+    values |= {name: value for name, value in arguments.items() if value is not None}
+    made = _of_a_capture(values, problems)
+    problems.refuse()
+    return CaptureSettings(**made)
+
+
+def _of_a_capture(values: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+    made = _given(CaptureSettings, values)
+    with problems.noted():
+        made["etcd"] = _etcd(values)
+    with problems.noted():
+        made["session"] = SessionSettings(**_given(SessionSettings, values))
+    with problems.noted():
+        made["batch"] = BatchSettings(**_given(BatchSettings, values))
+    with problems.noted():
+        made["transport"] = TransportSettings(**_given(TransportSettings, values))
+    return made
+
+
+def _given(part: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a part of the tree whose keys have values."""
+    keys = {each.metadata.get("key"): each.name for each in fields(part)}
+    found = {keys[name]: value for name, value in values.items() if name in keys}
+    return {name: tuple(each) if isinstance(each, list) else each for name, each in found.items()}
 
 
 def _read(
@@ -127,7 +147,7 @@ def load_sink(
     *, config: Path | None, environment: Mapping[str, str], sink_uri: str | None
 ) -> tuple[str, Mapping[str, str]]:
     """The warehouse and its storage options, for those who only read there."""
-    document = read_changefeed_file(config) if config is not None else {}
+    document = read_checked(config) if config is not None else {}
     values = {**document, **from_environment(environment)}
     options = _string_items("storage-options", document.get("storage-options", {}))
     return warehouse_of(sink_uri or values.get("sink-uri")), dict(options)
@@ -152,15 +172,10 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 def changefeed_document(config: Path | None, environment: Mapping[str, str]) -> Document:
     """What file and environment say of the changefeed itself, and nothing of the captures that will
     serve it: where etcd is, how long a lease is."""
-    document = read_changefeed_file(config) if config is not None else {}
+    document = read_checked(config) if config is not None else {}
     given = {**document, **from_environment(environment)}
-    own = {**OWN_KEYS, **SERVER_KEYS}
-    return {key: each for key, each in given.items() if key not in own or _is_described(key)}
-
-
-def _is_described(key: str) -> bool:
-    part = "changefeed" if key in _DERIVED else FIELDS.get(key, ("", ""))[0]
-    return part in ("changefeed", "source", "sink")
+    foreign = {**OWN_KEYS, **SERVER_KEYS}.keys() - CHANGEFEED_KEYS.keys()
+    return {key: each for key, each in given.items() if key not in foreign}
 
 
 def _changefeed_id(given: str | None, topic: str) -> str:
@@ -191,29 +206,14 @@ def _parse(variable: str, text: str, entry: UsedKey) -> Any:
     return value
 
 
-def _settings(document: Document, values: Mapping[str, Any]) -> Settings:
-    parts, problems, made = _parts(values), Problems(), dict[str, Any]()
-    with problems.noted():
-        made["changefeed"] = load_changefeed(document, values)
-    with problems.noted():
-        made["etcd"] = etcd_settings(values.get("etcd", "embedded"), parts["etcd"])
-    with problems.noted():
-        made["session"] = SessionSettings(**parts["session"])
-    with problems.noted():
-        made["batch"] = BatchSettings(**parts["batch"])
-    with problems.noted():
-        made["transport"] = transport_settings({"addr": ANY_LOCAL_PORT, **values})
-    problems.refuse()
-    return Settings(**made, **parts["settings"])
-
-
 def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed:
     """The part that is about the changefeed itself. ``values`` are own keys: they win over the
     document's.
     """
-    parts, problems, made, sink = _parts(values), Problems(), dict[str, Any](), dict[str, Any]()
+    problems, made = Problems(), _given(Changefeed, values)
+    sink = _given(DeltaSink, values)
     with problems.noted():
-        made["source"] = replace(_source(document, values), **_own_of_source(parts["source"]))
+        made["source"] = _source(document, values)
         made["id"] = _changefeed_id(values.get("changefeed-id"), made["source"].topic)
     with problems.noted():
         sink["warehouse"] = warehouse_of(values.get("sink-uri"))
@@ -225,18 +225,7 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     with problems.noted():
         _check_ts(values)
     problems.refuse()
-    return Changefeed(sink=DeltaSink(**sink, **parts["sink"]), **made, **parts["changefeed"])
-
-
-def _parts(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    parts: dict[str, dict[str, Any]] = {
-        part: {}
-        for part in ("changefeed", "source", "sink", "etcd", "session", "batch", "settings")
-    }
-    for name, (part, field) in FIELDS.items():
-        if name in values:
-            parts[part][field] = values[name]
-    return parts
+    return Changefeed(sink=DeltaSink(**sink), **made)
 
 
 def warehouse_of(uri: str | None) -> str:
@@ -260,14 +249,10 @@ def _source(document: Document, values: Mapping[str, Any]) -> KafkaSource:
         source = parse_source_uri(cast(str, uri), defaults=defaults, topics=_static_topics(sink))
     problems.refuse()
     _check_dispatchers(sink, source)
-    return source
-
-
-def _own_of_source(fields: Mapping[str, str]) -> dict[str, Any]:
-    """An empty one is one not given."""
-    for name, value in fields.items():
+    own = _given(KafkaSource, values)
+    for name, value in own.items():
         parse_reference(f"kafka-{name.replace('_', '-')}", value)
-    return {name: value for name, value in fields.items() if value}
+    return replace(source, **{name: value for name, value in own.items() if value})
 
 
 def _kafka_config(document: Document) -> dict[str, str]:
@@ -328,12 +313,13 @@ def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:
     )
 
 
-def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
-    """Of ``--etcd``: endpoints, or ``embedded``."""
+def _etcd(values: Mapping[str, Any]) -> EtcdSettings:
+    """``etcd`` is endpoints, or ``embedded``."""
+    text, own = values.get("etcd", "embedded"), _given(EtcdSettings, values)
     for name in ("user", "password"):
-        parse_reference(f"etcd-{name}", fields.get(name) or "")
+        parse_reference(f"etcd-{name}", own.get(name) or "")
     if text == "embedded":
-        return EtcdSettings(**fields)
+        return EtcdSettings(**own)
     endpoints = tuple(
         endpoint.strip().rstrip("/") for endpoint in text.split(",") if endpoint.strip()
     )
@@ -347,19 +333,12 @@ def etcd_settings(text: str, fields: Mapping[str, Any]) -> EtcdSettings:
             _ENDPOINT.match(endpoint) is not None,
             f"etcd: {endpoint!r} must be http://host:2379 (or https, or 'embedded' alone)",
         )
-    return EtcdSettings(endpoints=endpoints, embedded=False, **fields)
-
-
-def transport_settings(values: Mapping[str, Any]) -> TransportSettings:
-    """Of the keys that a server has."""
-    given = {name.replace("-", "_"): values[name] for name in SERVER_KEYS if name in values}
-    lists = {name: tuple(each) for name, each in given.items() if isinstance(each, list)}
-    return TransportSettings(**given | lists)
+    return EtcdSettings(endpoints=endpoints, embedded=False, **own)
 
 
 def _string_items(path: str, table: Document) -> tuple[tuple[str, str], ...]:
     for name, value in table.items():
-        check_kind(f"{path}.{name}", value, UsedKey("text"))
+        check_kind(f"{path}.{name}", value, TEXT)
         parse_reference(f"{path}.{name}", value)
     return tuple(sorted(table.items()))
 

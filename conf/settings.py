@@ -1,21 +1,27 @@
-"""Every setting of a run as one frozen tree; the defaults live here and nowhere else.
+"""Every setting as one frozen tree; defaults, types and keys live here and nowhere else.
 
 Names and values are TiCDC's wherever TiCDC has one: ``checkpoint_ts`` here is ``checkpoint-ts`` in
-a file or on the command line. ``conf/load.py`` fills the tree from TOML, environment and arguments.
+a file or on the command line. ``conf/load.py`` fills the tree from TOML, environment and arguments:
+a field that is a `setting` by its key, the others from several keys.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from difflib import get_close_matches
+from typing import Any, Literal
 
 ID_PATTERN = re.compile(r"^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$")  # TiCDC's rule
 ID_MAX_LENGTH = 128
 ANY_LOCAL_PORT = "127.0.0.1:0"
 ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):[0-9]{1,5}$")
+_REPLACED_ENGINES = {
+    "delta-rs": "its merge was replaced by merge-on-write, which auto (the default) takes: "
+    "leave the key out"
+}
 
 
 class SettingError(ValueError):
@@ -61,9 +67,30 @@ def require(condition: bool, message: str) -> None:
         raise SettingError(message)
 
 
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """``unknown parameter 'partion-num'; did you mean partition-num?``"""
+    nearest = get_close_matches(name.rpartition(".")[2], list(known), n=1, cutoff=0.6)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    return f"unknown {what} {name!r}{hint}"
+
+
 def is_id(text: str) -> bool:
     """TiCDC's rule for the IDs of changefeeds and clusters."""
     return len(text) <= ID_MAX_LENGTH and ID_PATTERN.fullmatch(text) is not None
+
+
+def setting(
+    name: str,
+    default: Any = None,
+    *,
+    replaced: Mapping[str, str] | None = None,
+    is_secret: bool = False,
+) -> Any:
+    """A field that one key of a file, variable or argument sets.
+
+    ``replaced``: former values, and what to do instead."""
+    metadata = {"key": name, "replaced": replaced or {}}
+    return field(default=default, repr=not is_secret, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +125,9 @@ class KafkaSource:
     time_zone: str = "UTC"  # the TiCDC server's `tz`: what TIMESTAMP text is written in
     max_message_bytes: int | None = None  # TiCDC's limit; None: nothing was said
     security: KafkaSecurity = KafkaSecurity()
-    # kafka-group-id, for brokers that let only some groups read; nothing is committed to it
-    group_id: str = "tidelake"
-    client_rack: str | None = None  # kafka-client-rack: reads from the replica that is near
+    # For brokers that let only some groups read; nothing is committed to it.
+    group_id: str = setting("kafka-group-id", "tidelake")
+    client_rack: str | None = setting("kafka-client-rack")  # reads from the replica that is near
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +135,10 @@ class DeltaSink:
     """``delta:///path/to/warehouse`` or ``delta+s3://bucket/path``: where the tables are."""
 
     warehouse: str  # a local path or an object store URI, without a trailing slash
-    apply_engine: Literal["auto", "merge-on-write", "spark"] = "auto"
-    allow_unsafe_commits: bool = False
+    apply_engine: Literal["auto", "merge-on-write", "spark"] = setting(
+        "apply-engine", "auto", replaced=_REPLACED_ENGINES
+    )
+    allow_unsafe_commits: bool = setting("allow-unsafe-commits", False)
     storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
@@ -135,12 +164,13 @@ class FilterSettings:
 class SessionSettings:
     """How a capture proves that it is alive."""
 
-    ttl_s: int = 10  # capture-session-ttl: a dead capture is noticed after this long
-    safety_margin_s: float = 2.0  # the lease is not trusted this long before it ends
+    ttl_s: int = setting("capture-session-ttl", 10)  # a dead capture is noticed after this long
+    # The lease is not trusted this long before it ends.
+    safety_margin_s: float = setting("session-safety-margin-s", 2.0)
     # No keep-alive is sent while something hangs: the coordination loop or Spark's JVM for longer
     # than the first, reading, applying or an end for longer than the second.
-    answer_timeout_s: float = 60.0
-    stall_timeout_s: float = 600.0
+    answer_timeout_s: float = setting("answer-timeout-s", 60.0)
+    stall_timeout_s: float = setting("stall-timeout-s", 600.0)
 
     def __post_init__(self) -> None:
         require(self.ttl_s >= 2, "capture-session-ttl must be 2 seconds or more")
@@ -156,16 +186,19 @@ class SessionSettings:
 class BatchSettings:
     """How much is read and applied at a time."""
 
-    max_messages: int = 1_000_000  # of one micro-batch: large batches share the cost of a commit
+    # Of one micro-batch: large batches share the cost of a commit.
+    max_messages: int = setting("max-batch-messages", 1_000_000)
     # Of the first one of a large backlog: the first commit comes soon, and the rate is known.
-    first_messages: int = 50_000
-    apply_threads: int = 8  # tables applied side by side
+    first_messages: int = setting("first-batch-messages", 50_000)
+    apply_threads: int = setting("apply-threads", 8)  # tables applied side by side
     # Of one table; 0: as often as there is something. Fewer commits are fewer versions and files.
-    min_commit_interval_s: float = 0.0
-    key_index_memory_mib: int = 1024  # of all tables: where the live rows of each key are
-    carry_warn_rows: int = 5_000_000  # rows read but not resolved: warned about, never bounded
+    min_commit_interval_s: float = setting("min-commit-interval-s", 0.0)
+    # Of all tables: where the live rows of each key are.
+    key_index_memory_mib: int = setting("key-index-memory-mib", 1024)
+    # Rows read but not resolved: warned about, never bounded.
+    carry_warn_rows: int = setting("carry-warn-rows", 5_000_000)
     # W = target-ts everywhere and nothing came for so long: the feed has ended.
-    quiet_s: float = 10.0
+    quiet_s: float = setting("quiet-s", 10.0)
 
     def __post_init__(self) -> None:
         require(self.max_messages > 0, "max-batch-messages must be positive")
@@ -181,14 +214,14 @@ class Changefeed:
     id: str
     source: KafkaSource
     sink: DeltaSink
-    start_ts: int = 0
-    target_ts: int | None = None
-    overwrite_checkpoint_ts: int | None = None
+    start_ts: int = setting("start-ts", 0)
+    target_ts: int | None = setting("target-ts")
+    overwrite_checkpoint_ts: int | None = setting("overwrite-checkpoint-ts")
     filter: FilterSettings = FilterSettings()
-    zero_date: Literal["null", "fail"] = "null"
-    on_error: Literal["dead-letter", "fail"] = "dead-letter"
+    zero_date: Literal["null", "fail"] = setting("zero-date", "null")
+    on_error: Literal["dead-letter", "fail"] = setting("on-error", "dead-letter")
     # What becomes of a message with a column that its target lacks; dropped values are counted.
-    on_unknown_column: Literal["dead-letter", "drop"] = "dead-letter"
+    on_unknown_column: Literal["dead-letter", "drop"] = setting("on-unknown-column", "dead-letter")
 
     def __post_init__(self) -> None:
         require(
@@ -208,26 +241,29 @@ class EtcdSettings:
 
     endpoints: tuple[str, ...] = ()
     embedded: bool = True
-    cluster_id: str = "default"
-    ca: str | None = None
-    cert: str | None = None
-    key: str | None = None
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
+    cluster_id: str = setting("cluster-id", "default")
+    ca: str | None = setting("etcd-ca")
+    cert: str | None = setting("etcd-cert")
+    key: str | None = setting("etcd-key")
+    user: str | None = setting("etcd-user")
+    password: str | None = setting("etcd-password", is_secret=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportSettings:
     """Where a capture listens for the others, and ``[security]``: TLS as soon as there is a CA."""
 
-    addr: str = "127.0.0.1:8300"  # port 0: any free one
-    advertise_addr: str | None = None  # where the others find it; None: at addr
-    ca_path: str | None = None
-    cert_path: str | None = None
-    key_path: str | None = None
-    mtls: bool = True  # TiCDC: false; but who may call a capture may drain it
-    cert_allowed_cn: tuple[str, ...] = ()  # of captures; (): all that the CA has signed
-    operator_allowed_cn: tuple[str, ...] = ()  # beside those: they may call, and send no messages
+    addr: str = setting("addr", "127.0.0.1:8300")  # port 0: any free one
+    # Where the others find it; None: at addr.
+    advertise_addr: str | None = setting("advertise-addr")
+    ca_path: str | None = setting("ca-path")
+    cert_path: str | None = setting("cert-path")
+    key_path: str | None = setting("key-path")
+    mtls: bool = setting("mtls", True)  # TiCDC: false; but who may call a capture may drain it
+    # Of captures; (): all that the CA has signed.
+    cert_allowed_cn: tuple[str, ...] = setting("cert-allowed-cn", ())
+    # Beside those: they may call, and send no messages.
+    operator_allowed_cn: tuple[str, ...] = setting("operator-allowed-cn", ())
 
     def __post_init__(self) -> None:
         for name, value in (("addr", self.addr), ("advertise-addr", self.advertise_addr)):
@@ -258,13 +294,20 @@ class TransportSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Everything ``tidelake run`` needs."""
+class CaptureSettings:
+    """What every capture is started with: all that ``tidelake server`` needs."""
 
-    changefeed: Changefeed
     etcd: EtcdSettings = EtcdSettings()
     session: SessionSettings = SessionSettings()
     batch: BatchSettings = BatchSettings()
+    transport: TransportSettings = TransportSettings()
+    log_format: Literal["text", "json"] = setting("log-format", "text")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = setting("log-level", "INFO")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(CaptureSettings):
+    """All that ``tidelake run`` needs."""
+
+    changefeed: Changefeed
     transport: TransportSettings = TransportSettings(addr=ANY_LOCAL_PORT)
-    log_format: Literal["text", "json"] = "text"
-    log_level: str = "INFO"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote
 
 from conf.settings import SettingError, require
+from conf.source_uri import split_uri
 
 STORES = {"s3": "s3", "s3a": "s3", "abfss": "abfss", "abfs": "abfss", "gs": "gs"}
 TICDC_SINKS = ("kafka", "kafka+ssl", "pulsar", "pulsar+ssl")  # of TiCDC's, what can be no warehouse
@@ -13,7 +14,7 @@ FORM = "it must look like delta:///path/to/warehouse or delta+s3://bucket/path"
 
 def parse_sink_uri(uri: str) -> str:
     """The warehouse: an absolute local path or an object store URI, without a trailing slash."""
-    parts = _split(uri)
+    parts = split_uri(uri)
     require(
         parts.scheme not in TICDC_SINKS,
         "that is --source-uri here: what TiCDC writes is what Tidelake reads. --sink-uri says "
@@ -45,14 +46,6 @@ def parse_sink_uri(uri: str) -> str:
     )
     require(parts.netloc != "", f"delta+{store}:// needs a bucket or container; {FORM}")
     return f"{STORES[store]}://{parts.netloc}{parts.path}".rstrip("/")
-
-
-def _split(uri: str) -> SplitResult:
-    try:
-        return urlsplit(uri)
-    except ValueError as error:
-        is_quoted = "netloc" in str(error)  # it repeats what may be a password
-        raise SettingError("its host cannot be read" if is_quoted else str(error)) from error
 
 
 def _local(host: str, path: str) -> str:

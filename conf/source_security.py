@@ -27,7 +27,7 @@ _OAUTH_NEEDS = OAUTH[:3]
 
 KERBEROS = (
     "Kerberos (sasl-mechanism=GSSAPI, sasl-gssapi-…) is not supported: librdkafka, which reads "
-    f"here, comes built without it. UsedKey from a listener of the brokers with {_CHOICES}"
+    f"here, comes built without it. Read from a listener of the brokers with {_CHOICES}"
 )
 NOT_BUILT: Mapping[str, str] = {
     **{

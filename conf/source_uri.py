@@ -15,10 +15,9 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from zoneinfo import ZoneInfo
 
 from conf.masking import is_secret_name
-from conf.settings import KafkaSource, Problems, SettingError, require
+from conf.settings import KafkaSource, Problems, SettingError, require, unknown
 from conf.source_security import NOT_BUILT, boolean, parse_security
 from conf.source_security import PARAMETERS as SECURITY
-from conf.unknown import unknown
 
 PROTOCOLS_NOT_BUILT = (
     "open-protocol", "default", "simple", "avro", "csv", "debezium", "maxwell", "canal", "craft",
@@ -82,11 +81,11 @@ def parse_source_uri(
         topic = made["topic"] = _topic(unquote(parts.path.strip("/")))
         made["topics"] = tuple(dict.fromkeys((topic, *map(_topic, named))))
     with problems.noted():
-        made["partition_num"] = _partition_num(parameters.get("partition-num"))
+        made["partition_num"] = _number(parameters, "partition-num", 2**31, "must be above 0")
     with problems.noted():
         made["time_zone"] = _time_zone(parameters.get("time-zone", "UTC"))
     with problems.noted():
-        made["max_message_bytes"] = _max_message_bytes(parameters.get("max-message-bytes"))
+        made["max_message_bytes"] = _number(parameters, "max-message-bytes", 2**30, "must be bytes")
     with problems.noted():
         made["security"] = parse_security(parameters)
     problems.refuse()
@@ -197,17 +196,10 @@ def _topic(name: str) -> str:
     return name
 
 
-def _partition_num(text: str | None) -> int | None:
-    if text is None:
+def _number(parameters: Mapping[str, str], name: str, below: int, form: str) -> int | None:
+    if (text := parameters.get(name)) is None:
         return None
-    require(text.isdecimal() and 0 < int(text) < 2**31, f"partition-num={text} must be above 0")
-    return int(text)
-
-
-def _max_message_bytes(text: str | None) -> int | None:
-    if text is None:
-        return None
-    require(text.isdecimal() and 0 < int(text) < 2**30, f"max-message-bytes={text} must be bytes")
+    require(text.isdecimal() and 0 < int(text) < below, f"{name}={text} {form}")
     return int(text)
 
 

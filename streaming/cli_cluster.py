@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conf.server import load_cluster, load_server
+from conf.keys import CHANGEFEED_FILE
+from conf.load import load_server
 from streaming import logs
 from streaming.cli_described import changed_by, checking, described_by
 from streaming.cli_options import (
@@ -85,7 +86,9 @@ def _show(
     from streaming import views
     from streaming.cluster_operator import operator
 
-    settings = load_cluster(config=config, environment=os.environ, arguments=arguments)
+    settings = load_server(
+        config=config, environment=os.environ, arguments=arguments, table=CHANGEFEED_FILE
+    )
     with operator(settings.etcd, settings.transport) as found:
         views.show(ask(found), views.listing, as_json=output_format is OutputFormat.JSON)
 

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from conf.keys import EVENT_ALIASES, EVENT_TYPES, INCOMPATIBLE_DDLS, ROW_EVENTS
 from conf.settings import EventFilter, FilterSettings
 from coordination.errors import ConfigError
 from coordination.model import TableName
@@ -31,41 +32,6 @@ SYSTEM_SCHEMAS = frozenset(
         "workload_schema",
     )
 )
-ROW_EVENTS = frozenset(("insert", "update", "delete"))
-
-# TiCDC's event names; "alert table option" is its own spelling.
-_COMPATIBLE_DDLS = frozenset(
-    (
-        *("create database", "alter database", "create table", "create index", "create view"),
-        *("drop view", "alter table", "add table partition"),
-    )
-)
-_INCOMPATIBLE_DDLS = frozenset(
-    (
-        *("drop database", "drop table", "truncate table", "rename table", "drop index"),
-        *("drop table partition", "truncate table partition", "reorganize table partition"),
-        *("rebuild table partition", "coalesce table partition", "split table partition"),
-        *("exchange table partition", "alter table partitioning", "remove table partitioning"),
-        *("add foreign key", "drop foreign key", "alert table option", "value range decrease"),
-        *("precision decrease", "modify column", "rename column", "rename index", "drop column"),
-        *("drop primary key", "drop unique key", "add primary key", "modify default value"),
-        *("modify constraint", "modify columns order", "modify charset", "modify collation"),
-        *("remove auto increment", "modify storage engine", "modify schema charset and collate"),
-        *("modify table charset and collate", "modify table comment", "recover table"),
-        *("add column", "set default value", "rebase auto id", "alter index visibility"),
-        *("alter ttl info", "alter ttl remove", "multi schema change"),
-    )
-)
-_ALIASES = {
-    "create schema": "create database",
-    "drop schema": "drop database",
-    "alter schema": "alter database",
-}
-_GROUPS = frozenset(
-    (*("all", "all dml", "all ddl", "none", "none dml", "none ddl"), "incompatible ddl changes")
-)
-_DDL_EVENTS = _COMPATIBLE_DDLS | _INCOMPATIBLE_DDLS
-_KNOWN_EVENTS = ROW_EVENTS | _DDL_EVENTS | _GROUPS
 
 _Matcher = Callable[[str], bool]
 
@@ -96,7 +62,7 @@ class TableFilter:
 
     def ignores_ddl(self, name: TableName, event_types: Iterable[str], query: str) -> bool:
         """Whether a DDL of a table (or, with an empty table, of a schema) is passed over."""
-        events = [_ALIASES.get(event, event) for event in event_types]
+        events = [EVENT_ALIASES.get(event, event) for event in event_types]
         return any(
             rule.ignores_ddl(events, query) for rule in self._events if rule.rules.match(name)
         )
@@ -146,7 +112,7 @@ class _EventRule:
                 return True
             if ignored in ("none", "none dml" if is_row else "none ddl"):
                 return False
-            if ignored == "incompatible ddl changes" and event in _INCOMPATIBLE_DDLS:
+            if ignored == "incompatible ddl changes" and event in INCOMPATIBLE_DDLS:
                 return True
         return False
 
@@ -164,8 +130,8 @@ def _read_event_filter(settings: EventFilter, case_sensitive: bool) -> _EventRul
 
 def _read_event(text: str) -> str:
     event = text.strip().lower()
-    event = _ALIASES.get(event, event)
-    if event not in _KNOWN_EVENTS:
+    event = EVENT_ALIASES.get(event, event)
+    if event not in EVENT_TYPES:
         raise ConfigError(f"ignore-event {text!r} is no event that TiCDC knows")
     return event
 

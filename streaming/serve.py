@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from conf.server import ServerSettings
+from conf.settings import CaptureSettings
 from coordination.capture import Capture
 from coordination.capture_context import CaptureContext
 from coordination.clock import SystemClock
@@ -45,7 +45,7 @@ SERVE_AGAIN: Final = "serve-again"
 ANSWER_S: Final = 8.0  # below what a caller waits for
 
 
-def serve(settings: ServerSettings) -> int:
+def serve(settings: CaptureSettings) -> int:
     """Be a capture of the cluster until asked to stop; the exit code."""
     with ExitStack() as stack:
         stack.enter_context(handling(stop_before_start))

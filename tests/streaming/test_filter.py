@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from conf.keys import ROW_EVENTS
 from conf.settings import EventFilter, FilterSettings
 from coordination.errors import ConfigError
 from coordination.model import TableName
-from streaming.filter import ROW_EVENTS, SYSTEM_SCHEMAS, TableFilter
+from streaming.filter import SYSTEM_SCHEMAS, TableFilter
 
 
 def _selects(rules: tuple[str, ...], name: str, *, case_sensitive: bool = False) -> bool:
@@ -122,8 +123,8 @@ ORDERS = TableName("shop", "Orders")
         (("insert",), {"insert"}),
         (("update", "delete"), {"update", "delete"}),
         (("Delete ",), {"delete"}),
-        (("all dml",), ROW_EVENTS),
-        (("all",), ROW_EVENTS),
+        (("all dml",), frozenset(ROW_EVENTS)),
+        (("all",), frozenset(ROW_EVENTS)),
         (("all ddl", "drop table"), set()),
         (("none", "insert"), set()),
         (("insert", "none dml", "update"), {"insert"}),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.changefeed_file import read_changefeed_file
+from conf.changefeed_file import read_checked
 from conf.load import load_settings
 from coordination.errors import ConfigError
 from coordination.metadata.model import ChangefeedInfo, dump, load
@@ -61,7 +61,7 @@ def test_there_and_back(tmp_path: Path):
         sink_uri=SOURCE,
         start_ts=Ts(5),
         target_ts=Ts(90),
-        config=changefeed_config(read_changefeed_file(path), delta_uri="delta:///warehouse"),
+        config=changefeed_config(read_checked(path), delta_uri="delta:///warehouse"),
     )
     assert changefeed_settings(load(ChangefeedInfo, dump(info))) == expected
     assert info.config == json.loads(dump(info))["config"]
