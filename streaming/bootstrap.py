@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import FrameType
-from typing import Protocol
 
 from conf.settings import EtcdSettings, Settings
 from coordination.errors import Stop
@@ -25,12 +24,6 @@ from streaming.scratch import scratch
 from streaming.session import SparkOnDemand
 
 logger = logging.getLogger(__name__)
-
-
-class Stoppable(Protocol):
-    """What can be asked to end from a signal handler."""
-
-    def request_stop(self) -> None: ...
 
 
 SignalHandler = Callable[[int, FrameType | None], None]
@@ -52,7 +45,7 @@ def run(settings: Settings) -> int:
         if not has_finished(settings.changefeed):
             spark.begin()  # it takes longer than all that comes before it is needed
         capture = RunCapture(settings, client=client, cluster_id=etcd.cluster_id, spark=spark)
-        stack.enter_context(handling(asking(capture)))
+        stack.enter_context(handling(asking(capture.request_stop)))
         capture.run(is_host=settings.etcd.embedded)
     return 0
 
@@ -63,10 +56,10 @@ def stop_before_start(number: int, _frame: FrameType | None) -> None:
     raise Stop("asked to stop before the start")
 
 
-def asking(capture: Stoppable) -> SignalHandler:
+def asking(request_stop: Callable[[], None]) -> SignalHandler:
     def asked(number: int, _frame: FrameType | None) -> None:
         logger.info("asked to stop signal=%s", signal.Signals(number).name)
-        capture.request_stop()
+        request_stop()
 
     return asked
 

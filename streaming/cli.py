@@ -16,9 +16,8 @@ from typing import Annotated
 
 import typer
 
-from conf.load import load_settings, load_sink
+from conf.load import load_settings
 from conf.masking import masked
-from coordination.secrets import revealed_options
 from coordination.version import tidelake_version
 from streaming import cli_cluster, logs
 from streaming.cli_options import (
@@ -30,12 +29,12 @@ from streaming.cli_options import (
     LogFormatOption,
     LogLevelOption,
     MaskingGroup,
-    OutputFormat,
     SinkUri,
     SourceUri,
     logged,
     reported,
     settings_of,
+    warehouse_of,
 )
 from streaming.process_list import mask_arguments
 
@@ -138,19 +137,18 @@ def progress(
     sink_uri: SinkUri = None,
     changefeed_id: ChangefeedId = None,
     config: ConfigFile = None,
-    output_format: Format = OutputFormat.TABLE,
+    output_format: Format = "table",
     watch: Watch = False,
 ) -> None:
     """Show how fresh each table is: state, checkpoint, lag, Delta version."""
     with reported():
-        warehouse, given = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        options = revealed_options(given)
+        warehouse, options = warehouse_of(config, sink_uri)
         from streaming import report, views
 
         def read() -> report.ProgressReport:
             return report.read_progress(warehouse, options, changefeed_id)
 
-        as_json = output_format is OutputFormat.JSON
+        as_json = output_format == "json"
         if watch:
             views.watch(read, views.progress, every_s=WATCH_INTERVAL_S, as_json=as_json)
         else:
@@ -166,17 +164,16 @@ def snapshot(
     as_of: Annotated[
         str | None, typer.Option(help="The newest snapshot at or below this TSO or RFC 3339 time.")
     ] = None,
-    output_format: Format = OutputFormat.TABLE,
+    output_format: Format = "table",
 ) -> None:
     """Show the Delta version of each table as of one TiDB timestamp, and the SQL to read them."""
     with reported():
-        warehouse, given = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        options = revealed_options(given)
+        warehouse, options = warehouse_of(config, sink_uri)
         from streaming import report, views
 
         limit = report.parse_as_of(as_of) if as_of is not None else None
         found = report.read_snapshot(warehouse, options, changefeed_id, limit)
-        views.show(found, views.snapshot, as_json=output_format is OutputFormat.JSON)
+        views.show(found, views.snapshot, as_json=output_format == "json")
 
 
 def _say_masked(

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conf.keys import CHANGEFEED_FILE
-from conf.load import load_server
+from conf.load import changefeed_document, load_server, load_settings
 from streaming import logs
-from streaming.cli_described import changed_by, checking, described_by
 from streaming.cli_options import (
     AdvertiseAddr,
     ChangefeedId,
@@ -31,16 +30,18 @@ from streaming.cli_options import (
     logged,
     reported,
     settings_of,
+    warehouse_of,
 )
-from streaming.cli_table import table, table_name_of
 
 if TYPE_CHECKING:
-    from streaming.cluster_operator import Operator
-    from streaming.found import Found
+    from streaming.operations import Operator, Row
 
 changefeed = typer.Typer(help="Changefeeds of a cluster: state in etcd.", no_args_is_help=True)
 capture = typer.Typer(help="Captures of a cluster.", no_args_is_help=True)
 processor = typer.Typer(help="What captures replicate.", no_args_is_help=True)
+table = typer.Typer(
+    help="Where a table is replicated, and whether it is written now.", no_args_is_help=True
+)
 
 Etcd = Annotated[
     str | None,
@@ -51,7 +52,7 @@ Etcd = Annotated[
 Id = Annotated[str, typer.Option("--changefeed-id", "-c", help="The changefeed's ID.")]
 CaptureId = Annotated[str, typer.Option("--capture-id", "-p", help="As `capture list` shows it.")]
 ServerFile = Annotated[Path | None, typer.Option(help="A server file (TOML) with TiCDC's names.")]
-Ask = Callable[["Operator"], "Found"]
+Ask = Callable[["Operator"], "Row | list[Row]"]
 
 
 def asks(group: typer.Typer, name: str | None = None) -> Callable[[Callable[..., Ask]], None]:
@@ -63,7 +64,7 @@ def asks(group: typer.Typer, name: str | None = None) -> Callable[[Callable[...,
             *,
             etcd: Etcd = None,
             cluster_id: ClusterId = None,
-            output_format: Format = OutputFormat.TABLE,
+            output_format: Format = "table",
             **own: Any,
         ) -> None:
             with reported():
@@ -84,13 +85,13 @@ def _show(
     ask: Ask, arguments: dict[str, str | None], config: Path | None, output_format: OutputFormat
 ) -> None:
     from streaming import views
-    from streaming.cluster_operator import operator
+    from streaming.operations import operator
 
     settings = load_server(
         config=config, environment=os.environ, arguments=arguments, table=CHANGEFEED_FILE
     )
-    with operator(settings.etcd, settings.transport) as found:
-        views.show(ask(found), views.listing, as_json=output_format is OutputFormat.JSON)
+    with operator(settings.etcd, settings.transport) as op:
+        views.show_rows(ask(op), as_json=output_format == "json")
 
 
 def server(
@@ -126,19 +127,15 @@ def create(
     target_ts: Annotated[int | None, typer.Option(help="Finish at this TSO.")] = None,
     config: ConfigFile = None,
     no_check: NoCheck = False,
-    no_confirm: NoConfirm = False,  # noqa: ARG001 - for TiCDC's scripts
+    no_confirm: NoConfirm = False,  # for TiCDC's scripts
 ) -> Ask:
     """Make a changefeed; the captures of the cluster share its tables."""
-    arguments = {
-        "changefeed-id": changefeed_id,
-        "source-uri": source_uri,
-        "sink-uri": sink_uri,
-        "start-ts": start_ts,
-        "target-ts": target_ts,
-    }
-    info = described_by(arguments, config)
-    check = checking(no_check=no_check, is_new=True)
-    return lambda op: op.create(info, check)
+    arguments = settings_of(locals())
+    settings = load_settings(
+        config=config, environment=os.environ, arguments={**arguments, "etcd": "embedded"}
+    )
+    document = changefeed_document(config, os.environ)
+    return lambda op: op.create(settings.changefeed, arguments, document, is_checked=not no_check)
 
 
 @asks(changefeed)
@@ -150,13 +147,12 @@ def update(
     target_ts: Annotated[int | None, typer.Option(help="Finish at this TSO; 0: never.")] = None,
     config: ConfigFile = None,
     no_check: NoCheck = False,
-    no_confirm: NoConfirm = False,  # noqa: ARG001 - for TiCDC's scripts
+    no_confirm: NoConfirm = False,  # for TiCDC's scripts
 ) -> Ask:
     """Change a paused changefeed: what is not given stays, and so do its ID and start."""
-    arguments = {"source-uri": source_uri, "sink-uri": sink_uri, "target-ts": target_ts}
-    check = checking(no_check=no_check, is_new=False)
-    change = changed_by(arguments, config)
-    return lambda op: op.update(changefeed_id, change, check)
+    arguments = settings_of(locals())
+    document = changefeed_document(config, os.environ)
+    return lambda op: op.update(changefeed_id, arguments, document, is_checked=not no_check)
 
 
 @asks(changefeed, "list")
@@ -220,10 +216,39 @@ def list_processors(*, changefeed_id: ChangefeedId = None) -> Ask:
     return lambda op: op.list_processors(changefeed_id)
 
 
+@table.command("pause")
+def pause_table(
+    *, table_name: TableOption, sink_uri: SinkUri = None, config: ConfigFile = None
+) -> None:
+    """Let nothing be committed to it: your own DELETE or OPTIMIZE has it to itself meanwhile.
+
+    Its changes wait and are applied after `table resume`. In a cluster the other tables go on; a
+    `tidelake run` holds its checkpoint for it.
+    """
+    _pause(table_name, sink_uri, config, paused=True)
+
+
+@table.command("resume")
+def resume_table(
+    *, table_name: TableOption, sink_uri: SinkUri = None, config: ConfigFile = None
+) -> None:
+    """Take the commits up again that `table pause` has held back."""
+    _pause(table_name, sink_uri, config, paused=False)
+
+
+def _pause(name: str, sink_uri: str | None, config: Path | None, *, paused: bool) -> None:
+    with reported():
+        warehouse, options = warehouse_of(config, sink_uri)
+        from streaming.operations import set_table_paused
+
+        changed = set_table_paused(warehouse, options, name, paused=paused)
+        state = "is paused" if paused else "goes on"
+        typer.echo(f"{name} {state}" + ("" if changed else " already"))
+
+
 @asks(table)
 def move(*, changefeed_id: Id, table_name: TableOption, capture_id: CaptureId) -> Ask:
     """Have another capture replicate it, from the next batch on."""
-    table_name_of(table_name)
     return lambda op: op.move_table(changefeed_id, table_name, capture_id)
 
 

@@ -5,41 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from conf.load import CONFIG_VARIABLE
+from conf.load import CONFIG_VARIABLE, load_sink
 from conf.masking import masked
 from conf.settings import SettingError
 from coordination.errors import ConfigError, Stop, TidelakeError
+from coordination.secrets import revealed_options
 from streaming import logs
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 LOG_FORMAT_VARIABLE = "TIDELAKE_LOG_FORMAT"
 
-
-class LogFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    DEBUG = "DEBUG"
-    INFO = "INFO"
-    WARNING = "WARNING"
-    ERROR = "ERROR"
-
-
-class OutputFormat(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-
+LogFormat = Literal["text", "json"]
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+OutputFormat = Literal["table", "json"]
 
 SourceUri = Annotated[
     str | None,
@@ -95,6 +81,12 @@ def settings_of(options: Mapping[str, object]) -> dict[str, object]:
     return {name.replace("_", "-"): value for name, value in options.items() if name != "config"}
 
 
+def warehouse_of(config: Path | None, sink_uri: str | None) -> tuple[str, Mapping[str, str]]:
+    """Where the tables are, and its storage options with their secrets, for who needs no more."""
+    warehouse, options = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
+    return warehouse, revealed_options(options)
+
+
 class MaskingGroup(TyperGroup):
     """Wrong usage is answered with what was typed, and a password may have been typed."""
 
@@ -126,8 +118,8 @@ def reported(log_format: LogFormat | None = None) -> Iterator[None]:
     chosen = log_format or os.environ.get(LOG_FORMAT_VARIABLE, "")
 
     def say(error: Exception) -> None:
-        if chosen == LogFormat.JSON:
-            logs.install("json", LogLevel.INFO)
+        if chosen == "json":
+            logs.install("json", "INFO")
             logs.failed(error)
         else:
             typer.echo(masked(f"{logs.PROGRAM}: {error}"), err=True)

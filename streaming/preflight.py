@@ -11,9 +11,9 @@ from pathlib import Path
 
 from conf.settings import Changefeed, DeltaSink
 from coordination.errors import ConfigError
-from coordination.secrets import revealed_options
-from sinks.changefeeds import ChangefeedRow, Changefeeds
+from sinks.changefeeds import ChangefeedRow
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
+from streaming.control_tables import ControlTables
 from streaming.filter import TableFilter
 from streaming.retained import refuse_a_hole
 from streaming.source.kafka import Source
@@ -59,8 +59,7 @@ def check_warehouse(sink: DeltaSink, changefeed_id: str) -> None:
 
 
 def _stored(sink: DeltaSink, changefeed_id: str) -> ChangefeedRow | None:
-    options = revealed_options(sink.storage_options)
-    return Changefeeds(sink.warehouse, options).read(changefeed_id)
+    return ControlTables.of(sink).changefeeds.read(changefeed_id)
 
 
 def _check_folder(warehouse: str) -> None:

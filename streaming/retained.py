@@ -9,30 +9,15 @@ there?
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 
 from streaming.protocols.canal_json.watermark import watermark_of
-from streaming.source.kafka import SourceLost
+from streaming.source.kafka import Source, SourceLost
 from streaming.source.ranges import TopicPartition
 
 
-class Log(Protocol):
-    """What is asked of Kafka about partitions whose offsets are not recorded: of ``Source``."""
-
-    def beginnings(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The first offset that is there."""
-        ...
-
-    def search(
-        self, first: Mapping[TopicPartition, int], read: Callable[[bytes | None], int | None]
-    ) -> Mapping[TopicPartition, int]:
-        """What ``read`` makes of the first message that it can read at or after these offsets."""
-        ...
-
-
 def refuse_a_hole(
-    first: Mapping[TopicPartition, int], log: Log, *, checkpoint_ts: int, reached_ts: int | None
+    first: Mapping[TopicPartition, int], log: Source, *, checkpoint_ts: int, reached_ts: int | None
 ) -> None:
     """Raises SourceLost unless all above the checkpoint is provably in these partitions from
     ``first`` on. ``reached_ts``: how far the tables are; None where there are none yet.

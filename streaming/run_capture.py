@@ -15,9 +15,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 from conf.settings import SessionSettings, Settings
 from coordination.capture import Capture
@@ -36,21 +35,20 @@ from coordination.fence import Fence
 from coordination.metadata.elector import read_captures
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.model import ChangefeedInfo, FeedState
-from coordination.model import CaptureID, ChangefeedID, Revision
-from coordination.ports import DataPlane
+from coordination.model import CaptureID, Revision
 from coordination.run_admission import RunAdmission, clean_up
 from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.server import DRAIN_S, CaptureServer
 from coordination.version import tidelake_version
 from coordination.watchdog import Watchdog
 from streaming import logs
-from streaming.cluster.neighbours import (
+from streaming.admission import (
+    info_of,
     refuse_a_clusters,
     refuse_beside_an_earlier_run,
     refuse_beside_other_versions,
 )
 from streaming.cluster.plane import SparkDataPlane
-from streaming.run_info import info_of
 from streaming.session import SparkOnDemand
 
 logger = logging.getLogger(__name__)
@@ -64,19 +62,6 @@ JVM_ENDED: Final = (
 )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Ending:
-    error: TidelakeError | None = None
-    is_finished: bool = False
-    over_since: float | None = None  # on the monotonic clock
-
-
-class RunPlane(DataPlane, Protocol):
-    def has_shown(self, changefeed_id: ChangefeedID, state: FeedState) -> bool:
-        """Whether this was to be shown, and is or cannot be."""
-        ...
-
-
 class RunCapture:
     """See the module's picture. `run` may be called once."""
 
@@ -88,7 +73,7 @@ class RunCapture:
         cluster_id: str,
         spark: SparkOnDemand,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
-        open_plane: Callable[..., RunPlane] = SparkDataPlane,
+        open_plane: Callable[..., SparkDataPlane] = SparkDataPlane,
         drain_s: float = DRAIN_S,
     ) -> None:
         """``new_id``: of captures and epochs, never the same again; ``open_plane`` makes the data
@@ -100,12 +85,13 @@ class RunCapture:
         self._cluster_id = cluster_id
         self._warehouse = changefeed.sink.warehouse
         self._scope = keys.run_scope(cluster_id, self._info.id)
-        self._ending = _Ending()
+        self._error: TidelakeError | None = None
+        self._is_finished = False
+        self._over_since: float | None = None  # on the monotonic clock
         self._unreached_at = float("inf")  # when that is to be told, on the monotonic clock
         self._was_seen = False  # the changefeed, in this capture
         clock = SystemClock()
-        self.fence = Fence(clock)
-        self._watchdog = Watchdog(clock)
+        watchdog = Watchdog(clock)
         self._admission = RunAdmission(
             client,
             self._scope,
@@ -119,36 +105,36 @@ class RunCapture:
             spark,
             batch=settings.batch,
             session=session,
-            watchdog=self._watchdog,
+            watchdog=watchdog,
             own=changefeed,
             jvm_ended=self._jvm_ended,
         )
         self._transport = GrpcTransport(
             settings.transport,
-            resolve=self._address,
+            resolve=self._address_of,
             wake=lambda: self._server.wake(),
         )
-        self._transport_address = self._transport.start()
+        self._address = self._transport.start()
         self._server = CaptureServer(
-            self._context(session, new_id, clock),
+            self._context(settings.session, new_id, clock, watchdog),
             on_reset=self._identify,
             on_pass=self._look,
             drain_s=drain_s,
         )
 
     def _context(
-        self, session: SessionSettings, new_id: Callable[[], str], clock: Clock
+        self, session: SessionSettings, new_id: Callable[[], str], clock: Clock, watchdog: Watchdog
     ) -> CaptureContext:
         return CaptureContext(
             client=self._client,
             cluster_id=self._scope,
             session=session,
             clock=clock,
-            fence=self.fence,
-            watchdog=self._watchdog,
+            fence=Fence(clock),
+            watchdog=watchdog,
             transport=self._transport,
             data_plane=self._plane,
-            address=self._transport_address,
+            address=self._address,
             version=tidelake_version(),
             new_id=new_id,
             utc_now=lambda: datetime.now(UTC),
@@ -172,15 +158,18 @@ class RunCapture:
             self._server.run()
         finally:
             self._transport.close()
-        if self._ending.over_since is None:
+        if self._over_since is None:
             logger.info("capture stopped as asked changefeed_id=%s", self._info.id)
         elif is_host:
             self._await_others()
-        if self._ending.is_finished:
+        if self._is_finished:
             logger.info("replication finished changefeed_id=%s", self._info.id)
-            self._clean_up()
-        if self._ending.error is not None:
-            raise self._ending.error
+            try:
+                clean_up(self._client, self._scope)
+            except TidelakeError as error:
+                logger.debug("etcd keeps what it had of the changefeed: %s", error)
+        if self._error is not None:
+            raise self._error
 
     # On the coordination thread.
 
@@ -219,11 +208,13 @@ class RunCapture:
         self._tell_if_unreached(capture)
         if state.is_running or state is FeedState.PENDING:
             return
-        if self._ending.over_since is None:
-            self._ending.over_since = time.monotonic()
-        if state is FeedState.FAILED and capture.owner is not None and not self._is_said():
+        now_s = time.monotonic()
+        self._over_since = self._over_since or now_s
+        is_ours_to_show = state is FeedState.FAILED and capture.owner is not None
+        is_late = now_s - self._over_since > SAID_WITHIN_S
+        if is_ours_to_show and not (is_late or self._plane.has_shown(self._info.id, state)):
             return
-        self._ending.is_finished = state is FeedState.FINISHED
+        self._is_finished = state is FeedState.FINISHED
         self._end(_failure(info) if state is FeedState.FAILED else None)
 
     def _tell_if_unreached(self, capture: Capture) -> None:
@@ -235,25 +226,19 @@ class RunCapture:
             "stands by: no other capture of changefeed %s reaches this one at %s, so it gets no "
             "tables, and goes on with them when the others end; --addr is where they find it",
             self._info.id,
-            self._transport_address,
+            self._address,
         )
-
-    def _is_said(self) -> bool:
-        since = self._ending.over_since
-        is_late = since is not None and time.monotonic() - since > SAID_WITHIN_S
-        return is_late or self._plane.has_shown(self._info.id, FeedState.FAILED)
 
     def _jvm_ended(self) -> None:
         if not self._server.is_stopping:  # one SIGTERM has ended both of us
             self._end(TidelakeError(JVM_ENDED))
 
     def _end(self, error: TidelakeError | None) -> None:
-        if self._ending.over_since is None:
-            self._ending.over_since = time.monotonic()
-        self._ending.error = error
+        self._over_since = self._over_since or time.monotonic()
+        self._error = error
         self._server.request_stop()
 
-    def _address(self, capture_id: CaptureID) -> str | None:
+    def _address_of(self, capture_id: CaptureID) -> str | None:
         """From memory: asked often, on the transport's thread."""
         capture = self._server.capture
         info = capture.captures.get(capture_id) if capture is not None else None
@@ -268,12 +253,6 @@ class RunCapture:
                 waiting.wait(0.2)
         except TidelakeError as error:
             logger.debug("nobody waits for others any more: %s", error)
-
-    def _clean_up(self) -> None:
-        try:
-            clean_up(self._client, self._scope)
-        except TidelakeError as error:
-            logger.debug("etcd keeps what it had of the changefeed: %s", error)
 
 
 def _failure(info: ChangefeedInfo) -> TidelakeError:

@@ -33,8 +33,8 @@ from coordination.server import CaptureServer
 from coordination.version import tidelake_version
 from coordination.watchdog import Watchdog
 from streaming import logs
+from streaming.admission import refuse_beside_other_versions
 from streaming.bootstrap import asking, connected_etcd, handling, stop_before_start
-from streaming.cluster.neighbours import refuse_beside_other_versions
 from streaming.cluster.plane import SparkDataPlane
 from streaming.scratch import scratch
 from streaming.session import SparkOnDemand
@@ -91,7 +91,7 @@ def serve(settings: CaptureSettings) -> int:
         stack.callback(transport.close)
         server = CaptureServer(context, on_reset=_identify)
         running.append(server)
-        stack.enter_context(handling(asking(server)))
+        stack.enter_context(handling(asking(server.request_stop)))
         logger.info("serving cluster_id=%s address=%s", etcd.cluster_id, context.address)
         server.run()
     return 0

@@ -16,8 +16,8 @@ from dataclasses import asdict, replace
 from conf.settings import Changefeed
 from sinks.changefeeds import ChangefeedRow, ChangefeedState
 from streaming.passed import filters_after, filters_of
-from streaming.retained import Log, refuse_a_hole
-from streaming.source.kafka import SourceShape, check_topic_ids
+from streaming.retained import refuse_a_hole
+from streaming.source.kafka import Source, SourceShape, check_topic_ids
 from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def settle(
     stored: ChangefeedRow,
     changefeed: Changefeed,
     shape: SourceShape,
-    log: Log,
+    log: Source,
     start_id: str | None = None,
 ) -> ChangefeedRow:
     """The claimed row as this start uses it. Raises SourceLost when a topic is not the one of
@@ -171,7 +171,7 @@ def _state(row: ChangefeedRow, changefeed: Changefeed) -> ChangefeedState:
 
 
 def _first_offsets(
-    row: ChangefeedRow, shape: SourceShape, log: Log
+    row: ChangefeedRow, shape: SourceShape, log: Source
 ) -> Mapping[TopicPartition, int]:
     """Kafka's first, of the partitions for which none is recorded."""
     unknown = [p for p in shape.partitions if str(p) not in row.source_offsets]

@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from types import FrameType
@@ -22,7 +22,6 @@ from coordination.errors import TidelakeError
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from streaming import report
-from streaming.found import Found
 from streaming.report import ProgressReport, SnapshotReport
 
 GOOD_STATES = frozenset({"running", "finished", "replicating", "normal"})
@@ -41,7 +40,8 @@ NUMBERS = frozenset(
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 
 
-R = TypeVar("R", ProgressReport, SnapshotReport, Found)
+R = TypeVar("R", ProgressReport, SnapshotReport)
+Row = Mapping[str, Any]
 Cells = dict[str, Text]
 
 
@@ -71,19 +71,23 @@ def snapshot(found: SnapshotReport, width: int) -> RenderableType:
     return Group(head, _table(versions, width), *statements)
 
 
-def listing(found: Found, width: int) -> RenderableType:  # noqa: ARG001 - a view's shape
-    """Rows as they are."""
-    if found.is_upright:
+def show_rows(found: Row | list[Row], *, as_json: bool) -> None:
+    """One row upright, with a line for each of its fields; or a list of rows with equal keys."""
+    rows = found if isinstance(found, list) else [found]
+    if as_json:
+        print(_json({"rows": rows}, indent=2))
+        return
+    if isinstance(found, list):
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in rows[0] if rows else ("none",):
+            table.add_column(name, no_wrap=True)
+        for row in rows:
+            table.add_row(*(_plain(name, value) for name, value in row.items()))
+    else:
         table = Table(box=None, pad_edge=False, show_header=False)
-        for name, value in found.rows[0].items():
+        for name, value in found.items():
             table.add_row(Text(name, style="bold"), _plain(name, value))
-        return table
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in found.rows[0] if found.rows else ("none",):
-        table.add_column(name, no_wrap=True)
-    for row in found.rows:
-        table.add_row(*(_plain(name, value) for name, value in row.items()))
-    return table
+    _console().print(table, crop=False)
 
 
 def _plain(name: str, value: object) -> Text:

@@ -100,7 +100,7 @@ class OwnerReactor:
 
     def _is_whole(self, state: GlobalReactorState) -> bool:
         """Whether all captures understand each other. One that does not refuses to start (see
-        `neighbours`); it may have started together with us."""
+        `streaming/admission.py`); it may have started together with us."""
         ours = self._context.role.info.version
         misfits = [
             each.id for each in state.captures.values() if not work_together(ours, each.version)

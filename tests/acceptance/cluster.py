@@ -29,7 +29,7 @@ from typing import Any
 from conf.settings import EtcdSettings, TransportSettings
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS
-from streaming.cluster_operator import operator
+from streaming.operations import operator
 from tests.acceptance.processes import Life, await_, environment, field
 from tests.acceptance.progress_watch import ProgressWatch
 from tests.acceptance.target_commits import TargetCommits
@@ -163,7 +163,7 @@ class Cluster:
         """table -> the capture that replicates it, of those that are replicated now."""
         try:
             with operator(self._etcd, TransportSettings()) as asked:
-                rows = asked.list_processors(FEED).rows
+                rows = asked.list_processors(FEED)
         except TidelakeError:
             return {}  # between two owners
         return {row["table"]: row["capture"] for row in rows if row["state"] == REPLICATING}
@@ -174,7 +174,7 @@ class Cluster:
     def owner(self) -> Server | None:
         """Whose capture leads, as etcd knows it."""
         with suppress(TidelakeError), operator(self._etcd, TransportSettings()) as asked:
-            leader = next((r["capture"] for r in asked.list_captures().rows if r["is_owner"]), "")
+            leader = next((r["capture"] for r in asked.list_captures() if r["is_owner"]), "")
             return next((s for s in self.running() if s.capture == leader), None)
         return None
 
@@ -253,7 +253,7 @@ class Cluster:
         with operator(self._etcd, TransportSettings()) as asked:
             while not self._closing.wait(LOOK_EVERY_S):
                 try:
-                    (row,) = asked.query(FEED).rows
+                    row = asked.query(FEED)
                 except TidelakeError:
                     continue
                 if (at_ts := row["checkpoint_ts"]) < before:

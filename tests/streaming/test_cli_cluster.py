@@ -23,11 +23,10 @@ from coordination.metadata.changefeed_writes import ChangefeedWrites
 from coordination.metadata.querier import EtcdQuerier, Stored
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 from coordination.run_admission import RunAdmission
-from streaming import cli_cluster, cluster_operator, preflight
+from streaming import cli_cluster, operations, preflight
+from streaming.admission import info_of, refuse_a_clusters, refuse_beside_other_versions
 from streaming.cli import main
 from streaming.cluster.changefeed_settings import changefeed_settings
-from streaming.cluster.neighbours import refuse_a_clusters, refuse_beside_other_versions
-from streaming.run_info import info_of
 
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
 Cluster = Callable[..., list[dict[str, Any]]]
@@ -388,7 +387,7 @@ def test_the_commands_write_by_the_one_implementation(
     create(cluster, tmp_path)
 
     def broken(*_arguments: object, **_keywords: object) -> None:
-        raise cluster_operator.ConfigError("the implementation is broken")
+        raise operations.ConfigError("the implementation is broken")
 
     monkeypatch.setattr(ChangefeedWrites, "feed_event", broken)
     code, _, err = command("changefeed", "pause", "-c", "shop")

@@ -1,19 +1,21 @@
-"""What an operator does with a cluster from anywhere: writes to etcd, or asks its owner
-(docs/cluster.md 15).
+"""What an operator does from anywhere, for whoever calls: the command line, an HTTP API.
 
     create, update, pause, resume, remove ─► etcd, by the one implementation of the observations
-    drain, move, rebalance, processors    ─► the owner found in etcd, by gRPC
+    drain, move, rebalance, processors    ─► the owner found in etcd, by gRPC (docs/cluster.md 15)
+    pause and resume of a table           ─► the table's own log, wherever it is replicated
+
+An answer is a mapping (one changefeed in full), or a list of mappings with equal keys.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from conf.settings import EtcdSettings, TransportSettings
-from coordination.errors import ConfigError
+from conf.settings import Changefeed, EtcdSettings, SettingError, TransportSettings
+from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.etcd3_client import connect
@@ -30,15 +32,13 @@ from coordination.metadata.errors import (
 from coordination.metadata.etcd_observation import EtcdControllerObservation, EtcdOwnerObservation
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.metadata.querier import EtcdQuerier, Stored
-from coordination.model import CaptureID, CaptureInfo, ChangefeedID, Ts, tso_time
+from coordination.model import CaptureID, CaptureInfo, ChangefeedID, TableName, Ts, tso_time
 from coordination.scheduler.grpc_calls import call_owner
-from streaming.cluster.changefeed_settings import uris
-from streaming.cluster.neighbours import refuse_a_runs
-from streaming.found import Found
+from streaming.admission import refuse_a_runs
+from streaming.cluster.changefeed_settings import changefeed_settings, described, updated, uris
 
 CALL_S = 10.0
-Check = Callable[[ChangefeedInfo], None]
-Change = Callable[[ChangefeedInfo], ChangefeedInfo]
+Row = Mapping[str, Any]
 RECALLS = 5  # how often a drain is taken back, until it stays so
 RECALL_AGAIN_S = 0.5
 
@@ -56,13 +56,22 @@ class Operator:
 
     # Changefeeds: state in etcd.
 
-    def create(self, info: ChangefeedInfo, check: Check) -> Found:
-        """Refused for a name that is taken, for what a `tidelake run` replicates, and for what
-        ``check`` refuses."""
+    def create(
+        self,
+        changefeed: Changefeed,
+        arguments: Mapping[str, Any],
+        document: Mapping[str, Any],
+        *,
+        is_checked: bool,
+    ) -> Row:
+        """A changefeed of these settings, which arguments, environment and file (``document``) were
+        found to say. Refused for a name that is taken, for what a `tidelake run` replicates, and
+        (``is_checked``) for what a start would find wrong."""
+        info = described(changefeed, arguments, document)
         try:
             self._check_free(info.name)
             refuse_a_runs(self._client, self._cluster_id, info)
-            check(info)
+            _check(info, is_checked=is_checked, is_new=True)
             self._controller.create_changefeed(info)
         except ChangefeedExists as error:
             raise ConfigError(
@@ -71,10 +80,10 @@ class Operator:
             ) from error
         return self.query(info.id)
 
-    def list_changefeeds(self) -> Found:
-        return Found(rows=tuple(_changefeed(each) for each in self._querier.stored()))
+    def list_changefeeds(self) -> list[Row]:
+        return [_changefeed(each) for each in self._querier.stored()]
 
-    def query(self, changefeed_id: str) -> Found:
+    def query(self, changefeed_id: str) -> Row:
         stored = self._stored(changefeed_id)
         error = stored.info.error or stored.info.warning
         more = {
@@ -84,62 +93,69 @@ class Operator:
             "epoch": stored.info.epoch,
             "error": None if error is None else f"{error.code}: {error.message}",
         }
-        return Found(rows=({**_changefeed(stored), **more},), is_upright=True)
+        return {**_changefeed(stored), **more}
 
-    def pause(self, changefeed_id: str) -> Found:
+    def pause(self, changefeed_id: str) -> Row:
         self._owner(changefeed_id).pause_changefeed()
         return self.query(changefeed_id)
 
-    def resume(self, changefeed_id: str, overwrite_checkpoint_ts: int | None) -> Found:
+    def resume(self, changefeed_id: str, overwrite_checkpoint_ts: int | None) -> Row:
         ts = None if overwrite_checkpoint_ts is None else Ts(overwrite_checkpoint_ts)
         self._owner(changefeed_id).resume_changefeed(ts)
         return self.query(changefeed_id)
 
-    def update(self, changefeed_id: str, change: Change, check: Check) -> Found:
-        """Only a paused one, to what ``change`` makes of it and ``check`` does not refuse; what
-        says what it is (its ID, when it was made) stays."""
+    def update(
+        self,
+        changefeed_id: str,
+        arguments: Mapping[str, Any],
+        document: Mapping[str, Any],
+        *,
+        is_checked: bool,
+    ) -> Row:
+        """Only a paused one, to what is given now; what says what it is (its ID, when it was made)
+        stays, and so does what is not given."""
         stored = self._stored(changefeed_id).info
         check_updatable(stored)
-        changed = change(stored)
+        changed = updated(stored, arguments, document)
         if changed == stored:
             raise ConfigError(
                 f"nothing is changed: all that is given is so already in changefeed {changefeed_id}"
             )
-        check(changed)
+        _check(changed, is_checked=is_checked, is_new=False)
         self._owner(changefeed_id).update_changefeed(changed)
         return self.query(changefeed_id)
 
-    def remove(self, changefeed_id: str) -> Found:
+    def remove(self, changefeed_id: str) -> list[Row]:
         """Its owner stops it first; where nobody serves the cluster it is cleaned up here."""
         stored = self._stored(changefeed_id)
         self._controller.remove_changefeed(stored.ident.uuid)
         if not read_captures(self._client, self._cluster_id):
             self._controller.cleanup_changefeed(stored.ident.uuid)
-        return Found(rows=({**_changefeed(stored), "state": FeedState.REMOVED.value},))
+        return [{**_changefeed(stored), "state": FeedState.REMOVED.value}]
 
     # Captures and spans: asked of the owner.
 
-    def list_captures(self) -> Found:
-        owner = self._leader()
-        return Found(
-            rows=tuple(
-                {
-                    "capture": each.id,
-                    "address": each.address,
-                    "is_owner": each.id == owner,
-                    "state": "draining" if each.is_draining else "serving",
-                    "version": each.version,
-                }
-                for each in read_captures(self._client, self._cluster_id)
-            )
-        )
+    def list_captures(self) -> list[Row]:
+        owner = None
+        with suppress(OwnerNotFound):
+            owner = read_controller(self._client, self._cluster_id).id
+        return [
+            {
+                "capture": each.id,
+                "address": each.address,
+                "is_owner": each.id == owner,
+                "state": "draining" if each.is_draining else "serving",
+                "version": each.version,
+            }
+            for each in read_captures(self._client, self._cluster_id)
+        ]
 
-    def drain(self, capture_id: str) -> Found:
+    def drain(self, capture_id: str) -> list[Row]:
         """How many spans it still has; ask again until it is 0."""
         found = self._ask("drain-capture", {"capture-id": capture_id})
-        return Found(rows=({"capture": capture_id, "remaining": found["remaining"]},))
+        return [{"capture": capture_id, "remaining": found["remaining"]}]
 
-    def take_back_drain(self, capture_id: str) -> Found:
+    def take_back_drain(self, capture_id: str) -> list[Row]:
         """The owner drains it no more, and it serves again. An order of the owner that was under
         way may come after this one: so it is asked until nothing was to be taken back."""
         capture = self._capture(capture_id)
@@ -156,34 +172,30 @@ class Operator:
             if not answer["was-draining"]:
                 break
             time.sleep(RECALL_AGAIN_S)
-        return Found(rows=({"capture": capture_id, "state": "serving"},))
+        return [{"capture": capture_id, "state": "serving"}]
 
     def _capture(self, capture_id: str) -> CaptureInfo:
         for each in read_captures(self._client, self._cluster_id, CaptureID(capture_id)):
             return each
         raise CaptureNotFound(f"no capture {capture_id} is registered: see `tidelake capture list`")
 
-    def move_table(self, changefeed_id: str, table: str, capture_id: str) -> Found:
+    def move_table(self, changefeed_id: str, table: str, capture_id: str) -> list[Row]:
+        table_name(table)
         params = {"changefeed-id": changefeed_id, "table": table, "capture-id": capture_id}
         self._ask("move-table", params)
-        return Found(rows=({"changefeed": changefeed_id, "table": table, "to": capture_id},))
+        return [{"changefeed": changefeed_id, "table": table, "to": capture_id}]
 
-    def rebalance(self, changefeed_id: str) -> Found:
+    def rebalance(self, changefeed_id: str) -> list[Row]:
         self._ask("rebalance", {"changefeed-id": changefeed_id})
-        return Found(rows=({"changefeed": changefeed_id, "rebalance": "begun"},))
+        return [{"changefeed": changefeed_id, "rebalance": "begun"}]
 
-    def list_processors(self, changefeed_id: str | None) -> Found:
+    def list_processors(self, changefeed_id: str | None) -> list[Row]:
         found = self._ask("list-processors", {"changefeed-id": changefeed_id})
-        return Found(rows=tuple(found["rows"]))
+        return list(found["rows"])
 
     def _ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         owner = read_controller(self._client, self._cluster_id)
         return call_owner(owner.address, method, params, timeout_s=CALL_S, tls=self._tls)
-
-    def _leader(self) -> CaptureID | None:
-        with suppress(OwnerNotFound):
-            return read_controller(self._client, self._cluster_id).id
-        return None
 
     def _stored(self, changefeed_id: str) -> Stored:
         return self._querier.find_name(ChangefeedName(ChangefeedID(changefeed_id)))
@@ -213,6 +225,53 @@ def operator(etcd: EtcdSettings, tls: TransportSettings) -> Iterator[Operator]:
         yield Operator(client, etcd.cluster_id, tls)
     finally:
         client.close()
+
+
+def set_table_paused(
+    warehouse: str, storage_options: Mapping[str, str], table: str, *, paused: bool
+) -> bool:
+    """Let nothing be committed to a table, or take the commits up again; False: so it is already.
+
+    Its changes wait meanwhile."""
+    from sinks.merge_on_write.pause import set_paused  # Delta is imported where it is needed
+    from sinks.tables import table_uri
+
+    uri = table_uri(warehouse, table_name(table))
+    return set_paused(uri, storage_options, paused=paused)
+
+
+def table_name(text: str) -> TableName:
+    """``schema.table``; SettingError."""
+    schema, dot, name = text.partition(".")
+    if not (schema and dot and name):
+        raise SettingError(f"--table {text!r}: expected schema.table")
+    return TableName(schema, name)
+
+
+def _check(info: ChangefeedInfo, *, is_checked: bool, is_new: bool) -> None:
+    """Raises what ``run`` would before it starts, for the very info that goes into etcd."""
+    from streaming import preflight
+    from streaming.source.kafka import SourceLost
+
+    changefeed = changefeed_settings(info)
+    if not is_checked:
+        return
+    try:
+        preflight.check_changefeed(changefeed)
+        if is_new:
+            preflight.check_beginning(changefeed)
+    except preflight.NoWarehouse as error:
+        raise ConfigError(_or_elsewhere(error)) from error
+    except (ConfigError, SourceLost):
+        raise  # broker and storage were reached: it is so for the captures too
+    except TidelakeError as error:
+        raise TidelakeError(_or_elsewhere(error)) from error
+
+
+def _or_elsewhere(error: TidelakeError) -> str:
+    return (
+        f"{str(error).rstrip('.')} (if that is so here alone, and not for the captures: --no-check)"
+    )
 
 
 def _changefeed(stored: Stored) -> dict[str, Any]:

@@ -1,28 +1,66 @@
-"""One changefeed into one warehouse is served by a cluster or by `tidelake run`, never by both.
+"""Who may replicate a changefeed: a cluster or `tidelake run`, never both into one warehouse.
 
-Each would take the other's term away again and again. Who comes second is told so: here, where both
+Each would take the other's term away again and again. Who comes second is refused: here, where both
 meet in one etcd under one cluster ID, and at the claim in Delta, wherever they meet. And captures
-of versions that are too far apart are no neighbours at all.
+of versions that are too far apart do not work side by side at all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
 
 from conf.load import warehouse_of
-from conf.settings import SettingError
+from conf.settings import Changefeed, SettingError
 from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.elector import read_captures
 from coordination.metadata.errors import ChangefeedNotFound
-from coordination.metadata.model import ChangefeedInfo
+from coordination.metadata.model import ChangefeedInfo, rfc3339
 from coordination.metadata.querier import EtcdQuerier
-from coordination.model import ChangefeedID
+from coordination.model import ChangefeedID, Ts
+from coordination.run_admission import RUN
 from coordination.version import tidelake_version, work_together
 from streaming.cluster.changefeed_settings import DELTA_URI
-from streaming.run_info import warehouse_of_run
+
+SINK = "sink-uri"
+
+
+def info_of(changefeed: Changefeed) -> ChangefeedInfo:
+    """The changefeed of a `run` as its scope in etcd has it: what captures of it must agree on.
+
+    How a process works on it (brokers and who logs in there, storage options, engine, batches) is
+    its own, and no secret comes here: each capture works by its own settings. Where it starts is
+    not in it either: the row in Delta says that, from the first start on."""
+    source, given = changefeed.source, changefeed.filter
+    agreed = {
+        "topics": ",".join(sorted(source.topics)),
+        "protocol": source.protocol,
+        "partition-num": source.partition_num,
+        "time-zone": source.time_zone,
+        SINK: changefeed.sink.warehouse,
+        "target-ts": changefeed.target_ts,
+        "overwrite-checkpoint-ts": changefeed.overwrite_checkpoint_ts,
+        "filter.rules": ",".join(given.rules),
+        "filter.event-filters": [asdict(each) for each in given.event_filters] or None,
+        "case-sensitive": given.case_sensitive,
+        "zero-date": changefeed.zero_date,
+        "on-error": changefeed.on_error,
+        "on-unknown-column": changefeed.on_unknown_column,
+    }
+    as_text = {name: None if value is None else str(value) for name, value in agreed.items()}
+    return ChangefeedInfo(
+        id=ChangefeedID(changefeed.id),
+        sink_uri=f"kafka:///{source.topic}?protocol={source.protocol}",
+        create_time=rfc3339(datetime.now(UTC)),
+        target_ts=Ts(changefeed.target_ts or 0),
+        config={RUN: as_text},
+        creator_version=tidelake_version(),
+    )
 
 
 def refuse_a_clusters(
@@ -67,8 +105,9 @@ def refuse_a_runs(client: EtcdClient, cluster_id: str, info: ChangefeedInfo) -> 
     """Raise ConfigError for a changefeed that a `run` replicates into the same warehouse."""
     scope = keys.run_scope(cluster_id, info.id)
     of_run = _info(client, scope, info.id)
+    agreed: Mapping[str, str] = ((of_run.config if of_run else None) or {}).get(RUN) or {}
     runs = read_captures(client, scope)
-    if of_run is not None and runs and warehouse_of_run(of_run) == _warehouse(info):
+    if of_run is not None and runs and agreed.get(SINK) == _warehouse(info):
         raise ConfigError(
             f"changefeed {info.id} into {_warehouse(info)} is replicated by a `tidelake run` "
             f"at {runs[0].address} (capture {runs[0].id}): stop it first; the cluster then goes on "
