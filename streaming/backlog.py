@@ -140,6 +140,3 @@ class BacklogMeter:
         (first_s, first), (last_s, last) = self._looks[0], self._looks[-1]
         span_s = last_s - first_s
         return (last - first) / span_s if span_s >= LEAST_SPAN_S else None
-
-
-FIRST_BATCH = -1  # its ID: Spark counts its own from 0

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from coordination.clock import Clock, SystemClock
 from sinks.jvm_errors import line
 from streaming.backlog import Backlog, BacklogMeter
+from streaming.cluster.reads import Offsets, texts
 from streaming.concerns import BROKER, BROKER_SILENT_S, Concerns
 from streaming.source.kafka import Source
 from streaming.source.ranges import TopicPartition
@@ -25,7 +26,6 @@ logger = logging.getLogger(__name__)
 ASK_EVERY_S = 2.0
 SAY_EVERY_S = 10.0
 WORTH_A_LINE = 10_000  # messages behind: less is gone before anybody has read of it
-Offsets = Mapping[TopicPartition, int]
 
 
 class BacklogWatch:
@@ -46,7 +46,7 @@ class BacklogWatch:
         self._answered_at_s = self._clock.monotonic()
         self._meter = BacklogMeter()
         self._partitions: tuple[TopicPartition, ...] = ()
-        self._batch: tuple[int, float] | None = None  # its ID, and since when it is under way
+        self._batch_since_s: float | None = None  # it is under way
         self._said_at_s = 0.0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -56,7 +56,7 @@ class BacklogWatch:
         self.close()
         self._partitions = tuple(offsets)
         self._said_at_s = self._answered_at_s = self._clock.monotonic()
-        self._meter.begin(_texts(offsets), self._said_at_s)
+        self._meter.begin(texts(offsets), self._said_at_s)
         source, self._closing = self._connect(), threading.Event()
         self._ask(source)
         self._thread = threading.Thread(
@@ -67,20 +67,19 @@ class BacklogWatch:
     def close(self) -> None:
         """It may be asking still: that ends by itself."""
         self._closing.set()
-        self._batch = None
+        self._batch_since_s = None
 
-    def batch_begins(self, batch_id: int) -> None:
-        now_s = self._clock.monotonic()
-        self._batch = (batch_id, now_s)
+    def batch_begins(self) -> None:
+        now_s = self._batch_since_s = self._clock.monotonic()
         self._meter.reading(now_s)
         backlog = self._meter.look(now_s)
         if (backlog.behind or 0) >= WORTH_A_LINE:
             self._said_at_s = now_s
-            logger.info("a batch begins", extra=self._facts(backlog) | {"batch_id": batch_id})
+            logger.info("a batch begins", extra=self._facts(backlog))
 
     def batch_ends(self, offsets: Offsets) -> None:
-        self._batch = None
-        self._meter.read_to(_texts(offsets), self._clock.monotonic())
+        self._batch_since_s = None
+        self._meter.read_to(texts(offsets), self._clock.monotonic())
 
     def look(self) -> Backlog:
         return self._meter.look(self._clock.monotonic())
@@ -91,9 +90,9 @@ class BacklogWatch:
         if now_s - self._said_at_s < SAY_EVERY_S:
             return
         self._said_at_s = now_s
-        backlog, batch = self._meter.look(now_s), self._batch
-        if batch is not None and now_s - batch[1] >= SAY_EVERY_S:
-            facts = {"batch_id": batch[0], "batch_s": round(now_s - batch[1])}
+        backlog, since_s = self._meter.look(now_s), self._batch_since_s
+        if since_s is not None and now_s - since_s >= SAY_EVERY_S:
+            facts = {"batch_s": round(now_s - since_s)}
             logger.info("a batch is under way", extra=self._facts(backlog) | facts)
         elif (backlog.behind or 0) >= WORTH_A_LINE:
             logger.info("backlog", extra=self._facts(backlog))
@@ -121,8 +120,4 @@ class BacklogWatch:
         else:
             self._answered_at_s = began_at_s
             self._concerns.say(BROKER, None)
-            self._meter.ends_at(_texts(ends), self._clock.monotonic())
-
-
-def _texts(offsets: Offsets) -> dict[str, int]:
-    return {str(partition): offset for partition, offset in offsets.items()}
+            self._meter.ends_at(texts(ends), self._clock.monotonic())

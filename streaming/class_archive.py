@@ -22,7 +22,7 @@ from sinks.apply import OP_COLUMN, UPSERT, TableWrite, Target
 from sinks.creation import create
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.spark_engine import SparkEngine
-from streaming.cluster.query import TickingQuery
+from streaming.cluster.query import ticking_query
 from streaming.jvm import DriverJvm
 from streaming.session import ARCHIVE_NAME, archive_folder, spark_session
 
@@ -69,9 +69,8 @@ def _read(spark: SparkSession) -> None:
         spark.range(0, 2, 1, 2).mapInArrow(same, "id bigint").toArrow()
         has_read.set()
 
-    query = TickingQuery.start(spark, name="archive", batch=batch)
-    has_read.wait(_STREAM_S)
-    query.stop()
+    with ticking_query(spark, name="archive", batch=batch):
+        has_read.wait(_STREAM_S)
 
 
 def _commit(spark: SparkSession, scratch: Path) -> None:

@@ -148,6 +148,33 @@ class SparkOnDemand:
             coming.set_result(session)
 
 
+class OwnSession:
+    """A session of its own for one stream: two queries of one name cannot share one. Spark starts
+    when somebody asks for it first."""
+
+    def __init__(self, spark: SparkOnDemand) -> None:
+        self._spark = spark
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+
+    def __call__(self, stopping: threading.Event | None = None) -> SparkSession:
+        """Blocks while Spark starts; raises Stop at once when ``stopping`` is set meanwhile."""
+        base = self._spark(stopping)
+        with self._lock:
+            if self._session is None:
+                session = base.newSession()
+                configure(session)
+                self._session = session
+            return self._session
+
+    def cancel(self, tag: str) -> None:
+        """Spark jobs of that tag; the JVM may be gone, or never have been there."""
+        session = self._session
+        if session is not None:
+            with suppress(Py4JError, OSError):
+                session.sparkContext.cancelJobsWithTag(tag)
+
+
 def configure(session: SparkSession) -> None:
     """What a session of ours is set to, one that was made from another too."""
     conf = RUNTIME_CONF if _is_databricks(session) else RUNTIME_CONF | CHECKPOINT_CONF

@@ -32,7 +32,7 @@ from sinks.tables import (
     table_uri,
 )
 from streaming.apply.shape import Untold, WholeRow
-from streaming.events import DdlEvent
+from streaming.ddl_plan import DdlEvent
 from streaming.passed import refuse_what_was_passed
 
 logger = logging.getLogger(__name__)
@@ -149,7 +149,8 @@ class SinkTables:
 
     def _resumed(self, name: TableName, row: ProgressRow) -> SinkTable:
         state = inspect(self.uri(name), self._options)
-        if row.delta_version is None and not self._is_ours(state):
+        is_ours = state is not None and state.changefeed_id == self._row.changefeed_id
+        if row.delta_version is None and not is_ours:
             return SinkTable(name=name, checkpoint=self._start_point(row, None), state=_unmade(row))
         self._refuse_unless_ours(name, row, state)
         assert state is not None
@@ -212,9 +213,6 @@ class SinkTables:
                 "--overwrite-checkpoint-ts"
             )
         self._refuse_if_foreign(name, state)
-
-    def _is_ours(self, state: TargetState | None) -> bool:
-        return state is not None and state.changefeed_id == self._row.changefeed_id
 
     def _refuse_if_foreign(self, name: TableName, state: TargetState) -> None:
         ours = self._row.changefeed_id

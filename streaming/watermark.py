@@ -9,7 +9,7 @@ offset) a recorded one counts only when reading has passed that offset::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from sinks.changefeeds import RecordedWatermark
@@ -54,8 +54,9 @@ class Watermarks:
             for partition, mark in self.recorded.items()
             if positions.get(partition, 0) > mark.offset
         }
-        for partition, mark in _chain(passed, seen):
-            if partition in self.partitions and mark.ts > self._live_ts(live, partition):
+        for partition, mark in (*passed.items(), *seen.items()):
+            known_ts = live[partition].ts if partition in live else 0
+            if partition in self.partitions and mark.ts > known_ts:
                 live[partition] = mark
         waiting = {p: mark for p, mark in self.recorded.items() if p not in passed}
         return replace(self, live=live, recorded=waiting)
@@ -75,18 +76,5 @@ class Watermarks:
         return record
 
     def _ts(self, partition: TopicPartition) -> int:
-        return self._live_ts(self.live, partition)
-
-    @staticmethod
-    def _live_ts(
-        live: Mapping[TopicPartition, RecordedWatermark], partition: TopicPartition
-    ) -> int:
-        mark = live.get(partition)
+        mark = self.live.get(partition)
         return mark.ts if mark else 0
-
-
-def _chain(
-    *maps: Mapping[TopicPartition, RecordedWatermark],
-) -> Iterable[tuple[TopicPartition, RecordedWatermark]]:
-    for each in maps:
-        yield from each.items()

@@ -8,17 +8,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
-from coordination.ports import Advance, Standing
+from coordination.ports import Advance
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import Backlog
-from streaming.cluster.known_versions import KnownVersions
 from streaming.cluster.progress_rows import (
     cut,
     dead_letters,
@@ -27,8 +26,7 @@ from streaming.cluster.progress_rows import (
     resumed_progress,
     told_progress,
 )
-from streaming.cluster.reads import Marks
-from streaming.cluster.shown import as_running
+from streaming.cluster.reads import Marks, texts
 from streaming.control_tables import ControlTables
 from streaming.sink_tables import SinkTable, SinkTables
 
@@ -36,19 +34,29 @@ logger = logging.getLogger(__name__)
 
 
 class ControlRows:
-    """Of one term. ``row`` is the changefeed's as it is; others are shown how it stands too."""
+    """Of one term. ``row`` is the changefeed's; ``as_shown`` makes of it what others read."""
 
-    dead_letters: DeadLetterWriter
+    dead_letters: DeadLetterWriter  # from `resume` on
 
-    def __init__(self, tables: ControlTables, row: ChangefeedRow, spans: SinkTables) -> None:
+    def __init__(
+        self,
+        tables: ControlTables,
+        row: ChangefeedRow,
+        spans: SinkTables,
+        as_shown: Callable[[ChangefeedRow], ChangefeedRow],
+    ) -> None:
+        self.row = row
+        self.spans = spans
+        self.progress: dict[TableName, ProgressRow] = {}
         self._tables = tables
-        self._spans = spans
+        self._as_shown = as_shown
         self._lock = threading.Lock()
         self._shown: ChangefeedRow | None = None
         self._written_at_s = time.monotonic()
-        self.row = row
-        self.progress: dict[TableName, ProgressRow] = {}
-        self._known = KnownVersions()
+        # At which ts the Delta version of each table is known exactly: what a cut may be made of.
+        # A progress row alone does not say it: its parts only rise, each by itself.
+        self._known: dict[TableName, tuple[Ts, int | None]] = {}
+        self._last_cut_ts = 0
 
     @property
     def age_s(self) -> float:
@@ -58,16 +66,21 @@ class ControlRows:
     @property
     def floor_ts(self) -> int:
         """At or below it no cut is published: it was, or a table shows what it had beyond it."""
-        return max(self.row.max_published_ts, self._spans.shown_ts)
+        return max(self.row.max_published_ts, self.spans.shown_ts)
 
-    def resume(self, before: Mapping[TableName, ProgressRow]) -> None:
-        """Take up the tables of these rows, and say so in them."""
-        self._spans.resume(before)
+    def resume(
+        self,
+        before: Mapping[TableName, ProgressRow],
+        letters: Callable[[], DeadLetterWriter],
+    ) -> None:
+        """Take up the tables of these rows, and say so in them; the dead letters come after."""
+        self.spans.resume(before)
         self.progress = dict(before)
-        self._known = KnownVersions(self._spans)
         self._write_progress(
-            [resumed_progress(table, before[table.name], self.row) for table in self._spans]
+            [resumed_progress(table, before[table.name], self.row) for table in self.spans]
         )
+        self._know(self.spans)
+        self.dead_letters = letters()
 
     def add(self, tables: Sequence[tuple[SinkTable, Mapping[str, int]]]) -> None:
         """Rows of new tables, with from where each must be read: before anybody hears of them."""
@@ -75,14 +88,19 @@ class ControlRows:
             self._write_progress(
                 [first_progress(table, self.row, offsets) for table, offsets in tables]
             )
-            self._known.made(table for table, _ in tables)
+            self._know(table for table, _ in tables)
 
-    def shows(self, standing: Standing, concern: str | None) -> bool:
-        """Whether others are told how it stands."""
-        return as_running(self.row, standing, concern) == self._shown
+    def _know(self, tables: Iterable[SinkTable]) -> None:
+        """Identity and version of each are from one handle, and nobody has written since."""
+        self._known |= {table.name: (table.checkpoint, table.version) for table in tables}
 
-    def save(self, row: ChangefeedRow, standing: Standing, concern: str | None) -> None:
-        self._shown = as_running(row, standing, concern)
+    @property
+    def is_shown(self) -> bool:
+        """Whether others read how it stands now."""
+        return self._as_shown(self.row) == self._shown
+
+    def save(self, row: ChangefeedRow) -> None:
+        self._shown = self._as_shown(row)
         self._tables.changefeeds.save(self._shown)
         self.row = row
         self._written_at_s = time.monotonic()
@@ -94,12 +112,10 @@ class ControlRows:
         reading: Mapping[str, int],
         marks: Marks,
         backlog: Backlog,
-        standing: Standing,
-        concern: str | None,
         source_left_s: float | None,
     ) -> bool:
-        """What captures have said, and the owner has read. Whether its sync point is in the ledger
-        now. ``reading``: the low water of the owner's own reading."""
+        """What captures have reported, and the owner has read. Whether its sync point is in the
+        ledger now. ``reading``: the low water of the owner's own reading."""
         with self._lock:
             self._write_progress(
                 [
@@ -112,11 +128,14 @@ class ControlRows:
             row = replace(
                 self._row_after(advance, reading, marks, backlog), source_left_s=source_left_s
             )
-            if self._is_news(row) or not self.shows(standing, concern):
-                self.save(row, standing, concern)
+            if self._is_news(row) or not self.is_shown:
+                self.save(row)
             failpoint(Failpoint.AFTER_CHANGEFEED)
             at_ts = advance.sync_point_ts
-            self._known.told(advance.spans)
+            for each in advance.spans:  # checkpoint and version of one moment, by who writes them
+                status = each.status
+                if status is not None and status.delta_version is not None:
+                    self._known[each.span.name] = (status.checkpoint_ts, status.delta_version)
             is_published = at_ts is not None and self._publish(at_ts)
             if at_ts is None:
                 self.publish_known()
@@ -137,7 +156,7 @@ class ControlRows:
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
             max_published_ts=self.floor_ts,
             source_offsets=low_water(row, advance, reading, self.progress.values()),
-            watermarks={**row.watermarks, **{str(p): mark for p, mark in marks.items()}},
+            watermarks={**row.watermarks, **texts(marks)},
             dead_letters=self._letters,
             error=None,
         )
@@ -164,10 +183,18 @@ class ControlRows:
         return True
 
     def publish_known(self) -> None:
-        """The cut at the checkpoint, where every table is known to be exactly there."""
-        snapshot = self._known.new_cut(self.row, self.progress, self.floor_ts, self._letters)
+        """The cut at the changefeed's checkpoint, where every table was seen exactly there and that
+        is above ``floor_ts`` (rule 7); once."""
+        row, at_ts = self.row, Ts(self.row.checkpoint_ts)
+        if at_ts <= max(self.floor_ts, self._last_cut_ts) or row.state == "rewinding":
+            return
+        tables = [each for each in self.progress.values() if each.delta_version is not None]
+        if any(self._known.get(each.name) != (at_ts, each.delta_version) for each in tables):
+            return
+        self._last_cut_ts = at_ts
+        snapshot = cut(row.changefeed_id, tables, at_ts, self._letters) if tables else None
         if snapshot is not None:
-            self._tables.snapshots.publish(snapshot, self.row.term)
+            self._tables.snapshots.publish(snapshot, row.term)
 
     def _write_progress(self, rows: Iterable[ProgressRow]) -> None:
         changed = [row for row in rows if row != self.progress.get(row.name)]

@@ -5,7 +5,7 @@
                                                 └── rows, at most once a second ◄┘
 
 Its own thread writes the control rows; the stream's applying thread takes what was read and makes
-tables. The coordination thread only leaves notes and takes them.
+tables. The coordination thread only leaves what is to be written, and takes what has come of it.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ from contextlib import suppress
 from dataclasses import replace
 
 from coordination.errors import Fenced, Stop, TermRefused, TidelakeError, TryAgain
-from coordination.model import Ownership, Ts
+from coordination.failpoint import Failpoint, failpoint
+from coordination.model import Ownership, TermNumber, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import NO_TS, UnknownTable
+from sinks.changefeeds import ChangefeedRow
 from sinks.jvm_errors import line
-from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import BacklogMeter
-from streaming.backoff import PASSING, RetryBackoff
-from streaming.cluster.claiming import claim_of, claimed_row, registered
+from streaming.backoff import PASSING
 from streaming.cluster.control_rows import ControlRows
-from streaming.cluster.owners_reader import Known, OwnersReader, before_blocked
-from streaming.cluster.progress_rows import merged
-from streaming.cluster.reads import Offsets, texts
-from streaming.cluster.role_context import RoleContext
-from streaming.cluster.shown import as_ended
-from streaming.plan import refusal
+from streaming.cluster.owners_reader import Known, OwnersReader
+from streaming.cluster.progress_rows import merged, span_of
+from streaming.cluster.reads import Offsets, parsed, texts
+from streaming.cluster.role_context import RoleContext, RoleWorker
+from streaming.cluster.standing import as_ended, as_running
+from streaming.concerns import etcd_concern
+from streaming.ddl_plan import refusal
 from streaming.retention_watch import RetentionWatch
+from streaming.sink_tables import SinkTable
 from streaming.source.kafka import Source
-from streaming.source.ranges import TopicPartition
+from streaming.start_point import first_row, settle
 
 logger = logging.getLogger(__name__)
 
@@ -43,17 +45,13 @@ TURN_S = 0.1  # between two looks of the control writer's thread when nobody cal
 RECORD_EVERY_S = 1.0  # control rows of a changefeed are written no more often (docs/cluster.md 10)
 
 
-class DeltaControlWriter:
+class DeltaControlWriter(RoleWorker):
     """See the module's picture and the port."""
 
     def __init__(self, context: RoleContext, ownership: Ownership) -> None:
-        self._context = context
-        self._step = context.watch(f"the worker of {context.name}")
+        super().__init__(context, thread="control")
         self._ownership = ownership
-        self._lock = threading.Lock()  # of the notes between the threads
-        self._woken = threading.Event()
-        self._closing = threading.Event()
-        self._dropping = threading.Event()
+        self._lock = threading.Lock()  # of what the threads leave for each other
         self._error: BaseException | None = None
         self._claim: Claim | None = None
         self._scan = self._next_scan = DdlScan(position_ts=NO_TS)
@@ -62,9 +60,7 @@ class DeltaControlWriter:
         self._published_ts: Ts | None = None
         self._advance: Advance | None = None
         self._refusal: TidelakeError | None = None  # of a DDL that was reached
-        self._backoff = RetryBackoff()
         self._meter = BacklogMeter()
-        self._stream = context.stream
         self._retention = RetentionWatch(
             lambda: Source(context.changefeed.source),
             lambda: self._rows.row.source_offsets,
@@ -72,10 +68,8 @@ class DeltaControlWriter:
         )
         self._is_reading = False
         self._begins_at: Offsets | None = None  # until what lies before the stream is read
-        self._failure: BaseException | None = None
         self._standing = Standing()
         self._concern: str | None = None
-        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
         self._thread.start()
 
     # The port.
@@ -93,18 +87,13 @@ class DeltaControlWriter:
         """What can be run has run when its table was found; what is left stops the changefeed."""
         self._check()
         known = self._known
-        if (
-            known is not None
-            and known.blocked is not None
-            and before_blocked(known) == ddl.commit_ts
-        ):
+        if known is not None and known.blocked is not None and known.blocked_at == ddl.commit_ts:
             warehouse = self._context.changefeed.sink.warehouse
             self._refusal = refusal(known.blocked, known.why, warehouse)
 
-    def register(self, table: UnknownTable) -> None:
+    def register(self, table: UnknownTable) -> None:  # noqa: ARG002
         """The control writer reads what every capture reads: it finds the table itself, in its
         order."""
-        del table
         self._check()
 
     def take_changes(self) -> Changes:
@@ -125,21 +114,11 @@ class DeltaControlWriter:
     def tell(self, standing: Standing) -> None:
         self._standing = standing
 
-    def close(self, *, drop: bool) -> None:
-        if drop and not self._dropping.is_set():
-            self._dropping.set()
-            threading.Thread(target=self._context.cancel, name="cancel", daemon=True).start()
-        self._closing.set()
-        self._woken.set()
-
-    def is_closed(self) -> bool:
-        return not self._thread.is_alive()
-
     def _check(self) -> None:
         if self._error is not None:
             raise self._error
 
-    # The thread.
+    # The worker.
 
     def _run(self) -> None:
         try:
@@ -172,74 +151,71 @@ class DeltaControlWriter:
                     raise Stop("closed before the claim") from error
 
     def _begin(self) -> None:
-        context = self._context
-        row = claimed_row(context, self._ownership, self._closing)
-        self._spans = context.spans(row)
-        self._rows = ControlRows(context.tables, row, self._spans)
-        self._rows.save(row, self._standing, self._concern)
-        self._rows.resume(context.progress())
-        self._rows.dead_letters = context.dead_letters(row, term=row.term)
-        self._reader = self._reading(self._rows.dead_letters)
+        context, row = self._context, self._claimed_row()
+        self._rows = rows = ControlRows(
+            context.tables,
+            row,
+            context.spans(row),
+            lambda each: as_running(each, self._standing, self._concern),
+        )
+        rows.save(row)
+        rows.resume(context.progress(), lambda: context.dead_letters(row, term=row.term))
+        self._reader = OwnersReader(context, rows, on_known=self._on_known, on_failed=self._fail)
         if row.state == "finished":
             self._next_scan = self._scan = DdlScan(position_ts=Ts(row.checkpoint_ts))
-        self._rows.publish_known()  # it may have been lost
-        self._claim = claim_of(context, row, self._spans, self._rows.floor_ts)
+        rows.publish_known()  # it may have been lost
+        latest = context.tables.snapshots.latest(row.changefeed_id)
+        published_ts = max(rows.floor_ts, latest.primary_ts if latest is not None else 0)
+        self._claim = Claim(
+            term=TermNumber(row.term),
+            checkpoint_ts=Ts(row.checkpoint_ts),
+            tables=tuple(map(self._registered, rows.spans)),
+            published_ts=Ts(published_ts),  # nothing at or below it is published again
+        )
         logger.info(
             "claimed the changefeed term=%d checkpoint_ts=%d tables=%d",
             row.term,
             row.checkpoint_ts,
-            len(self._spans),
+            len(rows.spans),
         )
         context.wake()
 
-    # Reading.
+    def _claimed_row(self) -> ChangefeedRow:
+        """The next term in all three control tables, and the row as this owner uses it (not saved).
 
-    def _reading(self, dead_letters: DeadLetterWriter) -> OwnersReader:
-        context = self._context
-        return OwnersReader(
-            spans=self._spans,
-            start_ts=Ts(self._rows.row.start_ts),
-            checkpoint_ts=lambda: Ts(self._rows.row.checkpoint_ts),
-            table_filter=context.filter,
-            dead_letters=dead_letters,
-            trust=context.trust,
-            stream=self._stream,
-            on_known=self._on_known,
-            on_failed=self._fail,
+        Raises what ``Changefeeds.claim`` and ``settle`` raise, and SourceLost for offsets that are
+        gone."""
+        context, changefeed, start_id = self._context, self._context.changefeed, self._start_id()
+        failpoint(Failpoint.BEFORE_CLAIM)
+        claimed = context.tables.changefeeds.claim(
+            first_row(changefeed, start_id),
+            self._ownership,
+            ttl_s=context.ttl_s,
+            stop=self._closing,
+            check=context.trust.check,
         )
+        context.tables.progress.claim(changefeed.id, claimed.term)
+        context.tables.snapshots.claim(changefeed.id, claimed.term)
+        failpoint(Failpoint.AFTER_CLAIM)
+        row = settle(claimed, changefeed, context.source.shape(), context.source, start_id)
+        if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
+            context.source.check_offsets(parsed(row.source_offsets), row.checkpoint_ts)
+        else:
+            logger.info("finished already checkpoint_ts=%d", row.checkpoint_ts)
+        return row
 
-    def _join(self) -> None:
-        """From the changefeed's low water on, wherever the stream is."""
-        row = self._rows.row
-        stored = row.source_offsets
-        offsets = {TopicPartition.parse(text): at for text, at in stored.items()}
-        marks = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
-        begin = self._stream.join(self._reader, offsets, marks)
-        self._is_reading = True
-        self._retention.begin()
-        self._rows.row = replace(row, source_offsets={**texts(begin), **stored})
-        self._begins_at = begin
-        self._meter.begin(texts(begin), time.monotonic())
+    def _start_id(self) -> str | None:
+        """Another one for each time that an operator has said where to start. Epochs are counted by
+        each etcd anew; what an earlier release wrote has none. None: a `run`'s arguments say it."""
+        context = self._context
+        if context.start_epoch is None:
+            return None
+        etcd = self._ownership.etcd_cluster_id
+        return f"{etcd}/{context.start_epoch}/{context.changefeed.start_ts}"
 
-    def _fail(self, error: BaseException) -> None:
-        """From a thread of the stream."""
-        self._failure = error
-        self._woken.set()
-
-    def _on_known(self, known: Known) -> None:
-        """On the batch thread: rows of new tables first, then the word that they are there."""
-        self._rows.add([(found.table, texts(found.low_water)) for found in known.made])
-        pending: tuple[PendingDdl, ...] = ()
-        if known.blocked is not None:
-            pending = (PendingDdl(commit_ts=before_blocked(known), table_ids=None),)
-        with self._lock:
-            self._known = known
-            incarnation = self._rows.row.incarnation
-            self._added += [registered(each.table, incarnation) for each in known.made]
-            self._next_scan = DdlScan(position_ts=known.position_ts, pending=pending, has_rows=True)
-            if not self._added:  # else when they have been taken: see `take_changes`
-                self._scan = self._next_scan
-        self._context.wake()
+    def _registered(self, table: SinkTable) -> RegisteredTable:
+        span = span_of(table, self._rows.row.incarnation)
+        return RegisteredTable(span=span, start_ts=table.checkpoint)
 
     def _turn(self) -> None:
         try:
@@ -252,10 +228,10 @@ class DeltaControlWriter:
             self._closing.wait(self._backoff.next_s(error))
             self._reader.retry()
 
+    # Reading.
+
     def _read_on(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        self._raise_failure()
         if not self._is_reading:
             self._join()
         if self._begins_at is None:
@@ -268,6 +244,16 @@ class DeltaControlWriter:
             target=self._catch_up, args=(begins_at,), name="owner-catches-up", daemon=True
         ).start()
 
+    def _join(self) -> None:
+        """From the changefeed's low water on, wherever the stream is."""
+        row = self._rows.row
+        begin = self._stream.join(self._reader, parsed(row.source_offsets), parsed(row.watermarks))
+        self._is_reading = True
+        self._retention.begin()
+        self._rows.row = replace(row, source_offsets={**texts(begin), **row.source_offsets})
+        self._begins_at = begin
+        self._meter.begin(texts(begin), time.monotonic())
+
     def _catch_up(self, begins_at: Offsets) -> None:
         step = self._context.watch(f"catching up of {self._context.name}")
         try:
@@ -277,11 +263,26 @@ class DeltaControlWriter:
             self._begins_at = begins_at
             self._fail(error)
 
+    def _on_known(self, known: Known) -> None:
+        """On the batch thread: rows of new tables first, then the word that they are there."""
+        self._rows.add([(made.table, texts(made.low_water)) for made in known.made])
+        pending: tuple[PendingDdl, ...] = ()
+        if known.blocked_at is not None:
+            pending = (PendingDdl(commit_ts=known.blocked_at, table_ids=None),)
+        with self._lock:
+            self._known = known
+            self._added += [self._registered(each.table) for each in known.made]
+            self._next_scan = DdlScan(position_ts=known.position_ts, pending=pending, has_rows=True)
+            if not self._added:  # else when they have been taken: see `take_changes`
+                self._scan = self._next_scan
+        self._context.wake()
+
     # Writing.
 
     def _record(self) -> None:
-        age_s, ttl_s = self._rows.age_s, self._context.settings.session.ttl_s
-        self._concern = self._context.concern()
+        context, age_s = self._context, self._rows.age_s
+        etcd = etcd_concern(context.trust.silent_s, context.ttl_s)
+        self._concern = etcd or context.concerns.first
         with self._lock:
             is_due = age_s >= RECORD_EVERY_S or (self._advance and self._advance.finished)
             if self._advance is not None and is_due:
@@ -297,14 +298,15 @@ class DeltaControlWriter:
                     self._advance = advance if newer is None else merged(advance, newer)
                 raise
             self._backoff.reset()
-        if self._rows.age_s > ttl_s / 3 or not self._rows.shows(self._standing, self._concern):
-            self._rows.save(self._rows.row, self._standing, self._concern)
+        is_stale = self._rows.age_s > context.ttl_s / 3
+        if is_stale or not self._rows.is_shown:
+            self._rows.save(self._rows.row)
 
     def _write(self, advance: Advance) -> None:
         reading = texts(self._reader.low_water)
         read = advance.read_offsets if self._rows.progress else texts(self._stream.position)
         now_s = time.monotonic()
-        self._meter.ends_at(self._stream.ends(), now_s)
+        self._meter.ends_at(self._stream.context.backlog.look().ends, now_s)
         if read:
             self._meter.read_to(read, now_s)
         published = self._rows.write(
@@ -312,17 +314,16 @@ class DeltaControlWriter:
             reading=reading,
             marks=self._stream.watermarks.to_record(),
             backlog=self._meter.look(now_s),
-            standing=self._standing,
-            concern=self._concern,
             source_left_s=self._retention.left_s,
         )
         if published:
             with self._lock:
                 self._published_ts = advance.sync_point_ts
             self._context.wake()
-        known = self._known
-        if self._refusal and known and self._rows.row.checkpoint_ts >= before_blocked(known):
-            raise self._refusal  # all that lies below is written, and the cut of it
+        if self._refusal is not None and self._known is not None:
+            blocked_at = self._known.blocked_at
+            if blocked_at is not None and self._rows.row.checkpoint_ts >= blocked_at:
+                raise self._refusal  # all that lies below is written, and the cut of it
 
     # The end.
 
@@ -336,8 +337,7 @@ class DeltaControlWriter:
         if self._is_reading:
             self._step.rest()  # it waits for the applying thread, which may have a long commit
             self._stream.leave(self._reader)
-        self._context.close()
-        self._context.wake()
+        self._release()
 
     def _record_last(self) -> None:
         """Nobody runs it now: the next owner, of whatever etcd, need not wait for this one to go
@@ -348,4 +348,4 @@ class DeltaControlWriter:
                 self._write(self._advance)
             row = self._rows.row
             if row.state != "finished":
-                self._rows.save(as_ended(row, self._standing), self._standing, self._concern)
+                self._rows.save(as_ended(row, self._standing))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import Barrier
@@ -71,12 +71,6 @@ class _HeldSpan:
     is_committing: bool = False  # between the last check and the end of a commit
 
 
-@dataclass(slots=True)
-class _News:
-    applied: dict[int, tuple[int, AppliedSpan]] = field(default_factory=dict)  # by table ID
-    scan: Scan | None = None
-
-
 class HeldSpans:
     """Thread-safe; nothing in here waits for anything."""
 
@@ -85,8 +79,10 @@ class HeldSpans:
         self._held: dict[int, _HeldSpan] = {}
         self._changed: set[int] = set()
         self._barrier: Barrier | None = None
-        self._news = _News()
         self._scan: Scan | None = None
+        # Published and not adopted yet; what was applied by table ID, with the assignment's.
+        self._new_applied: dict[int, tuple[int, AppliedSpan]] = {}
+        self._new_scan: Scan | None = None
         self._ids = itertools.count(1)
         self.changes = 0  # counts what the coordination thread has said
 
@@ -209,16 +205,15 @@ class HeldSpans:
 
     def _adopt(self) -> None:
         """What was published since the last time becomes what is seen."""
-        news, self._news = self._news, _News()
-        for table_id, (assignment_id, applied) in news.applied.items():
+        news, self._new_applied = self._new_applied, {}
+        for table_id, (assignment_id, applied) in news.items():
             held = self._held.get(table_id)
             if held is None or held.assignment.id != assignment_id or held.applied == applied:
                 continue
             at_ts = max(applied.checkpoint_ts, held.applied.checkpoint_ts)
             held.applied = replace(applied, checkpoint_ts=Ts(at_ts))
             self._changed.add(table_id)
-        if news.scan is not None:
-            self._scan = news.scan
+        self._scan, self._new_scan = self._new_scan or self._scan, None
 
     # Asked and said by the data side.
 
@@ -229,7 +224,11 @@ class HeldSpans:
             return [each for each in held if each.state not in LEAVING]
 
     def prepared(self, assignment: Assignment) -> None:
-        self._advance(assignment, TableState.PREPARING, TableState.PREPARED)
+        with self._lock:
+            held = self._current(assignment)
+            if held is not None and held.assignment.state is TableState.PREPARING:
+                held.assignment = replace(held.assignment, state=TableState.PREPARED)
+                self._changed.add(assignment.span.table_id)
 
     def opened(self, assignment: Assignment, applied: AppliedSpan) -> None:
         """It may be written from here on."""
@@ -239,7 +238,7 @@ class HeldSpans:
                 held.assignment = replace(held.assignment, state=TableState.REPLICATING)
                 held.applied = applied
                 # of before: the log knows more
-                self._news.applied.pop(assignment.span.table_id, None)
+                self._new_applied.pop(assignment.span.table_id, None)
                 self._changed.add(assignment.span.table_id)
 
     def limit(self, assignment: Assignment) -> Ts | None:
@@ -273,29 +272,22 @@ class HeldSpans:
             if held is None or not held.is_committing:
                 return
             held.is_committing = False
-            self._news.applied[assignment.span.table_id] = (assignment.id, applied)
+            self._new_applied[assignment.span.table_id] = (assignment.id, applied)
             if held.assignment.state is TableState.STOPPING:
                 self._leave(held)
 
     def publish(self, applied: Iterable[tuple[Assignment, AppliedSpan]], scan: Scan) -> bool:
         """In one piece. Whether there is anything to look at."""
         with self._lock:
-            before = len(self._news.applied)
+            before = len(self._new_applied)
             for assignment, each in applied:
                 held = self._current(assignment)
                 is_here = held is not None and held.assignment.state is not TableState.STOPPED
                 if is_here and held is not None and held.applied != each:
-                    self._news.applied[assignment.span.table_id] = (assignment.id, each)
-            is_news = len(self._news.applied) > before or scan != (self._news.scan or self._scan)
-            self._news.scan = scan
+                    self._new_applied[assignment.span.table_id] = (assignment.id, each)
+            is_news = len(self._new_applied) > before or scan != (self._new_scan or self._scan)
+            self._new_scan = scan
             return is_news or bool(self._changed)
-
-    def _advance(self, assignment: Assignment, before: TableState, after: TableState) -> None:
-        with self._lock:
-            held = self._current(assignment)
-            if held is not None and held.assignment.state is before:
-                held.assignment = replace(held.assignment, state=after)
-                self._changed.add(assignment.span.table_id)
 
     def _current(self, assignment: Assignment) -> _HeldSpan | None:
         held = self._held.get(assignment.span.table_id)

@@ -15,23 +15,20 @@ depend on the order of the reads, and nothing is known before all of them are th
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordination.model import TableName, Ts
 from coordination.watchdog import Watched
-from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.row_block import RowBlock
 from streaming.apply.shape import NewestWholeRow
+from streaming.cluster.control_rows import ControlRows
 from streaming.cluster.reads import Offsets, Read, low
-from streaming.cluster.topic_stream import TopicStream
-from streaming.cluster.trust import Trust
-from streaming.events import DdlEvent
-from streaming.filter import TableFilter
-from streaming.plan import Plan, definition, in_order, plan
+from streaming.cluster.role_context import RoleContext
+from streaming.cluster.stream_role import StreamRole
+from streaming.ddl_plan import DdlEvent, DdlPlan, definition, in_order, plan
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
-from streaming.sink_tables import SinkTable, SinkTables
+from streaming.sink_tables import SinkTable
 
 logger = logging.getLogger(__name__)
 
@@ -54,11 +51,10 @@ class Known:
     blocked: DdlEvent | None
     why: str
 
-
-def before_blocked(known: Known) -> Ts:
-    """Where tables wait for a DDL that stops the changefeed: it has not happened to them."""
-    assert known.blocked is not None
-    return Ts(known.blocked.commit_ts - 1)
+    @property
+    def blocked_at(self) -> Ts | None:
+        """Where tables wait for a DDL that stops the changefeed: it has not happened to them."""
+        return Ts(self.blocked.commit_ts - 1) if self.blocked is not None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,35 +63,28 @@ class _FirstRow:
     low_water: Offsets
 
 
-class OwnersReader:
-    """Implements ``topic_stream.StreamRole``. ``on_known`` gets each step forward, in order."""
+class OwnersReader(StreamRole):
+    """``on_known`` gets each step forward, in order."""
 
     def __init__(
         self,
+        context: RoleContext,
+        rows: ControlRows,
         *,
-        spans: SinkTables,
-        start_ts: Ts,
-        checkpoint_ts: Callable[[], Ts],
-        table_filter: TableFilter,
-        dead_letters: DeadLetterWriter,
-        trust: Trust,
-        stream: TopicStream,
         on_known: Callable[[Known], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """``checkpoint_ts``: of the changefeed, as recorded."""
-        self._spans = spans
-        self._start_ts = start_ts
-        self._checkpoint_ts = checkpoint_ts
-        self._first_checkpoint_ts = checkpoint_ts()
-        self._filter = table_filter
-        self._dead_letters = dead_letters
-        self._trust = trust
-        self._stream = stream
+        super().__init__(on_failed)
+        self._rows = rows
+        self._spans = rows.spans
+        self._dead_letters = rows.dead_letters
+        self._start_ts = Ts(rows.row.start_ts)
+        self._first_checkpoint_ts = Ts(rows.row.checkpoint_ts)
+        self._filter = context.filter
+        self._trust = context.trust
+        self._stream = context.stream
         self._on_known = on_known
-        self._on_failed = on_failed
-        self._is_failed = threading.Event()
-        self._since: Offsets | None = None  # from there on the stream's reads are ours too
+        self.since: Offsets | None = None  # from there on the stream's reads are ours too
         self._is_caught_up = False  # what lies before has been read
         self._position_ts = Ts(0)
         self._ddls: dict[tuple[Ts, str, TableName], tuple[DdlEvent, Offsets]] = {}
@@ -106,15 +95,11 @@ class OwnersReader:
 
     # Joining: the control writer's calls.
 
-    @property
-    def since(self) -> Offsets | None:
-        return self._since
-
     def catch_up(self, low_water: Offsets, step: Watched) -> None:
         """Read what lies before ``since``. After a failure it is called again and begins anew.
         ``step``: of the caller's thread; each read is one."""
-        assert self._since is not None
-        for read in self._stream.read_between(low_water, self._since, {}):
+        assert self.since is not None
+        for read in self._stream.read_between(low_water, self.since, {}):
             step.rest()  # it may wait for a long commit
             with self._stream.busy:  # no read of the stream comes now
                 self._keep(read)
@@ -123,27 +108,15 @@ class OwnersReader:
         self._is_caught_up = True
         self._stream.wake()
 
-    def retry(self) -> None:
-        """After ``failed``: go on."""
-        self._is_failed.clear()
-
     # The role.
 
-    @property
-    def is_behind(self) -> bool:
-        return self._is_failed.is_set()
-
-    def failed(self, error: BaseException) -> None:
-        self._is_failed.set()
-        self._on_failed(error)
-
     def submit(self, begin: Offsets) -> Wanted:
-        if self._since is None:
-            self._since = dict(begin)
+        if self.since is None:
+            self.since = dict(begin)
         return {}
 
     def take(self, read: Read) -> None:
-        if self._since is None or any(at < self._since.get(p, at) for p, at in read.begin.items()):
+        if self.since is None or any(at < self.since.get(p, at) for p, at in read.begin.items()):
             return  # it was begun before we came
         self._keep(read)
 
@@ -154,12 +127,12 @@ class OwnersReader:
                 self._keep_ddls(block, before)
             elif block.kind is Kind.BAD:
                 self._bad.append(block)
-        for name, count in read.tables().items():
+        for name, ts in read.first_ts().items():
             if name in self._spans or not self._filter.selects(name):
                 continue
-            known = self._first_rows.get(name, _FirstRow(commit_ts=count.min_ts, low_water=before))
+            known = self._first_rows.get(name, _FirstRow(commit_ts=ts, low_water=before))
             self._first_rows[name] = _FirstRow(
-                commit_ts=min(count.min_ts, known.commit_ts),
+                commit_ts=min(ts, known.commit_ts),
                 low_water=low([before, known.low_water]),
             )
 
@@ -180,7 +153,7 @@ class OwnersReader:
 
     def apply_due(self) -> None:
         """Make what is resolved by now. What was made is told until it has been heard."""
-        if self._is_failed.is_set():
+        if self.is_behind:
             return
         if self._bad:
             self._dead_letters.add_messages(self._bad)
@@ -195,7 +168,7 @@ class OwnersReader:
     def _advance_to(self, position: Ts) -> None:
         planned = self._plan(position)
         self._create(planned)
-        self._find(planned.limit)
+        self._make_found(planned.limit)
         self._on_known(
             Known(
                 position_ts=position,
@@ -215,7 +188,7 @@ class OwnersReader:
         held += [first.low_water for first in self._first_rows.values()]
         return low([self._stream.position, *held])
 
-    def _plan(self, position: Ts) -> Plan:
+    def _plan(self, position: Ts) -> DdlPlan:
         return plan(
             in_order(ddl for ddl, _ in self._ddls.values()),
             checkpoint=self._first_checkpoint_ts,
@@ -225,7 +198,7 @@ class OwnersReader:
             known=self._spans.schemas(),
         )
 
-    def _create(self, planned: Plan) -> None:
+    def _create(self, planned: DdlPlan) -> None:
         for creation in planned.creations:
             name = creation.event.name
             if name in self._spans:  # an earlier owner made it, or the DDL has come again
@@ -236,7 +209,7 @@ class OwnersReader:
             logger.info("table made table=%s commit_ts=%d", name, creation.event.commit_ts)
             self._unreported.append(self._made(name))
 
-    def _find(self, limit: Ts) -> None:
+    def _make_found(self, limit: Ts) -> None:
         """Tables with rows that are resolved and no definition: from the types in their
         messages."""
         names = sorted(
@@ -256,7 +229,7 @@ class OwnersReader:
                     newest[block.name].look(RowBlock.of(block))
         self._trust.check()
         for name in names:
-            self._spans.make_from_rows(name, newest[name].told(), self._checkpoint_ts())
+            self._spans.make_from_rows(name, newest[name].told(), Ts(self._rows.row.checkpoint_ts))
         logger.info("tables found by their rows tables=%s", ",".join(map(str, names)))
         self._unreported += [self._made(name) for name in names]
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
+import weakref
 from collections.abc import Callable
 
 from py4j.protocol import Py4JError
 
-from conf.settings import BatchSettings, Changefeed, SessionSettings, Settings
+from conf.settings import BatchSettings, Changefeed, SessionSettings
 from coordination.errors import Stop, TidelakeError
 from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo, FeedState
@@ -23,18 +25,16 @@ from coordination.watchdog import Watchdog, Watched
 from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.changefeed_settings import changefeed_settings
 from streaming.cluster.control_writer import DeltaControlWriter
-from streaming.cluster.notices import Notice, Notices
-from streaming.cluster.replica import ReplicaOf
+from streaming.cluster.replica import StreamReplica
 from streaming.cluster.role_context import RoleContext, job_tag
-from streaming.cluster.shared_reading import OwnSession, SharedReading, SharedReadings
-from streaming.cluster.topic_stream import StreamContext, TopicStream
+from streaming.cluster.standing import StandingUpdate, StandingUpdates
+from streaming.cluster.stream_role import StreamContext
+from streaming.cluster.topic_stream import TopicStream
 from streaming.cluster.trust import Trust
 from streaming.concerns import Concerns
 from streaming.jvm_pulse import JvmPulse
-from streaming.protocols.canal_json import decode
-from streaming.session import SparkOnDemand
+from streaming.session import OwnSession, SparkOnDemand
 from streaming.source.kafka import Source
-from streaming.source.range_reader import RangeReader
 
 logger = logging.getLogger(__name__)
 
@@ -63,14 +63,19 @@ class SparkDataPlane:
         self._watchdog = watchdog
         answers = watchdog.watch("Spark's JVM", session.answer_timeout_s)
         self._pulse = JvmPulse(spark, answers, self.check_jvm)
-        self._notices = Notices()
-        self._shared = SharedReadings()
+        self._updates = StandingUpdates()
         self._shown: dict[ChangefeedID, FeedState] = {}
+        # Of changefeed and session: with other settings, or in a capture's next session, a
+        # changefeed has another stream. Each lives as long as a role has it.
+        self._streams_lock = threading.Lock()
+        self._streams: weakref.WeakValueDictionary[tuple[str, ...], TopicStream] = (
+            weakref.WeakValueDictionary()
+        )
 
     def open_replica(
         self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
-    ) -> ReplicaOf:
-        return ReplicaOf(self._role_context("replica", info, identity, fence, wake))
+    ) -> StreamReplica:
+        return StreamReplica(self._role_context("replica", info, identity, fence, wake))
 
     def open_control_writer(
         self,
@@ -81,9 +86,8 @@ class SparkDataPlane:
         fence: Fence,
         wake: Wake,
     ) -> DeltaControlWriter:
-        return DeltaControlWriter(
-            self._role_context("control", info, identity, fence, wake), ownership
-        )
+        context = self._role_context("control", info, identity, fence, wake)
+        return DeltaControlWriter(context, ownership)
 
     def show(
         self,
@@ -95,81 +99,69 @@ class SparkDataPlane:
         standing: Standing,
     ) -> None:
         try:
-            changefeed = self._changefeed(info)
-        except TidelakeError as error:  # which is why it has failed: there is no warehouse to tell
+            changefeed = self._own or changefeed_settings(info)
+        except TidelakeError as error:  # which is why it has failed: there is no warehouse to write
             logger.debug("no control tables are known changefeed_id=%s: %s", info.id, error)
-            self._shown[info.id] = standing.state
-            return
-        self._notices.put(
-            Notice(
-                changefeed_id=info.id,
-                sink=changefeed.sink,
-                ownership=ownership,
-                trust=Trust(fence, identity),
-                standing=standing,
+        else:
+            self._updates.put(
+                StandingUpdate(
+                    changefeed_id=info.id,
+                    sink=changefeed.sink,
+                    ownership=ownership,
+                    trust=Trust(fence, identity),
+                    standing=standing,
+                )
             )
-        )
         self._shown[info.id] = standing.state
 
     def withdraw(self, changefeed_id: ChangefeedID) -> None:
         self._shown.pop(changefeed_id, None)
-        self._notices.withdraw(changefeed_id)
+        self._updates.withdraw(changefeed_id)
 
     def has_shown(self, changefeed_id: ChangefeedID, state: FeedState) -> bool:
         """Whether this was to be shown, and is or cannot be."""
         was_asked = self._shown.get(changefeed_id) is state
-        return was_asked and not self._notices.is_waiting(changefeed_id)
-
-    def _changefeed(self, info: ChangefeedInfo) -> Changefeed:
-        return self._own or changefeed_settings(info)
+        return was_asked and not self._updates.is_waiting(changefeed_id)
 
     def _role_context(
         self, role: str, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
     ) -> RoleContext:
-        settings = Settings(
-            changefeed=self._changefeed(info), batch=self._batch, session=self._session
-        )
-        shared = self._shared.of(
-            settings, identity, lambda: self._reading(settings, identity, fence)
-        )
         return RoleContext(
-            settings=settings,
-            shared=shared,
-            identity=identity,
-            trust=Trust(fence, identity),
-            wake=wake,
             role=role,
+            stream=self._stream(self._own or changefeed_settings(info), identity, fence),
+            identity=identity,
+            ttl_s=self._session.ttl_s,
             start_epoch=None if self._own is not None else info.start_epoch,
-            check_jvm=self.check_jvm,
+            wake=wake,
             watch=self._watch,
         )
 
-    def _reading(
-        self, settings: Settings, identity: CaptureIdentity, fence: Fence
-    ) -> SharedReading:
-        """What the roles of one changefeed on one capture have in common."""
-        kafka, spark = settings.changefeed.source, OwnSession(self._spark)
-        name = f"tidelake-{settings.changefeed.id}-{identity.capture_id}"
-        tag = job_tag("replica", settings.changefeed.id, identity)
-        concerns = Concerns()
-        stream = TopicStream(
-            StreamContext(
-                spark=spark,
-                connect=lambda: Source(kafka),
-                reader=lambda session: RangeReader(session, kafka, decode, name=name),
+    def _stream(
+        self, changefeed: Changefeed, identity: CaptureIdentity, fence: Fence
+    ) -> TopicStream:
+        """The one that the roles of a changefeed on this capture have in common."""
+        key = (repr(changefeed), identity.capture_id, identity.epoch)
+        with self._streams_lock:
+            if (stream := self._streams.get(key)) is not None:
+                return stream
+            name = f"tidelake-{changefeed.id}-{identity.capture_id}"
+            tag = job_tag("replica", changefeed.id, identity)
+            concerns = Concerns()
+            context = StreamContext(
+                changefeed=changefeed,
+                batch=self._batch,
+                spark=OwnSession(self._spark),
                 trust=Trust(fence, identity),
                 name=name,
-                max_messages=settings.batch.max_messages,
-                first_messages=settings.batch.first_messages,
-                quiet_s=settings.batch.quiet_s,
-                target_ts=settings.changefeed.target_ts,
-                backlog=BacklogWatch(lambda: Source(kafka), stream=name, concerns=concerns),
+                backlog=BacklogWatch(
+                    lambda: Source(changefeed.source), stream=name, concerns=concerns
+                ),
                 concerns=concerns,
                 check_jvm=self.check_jvm,
                 watch=lambda what: self._pulse.follow(self._watch(what), tag),
             )
-        )
-        return SharedReading(sessions=spark, stream=stream, concerns=concerns)
+            stream = self._streams[key] = TopicStream(context)
+            return stream
 
     def _watch(self, what: str) -> Watched:
         return self._watchdog.watch(what, self._session.stall_timeout_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from coordination.model import TableName, Ts
 from sinks.changefeeds import RecordedWatermark
@@ -11,17 +12,9 @@ from streaming.protocols.contract import Block, Kind
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
 
+T = TypeVar("T")
 Offsets = Mapping[TopicPartition, int]
 Marks = Mapping[TopicPartition, RecordedWatermark]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowCount:
-    """The rows of one table in one read."""
-
-    rows: int
-    min_ts: Ts
-    max_ts: Ts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,9 +34,13 @@ class Read:
         """Offsets, of which some may hold none."""
         return sum(self.end.values()) - sum(self.begin.values())
 
-    def tables(self) -> dict[TableName, RowCount]:
-        """How many rows of which tables, wanted ones or not."""
-        return counted(self.blocks)
+    def first_ts(self) -> dict[TableName, Ts]:
+        """The least commit-ts of each table's rows, wanted or not."""
+        first: dict[TableName, Ts] = {}
+        for block in self.blocks:
+            if block.kind is Kind.ROW and block.min_ts is not None:
+                first[block.name] = Ts(min(block.min_ts, first.get(block.name, block.min_ts)))
+        return first
 
 
 def reached(blocks: Iterable[Block]) -> dict[TopicPartition, int]:
@@ -67,30 +64,14 @@ def marks_of(blocks: tuple[Block, ...]) -> dict[TopicPartition, RecordedWatermar
     return marks
 
 
-def counted(blocks: tuple[Block, ...]) -> dict[TableName, RowCount]:
-    """The rows of each table in these blocks."""
-    found: dict[TableName, RowCount] = {}
-    for block in blocks:
-        if block.kind is not Kind.ROW or block.min_ts is None or block.max_ts is None:
-            continue
-        before = found.get(block.name)
-        if before is None:
-            before = RowCount(rows=0, min_ts=Ts(block.min_ts), max_ts=Ts(block.max_ts))
-        found[block.name] = RowCount(
-            rows=before.rows + block.rows,
-            min_ts=Ts(min(before.min_ts, block.min_ts)),
-            max_ts=Ts(max(before.max_ts, block.max_ts)),
-        )
-    return found
-
-
-def shown(offsets: Offsets) -> dict[str, int]:
-    return {str(partition): offset for partition, offset in sorted(offsets.items())}
-
-
-def texts(offsets: Offsets) -> dict[str, int]:
+def texts(offsets: Mapping[TopicPartition, T]) -> dict[str, T]:
     """As they are stored."""
-    return {str(partition): offset for partition, offset in offsets.items()}
+    return {str(partition): each for partition, each in offsets.items()}
+
+
+def parsed(stored: Mapping[str, T]) -> dict[TopicPartition, T]:
+    """From how they are stored."""
+    return {TopicPartition.parse(text): each for text, each in stored.items()}
 
 
 def low(offsets: list[Offsets]) -> dict[TopicPartition, int]:

@@ -1,9 +1,10 @@
-"""What a replica and a control writer of one changefeed are built from, and with."""
+"""One changefeed, as one role of one capture works on it: what it is built from, and its worker."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from conf.settings import Settings
@@ -18,9 +19,8 @@ from sinks.progress import ProgressRow
 from streaming.apply.applier import Applier
 from streaming.apply.carry import Carry
 from streaming.apply.dead_letter_writer import DeadLetterWriter
-from streaming.cluster.shared_reading import SharedReading
-from streaming.cluster.trust import Trust
-from streaming.concerns import etcd_concern
+from streaming.backoff import RetryBackoff
+from streaming.cluster.topic_stream import TopicStream
 from streaming.control_tables import ControlTables
 from streaming.filter import TableFilter
 from streaming.permit import Permit
@@ -35,49 +35,50 @@ def job_tag(role: str, changefeed_id: str, identity: CaptureIdentity) -> str:
 
 
 class RoleContext:
-    """One changefeed, as one role of one capture works on it."""
+    """What a replica and a control writer of one changefeed work with."""
 
     def __init__(
         self,
         *,
-        settings: Settings,
-        shared: SharedReading,
-        identity: CaptureIdentity,
-        trust: Trust,
-        wake: Wake,
         role: str,
+        stream: TopicStream,
+        identity: CaptureIdentity,
+        ttl_s: int,
         start_epoch: int | None,
-        check_jvm: Callable[[], None],
+        wake: Wake,
         watch: Watch,
     ) -> None:
-        """``check_jvm`` raises Stop where Spark is found to be gone."""
-        changefeed = settings.changefeed
-        self.settings = settings
-        self.changefeed = changefeed
-        self.start_epoch = start_epoch
-        self.shared = shared  # kept: it goes with the last role that has it
-        self.stream = shared.stream
-        self.identity = identity
-        self.trust = trust
-        self.wake = wake
-        self.check_jvm = check_jvm
-        self.watch = watch
+        """``ttl_s``: of the session; ``start_epoch``: None for a `run`, whose arguments say where
+        to start."""
+        shared = stream.context
+        self.stream = stream
+        self.changefeed = shared.changefeed
+        self.batch = shared.batch
+        self.trust = shared.trust
         self.concerns = shared.concerns
-        self.name = job_tag(role, changefeed.id, identity)
-        self.source = Source(changefeed.source)
-        self.filter = TableFilter(changefeed.filter)
-        self.tables = ControlTables.of(changefeed.sink)
+        self.check_jvm = shared.check_jvm
+        self.identity = identity
+        self.ttl_s = ttl_s
+        self.start_epoch = start_epoch
+        self.wake = wake
+        self.watch = watch
+        self.name = job_tag(role, self.changefeed.id, identity)
+        self.source = Source(self.changefeed.source)
+        self.filter = TableFilter(self.changefeed.filter)
+        self.tables = ControlTables.of(self.changefeed.sink)
 
-    def concern(self) -> str | None:
-        """What is wrong right now, without having failed."""
-        etcd = etcd_concern(self.trust.silent_s, self.settings.session.ttl_s)
-        return etcd or self.concerns.first
-
-    def row(self) -> ChangefeedRow:
-        """Of the changefeed; TryAgain before an owner has claimed it."""
+    def row(self, incarnation: int | None = None) -> ChangefeedRow:
+        """Of the changefeed. TryAgain before an owner has claimed it; with an incarnation also
+        when another one has begun: then a replica of the new epoch comes, and this one is closed.
+        """
         row = self.tables.changefeeds.read(self.changefeed.id)
         if row is None:
             raise TryAgain(f"changefeed {self.changefeed.id} has no row yet")
+        if incarnation not in (None, row.incarnation):
+            raise TryAgain(
+                f"changefeed {row.changefeed_id} has begun incarnation {row.incarnation}, this is "
+                f"incarnation {incarnation}"
+            )
         return row
 
     def progress(self) -> Mapping[TableName, ProgressRow]:
@@ -111,8 +112,8 @@ class RoleContext:
 
     def applier(self, spans: SinkTables, dead_letters: DeadLetterWriter, permit: Permit) -> Applier:
         return Applier(
-            settings=self.settings,
-            spark=self.shared.sessions,
+            settings=Settings(changefeed=self.changefeed, batch=self.batch),
+            spark=self.stream.context.spark,
             permit=permit,
             spans=spans,
             dead_letters=dead_letters,
@@ -121,7 +122,48 @@ class RoleContext:
 
     def cancel(self) -> None:
         """The Spark jobs of this role."""
-        self.shared.sessions.cancel(self.name)
+        self.stream.context.spark.cancel(self.name)
 
-    def close(self) -> None:
-        self.source.close()
+
+class RoleWorker:
+    """The thread of a role, beside those of the stream: for what may wait, and for its end."""
+
+    def __init__(self, context: RoleContext, *, thread: str) -> None:
+        """``thread``: its name; who is made from this starts it when all is there."""
+        self._context = context
+        self._stream = context.stream
+        self._step = context.watch(f"the worker of {context.name}")
+        self._woken = threading.Event()
+        self._closing = threading.Event()
+        self._dropping = threading.Event()
+        self._failure: BaseException | None = None  # of a thread of the stream
+        self._backoff = RetryBackoff()
+        self._thread = threading.Thread(target=self._run, name=thread, daemon=True)
+
+    def close(self, *, drop: bool) -> None:
+        if drop and not self._dropping.is_set():
+            self._dropping.set()
+            threading.Thread(target=self._context.cancel, name="cancel", daemon=True).start()
+        self._closing.set()
+        self._woken.set()
+
+    def is_closed(self) -> bool:
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def _fail(self, error: BaseException) -> None:
+        """From a thread of the stream: what it did for us has failed."""
+        self._failure = error
+        self._woken.set()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _release(self) -> None:
+        """At the end, when the stream is left."""
+        self._context.source.close()
+        self._context.wake()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from coordination.model import TableName, Ts
-from coordination.ports import CaptureIdentity
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
-from streaming.cluster.trust import Trust
+from streaming.cluster.role_context import RoleContext
 from streaming.permit import Withdrawn
 
 
@@ -17,22 +16,15 @@ class SpanPermit:
     """
 
     def __init__(
-        self,
-        *,
-        changefeed_id: str,
-        identity: CaptureIdentity,
-        trust: Trust,
-        held: HeldSpans,
-        applied: Callable[[Assignment], AppliedSpan],
-        on_ended: Callable[[], None],
+        self, context: RoleContext, held: HeldSpans, applied: Callable[[Assignment], AppliedSpan]
     ) -> None:
-        """``on_ended``: called after each commit."""
-        self._changefeed_id = changefeed_id
-        self._identity = identity
-        self._trust = trust
+        """``applied``: how far a span is."""
+        self._changefeed_id = context.changefeed.id
+        self._identity = context.identity
+        self._trust = context.trust
+        self._stream = context.stream
         self._held = held
         self._applied = applied
-        self._on_ended = on_ended
         self._granted: dict[TableName, Assignment] = {}
         self.withdrawn: set[TableName] = set()
 
@@ -58,7 +50,7 @@ class SpanPermit:
     def ended(self, name: TableName) -> None:
         assignment = self._granted[name]
         self._held.end_commit(assignment, self._applied(assignment))
-        self._on_ended()
+        self._stream.get_on()
 
     def signature(self, name: TableName) -> Mapping[str, object]:
         return {

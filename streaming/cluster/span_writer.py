@@ -8,39 +8,37 @@ Only rows of these spans are decoded (docs/cluster.md 3). Each span has its own 
 message that it has not applied, from where any capture can take it up.
 
 Three threads: the worker brings newcomers and their rows, the reading thread asks what is wanted,
-the applying thread does all else. The first two leave what they have under a short lock.
+the applying thread does all else. The first two leave what they have in `Newcomers`.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from coordination.errors import TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import NO_TS, Scan
-from coordination.watchdog import Watched
-from streaming.apply.applier import Applier, DueTable
-from streaming.apply.carry import Carry
-from streaming.apply.dead_letter_writer import DeadLetterWriter
+from sinks.changefeeds import ChangefeedRow
+from sinks.progress import ProgressRow
+from streaming.apply.applier import DueTable
 from streaming.apply.shape import newest_whole_row
 from streaming.apply.table_task import TableTask
-from streaming.cluster.applied_lines import AppliedLines
-from streaming.cluster.carry_warning import CarryWarning
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
-from streaming.cluster.newcomers import Joining, Newcomer, Newcomers, low_water_of, wanted_of
+from streaming.cluster.newcomers import Newcomer, Newcomers, stored_low_water, wanted_of
 from streaming.cluster.reads import Offsets, Read, low, texts
+from streaming.cluster.role_context import RoleContext
+from streaming.cluster.span_log import SpanLog
 from streaming.cluster.span_permit import SpanPermit
-from streaming.cluster.tables_in_sight import TablesInSight
-from streaming.cluster.topic_stream import TopicStream
-from streaming.filter import TableFilter
+from streaming.cluster.stream_role import StreamRole
+from streaming.cluster.unknown_tables import UnknownTables
 from streaming.protocols.contract import Block, Kind, Wanted
-from streaming.sink_tables import PAUSED, SinkTable, SinkTables
+from streaming.sink_tables import PAUSED, SinkTable
 from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -52,189 +50,144 @@ class _Joined:
     is_written: bool = False
 
 
-class SpanWriter:
-    """Implements ``topic_stream.StreamRole``.
-
-    ``opener`` reads the control tables once and says how to open the table of an assignment, as its
-    log has it now; either raises where it cannot go on. ``failed`` is called with what a role's
-    work ended with: nothing is written until ``retry``.
-    """
+class SpanWriter(StreamRole):
+    """Of one incarnation of the changefeed, for as long as this capture has a span of it."""
 
     def __init__(
         self,
-        *,
+        context: RoleContext,
+        row: ChangefeedRow,
         held: HeldSpans,
-        spans: SinkTables,
-        permit: SpanPermit,
-        applier: Applier,
-        carry: Carry,
-        carry_warning: CarryWarning,
-        dead_letters: DeadLetterWriter,
-        table_filter: TableFilter,
-        in_sight: TablesInSight,
-        opener: Callable[[], Callable[[Assignment], SinkTable]],
-        stream: TopicStream,
         on_failed: Callable[[BaseException], None],
-        on_news: Callable[[], None],
     ) -> None:
+        super().__init__(on_failed)
+        self._context = context
+        self._incarnation = row.incarnation
         self._held = held
-        self._spans = spans
-        self._permit = permit
-        self._applier = applier
-        self._carry = carry
-        self._carry_warning = carry_warning
-        self._dead_letters = dead_letters
-        self._filter = table_filter
-        self._in_sight = in_sight
-        self._opener = opener
-        self._stream = stream
-        self._lines = AppliedLines(stream.name)
-        self._on_failed = on_failed
-        self._on_news = on_news
-        self._newcomers = Newcomers()
-        self._is_failed = threading.Event()
-        self._has_lost_rows = False
+        self._stream = context.stream
+        self._spans = context.spans(row)
+        self._dead_letters = context.dead_letters(row)
+        self._permit = SpanPermit(context, held, self.applied)
+        self._applier = context.applier(self._spans, self._dead_letters, self._permit)
+        self._carry = context.carry()
+        self._log = SpanLog(self._stream.name, carry_warn_rows=context.batch.carry_warn_rows)
+        self._unknown = UnknownTables(context.filter, lambda: context.progress().keys())
+        self.newcomers = Newcomers(self._stream)
+        self.has_lost_rows = False  # all that was read must be read again, by another writer
         self._seen: tuple[object, ...] | None = None  # when there was nothing more to do
         self._taken = 0  # reads
         self._is_held = False  # some table took no commit: it is looked at again
         self._joined: dict[TableName, _Joined] = {}
         self._bad: list[Block] = []
-        self.decoded: Counter[TableName] = Counter()  # rows that came out of the decoder
 
     def close(self) -> None:
         """It has left the stream."""
         self._applier.close()
         self._carry.close()
 
-    # Joining: the worker's calls.
+    # The worker.
 
     def known(self) -> set[int]:
         """The assignments of the spans that are here, or on their way."""
-        coming = self._newcomers.assignment_ids()  # first: they go from there to here
+        coming = self.newcomers.assignment_ids()  # first: they go from there to here
         return coming | {each.assignment.id for each in list(self._joined.values())}
 
-    def begin(self, newcomers: Sequence[Newcomer]) -> None:
-        """Their rows are wanted from the next read on."""
-        self._newcomers.begin(newcomers)
+    def begin(self, held: Sequence[Assignment]) -> None:
+        """Those that are new join: their rows are wanted from the next read on."""
+        known = self.known()
+        new = [each for each in held if each.id not in known]
+        if not new:
+            return
+        row, rows = self._context.row(self._incarnation), self._context.progress()
+        coming = [
+            Newcomer(
+                assignment=each,
+                table=self._table(each, rows),
+                low_water=stored_low_water(row, rows.get(each.name)),
+            )
+            for each in new
+        ]
+        self.newcomers.begin(coming)
 
-    def coming(self) -> list[Joining]:
-        """Those whose rows are not all here yet."""
-        return self._newcomers.coming()
-
-    def catch_up(self, together: Sequence[Joining], step: Watched) -> None:
-        """Read their rows up to where the stream has them, in one pass (`passes`); the stream goes
-        on meanwhile. They go into the carry read by read: a backlog may be larger than memory.
-        After a failure it is called again and begins anew: rows that come twice are applied once.
-        ``step``: of the worker; each read is one."""
-        begun_s = time.monotonic()
-        since = together[0].since
-        assert since is not None
-        newcomers = [joining.newcomer for joining in together]
-        wanted = {
-            each.assignment.name: wanted_of(each.table, each.assignment.checkpoint_ts)
-            for each in newcomers
-        }
-        messages, is_last = 0, False
-        for read in self._stream.read_between(low_water_of(together), since, wanted):
-            messages += read.messages
-            is_last = all(at >= since[p] for p, at in read.position.items())
-            self._bring(together, read.blocks, is_last=is_last)
-            step.rest()
-            together = together if is_last else self._newcomers.await_taken(together)
-            step.step()
-            if not together:
-                return
-        if not is_last:
-            self._bring(together, (), is_last=True)
-        logger.debug(
-            "caught up name=%s tables=%d messages=%d seconds=%.3f",
-            *(self._stream.name, len(together), messages, time.monotonic() - begun_s),
-        )
-
-    def _bring(
-        self, together: Sequence[Joining], blocks: Sequence[Block], *, is_last: bool
-    ) -> None:
-        self._newcomers.bring(together, blocks, is_last=is_last)
-        self._stream.wake()
+    def _table(self, assignment: Assignment, rows: Mapping[TableName, ProgressRow]) -> SinkTable:
+        """As its log has it now."""
+        row = rows.get(assignment.name)
+        if row is None:
+            raise TryAgain(f"table {assignment.name} is in no progress row yet")
+        if row.incarnation != self._incarnation:
+            raise TryAgain(f"table {assignment.name} is of incarnation {row.incarnation} still")
+        return self._spans.opened(assignment.name, row, assignment.checkpoint_ts)
 
     def retry(self) -> None:
-        """After ``failed``: go on."""
-        self._newcomers.set_failed(has_failed=False)
-        self._is_failed.clear()
+        self.newcomers.set_failed(has_failed=False)
+        super().retry()
 
     # The role.
 
-    @property
-    def is_behind(self) -> bool:
-        return self._is_failed.is_set()
-
     def failed(self, error: BaseException) -> None:
         self._is_failed.set()
-        self._newcomers.set_failed(has_failed=True)
+        self.newcomers.set_failed(has_failed=True)
         self._on_failed(error)
 
     def submit(self, begin: Offsets) -> Wanted:
-        return self._newcomers.submit(begin)
-
-    @property
-    def has_lost_rows(self) -> bool:
-        """It could not keep what was read: all of it must be read again, by another writer."""
-        return self._has_lost_rows
+        return self.newcomers.submit(begin)
 
     def take(self, read: Read) -> None:
-        if self._has_lost_rows:  # a read that is kept does not bring the lost one back
+        if self.has_lost_rows:  # a read that is kept does not bring the lost one back
             return
         started = time.monotonic()
-        before = self.decoded.total()
         self._taken += 1
-        names = {each for each in {b.name for b in read.blocks} if self._newcomers.is_wanted(each)}
+        names = {each for each in {b.name for b in read.blocks} if self.newcomers.is_wanted(each)}
         with self._all_or_lost():
-            self._keep(block for block in read.blocks if block.name in names)
+            rows = self._keep(block for block in read.blocks if block.name in names)
             failpoint(Failpoint.AFTER_DECODE)
-            self._in_sight.meet(read.tables(), self._joined.keys())
+            self._unknown.meet(read.first_ts(), self._joined.keys())
         logger.debug(
             "took a read name=%s messages=%d rows=%d seconds=%.3f",
-            *(self._stream.name, read.messages, self.decoded.total() - before),
+            *(self._stream.name, read.messages, rows),
             time.monotonic() - started,
         )
 
-    def _keep(self, blocks: Iterable[Block]) -> None:
+    def _keep(self, blocks: Iterable[Block]) -> int:
+        """How many rows there were."""
+        rows = 0
         for block in blocks:
             if block.kind is Kind.ROW and block.body is not None:
-                self.decoded[block.name] += block.rows
+                rows += block.rows
                 self._carry.add(block)
             elif block.kind is Kind.BAD:
                 self._bad.append(block)
+        return rows
 
     @contextmanager
     def _all_or_lost(self) -> Iterator[None]:
-        self._has_lost_rows = True
+        self.has_lost_rows = True
         yield
-        self._has_lost_rows = False
+        self.has_lost_rows = False
 
     def apply_due(self) -> None:
         """Write what may be written by now, and tell how far all is."""
-        if self._is_failed.is_set() or self._has_lost_rows:
+        if self.is_behind or self.has_lost_rows:
             return
         resolved = self._stream.resolved_ts()
-        self._in_sight.look_again(self._joined.keys(), now_s=time.monotonic())
-        counts = (self._held.changes, self._taken, self._newcomers.steps)
-        seen = (*counts, resolved, self._in_sight.unknown)
+        self._unknown.look_again(self._joined.keys(), now_s=time.monotonic())
+        counts = (self._held.changes, self._taken, self.newcomers.steps)
+        seen = (*counts, resolved, self._unknown.found())
         if seen == self._seen and not self._is_held:
             return
         held = {each.id: each for each in self._held.assignments()}
         self._drop_leavers(held)
         self._take_in(held)
         self._open()
-        self._bury()
+        self._write_bad()
         self._is_held = False
         for limit, names in sorted(self._due(resolved).items()):
             self._apply(limit, names)
         for joined in self._joined.values():
             self._trim(joined)
-        self._carry_warning.look(self._carry, resolved, self._stream.watermarks)
+        self._log.look_at_carry(self._carry, resolved, self._stream.watermarks)
         if self._publish(resolved):
-            self._on_news()
+            self._context.wake()
         self._seen = seen
 
     # Coming and going.
@@ -248,38 +201,40 @@ class SpanWriter:
                 del self._joined[name]
                 self._spans.drop(name)
                 self._forget(name)
-        for name in self._newcomers.drop_all_but(held):
+        for name in self.newcomers.drop_all_but(held):
             self._forget(name)
 
     def _forget(self, name: TableName) -> None:
-        if self._newcomers.forget(name):
+        if self.newcomers.forget(name):
             self._carry.forget(name)
 
     def _take_in(self, held: Mapping[int, Assignment]) -> None:
-        blocks, ready = self._newcomers.take(held)
+        blocks, ready = self.newcomers.take(held)
         with self._all_or_lost():
             self._keep(blocks)
         for newcomer in ready:
             assignment = held[newcomer.assignment.id]
             self._joined[assignment.name] = _Joined(assignment=assignment)
-            self._newcomers.has_joined(newcomer)
+            self.newcomers.has_joined(newcomer)
             self._spans.put(newcomer.table)
             self._held.prepared(assignment)
 
     def _open(self) -> None:
         """Begin to write what is to be written and has its rows."""
-        open_table: Callable[[Assignment], SinkTable] | None = None
+        rows: Mapping[TableName, ProgressRow] | None = None
         for joined in self._joined.values():
             if joined.is_written or not joined.assignment.is_to_write:
                 continue
-            open_table = open_table or self._opener()
-            self._spans.put(open_table(joined.assignment))
+            if rows is None:
+                self._context.row(self._incarnation)  # still ours
+                rows = self._context.progress()
+            self._spans.put(self._table(joined.assignment, rows))
             joined.is_written = True
             self._held.opened(joined.assignment, self.applied(joined.assignment))
 
     # Writing.
 
-    def _bury(self) -> None:
+    def _write_bad(self) -> None:
         """Before anything is told: the low water passes them."""
         if self._bad:
             self._dead_letters.add_messages(self._bad)
@@ -301,12 +256,12 @@ class SpanWriter:
 
     def _apply(self, limit: Ts, names: Sequence[TableName]) -> None:
         self._permit.check()
-        self._find(names, limit)
+        self._make_tables(names, limit)
         self._permit.grant({name: self._joined[name].assignment for name in names})
         due = [each for name in sorted(names) if (each := self._due_table(name, limit)) is not None]
         started_s = time.monotonic()
         held = self._applier.apply(due, limit) | self._permit.withdrawn
-        self._lines.add(due, limit, time.monotonic() - started_s)
+        self._log.applied(due, limit, time.monotonic() - started_s)
         self._is_held |= bool(held)
         failpoint(Failpoint.AFTER_APPLY)
         self._spans.idle_to(limit, [name for name in names if name not in held])
@@ -316,7 +271,7 @@ class SpanWriter:
         blocks = self._carry.due(name, span.checkpoint, limit)
         if not blocks:
             return None
-        ignored = self._filter.ignored_row_events(name)
+        ignored = self._context.filter.ignored_row_events(name)
         task = TableTask(
             name=name,
             schema=self._spans.schema_or_empty(name),
@@ -326,7 +281,7 @@ class SpanWriter:
         )
         return DueTable(task=task, blocks=blocks)
 
-    def _find(self, names: Sequence[TableName], limit: Ts) -> None:
+    def _make_tables(self, names: Sequence[TableName], limit: Ts) -> None:
         """Tables that the owner could not make yet: from the newest whole row."""
         for name in sorted(self._spans.open_names(names)):
             checkpoint = self._spans[name].checkpoint
@@ -338,20 +293,20 @@ class SpanWriter:
         name, at_ts = joined.assignment.name, self._checkpoint(joined)
         self._carry.drop_applied(name, at_ts)
         if joined.is_written:
-            self._newcomers.want(name, wanted_of(self._spans[name], at_ts))
+            self.newcomers.want(name, wanted_of(self._spans[name], at_ts))
 
     def _checkpoint(self, joined: _Joined) -> Ts:
         at_ts = joined.assignment.checkpoint_ts
         return self._spans[joined.assignment.name].checkpoint if joined.is_written else at_ts
 
-    # Telling.
+    # How far all is.
 
     def _publish(self, resolved: Ts) -> bool:
         spans = [joined.assignment for joined in self._joined.values()]
         applied = [(each, self.applied(each, resolved)) for each in spans]
         scan = Scan(
             scanned_to_ts=resolved,
-            unknown_tables=self._in_sight.unknown,
+            unknown_tables=self._unknown.found(),
             source_offsets=texts(self._stream.position),
         )
         return self._held.publish(applied, scan)

@@ -11,10 +11,9 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -23,10 +22,10 @@ from coordination.errors import Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from sinks.jvm_errors import line
-from streaming.backlog import FIRST_BATCH
 from streaming.backoff import PASSING, RetryBackoff
-from streaming.cluster.query import TickingQuery
-from streaming.cluster.reads import Offsets, Read, marks_of, reached, shown
+from streaming.cluster.query import ticking_query
+from streaming.cluster.reads import Offsets, Read, marks_of, reached, texts
+from streaming.cluster.stream_role import StreamContext, StreamRole
 from streaming.concerns import STREAM
 from streaming.protocols.contract import Wanted, WantedTable
 from streaming.source.kafka import Source, SourceChanged, SourceLost, SourceShape
@@ -34,11 +33,9 @@ from streaming.source.range_reader import RangeReader
 from streaming.source.ranges import TopicPartition, cut
 from streaming.watermark import Watermarks
 
-if TYPE_CHECKING:
-    from streaming.cluster.topic_stream import StreamContext, TopicStream
-
 logger = logging.getLogger(__name__)
 
+LOOK_EVERY_S = 0.5  # whether the query still runs
 LEASE_S = 5.0  # a batch of the query; asking to stop is noticed within it
 BUSY_WAIT_S = 0.05  # between two looks at the ends when there is news: each costs a millisecond
 IDLE_WAIT_S = 0.2  # ... and when there has been none for a while
@@ -50,15 +47,18 @@ class StreamRun:
 
     def __init__(
         self,
-        stream: TopicStream,
         context: StreamContext,
+        *,
+        roles: Callable[[], tuple[StreamRole, ...]],
+        busy: threading.Lock,
         shape: SourceShape,
-        begin: Mapping[TopicPartition, int],
+        begin: Offsets,
         watermarks: Watermarks,
     ) -> None:
-        self._stream = stream
         self._context = context
-        self._source = context.connect()
+        self._roles = roles
+        self._busy = busy
+        self._source = Source(context.changefeed.source)
         self._shape = shape
         self._position = dict(begin)  # of the reading thread: submitted
         self._watermarks = watermarks
@@ -87,7 +87,7 @@ class StreamRun:
         self._context.backlog.begin(self._position)
         self._applier.start()
         self._keeping.start()
-        logger.info("stream started name=%s offsets=%s", self._context.name, shown(self._position))
+        logger.info("stream started name=%s offsets=%s", self._context.name, texts(self._position))
 
     def stop(self) -> None:
         """Begin to end: what is being read is not needed any more."""
@@ -123,7 +123,12 @@ class StreamRun:
                 self._fail(error)
         self._ready.set()
         with self._leased:  # Spark does not wait for a batch that is in our hands
-            self._close()
+            self._source.close()
+            if self._reader is not None:
+                self._reader.close()
+            with self._beside:
+                if self._beside_reader is not None:
+                    self._beside_reader.close()
         self._reading.rest()
 
     def _started(self) -> SparkSession:
@@ -136,20 +141,10 @@ class StreamRun:
         return self._session
 
     def _run_query(self, session: SparkSession) -> None:
-        query = TickingQuery.start(session, name=self._context.name, batch=self._lease)
-        try:
-            query.wait(self._stopping)
-        finally:
-            query.stop()
-
-    def _close(self) -> None:
-        """Give the connections to the broker back."""
-        self._source.close()
-        if self._reader is not None:
-            self._reader.close()
-        with self._beside:
-            if self._beside_reader is not None:
-                self._beside_reader.close()
+        with ticking_query(session, name=self._context.name, batch=self._lease) as query:
+            while not self._stopping.wait(LOOK_EVERY_S):
+                if not query.isActive:
+                    raise query.exception() or ConnectionError("the streaming query was stopped")
 
     def _lease(self) -> None:
         """The body of ``foreachBatch``. Nothing is raised into Spark: it would end the query."""
@@ -199,7 +194,7 @@ class StreamRun:
         self._stopping.set()
         if isinstance(error, PASSING):
             error = TidelakeError(f"the stream has ended: {line(error)}")
-        for role in self._stream.roles:
+        for role in self._roles():
             role.failed(error)
 
     # Reading.
@@ -208,14 +203,14 @@ class StreamRun:
         context = self._context
         context.trust.check()
         wanted = self._submit()
-        if any(role.is_behind for role in self._stream.roles):
+        if any(role.is_behind for role in self._roles()):
             self._pause(IDLE_WAIT_S)
             return
         failpoint(Failpoint.BATCH_START)
         begun_s = time.monotonic()
         ends = self._source.ends(self._shape.partitions)
         ends_ms = (time.monotonic() - begun_s) * 1e3
-        first_messages = context.first_messages if self._is_first else 0
+        first_messages = context.batch.first_messages if self._is_first else 0
         self._is_first = False
         assert self._reader is not None
         read = self._read(self._reader, self._position, ends, wanted, first_messages=first_messages)
@@ -235,7 +230,7 @@ class StreamRun:
     def _submit(self) -> dict[TableName, WantedTable]:
         """Where the next read begins, for those who join; and what is wanted of it."""
         wanted: dict[TableName, WantedTable] = {}
-        for role in self._stream.roles:
+        for role in self._roles():
             wanted.update(role.submit(self._position))
         return wanted
 
@@ -264,7 +259,7 @@ class StreamRun:
             begin,
             ends,
             self._shape.topic_ids,
-            messages=min(reader.messages, context.max_messages),
+            messages=min(reader.messages, context.batch.max_messages),
             first_messages=first_messages,
         )
         if not ranges:
@@ -303,8 +298,10 @@ class StreamRun:
         while not self._stopping.is_set():
             self._work.wait(1.0)
             self._work.clear()
-            read = self._next()
-            with self._stream.busy:
+            read = None
+            with suppress(queue.Empty):
+                read = self._reads.get_nowait()
+            with self._busy:
                 if self._stopping.is_set():
                     return
                 try:
@@ -315,17 +312,11 @@ class StreamRun:
             if not self._reads.empty():
                 self._work.set()
 
-    def _next(self) -> Read | None:
-        try:
-            return self._reads.get_nowait()
-        except queue.Empty:
-            return None
-
     def _give(self, read: Read | None) -> None:
         begun_s = time.monotonic()
-        roles = self._stream.roles
+        roles = self._roles()
         if read is not None:
-            self._context.backlog.batch_begins(FIRST_BATCH)
+            self._context.backlog.batch_begins()
             self.taken_position, self.taken_watermarks = read.position, read.watermarks
         for role in roles:
             try:

@@ -16,94 +16,34 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
-
-from pyspark.sql import SparkSession
+from collections.abc import Iterator
 
 from coordination.model import Ts
-from coordination.watchdog import Watch
-from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.reads import Marks, Offsets, Read
+from streaming.cluster.stream_role import StreamContext, StreamRole
 from streaming.cluster.stream_run import StreamRun, beginning
-from streaming.cluster.trust import Trust
-from streaming.concerns import Concerns
 from streaming.protocols.contract import Wanted
 from streaming.source.kafka import Source
-from streaming.source.range_reader import RangeReader
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
 
 END_TIMEOUT_S = 20.0  # for a job of Spark's that does not end
 
 
-class Sessions(Protocol):
-    """Where Spark comes from: it may have to start first."""
-
-    def __call__(self, stopping: threading.Event | None = None) -> SparkSession: ...
-
-    def cancel(self, tag: str) -> None: ...
-
-
-class StreamRole(Protocol):
-    """Who reads along."""
-
-    @property
-    def is_behind(self) -> bool:
-        """It has rows that are due and cannot write them now: nothing more is read meanwhile."""
-        ...
-
-    def submit(self, begin: Offsets) -> Wanted:
-        """On the reading thread: the next read begins here; the rows that are wanted of it."""
-        ...
-
-    def take(self, read: Read) -> None:
-        """On the applying thread: keep what is its own."""
-        ...
-
-    def apply_due(self) -> None:
-        """On the applying thread, after ``take`` and when woken: do what can be done now."""
-        ...
-
-    def failed(self, error: BaseException) -> None:
-        """What it did has failed, or the stream has ended. From any thread; never raises."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamContext:
-    """What a stream is made with."""
-
-    spark: Sessions
-    connect: Callable[[], Source]  # one for each thread that asks the broker
-    reader: Callable[[SparkSession], RangeReader]
-    trust: Trust
-    name: str
-    max_messages: int  # of one read; how many are read is a matter of bytes
-    first_messages: int  # of a large backlog, before all else; 0: no such read
-    quiet_s: float
-    target_ts: int | None
-    backlog: BacklogWatch
-    concerns: Concerns
-    check_jvm: Callable[[], None]
-    watch: Watch
-
-
 class TopicStream:
-    """See the module's picture."""
+    """See the module's picture. It lives as long as a role holds it."""
 
     def __init__(self, context: StreamContext) -> None:
-        self._context = context
+        self.context = context
+        self.busy = threading.Lock()  # held while roles are at work on the applying thread
         self._lock = threading.Lock()  # of the roles, and of beginning and ending
         self._roles: tuple[StreamRole, ...] = ()
-        self._busy = threading.Lock()  # held while roles are at work on the applying thread
         self._run: StreamRun | None = None
-        self._source = context.connect()
+        self._source = Source(context.changefeed.source)
 
     @property
     def name(self) -> str:
-        return self._context.name
+        return self.context.name
 
     @property
     def is_running(self) -> bool:
@@ -122,7 +62,7 @@ class TopicStream:
 
     def resolved_ts(self) -> Ts:
         """W resolves L = W - 1; a feed that ended at the target-ts has resolved that (rule 2)."""
-        run, target = self._run, self._context.target_ts
+        run, target = self._run, self.context.changefeed.target_ts
         if run is None:
             return Ts(0)
         resolved = Ts(max(run.taken_watermarks.global_ts - 1, 0))
@@ -130,12 +70,8 @@ class TopicStream:
             return Ts(target)  # what is above it is not ours: no row, and no DDL
         if target is None or not run.taken_watermarks.all_at(target):
             return resolved
-        is_quiet = time.monotonic() - run.last_read_s > self._context.quiet_s
+        is_quiet = time.monotonic() - run.last_read_s > self.context.batch.quiet_s
         return Ts(target) if is_quiet else resolved
-
-    def ends(self) -> dict[str, int]:
-        """Where the topics end, as the broker said last; by topic/partition."""
-        return dict(self._context.backlog.look().ends)
 
     def join(self, role: StreamRole, low_water: Offsets, recorded: Marks) -> Offsets:
         """The role reads along from now on. From where the stream began or where it is: what of
@@ -144,15 +80,21 @@ class TopicStream:
         ``recorded``: watermarks with the offsets where they were seen, which count if the stream
         begins with this role. Raises SourceLost where Kafka cannot go on from the low water."""
         with self._lock:
-            context = self._context
             shape = self._source.shape()
             begin = beginning(self._source, shape, low_water)
             self._source.check_offsets(begin)
-            context.trust.check()
+            self.context.trust.check()
             self._roles = (*self._roles, role)
             if self._run is None:
                 marks = Watermarks(partitions=shape.partitions, recorded=recorded)
-                self._run = StreamRun(self, context, shape, begin, marks.advance({}, begin))
+                self._run = StreamRun(
+                    self.context,
+                    roles=lambda: self._roles,
+                    busy=self.busy,
+                    shape=shape,
+                    begin=begin,
+                    watermarks=marks.advance({}, begin),
+                )
                 self._run.start()
             return begin
 
@@ -168,7 +110,7 @@ class TopicStream:
                 self._run = None
                 ended.stop()
                 self._source.close()  # it opens again when it is needed
-        with self._busy:  # what is under way with the role ends first
+        with self.busy:  # what is under way with the role ends first
             pass
         if ended is not None:
             ended.join(END_TIMEOUT_S)
@@ -192,17 +134,9 @@ class TopicStream:
         run = self._run
         assert run is not None, "a stream that is read beside"
         while position:
-            self._context.trust.check()
+            self.context.trust.check()
             read = run.read_beside(position, until, wanted)
             if read is None:
                 return
             position = {p: at for p, at in read.position.items() if at < until[p]}
             yield read
-
-    @property
-    def roles(self) -> tuple[StreamRole, ...]:
-        return self._roles
-
-    @property
-    def busy(self) -> threading.Lock:
-        return self._busy

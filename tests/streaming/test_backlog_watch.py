@@ -69,14 +69,14 @@ def test_a_batch_of_a_backlog_is_announced_with_what_is_known(
 ):
     watching = watch(Broker(50_000), clock)
     clock.now_s += 9  # Spark starts: that is no time of reading
-    watching.batch_begins(3)
+    watching.batch_begins()
     (record,) = caplog.records
-    assert (record.getMessage(), record.batch_id) == ("a batch begins", 3)
+    assert record.getMessage() == "a batch begins"
     assert record.messages_behind == 100_000
     assert not hasattr(record, "messages_per_s")  # nobody knows yet
     clock.now_s += 5
     watching.batch_ends({T0: 5_000, T1: 5_000})
-    watching.batch_begins(4)
+    watching.batch_begins()
     record = caplog.records[-1]
     assert (record.messages_behind, record.messages_per_s) == (90_000, 2_000)
     assert record.time_left_s == 45
@@ -85,7 +85,7 @@ def test_a_batch_of_a_backlog_is_announced_with_what_is_known(
 
 def test_small_batches_are_not_announced(clock: ManualClock, caplog: pytest.LogCaptureFixture):
     watching = watch(Broker(100), clock)
-    watching.batch_begins(3)
+    watching.batch_begins()
     watching.batch_ends({T0: 100, T1: 100})
     clock.now_s += 60
     watching.say()
@@ -95,7 +95,7 @@ def test_small_batches_are_not_announced(clock: ManualClock, caplog: pytest.LogC
 
 def test_every_ten_seconds_there_is_a_line(clock: ManualClock, caplog: pytest.LogCaptureFixture):
     watching = watch(Broker(50_000), clock)
-    watching.batch_begins(0)
+    watching.batch_begins()
     for _ in range(25):
         clock.now_s += 1
         watching.say()
@@ -112,7 +112,7 @@ def test_a_long_batch_of_few_messages_is_told_of_too(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ):
     watching = watch(Broker(10), clock)
-    watching.batch_begins(0)
+    watching.batch_begins()
     clock.now_s += 30
     watching.say()
     assert lines(caplog) == ["a batch is under way"]

@@ -40,7 +40,7 @@ from coordination.scheduler.replication_set import ReplicationState
 from coordination.watchdog import Watchdog
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.plane import SparkDataPlane
-from streaming.cluster.replica import ReplicaOf
+from streaming.cluster.replica import StreamReplica
 from streaming.session import SparkOnDemand
 from tests.services.kafka_broker import KafkaBroker
 from tests.shop.feed import Message
@@ -72,7 +72,7 @@ class Stage:
             config={**config, "sink": {"delta-uri": f"delta://{self.warehouse}"}},
             start_ts=Ts(1),
         )
-        self.replicas: dict[str, ReplicaOf] = {}
+        self.replicas: dict[str, StreamReplica] = {}
         self.fences: dict[str, Fence] = {}
         self.controls: list[DeltaControlWriter] = []
         self.woken = threading.Event()
@@ -81,7 +81,7 @@ class Stage:
     def produce(self, outgoing: Iterable[Message]) -> None:
         self.broker.produce(self.topic, outgoing)
 
-    def capture(self, name: str) -> ReplicaOf:
+    def capture(self, name: str) -> StreamReplica:
         identity = CaptureIdentity(
             capture_id=CaptureID(name), epoch=ProcessorEpoch(f"epoch-{name}"), address=name
         )
@@ -321,7 +321,7 @@ class HandOwner:
         return self._reached[table]
 
 
-def state(replica: ReplicaOf, span: Span) -> TableState:
+def state(replica: StreamReplica, span: Span) -> TableState:
     return replica.get_table_span_status(span.table_id).state
 
 

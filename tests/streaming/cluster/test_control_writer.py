@@ -14,7 +14,7 @@ from coordination.scheduler.barrier import PendingDdl
 from sinks.changefeeds import Changefeeds
 from sinks.progress import Progress
 from sinks.tables import inspect
-from streaming.plan import DdlNotSupported
+from streaming.ddl_plan import DdlNotSupported
 from tests.acceptance.small_tables import IDLE, A, B, key_only, made, marks, row, small_table
 from tests.services.delta_rows import read_rows
 from tests.shop.canal_json import Ddl, encode_ddl

@@ -98,16 +98,16 @@ class Ground:
         self.spans = _Made()
         self.buried: list[Block] = []
         nothing: Any = SimpleNamespace(check=lambda: None, add_messages=self.buried.extend)
-        self.reader = OwnersReader(
-            spans=self.spans,  # type: ignore[arg-type]
-            start_ts=Ts(0),
-            checkpoint_ts=lambda: Ts(0),
-            table_filter=TableFilter(FilterSettings()),
+        rows: Any = SimpleNamespace(
+            spans=self.spans,
             dead_letters=nothing,
-            trust=nothing,
-            stream=self,  # type: ignore[arg-type]
-            on_known=self.known.append,
-            on_failed=self.failures.append,
+            row=SimpleNamespace(start_ts=0, checkpoint_ts=0),
+        )
+        context: Any = SimpleNamespace(
+            filter=TableFilter(FilterSettings()), trust=nothing, stream=self
+        )
+        self.reader = OwnersReader(
+            context, rows, on_known=self.known.append, on_failed=self.failures.append
         )
 
     def wake(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 
 import pytest
 
@@ -45,8 +46,16 @@ def assert_is(stage: Stage, feed: Feed, up_to: int | None = None) -> None:
 
 
 def test_each_capture_decodes_and_writes_its_own_spans_and_all_stop_at_a_barrier(
-    stage: Stage, feed: Feed
+    stage: Stage, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ):
+    decoded: Counter[tuple[Carry, str]] = Counter()
+    add = Carry.add
+
+    def counted(carry: Carry, block: Block) -> None:
+        decoded[carry, block.name.table] += block.rows
+        add(carry, block)
+
+    monkeypatch.setattr(Carry, "add", counted)
     stage.capture("a")
     stage.capture("b")
     stage.produce(feed.messages)
@@ -67,7 +76,9 @@ def test_each_capture_decodes_and_writes_its_own_spans_and_all_stop_at_a_barrier
     assert_one_writer_at_a_time(stage, ALL)
     sent = stage.row_messages()
     for name, replica in stage.replicas.items():
-        own = {t.table: n for t, n in replica.decoded_by_table.items()}
+        assert replica._writer is not None
+        ours = replica._writer._carry
+        own = {table: rows for (carry, table), rows in decoded.items() if carry is ours}
         assert own == {t: sent[t] for t, home in homes.items() if home == name}
         assert not replica.get_scan().unknown_tables
     for table, home in homes.items():

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from conf.settings import BatchSettings
 from coordination.clock import SystemClock
 from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import Barrier
@@ -18,7 +19,7 @@ from coordination.watchdog import Watchdog
 from streaming.apply.carry import Carry
 from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import Assignment, HeldSpans
-from streaming.cluster.newcomers import Joining, Newcomer, low_water_of, passes
+from streaming.cluster.newcomers import Newcomer, low_water_of, passes
 from streaming.cluster.reads import Read
 from streaming.cluster.span_writer import SpanWriter
 from streaming.protocols.contract import Block
@@ -71,28 +72,23 @@ class Ground:
         self.between: list[Read] = []
         self.failures: list[BaseException] = []
         self.woken = threading.Event()
-        nothing: Any = SimpleNamespace(
-            meet=lambda *_: None,
-            look_again=lambda *_, **__: None,
-            look=lambda *_: None,
-            unknown=(),
-            counts={},
+        nothing: Any = SimpleNamespace(counts={}, selects=lambda _: True)
+        context: Any = SimpleNamespace(
+            stream=self,
+            changefeed=SimpleNamespace(id="shop"),
+            batch=BatchSettings(),
+            identity=nothing,
+            trust=nothing,
+            filter=nothing,
+            wake=lambda: None,
+            progress=dict,
+            spans=lambda _: _Tables(),
+            dead_letters=lambda _: nothing,
+            carry=lambda: self.carry,
+            applier=lambda *_: nothing,
         )
-        self.writer = SpanWriter(
-            held=self.held,
-            spans=_Tables(),  # type: ignore[arg-type]
-            permit=nothing,
-            applier=nothing,
-            carry=self.carry,
-            carry_warning=nothing,
-            dead_letters=nothing,
-            table_filter=nothing,
-            in_sight=nothing,
-            opener=lambda: lambda _: nothing,
-            stream=self,  # type: ignore[arg-type]
-            on_failed=self.failures.append,
-            on_news=lambda: None,
-        )
+        row: Any = SimpleNamespace(incarnation=1)
+        self.writer = SpanWriter(context, row, self.held, self.failures.append)
 
     def resolved_ts(self) -> Ts:
         return Ts(0)
@@ -109,20 +105,24 @@ class Ground:
         (assignment,) = self.held.assignments()
         return assignment
 
-    def begin(self, assignment: Assignment, at: int) -> Joining:
+    def begin(self, assignment: Assignment, at: int) -> Newcomer:
         """It joins, and the stream's next read begins at ``at``."""
         table: Any = SimpleNamespace(
             name=A, is_settled=False, target=None, version=None, engine="", dropped={}, state=""
         )
         low_water: Mapping[TopicPartition, int] = {PARTITION: 0}
-        self.writer.begin([Newcomer(assignment=assignment, table=table, low_water=low_water)])
+        self.writer.newcomers.begin(
+            [Newcomer(assignment=assignment, table=table, low_water=low_water)]
+        )
         self.writer.submit({PARTITION: at})
-        (joining,) = self.writer.coming()
+        (joining,) = self.writer.newcomers.coming()
         return joining
 
-    def catch_up(self, joining: Joining) -> threading.Thread:
+    def catch_up(self, joining: Newcomer) -> threading.Thread:
         step = Watchdog(SystemClock()).watch("the worker", 60.0)
-        thread = threading.Thread(target=self.writer.catch_up, args=([joining], step), daemon=True)
+        thread = threading.Thread(
+            target=self.writer.newcomers.catch_up, args=([joining], step), daemon=True
+        )
         thread.start()
         return thread
 
@@ -148,7 +148,7 @@ def joined(ground: Ground) -> None:
     """The span is here, with nothing before it."""
     joining = ground.begin(ground.add(), at=0)
     ground.advance_until_over(ground.catch_up(joining))
-    assert not ground.writer.coming()
+    assert not ground.writer.newcomers.coming()
 
 
 def test_a_span_that_leaves_and_comes_again_keeps_the_rows_that_came_since(ground: Ground):
@@ -199,7 +199,7 @@ def test_what_lies_before_a_newcomer_goes_to_the_carry_read_by_read(ground: Grou
     assert most <= 10
     ground.writer.apply_due()
     assert ground.carry.rows(A) == 30
-    assert not ground.writer.coming()
+    assert not ground.writer.newcomers.coming()
 
 
 def test_a_newcomer_gives_way_when_the_writer_has_failed(ground: Ground):
@@ -210,7 +210,7 @@ def test_a_newcomer_gives_way_when_the_writer_has_failed(ground: Ground):
     ground.writer.failed(OSError("storage is away"))
     thread.join(WHEN_S)
     assert not thread.is_alive()
-    assert ground.writer.coming() == [joining]  # it is caught up with once more
+    assert ground.writer.newcomers.coming() == [joining]  # it is caught up with once more
     assert not joining.is_caught_up
 
 
@@ -225,9 +225,10 @@ def test_a_newcomer_that_goes_before_its_rows_are_here_leaves_nothing(ground: Gr
     assert ground.writer.submit({PARTITION: 40}) == {}
 
 
-def joining(*, behind: int, at: int = 1_000_000) -> Joining:
-    newcomer: Any = SimpleNamespace(low_water={PARTITION: at - behind})
-    return Joining(newcomer=newcomer, since={PARTITION: at})
+def joining(*, behind: int, at: int = 1_000_000) -> Newcomer:
+    nothing: Any = None
+    low_water = {PARTITION: at - behind}
+    return Newcomer(assignment=nothing, table=nothing, low_water=low_water, since={PARTITION: at})
 
 
 def test_newcomers_whose_rows_begin_near_each_other_are_read_in_one_pass():

@@ -19,7 +19,7 @@ from coordination.ports import CaptureIdentity, Standing
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.progress import Progress, ProgressRow
 from sinks.storage_errors import StorageAway
-from streaming.cluster.notices import Notice, Notices
+from streaming.cluster.standing import StandingUpdate, StandingUpdates
 from streaming.cluster.trust import Trust
 
 FEED = ChangefeedID("shop")
@@ -64,12 +64,14 @@ class Place:
         )
         self.progress.advance([table], row.term)
 
-    def notice(self, standing: Standing = PENDING, owner: Ownership | None = None) -> Notice:
+    def update(
+        self, standing: Standing = PENDING, owner: Ownership | None = None
+    ) -> StandingUpdate:
         owner = owner or ownership()
         fence = Fence(SystemClock())
         fence.open(owner, time.monotonic() + 100)
         identity = CaptureIdentity(capture_id=owner.capture_id, epoch=owner.epoch, address="")
-        return Notice(
+        return StandingUpdate(
             changefeed_id=FEED,
             sink=DeltaSink(warehouse=self.warehouse),
             ownership=owner,
@@ -92,17 +94,17 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_state_and_error_are_those_of_etcd_and_the_tables_are_stopped(place: Place) -> None:
-    place.notice().write()
+    place.update().write()
     assert place.shown == ("pending", WHY, {"stopped"})
-    place.notice(Standing(state=FeedState.STOPPED, message=WHY)).write()
+    place.update(Standing(state=FeedState.STOPPED, message=WHY)).write()
     assert place.shown == ("stopped", WHY, {"stopped"})
 
 
 def test_a_later_owner_and_another_etcd_have_the_word(place: Place) -> None:
-    place.notice(owner=ownership(revision=4)).write()
-    place.notice(owner=ownership(etcd="etcd-2")).write()
+    place.update(owner=ownership(revision=4)).write()
+    place.update(owner=ownership(etcd="etcd-2")).write()
     assert place.shown == ("running", None, {"replicating"})
-    place.notice(owner=ownership(revision=6)).write()
+    place.update(owner=ownership(revision=6)).write()
     assert place.shown == ("pending", WHY, {"stopped"})
 
 
@@ -120,8 +122,8 @@ def test_it_is_said_as_soon_as_storage_lets_it(
         return show(self, *args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Changefeeds, "show", away)
-    notices = Notices(again_s=0.02)
-    notices.put(place.notice())
+    updates = StandingUpdates(again_s=0.02)
+    updates.put(place.update())
     for _ in range(500):
         if place.shown[2] == {"stopped"}:
             break
@@ -136,15 +138,15 @@ def test_it_is_said_as_soon_as_storage_lets_it(
 def test_what_is_withdrawn_is_not_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     tries = threading.Semaphore(0)
 
-    def away(self: Notice) -> None:  # noqa: ARG001
+    def away(self: StandingUpdate) -> None:  # noqa: ARG001
         tries.release()
         raise StorageAway("cannot save: the disk is full")
 
-    monkeypatch.setattr(Notice, "write", away)
-    notices = Notices(again_s=0.01)
-    notices.put(place.notice())
+    monkeypatch.setattr(StandingUpdate, "write", away)
+    updates = StandingUpdates(again_s=0.01)
+    updates.put(place.update())
     assert tries.acquire(timeout=10)
-    notices.withdraw(FEED)
+    updates.withdraw(FEED)
     time.sleep(0.1)
     while tries.acquire(blocking=False):
         pass

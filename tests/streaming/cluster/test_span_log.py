@@ -6,8 +6,8 @@ import pytest
 from coordination.model import Ts
 from sinks.changefeeds import RecordedWatermark
 from streaming.apply.carry import Carry
-from streaming.cluster import carry_warning
-from streaming.cluster.carry_warning import CarryWarning
+from streaming.cluster import span_log
+from streaming.cluster.span_log import SpanLog
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
 from tests.streaming.apply.blocks import Row, block_of
@@ -19,14 +19,14 @@ MARKS = Watermarks(partitions=frozenset((P0, P1)), live={P0: RecordedWatermark(t
 def test_many_waiting_rows_are_a_warning_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(carry_warning, "LOOK_EVERY_S", 0.0)
-    carry, warning = Carry(tmp_path), CarryWarning(warn_rows=2)
+    monkeypatch.setattr(span_log, "LOOK_EVERY_S", 0.0)
+    carry, log = Carry(tmp_path), SpanLog("stream", carry_warn_rows=2)
     with caplog.at_level(logging.INFO):
-        warning.look(carry, Ts(10), MARKS)
+        log.look_at_carry(carry, Ts(10), MARKS)
         carry.add(block_of([Row(op="INSERT", ts=ts, data={"id": "1"}) for ts in (20, 21, 22)]))
         for _ in range(2):
-            warning.look(carry, Ts(10), MARKS)
-        warning.look(carry, Ts(30), MARKS)
+            log.look_at_carry(carry, Ts(10), MARKS)
+        log.look_at_carry(carry, Ts(30), MARKS)
     carry.close()
     first, over = caplog.messages
     assert first.endswith("rows=3 watermark_ts=0 held_back_by=t/1")

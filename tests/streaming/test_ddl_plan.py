@@ -12,9 +12,8 @@ from conf.settings import EventFilter, FilterSettings
 from coordination.model import TableName, Ts
 from sinks.ddl import CreateTable, CreateTableLike
 from sinks.schema import TableSchema
-from streaming.events import DdlEvent
+from streaming.ddl_plan import DdlEvent, DdlPlan, in_order, plan, refusal
 from streaming.filter import TableFilter
-from streaming.plan import Plan, in_order, plan, refusal
 
 
 def ddl(ts: int, query: str, table: str = "t", offset: int = 0, kind: str = "CREATE") -> DdlEvent:
@@ -43,7 +42,7 @@ def planned(
     known: Iterable[str] = (),
     schema: TableSchema | None = None,
     filter_settings: FilterSettings | None = None,
-) -> Plan:
+) -> DdlPlan:
     return plan(
         list(ddls),
         checkpoint=Ts(checkpoint),
@@ -54,7 +53,7 @@ def planned(
     )
 
 
-def made(found: Plan) -> list[str]:
+def made(found: DdlPlan) -> list[str]:
     return [creation.event.name.table for creation in found.creations]
 
 
@@ -132,7 +131,7 @@ def test_a_filter_takes_a_wall_away() -> None:
     kept = planned([alter(20)], filter_settings=FilterSettings(event_filters=(of_another,)))
     assert kept.blocked == alter(20)
     without = FilterSettings(rules=("*.*", "!shop.t"))
-    assert planned([create(10), alter(20)], filter_settings=without) == Plan(limit=Ts(100))
+    assert planned([create(10), alter(20)], filter_settings=without) == DdlPlan(limit=Ts(100))
 
 
 def test_dropping_a_schema_is_a_wall_unless_it_is_ignored() -> None:

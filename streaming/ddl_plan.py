@@ -19,10 +19,20 @@ from sinks.ddl import CreateTable, CreateTableLike, NoEffect, Unsupported, added
 from sinks.delta_types import delta_type
 from sinks.schema import TableSchema
 from sinks.tables import table_uri
-from streaming.events import DdlEvent
 from streaming.filter import TableFilter
 
 Ddl = CreateTable | CreateTableLike | NoEffect | Unsupported
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdlEvent:
+    """A DDL as it was sent. Identity: (commit_ts, query, name); order: (commit_ts, offset)."""
+
+    commit_ts: Ts
+    offset: int
+    name: TableName
+    ddl_type: str
+    query: str
 
 
 class DdlNotSupported(TidelakeError):
@@ -40,7 +50,7 @@ class Creation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class DdlPlan:
     """How far rows may be applied, which tables are made before, and the DDL that then stops the
     changefeed.
     """
@@ -66,7 +76,7 @@ def plan(
     limit: Ts,
     table_filter: TableFilter,
     known: Mapping[TableName, TableSchema | None],
-) -> Plan:
+) -> DdlPlan:
     """``ddls`` in order of (commit-ts, offset), without replays; ``known``: the schemas of tables
     that exist already, None for one without a key.
     """
@@ -89,10 +99,10 @@ def plan(
             schemas[event.name] = made
         elif isinstance(ddl, Unsupported):
             below = Ts(event.commit_ts - 1)
-            return Plan(limit=below, creations=tuple(creations), blocked=event, why=ddl.reason)
+            return DdlPlan(limit=below, creations=tuple(creations), blocked=event, why=ddl.reason)
         else:
             assert isinstance(ddl, NoEffect)
-    return Plan(limit=limit, creations=tuple(creations))
+    return DdlPlan(limit=limit, creations=tuple(creations))
 
 
 def _is_wanted(event: DdlEvent, ddl: Ddl, table_filter: TableFilter) -> bool:

@@ -9,13 +9,12 @@ from collections.abc import Callable, Collection, Mapping
 
 from coordination.model import TableName, Ts
 from coordination.scheduler.messages import UnknownTable
-from streaming.cluster.reads import RowCount
 from streaming.filter import TableFilter
 
 LOOK_EVERY_S = 1.0
 
 
-class TablesInSight:
+class UnknownTables:
     """One thread at a time. ``registered`` reads the progress rows."""
 
     def __init__(
@@ -27,15 +26,15 @@ class TablesInSight:
         self._unknown: dict[TableName, Ts] = {}
         self._looked_s = 0.0
 
-    def meet(self, tables: Mapping[TableName, RowCount], ours: Collection[TableName]) -> None:
-        """What a read has found."""
-        for name, count in tables.items():
+    def meet(self, first_ts: Mapping[TableName, Ts], ours: Collection[TableName]) -> None:
+        """The tables of a read, with the commit-ts of their first rows."""
+        for name, ts in first_ts.items():
             if name in self._settled:
                 continue
             if name in ours or not self._filter.selects(name):
                 self._settled.add(name)
                 continue
-            self._unknown[name] = Ts(min(count.min_ts, self._unknown.get(name, count.min_ts)))
+            self._unknown[name] = Ts(min(ts, self._unknown.get(name, ts)))
         self.look_again(ours, now_s=None)
 
     def look_again(self, ours: Collection[TableName], *, now_s: float | None) -> None:
@@ -47,8 +46,7 @@ class TablesInSight:
         self._settled |= registered & self._unknown.keys()
         self._unknown = {n: ts for n, ts in self._unknown.items() if n not in registered}
 
-    @property
-    def unknown(self) -> tuple[UnknownTable, ...]:
+    def found(self) -> tuple[UnknownTable, ...]:
         """In order, each with the commit-ts of its first row."""
         return tuple(
             UnknownTable(name.schema, name.table, ts) for name, ts in sorted(self._unknown.items())

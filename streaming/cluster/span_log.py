@@ -1,0 +1,70 @@
+"""What a capture says in its log about its spans of a changefeed: commits, and a large carry."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from coordination.model import Ts
+from streaming.apply.applier import DueTable
+from streaming.apply.carry import Carry
+from streaming.watermark import Watermarks
+
+logger = logging.getLogger(__name__)
+
+APPLIED_EVERY_S: Final = 5.0
+LOOK_EVERY_S = 10.0
+
+
+class SpanLog:
+    """One thread."""
+
+    def __init__(self, name: str, *, carry_warn_rows: int) -> None:
+        """``name``: of the stream."""
+        self._name = name
+        self._warn_rows = carry_warn_rows
+        self._looked_s = self._told_at_s = float("-inf")
+        self._is_large = False
+        self._commits = self._rows = 0
+        self._seconds = 0.0
+
+    def applied(self, due: Sequence[DueTable], limit: Ts, seconds: float) -> None:
+        """Tables were brought to ``limit``. Batches are many: a line comes at once after a silence,
+        then every few seconds, for all since the one before. Rows are counted as they came."""
+        if not due:
+            return
+        self._commits += len(due)
+        self._rows += sum(block.rows for each in due for block in each.blocks)
+        self._seconds += seconds
+        now_s = time.monotonic()
+        if now_s - self._told_at_s < APPLIED_EVERY_S:
+            return
+        logger.info(
+            "applied a batch name=%s commits=%d rows=%d checkpoint_ts=%d seconds=%.2f",
+            *(self._name, self._commits, self._rows, limit, self._seconds),
+        )
+        self._told_at_s = now_s
+        self._commits = self._rows = 0
+        self._seconds = 0.0
+
+    def look_at_carry(self, carry: Carry, resolved: Ts, watermarks: Watermarks) -> None:
+        """A warning when many rows begin to wait for a watermark (the carry has a warning level,
+        no bound: rule 3), a line when that is over. Not too often: it counts all of them."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < LOOK_EVERY_S:
+            return
+        self._looked_s = now_s
+        waiting = carry.waiting_rows(resolved)
+        if waiting > self._warn_rows and not self._is_large:
+            logger.warning(
+                "the carry is large: rows wait for a watermark rows=%d watermark_ts=%d "
+                "held_back_by=%s",
+                waiting,
+                watermarks.global_ts,
+                ",".join(map(str, watermarks.holding_back)),
+            )
+        elif self._is_large and waiting <= self._warn_rows:
+            logger.info("the carry is no longer large rows=%d", waiting)
+        self._is_large = waiting > self._warn_rows

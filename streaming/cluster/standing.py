@@ -1,0 +1,129 @@
+"""A changefeed's row as others read it: how it stands, beside how far it is.
+
+An owner at work writes it into the rows that it saves. How changefeeds stand that nobody runs is
+written by a thread that goes on until it is done:
+
+put ──► waiting ──written, or no longer ours to say──► (gone)
+           ▲  └──storage away──► a line in the log once, and again a little later
+           └── a newer one of the same changefeed takes its place; `withdraw` takes it away
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from conf.settings import DeltaSink
+from coordination.errors import Fenced, TermRefused, TidelakeError
+from coordination.metadata.model import FeedState
+from coordination.model import ChangefeedID, Ownership
+from coordination.ports import Standing
+from sinks.changefeeds import ENDED, ChangefeedRow, ChangefeedState
+from streaming.cluster.trust import Trust
+from streaming.control_tables import ControlTables
+
+logger = logging.getLogger(__name__)
+
+AGAIN_S: Final = 5.0
+ENDS: Final[Mapping[FeedState, ChangefeedState]] = {
+    FeedState.PENDING: "pending",
+    FeedState.FAILED: "failed",
+    FeedState.STOPPED: "stopped",
+    FeedState.FINISHED: "finished",
+}
+
+
+def as_running(row: ChangefeedRow, standing: Standing, concern: str | None) -> ChangefeedRow:
+    """``concern``: what the owner itself has seen, and etcd may not be able to hear."""
+    is_warned = concern is not None or standing.state is FeedState.WARNING
+    if not is_warned or row.state in ENDED:
+        return row
+    return replace(row, state="warning", error=concern or standing.message or None)
+
+
+def as_ended(row: ChangefeedRow, standing: Standing) -> ChangefeedRow:
+    """An owner's last word: who is to go on elsewhere is stopped meanwhile."""
+    if row.state == "finished":
+        return row
+    state = ENDS.get(standing.state)
+    if state is None:
+        return replace(row, state="stopped")
+    return replace(row, state=state, error=standing.message or None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingUpdate:
+    """What is to be said, where, and in whose name."""
+
+    changefeed_id: ChangefeedID
+    sink: DeltaSink
+    ownership: Ownership
+    trust: Trust
+    standing: Standing
+
+    def write(self) -> None:
+        """Its state and error, and that nobody fills its tables. Nothing where a later owner is."""
+        state = ENDS.get(self.standing.state)
+        if state is None:
+            return
+        self.trust.check()
+        tables = ControlTables.of(self.sink)
+        row = tables.changefeeds.show(
+            self.changefeed_id, state, self.standing.message or None, may=self._is_ours
+        )
+        if row is not None and state != "finished":
+            tables.progress.stop(row.changefeed_id, row.term)
+
+    def _is_ours(self, row: ChangefeedRow) -> bool:
+        is_same_etcd = row.etcd_cluster_id == self.ownership.etcd_cluster_id
+        return is_same_etcd and row.owner_revision <= self.ownership.election_revision
+
+
+class StandingUpdates:
+    """Of all changefeeds of a process. Thread-safe; nothing blocks."""
+
+    def __init__(self, again_s: float = AGAIN_S) -> None:
+        self._again_s = again_s
+        self._lock = threading.Lock()  # of what follows
+        self._writing = threading.Lock()  # one writes at a time: the newest of a changefeed last
+        self._waiting: dict[ChangefeedID, StandingUpdate] = {}
+
+    def put(self, update: StandingUpdate) -> None:
+        with self._lock:
+            self._waiting[update.changefeed_id] = update
+        threading.Thread(target=self._write, args=(update,), name="standing", daemon=True).start()
+
+    def withdraw(self, changefeed_id: ChangefeedID) -> None:
+        with self._lock:
+            self._waiting.pop(changefeed_id, None)
+
+    def is_waiting(self, changefeed_id: ChangefeedID) -> bool:
+        with self._lock:
+            return changefeed_id in self._waiting
+
+    def _write(self, update: StandingUpdate) -> None:
+        """Until it is done, or another one has taken its place."""
+        again, is_late = threading.Event(), False
+        while self._waiting.get(update.changefeed_id) is update:
+            try:
+                with self._writing:
+                    if self._waiting.get(update.changefeed_id) is update:
+                        update.write()
+                break
+            except (Fenced, TermRefused) as error:
+                logger.debug("the next owner writes it: %s", error)
+                break
+            except TidelakeError as error:
+                if not is_late:
+                    logger.warning(
+                        "changefeed %s is %s, and the control tables cannot say so yet: %s",
+                        *(update.changefeed_id, update.standing.state, error),
+                    )
+                is_late = True
+            again.wait(self._again_s)
+        with self._lock:
+            if self._waiting.get(update.changefeed_id) is update:
+                del self._waiting[update.changefeed_id]
