@@ -39,6 +39,7 @@ LOG_CONF = Path(__file__).resolve().parents[1] / "conf" / "log4j2.properties"
 # A driver that has its executors within listens to nobody else.
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 POLL_S = 0.1
+SOCKET_FOLDER_BYTES = 60  # the whole path of a Unix socket has at most 107
 STATIC_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -241,6 +242,9 @@ def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
         folder = tempfile.gettempdir()  # this process's own (``scratch.py``)
         java.append(f'"-Djava.io.tmpdir={folder}"')
         conf |= {"spark.local.dir": folder, **LOOPBACK}
+        # Between JVM and workers TCP waits 40 ms for what it need not wait for.
+        is_short = len(os.fsencode(folder)) <= SOCKET_FOLDER_BYTES
+        conf["spark.python.unix.domain.socket.enabled"] = str(is_short).lower()
     return conf | {JAVA_OPTIONS: " ".join(java)}
 
 

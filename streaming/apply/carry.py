@@ -16,8 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-
 from coordination.model import TableName
 from streaming.apply.joining import MANY_BLOCKS, joined
 from streaming.apply.row_block import RowBlock, total_rows
@@ -87,10 +85,8 @@ class Carry:
         return self._held_bytes + self._spilled_bytes
 
     def add(self, block: Block) -> None:
-        """Take a row block; its body is copied, so that nothing else is kept alive by it.
-
-        Raises TidelakeError where memory is used up and the disk takes no more.
-        """
+        """Take a row block. Raises TidelakeError where memory is used up and the disk takes no
+        more."""
         table = self._tables.get(block.name, TableBlocks()).add(self._kept(RowBlock.of(block)))
         if len(table.blocks) >= table.join_at:
             table = self._with_small_ones_joined(table)
@@ -146,7 +142,7 @@ class Carry:
             self._spilled_bytes += body.size
             return replace(block, body=self._files.write(body))
         self._held_bytes += body.size
-        return replace(block, body=pa.py_buffer(body.to_pybytes()))
+        return block
 
     def _with_small_ones_joined(self, table: TableBlocks) -> TableBlocks:
         """Many small blocks, as they come while a watermark stands still, are dear to read."""

@@ -32,7 +32,7 @@ class RowBlock:
 
     @classmethod
     def of(cls, block: Block) -> RowBlock:
-        """A row block as it came; its memory is still that of what it came in."""
+        """A row block as it came."""
         assert block.kind is Kind.ROW, f"a {block.kind} block holds no rows"
         assert block.body is not None, f"rows of {block.name} were counted, not decoded"
         assert block.min_ts is not None and block.max_ts is not None  # noqa: PT018

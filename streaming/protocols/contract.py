@@ -14,9 +14,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from coordination.model import TableName, Ts
@@ -79,23 +78,6 @@ BAD_BODY: Final = pa.schema(
         ("value", pa.large_binary()),  # the message, null for a tombstone
     ]
 )
-BLOCK: Final = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("schema_name", pa.string()),  # '' where there is none
-        ("table_name", pa.string()),
-        ("rows", pa.int64()),  # messages for done and watermark, rows or events else
-        ("min_ts", pa.int64()),  # commit-ts, or watermark-ts; null where there is none
-        ("max_ts", pa.int64()),
-        ("first", pa.int64()),  # offsets, both inclusive (of done: begin and end of the range)
-        ("last", pa.int64()),
-        ("key_changes", pa.int64()),  # rows that have an ``old``
-        ("message_bytes", pa.int64()),  # of the messages that are behind the block
-        ("body", pa.binary()),  # Arrow IPC stream, lz4; null: none
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -125,20 +107,20 @@ Wanted = Mapping[TableName, WantedTable]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
-    """One row of BLOCK."""
+    """As it travels from an executor to the driver."""
 
     kind: Kind
     topic: str
     partition: int
     name: TableName = NO_TABLE
-    rows: int = 0
-    min_ts: int | None = None
+    rows: int = 0  # messages for done and watermark, rows or events else
+    min_ts: int | None = None  # commit-ts, or watermark-ts
     max_ts: int | None = None
-    first: int = 0
+    first: int = 0  # offsets, both inclusive (of done: begin and end of the range)
     last: int = 0
-    key_changes: int = 0
-    message_bytes: int = 0
-    body: bytes | pa.Buffer | None = None
+    key_changes: int = 0  # rows that have an ``old``
+    message_bytes: int = 0  # of the messages that are behind the block
+    body: bytes | None = None  # Arrow IPC stream, lz4
 
     def table(self) -> pa.Table:
         """The body; its memory is the block's own where the body is not compressed."""
@@ -160,43 +142,6 @@ def ipc(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
-
-
-def to_batch(blocks: Iterable[Block]) -> pa.RecordBatch:
-    """As they travel from an executor to the driver."""
-    rows = list(blocks)
-    columns: dict[str, list[Any]] = {
-        "kind": [str(block.kind) for block in rows],
-        "schema_name": [block.name.schema for block in rows],
-        "table_name": [block.name.table for block in rows],
-    }
-    for name in BLOCK.names:
-        if name not in columns:
-            columns[name] = [getattr(block, name) for block in rows]
-    arrays = [pa.array(columns[field.name], field.type) for field in BLOCK]
-    return pa.RecordBatch.from_arrays(arrays, schema=BLOCK)
-
-
-def from_table(table: pa.Table) -> Iterator[Block]:
-    """As they arrive in the driver. A body is a view of the table's memory, never a copy."""
-    for batch in filter(len, table.to_batches()):
-        cells = {name: batch.column(name).to_pylist() for name in BLOCK.names if name != "body"}
-        kinds = map(Kind, cells.pop("kind"))
-        names = map(TableName, cells.pop("schema_name"), cells.pop("table_name"))
-        bodies = _views(batch.column("body"))
-        rest = (dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True))
-        for kind, name, body, values in zip(kinds, names, bodies, rest, strict=True):
-            yield Block(kind=kind, name=name, body=body, **values)
-
-
-def _views(cells: pa.BinaryArray) -> Iterator[pa.Buffer | None]:
-    """A scalar of binary would be a copy."""
-    _, ends, memory = cells.buffers()
-    offsets = np.frombuffer(ends, np.int32)[cells.offset : cells.offset + len(cells) + 1].tolist()
-    for is_there, first, last in zip(
-        cells.is_valid().to_pylist(), offsets[:-1], offsets[1:], strict=True
-    ):
-        yield memory.slice(first, last - first) if is_there else None
 
 
 def wire_metadata(

@@ -12,23 +12,21 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import Final
+from typing import Final, NoReturn
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from py4j.protocol import Py4JError
+from pyspark import RDD
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from conf.settings import KafkaSource
 from coordination.errors import TryAgain
 from sinks.jvm_errors import line
-from streaming.protocols.contract import BLOCK, Block, Decoder, Kind, Wanted, from_table
+from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.source.kafka import Source, SourceAway
 from streaming.source.librdkafka_settings import librdkafka_settings
 from streaming.source.ranges import OffsetRange, TopicPartition, joined, pack
-from streaming.source.read_task import FAILED, UNREADABLE, ReadTask
+from streaming.source.read_task import ReadFailure, ReadTask
 from streaming.source.reading import TASK_BYTES
 from streaming.source.unfit import unfit
 
@@ -52,7 +50,7 @@ class RangeReader:
         self._name = name
         self._tag = f"read-{name}"
         self._source = Source(kafka)
-        self._schema = from_arrow_schema(BLOCK)
+        self._numbers: dict[int, RDD[int]] = {}  # with so many partitions
         self._message_bytes = 1_000.0  # a guess, until some have been read
 
     def close(self) -> None:
@@ -84,10 +82,12 @@ class RangeReader:
         assert len(set(partitions)) == len(partitions), "two ranges of one partition"
         total = sum(each.messages for each in ranges)
         lists = pack(ranges, self.tasks if total > FEW_MESSAGES else 1)
-        table = self._job(lists, wanted, total) if lists else BLOCK.empty_table()
-        self._raise_failure(table, ranges)
+        found = self._job(lists, wanted, total) if lists else []
+        for each in found:
+            if isinstance(each, ReadFailure):
+                self._raise(each, ranges)
         self.check(ranges)
-        blocks = list(_in_order(ranges, lists, from_table(table)))
+        blocks = list(_in_order(ranges, lists, (b for b in found if isinstance(b, Block))))
         done = [each for each in blocks if each.kind is Kind.DONE]
         if messages := sum(each.rows for each in done):
             self._message_bytes = max(1.0, sum(each.message_bytes for each in done) / messages)
@@ -98,20 +98,22 @@ class RangeReader:
         self._source.check_topic_ids({each.topic: each.topic_id for each in ranges})
         self._source.check_beginnings({each.topic_partition: each.begin for each in ranges})
 
-    def _job(self, lists: Sequence[Sequence[OffsetRange]], wanted: Wanted, total: int) -> pa.Table:
-        settings = librdkafka_settings(self._kafka)
-        task = ReadTask(settings, lists, self._decode, wanted, TASK_BYTES)
+    def _job(
+        self, lists: Sequence[Sequence[OffsetRange]], wanted: Wanted, total: int
+    ) -> list[Block | ReadFailure]:
+        """An RDD's: one of a DataFrame is planned and analysed anew each time, and what it brings
+        is copied row by row. That costs three times as much."""
+        task = ReadTask(librdkafka_settings(self._kafka), lists, self._decode, wanted, TASK_BYTES)
+        context, count = self._spark.sparkContext, len(lists)
         try:
             with self._described(lists, total):
-                return self._run(task)
+                if count not in self._numbers:
+                    self._numbers[count] = context.parallelize([], count)
+                return self._numbers[count].mapPartitionsWithIndex(task).collect()
         except (PySparkException, Py4JError) as error:
-            if found := unfit(str(error), self._spark.sparkContext.pythonExec):
+            if found := unfit(str(error), context.pythonExec):
                 raise found from error
             raise ReadFailed(f"reading {self._kafka.topic} failed: {line(error)}") from error
-
-    def _run(self, task: ReadTask) -> pa.Table:
-        count = len(task.lists)
-        return self._spark.range(0, count, 1, count).mapInArrow(task, self._schema).toArrow()
 
     @contextmanager
     def _described(self, lists: Sequence[Sequence[OffsetRange]], total: int) -> Iterator[None]:
@@ -127,18 +129,12 @@ class RangeReader:
             context.removeJobTag(self._tag)
             context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
-    def _raise_failure(self, table: pa.Table, ranges: Sequence[OffsetRange]) -> None:
-        is_error = pc.is_in(table["kind"], value_set=pa.array([UNREADABLE, FAILED]))
-        errors = table.filter(is_error).select(["kind", "body"]).to_pylist()
-        if not errors:
-            return
-        first = errors[0]
-        reason = first["body"].decode(errors="replace")
-        if first["kind"] == FAILED:
-            raise ReadFailed(f"reading {self._kafka.topic} failed: {reason}")
+    def _raise(self, failure: ReadFailure, ranges: Sequence[OffsetRange]) -> NoReturn:
+        if not failure.is_unreadable:
+            raise ReadFailed(f"reading {self._kafka.topic} failed: {failure.reason}")
         self._source.check_topic_ids({each.topic: each.topic_id for each in ranges})
         self._source.check_offsets({each.topic_partition: each.begin for each in ranges})
-        raise SourceAway(f"cannot read {reason}")
+        raise SourceAway(f"cannot read {failure.reason}")
 
 
 def _in_order(

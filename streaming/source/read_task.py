@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
 from coordination.model import TableName
-from streaming.protocols.contract import BLOCK, Block, Decoder, Wanted, WantedTable, to_batch
+from streaming.protocols.contract import Block, Decoder, Wanted, WantedTable
 from streaming.source.consumer import Settings, consumer_for, discard
 from streaming.source.ranges import OffsetRange
 from streaming.source.reading import TASK_BYTES, ReadError, read_list
 
-BATCH_BYTES: Final = 32 << 20  # of bodies that travel together
-# Kinds of a row that is no block: why the list could not be read. A task that raises is tried again
-# by Spark, which cannot tell what is worth it, and brings a stack trace through two languages.
-UNREADABLE: Final = "unreadable"  # the driver asks the broker what is the matter
-FAILED: Final = "failed"
-
 _plain = attrgetter(*(each.name for each in fields(OffsetRange)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFailure:
+    """Why a list could not be read to its end. It comes as a result: a task that raises is tried
+    again by Spark, which cannot tell what is worth it, and brings a stack trace through two
+    languages."""
+
+    is_unreadable: bool  # the driver asks the broker what is the matter
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """For ``mapInArrow`` over the numbers of work lists."""
+    """For ``mapPartitionsWithIndex`` over as many partitions as there are work lists."""
 
     settings: Settings = field(repr=False)  # a password may be in them
     lists: Sequence[Sequence[OffsetRange]]
@@ -45,25 +51,32 @@ class ReadTask:
         plain = pickle.dumps((lists, wanted))
         return _task, (self.settings, plain, self.decode, self.budget_bytes)
 
-    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pa.set_cpu_count(1)  # the other cores have tasks of their own
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                if ranges := self.lists[number]:
-                    yield from self.read(ranges)
+    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Block | ReadFailure]:
+        """The blocks of one list, or what was read of it and a failure."""
+        list(nothing)  # Spark keeps a worker only if it has read its input
+        _settle()
+        yield from self.read(self.lists[number])
 
-    def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
-        """Rows of ``contract.BLOCK``; after an error a row of UNREADABLE or FAILED ends them."""
+    def read(self, ranges: Sequence[OffsetRange]) -> Iterator[Block | ReadFailure]:
         consumer = None
         try:
             consumer = consumer_for(self.settings, ranges)
             for blocks in read_list(consumer, ranges, self.decode, self.wanted, self.budget_bytes):
-                yield from _batches(blocks)
+                yield from blocks
         except Exception as error:  # noqa: BLE001  # raised again in the driver
             if consumer is not None:
                 discard(consumer)
-            kind = UNREADABLE if isinstance(error, ReadError | KafkaException) else FAILED
-            yield _failure(kind, error)
+            is_unreadable = isinstance(error, ReadError | KafkaException)
+            reason = str(error) if is_unreadable else f"{type(error).__name__}: {error}"
+            yield ReadFailure(is_unreadable=is_unreadable, reason=reason)
+
+
+@cache
+def _settle() -> None:
+    """Once in each worker. Spark has it collect all garbage after every task: what was imported
+    before the first one is no garbage, and to look through it took longer than a small read."""
+    pa.set_cpu_count(1)  # the other cores have tasks of their own
+    gc.freeze()
 
 
 def _task(settings: Settings, plain: bytes, decode: Decoder, budget_bytes: int) -> ReadTask:
@@ -78,18 +91,3 @@ def _task(settings: Settings, plain: bytes, decode: Decoder, budget_bytes: int) 
         },
         budget_bytes,
     )
-
-
-def _batches(blocks: Sequence[Block]) -> Iterator[pa.RecordBatch]:
-    """Together, but for large ones."""
-    if sum(len(each.body or b"") for each in blocks) <= BATCH_BYTES:
-        if blocks:
-            yield to_batch(blocks)
-    else:
-        yield from (to_batch([each]) for each in blocks)
-
-
-def _failure(kind: str, error: Exception) -> pa.RecordBatch:
-    text = str(error) if kind == UNREADABLE else f"{type(error).__name__}: {error}"
-    row: Mapping[str, object] = {"kind": kind, "body": text.encode()}
-    return pa.RecordBatch.from_pylist([row], schema=BLOCK)

@@ -16,7 +16,7 @@ from streaming.apply.carry import Carry
 from streaming.apply.joining import MANY_BLOCKS
 from streaming.apply.row_block import RowBlock
 from streaming.apply.spill import SpillFiles
-from streaming.protocols.contract import Block, from_table, to_batch, wire_types
+from streaming.protocols.contract import Block, wire_types
 from streaming.source.ranges import TopicPartition
 from tests.streaming.apply.blocks import A, Row, block_of
 
@@ -96,19 +96,6 @@ def test_a_table_that_is_forgotten_leaves_nothing(carry: Carry) -> None:
     assert list(carry) == [B]
     carry.add(block(3))  # taken up again, further back
     assert carry.low_water(A) == {P0: 0}
-
-
-def test_nothing_of_a_jobs_result_is_kept_alive(tmp_path: Path) -> None:
-    carry = Carry(tmp_path)
-    job = pa.Table.from_batches([to_batch([block(number) for number in range(1, 50)])])
-    for each in from_table(job):
-        if each.min_ts == 7:
-            carry.add(each)
-    before = pa.total_allocated_bytes()
-    size = job.nbytes
-    del job, each
-    assert pa.total_allocated_bytes() <= before - size * 0.9
-    assert stamps(carry.due(A, 0, 100)) == [7]
 
 
 def test_what_is_above_the_budget_goes_to_files_and_comes_back(tmp_path: Path) -> None:
