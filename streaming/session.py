@@ -240,7 +240,8 @@ def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
     if is_within:
         conf["spark.python.daemon.module"] = "streaming.source.worker_daemon"
         folder = tempfile.gettempdir()  # this process's own (``scratch.py``)
-        java.append(f'"-Djava.io.tmpdir={folder}"')
+        # The JVM moves bytes and starts jobs: its optimizing compiler would take more than both.
+        java += ["-XX:TieredStopAtLevel=1", f'"-Djava.io.tmpdir={folder}"']
         conf |= {"spark.local.dir": folder, **LOOPBACK}
         # Between JVM and workers TCP waits 40 ms for what it need not wait for.
         is_short = len(os.fsencode(folder)) <= SOCKET_FOLDER_BYTES
