@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from coordination.capture_context import CaptureContext, run_worker_once
+from coordination.capture_context import CaptureContext
 from coordination.errors import CaptureSuicide, LeaseGone, TryAgain
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, Put, get
@@ -21,12 +21,7 @@ from coordination.etcd.identity import etcd_identity
 from coordination.etcd.keys import ChangefeedName
 from coordination.etcd.session import Session
 from coordination.leadership import Leadership
-from coordination.metadata.committer import TickCommitter
-from coordination.metadata.elector import EtcdElector
-from coordination.metadata.etcd_observation import EtcdCaptureObservation
-from coordination.metadata.global_state import Role
 from coordination.metadata.model import ChangefeedInfo
-from coordination.metadata.state_querier import StateQuerier
 from coordination.model import CaptureID, CaptureInfo, Ownership, ProcessorEpoch, Revision
 from coordination.owner.jobs import OwnerJobs
 from coordination.owner.owner import OwnerReactor
@@ -62,20 +57,11 @@ class Capture:
             role.id.encode(),
             context.woken.set,
         )
-        elector = EtcdElector(
-            context.client, context.cluster_id, role.info, candidate, context.clock
-        )
         self._leadership = Leadership(
-            context, jobs, role, candidate, elector, guards=self._capture_guards, etcd=etcd
+            context, jobs, role, candidate, guards=self._capture_guards, etcd=etcd
         )
-        self._state = context.new_state(Role.PROCESSOR)
-        observation = EtcdCaptureObservation(
-            elector,
-            StateQuerier(self._state),
-            context.cluster_id,
-            TickCommitter(self._state.add_group, self._capture_guards),
-        )
-        self._processor = ProcessorReactor(role, observation, lambda: self._leadership.is_held)
+        self._state = context.new_state()
+        self._processor = ProcessorReactor(role, lambda: self._leadership.is_held)
         self._worker = context.new_worker(self._processor, self._state, self._capture_guards)
 
     @classmethod
@@ -167,7 +153,7 @@ class Capture:
         if not self._registered and not self._register():
             return min(RETRY_S, *waits)
         self._deliver(self._context.transport.receive())
-        waits.append(run_worker_once(self._worker))
+        waits.append(self._worker.run_once())
         if self._processor.is_stopping or self._leadership.is_stopping:  # drained, by either way
             self.stop()
         self._announce()
@@ -194,10 +180,7 @@ class Capture:
             return True
         if not self._leadership.has_resigned:
             return False
-        if any(
-            each.info is not None and each.schedule is not None and each.schedule.owner == self.id
-            for each in self._state.changefeeds.values()
-        ):
+        if self._state.owned_by(self.id):
             return False
         others = (each for each in self._state.captures if each != self.id)
         is_alone = all(self._state.is_gone(each) for each in others)

@@ -15,10 +15,9 @@ from coordination.clock import Clock
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, EtcdClient
 from coordination.fence import Fence
-from coordination.metadata.global_state import GlobalReactorState, Role
+from coordination.metadata.global_state import GlobalReactorState
 from coordination.model import CaptureID, Revision
-from coordination.orchestrator.etcd_worker import EtcdWorker
-from coordination.orchestrator.reactor import Reactor
+from coordination.orchestrator.etcd_worker import EtcdWorker, Reactor
 from coordination.ports import DataPlane
 from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.scheduler.transport import Transport
@@ -53,11 +52,11 @@ class CaptureContext:
     admit: Callable[[CaptureID, Revision], bool] = lambda _capture_id, _registered: True
     woken: threading.Event = field(default_factory=threading.Event)
 
-    def new_state(self, role: Role) -> GlobalReactorState:
+    def new_state(self) -> GlobalReactorState:
         grace_s = self.removal_grace_s
         if grace_s is None:
             grace_s = deadline.removal_grace_s(self.session.ttl_s, self.session.safety_margin_s)
-        return GlobalReactorState(self.cluster_id, role=role, removal_grace_s=grace_s)
+        return GlobalReactorState(self.cluster_id, removal_grace_s=grace_s)
 
     def new_worker(
         self,
@@ -76,10 +75,3 @@ class CaptureContext:
             delete_counter_key=keys.delete_counter_key(self.cluster_id),
             wake=self.woken.set,
         )
-
-
-def run_worker_once(worker: EtcdWorker[GlobalReactorState]) -> float:
-    """One pass; the seconds until the next is of use."""
-    wait_s = worker.run_once()
-    assert wait_s is not None, "reactors of a capture do not finish by themselves"
-    return wait_s

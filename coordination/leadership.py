@@ -15,18 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from coordination.capture_context import CaptureContext, run_worker_once
+from coordination.capture_context import CaptureContext
 from coordination.errors import CaptureSuicide, TidelakeError, TryAgain
 from coordination.etcd.client import Compare
 from coordination.etcd.election import Candidate
-from coordination.metadata.committer import TickCommitter
-from coordination.metadata.elector import EtcdElector
-from coordination.metadata.etcd_observation import EtcdCaptureObservation, EtcdControllerObservation
-from coordination.metadata.global_state import GlobalReactorState, Role
-from coordination.metadata.state_querier import StateQuerier
+from coordination.metadata.global_state import GlobalReactorState
 from coordination.model import Ownership, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
-from coordination.orchestrator.reactor import GuardLost
+from coordination.orchestrator.snapshot import GuardLost
 from coordination.owner.changefeed import OwnerContext
 from coordination.owner.jobs import OwnerJobs
 from coordination.owner.owner import OwnerReactor
@@ -56,7 +52,6 @@ class Leadership:
         jobs: OwnerJobs,
         role: SessionContext,
         candidate: Candidate,
-        elector: EtcdElector,
         *,
         guards: Callable[[], Sequence[Compare]],
         etcd: str,
@@ -67,7 +62,6 @@ class Leadership:
         self._jobs = jobs
         self._role = role
         self._candidate = candidate
-        self._elector = elector
         self._guards = guards
         self._etcd = etcd
         self._campaign_at = float("-inf")
@@ -162,7 +156,7 @@ class Leadership:
 
     def _lead(self, owner: _OwnerRole) -> float:
         try:
-            wait_s = run_worker_once(owner.worker)
+            wait_s = owner.worker.run_once()
         except GuardLost as error:
             if error.key != self._candidate.key:
                 raise
@@ -206,12 +200,9 @@ class Leadership:
         def guards() -> tuple[Compare, ...]:
             return (*self._guards(), leads)
 
-        cluster_id, state = self._context.cluster_id, self._context.new_state(Role.OWNER)
-        querier, committer = StateQuerier(state), TickCommitter(state.add_group, guards)
+        state = self._context.new_state()
         context = OwnerContext(
             role=self._role,
-            capture=EtcdCaptureObservation(self._elector, querier, cluster_id, committer),
-            controller=EtcdControllerObservation(querier, cluster_id, committer, lambda: leads),
             ownership=ownership,
             settings=self._context.scheduler,
             rng=self._context.rng,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -25,9 +25,7 @@ from coordination.fence import Fence
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.metadata.model import ChangefeedInfo, RunningError, TaskPosition
-from coordination.metadata.observation import CaptureObservation
-from coordination.metadata.schedule import SchedState
+from coordination.metadata.model import ChangefeedInfo, RunningError, SchedState, TaskPosition
 from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
 from coordination.ports import CaptureIdentity, DataPlane, Replica
 from coordination.running_errors import PROCESSOR_UNKNOWN, log_failure, running_error
@@ -96,14 +94,11 @@ class _Run:
 
 class ProcessorReactor:
     """See the module's picture. ``owns`` says whether this capture is the owner right now: what it
-    owns in etcd without being that is released, by ``observation``, which writes with the tick."""
+    owns in etcd without being that is released."""
 
-    def __init__(
-        self, role: SessionContext, observation: CaptureObservation, owns: Callable[[], bool]
-    ) -> None:
+    def __init__(self, role: SessionContext, owns: Callable[[], bool]) -> None:
         self.is_stopping = False
         self._role = role
-        self._observation = observation
         self._owns = owns
         self._runs: dict[ChangefeedName, _Run] = {}
         self._closing = Closings[Replica]("the replica", role.end_within_s)
@@ -162,7 +157,7 @@ class ProcessorReactor:
         info, row, name = changefeed.info, changefeed.schedule, changefeed.name
         if info is not None and row is not None and row.owner == self._role.id and not self._owns():
             position = changefeed.status or row.task_position
-            self._observation.post_owner_removed(changefeed.uuid, position)
+            changefeed.add_group(changefeed.writes().release(self._role.id, position))
         runs = info is not None and known_state(info).is_running
         run = self._runs.get(name)
         if run is not None and (info is None or not runs or info.epoch != run.epoch):
@@ -173,7 +168,7 @@ class ProcessorReactor:
 
     def _open(self, info: ChangefeedInfo, changefeed: ChangefeedReactorState) -> None:
         row, role = changefeed.schedule, self._role
-        if row is None or row.state is not SchedState.LAUNCHED or row.owner is None:
+        if row is None or row.owner_state is not SchedState.LAUNCHED or row.owner is None:
             return  # no owner yet; and an older one's late messages must not find an agent
         refusal = self._refused.get(info.name)
         if refusal is not None and refusal.epoch == info.epoch:
@@ -250,7 +245,7 @@ class ProcessorReactor:
         last = changefeed.last_reports.get(self._role.id)
         refusal.is_written |= last is not None and last.error == refusal.report
         if not refusal.is_written:
-            self._write(changefeed, refusal.epoch, refusal.report, None)
+            changefeed.report(self._role.id, refusal.epoch, refusal.report, None)
 
     def _write_reports(self, run: _Run, changefeed: ChangefeedReactorState) -> None:
         """The oldest first, one at a time, each until it was seen in etcd: the owner may have taken
@@ -263,23 +258,7 @@ class ProcessorReactor:
         error = run.errors[0] if run.errors else None
         warning = run.warnings[0] if run.warnings else None
         if error is not None or warning is not None:
-            self._write(changefeed, run.epoch, error, warning)
-
-    def _write(
-        self,
-        changefeed: ChangefeedReactorState,
-        epoch: int,
-        error: RunningError | None,
-        warning: RunningError | None,
-    ) -> None:
-        def change(old: TaskPosition | None) -> TaskPosition:
-            position = old or TaskPosition()
-            return replace(
-                position, error=error or position.error, warning=warning or position.warning
-            )
-
-        changefeed.only_in_epoch(epoch)
-        changefeed.patch_task_position(self._role.id, change)
+            changefeed.report(self._role.id, run.epoch, error, warning)
 
     def _report(self, error: Exception) -> RunningError:
         return running_error(

@@ -13,8 +13,7 @@ killed is registered until its lease ends, so others' arguments are waited out f
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from coordination.clock import Clock
@@ -22,10 +21,9 @@ from coordination.errors import ConfigError
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, Delete, EtcdClient
 from coordination.metadata.changefeed_writes import anew_writes
-from coordination.metadata.errors import ChangefeedNotFound
 from coordination.metadata.feed_state import known_state
+from coordination.metadata.lookup import find_changefeed, read_changefeeds
 from coordination.metadata.model import ChangefeedInfo, FeedState
-from coordination.metadata.querier import EtcdQuerier
 from coordination.model import CaptureID, Revision
 from coordination.orchestrator.commit_once import commit_once
 
@@ -58,17 +56,18 @@ class RunAdmission:
         self._clock = clock
         self._refuse = refuse
         self._on_join = on_join
-        self._querier = EtcdQuerier(client, scope)
         self._waiting: tuple[CaptureID, float] | None = None  # as whom, and until when
 
     def __call__(self, capture_id: CaptureID, registered: Revision) -> bool:
         """Whether it takes part now; False: ask again. Raises ConfigError where it may not."""
         self._refuse()
         others = self._registered_before(registered)
-        stored = self._stored()
+        found = find_changefeed(self._client, self._scope, self._info.name)
         if not others:
-            self._begin_anew(capture_id, registered)
+            reporting = found.task_positions if found is not None else ()
+            self._begin_anew(capture_id, registered, reporting)
             return True
+        stored = found.info if found is not None else None
         differences = _differences(stored, self._info)
         is_over = stored is None or not known_state(stored).is_running
         if not differences and not is_over:
@@ -91,14 +90,10 @@ class RunAdmission:
         ]
         return {info.id: info.address for info in infos}
 
-    def _stored(self) -> ChangefeedInfo | None:
-        with suppress(ChangefeedNotFound):
-            return self._querier.find_name(self._info.name).info
-        return None
-
-    def _begin_anew(self, capture_id: CaptureID, registered: Revision) -> None:
+    def _begin_anew(
+        self, capture_id: CaptureID, registered: Revision, reporting: Iterable[CaptureID]
+    ) -> None:
         own = Compare(keys.capture_key(self._scope, capture_id), "create", "=", registered)
-        reporting = self._querier.reporting(self._info.name)
         writes = anew_writes(self._scope, self._info, reporting)
         commit_once(self._client, [writes], keys.delete_counter_key(self._scope), (own,))
 
@@ -128,8 +123,8 @@ def clean_up(client: EtcdClient, scope: str) -> None:
     prefixes = (keys.base_prefix(scope), keys.own_prefix(scope))
     kvs = client.range(prefixes, prefix=True).kvs
     is_used = any(kv.key.startswith(keys.capture_prefix(scope)) for kv in kvs)
-    stored = None if is_used else EtcdQuerier(client, scope).stored()
-    if not stored or any(each.info.state is not FeedState.FINISHED for each in stored):
+    stored = None if is_used else read_changefeeds(client, scope)
+    if not stored or any(each.known_info.state is not FeedState.FINISHED for each in stored):
         return
     as_read = [Compare(kv.key, "mod", "=", kv.mod_revision) for kv in kvs]
     client.txn(as_read, [Delete(kv.key) for kv in kvs])

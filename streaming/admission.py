@@ -18,10 +18,8 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.keys import ChangefeedName
-from coordination.metadata.elector import read_captures
-from coordination.metadata.errors import ChangefeedNotFound
+from coordination.metadata.lookup import find_changefeed, read_captures
 from coordination.metadata.model import ChangefeedInfo, rfc3339
-from coordination.metadata.querier import EtcdQuerier
 from coordination.model import ChangefeedID, Ts
 from coordination.run_admission import RUN
 from coordination.version import tidelake_version, work_together
@@ -120,10 +118,8 @@ def refuse_a_runs(client: EtcdClient, cluster_id: str, info: ChangefeedInfo) -> 
 
 
 def _info(client: EtcdClient, cluster_id: str, changefeed_id: str) -> ChangefeedInfo | None:
-    with suppress(ChangefeedNotFound):
-        name = ChangefeedName(ChangefeedID(changefeed_id))
-        return EtcdQuerier(client, cluster_id).find_name(name).info
-    return None
+    found = find_changefeed(client, cluster_id, ChangefeedName(ChangefeedID(changefeed_id)))
+    return found.info if found is not None else None
 
 
 def _warehouse(info: ChangefeedInfo) -> str | None:

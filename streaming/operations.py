@@ -1,6 +1,6 @@
 """What an operator does from anywhere, for whoever calls: the command line, an HTTP API.
 
-    create, update, pause, resume, remove ─► etcd, by the one implementation of the observations
+    create, update, pause, resume, remove ─► etcd, by `ChangefeedOperator`
     drain, move, rebalance, processors    ─► the owner found in etcd, by gRPC (docs/cluster.md 15)
     pause and resume of a table           ─► the table's own log, wherever it is replicated
 
@@ -16,22 +16,25 @@ from typing import Any
 
 from conf.settings import Changefeed, EtcdSettings, SettingError, TransportSettings
 from coordination.errors import ConfigError, TidelakeError
-from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.changefeed_writes import check_updatable
-from coordination.metadata.committer import ClientCommitter
-from coordination.metadata.elector import read_captures, read_controller
 from coordination.metadata.errors import (
     CaptureNotFound,
     ChangefeedExists,
-    ChangefeedNotFound,
     OwnerNotFound,
 )
-from coordination.metadata.etcd_observation import EtcdControllerObservation, EtcdOwnerObservation
+from coordination.metadata.lookup import (
+    find_changefeed,
+    read_captures,
+    read_changefeed,
+    read_changefeeds,
+    read_controller,
+)
 from coordination.metadata.model import ChangefeedInfo, FeedState
-from coordination.metadata.querier import EtcdQuerier, Stored
+from coordination.metadata.operator import ChangefeedOperator
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, TableName, Ts, tso_time
 from coordination.scheduler.grpc_calls import call_owner
 from streaming.admission import refuse_a_runs
@@ -50,9 +53,7 @@ class Operator:
         self._client = client
         self._cluster_id = cluster_id
         self._tls = tls
-        self._committer = ClientCommitter(client, keys.delete_counter_key(cluster_id))
-        self._querier = EtcdQuerier(client, cluster_id)
-        self._controller = EtcdControllerObservation(self._querier, cluster_id, self._committer)
+        self._changefeeds = ChangefeedOperator(client, cluster_id)
 
     # Changefeeds: state in etcd.
 
@@ -68,40 +69,43 @@ class Operator:
         found to say. Refused for a name that is taken, for what a `tidelake run` replicates, and
         (``is_checked``) for what a start would find wrong."""
         info = described(changefeed, arguments, document)
+        advice = (
+            "`tidelake changefeed resume` goes on with it, `update` changes it, `remove` ends it"
+        )
+        if find_changefeed(self._client, self._cluster_id, info.name) is not None:
+            raise ConfigError(f"there is a changefeed {info.name}. {advice}")
+        refuse_a_runs(self._client, self._cluster_id, info)
+        _check(info, is_checked=is_checked, is_new=True)
         try:
-            self._check_free(info.name)
-            refuse_a_runs(self._client, self._cluster_id, info)
-            _check(info, is_checked=is_checked, is_new=True)
-            self._controller.create_changefeed(info)
+            self._changefeeds.create(info)
         except ChangefeedExists as error:
-            raise ConfigError(
-                f"{error}. `tidelake changefeed resume` goes on with it, `update` changes it, "
-                "`remove` ends it"
-            ) from error
+            raise ConfigError(f"{error}. {advice}") from error
         return self.query(info.id)
 
     def list_changefeeds(self) -> list[Row]:
-        return [_changefeed(each) for each in self._querier.stored()]
+        found = read_changefeeds(self._client, self._cluster_id)
+        return [_changefeed(each) for each in found]
 
     def query(self, changefeed_id: str) -> Row:
-        stored = self._stored(changefeed_id)
-        error = stored.info.error or stored.info.warning
+        found = self._read(changefeed_id)
+        info = found.known_info
+        error = info.error or info.warning
         more = {
-            **uris(stored.info),
-            "start_ts": stored.info.start_ts,
-            "target_ts": stored.info.target_ts,
-            "epoch": stored.info.epoch,
+            **uris(info),
+            "start_ts": info.start_ts,
+            "target_ts": info.target_ts,
+            "epoch": info.epoch,
             "error": None if error is None else f"{error.code}: {error.message}",
         }
-        return {**_changefeed(stored), **more}
+        return {**_changefeed(found), **more}
 
     def pause(self, changefeed_id: str) -> Row:
-        self._owner(changefeed_id).pause_changefeed()
+        self._changefeeds.pause(_name(changefeed_id))
         return self.query(changefeed_id)
 
     def resume(self, changefeed_id: str, overwrite_checkpoint_ts: int | None) -> Row:
         ts = None if overwrite_checkpoint_ts is None else Ts(overwrite_checkpoint_ts)
-        self._owner(changefeed_id).resume_changefeed(ts)
+        self._changefeeds.resume(_name(changefeed_id), ts)
         return self.query(changefeed_id)
 
     def update(
@@ -114,7 +118,7 @@ class Operator:
     ) -> Row:
         """Only a paused one, to what is given now; what says what it is (its ID, when it was made)
         stays, and so does what is not given."""
-        stored = self._stored(changefeed_id).info
+        stored = self._read(changefeed_id).known_info
         check_updatable(stored)
         changed = updated(stored, arguments, document)
         if changed == stored:
@@ -122,16 +126,16 @@ class Operator:
                 f"nothing is changed: all that is given is so already in changefeed {changefeed_id}"
             )
         _check(changed, is_checked=is_checked, is_new=False)
-        self._owner(changefeed_id).update_changefeed(changed)
+        self._changefeeds.update(_name(changefeed_id), changed)
         return self.query(changefeed_id)
 
     def remove(self, changefeed_id: str) -> list[Row]:
         """Its owner stops it first; where nobody serves the cluster it is cleaned up here."""
-        stored = self._stored(changefeed_id)
-        self._controller.remove_changefeed(stored.ident.uuid)
+        found = self._read(changefeed_id)
+        self._changefeeds.remove(found.name)
         if not read_captures(self._client, self._cluster_id):
-            self._controller.cleanup_changefeed(stored.ident.uuid)
-        return [{**_changefeed(stored), "state": FeedState.REMOVED.value}]
+            self._changefeeds.cleanup(found.name)
+        return [{**_changefeed(found), "state": FeedState.REMOVED.value}]
 
     # Captures and spans: asked of the owner.
 
@@ -197,19 +201,8 @@ class Operator:
         owner = read_controller(self._client, self._cluster_id)
         return call_owner(owner.address, method, params, timeout_s=CALL_S, tls=self._tls)
 
-    def _stored(self, changefeed_id: str) -> Stored:
-        return self._querier.find_name(ChangefeedName(ChangefeedID(changefeed_id)))
-
-    def _check_free(self, name: ChangefeedName) -> None:
-        with suppress(ChangefeedNotFound):
-            self._querier.find_name(name)
-            raise ChangefeedExists(f"there is a changefeed {name}")
-
-    def _owner(self, changefeed_id: str) -> EtcdOwnerObservation:
-        name = ChangefeedName(ChangefeedID(changefeed_id))
-        return EtcdOwnerObservation.for_operator(
-            self._querier, self._cluster_id, self._committer, name
-        )
+    def _read(self, changefeed_id: str) -> ChangefeedReactorState:
+        return read_changefeed(self._client, self._cluster_id, _name(changefeed_id))
 
 
 @contextmanager
@@ -274,12 +267,17 @@ def _or_elsewhere(error: TidelakeError) -> str:
     )
 
 
-def _changefeed(stored: Stored) -> dict[str, Any]:
-    checkpoint = stored.status.checkpoint_ts if stored.status else stored.info.start_ts
+def _name(changefeed_id: str) -> ChangefeedName:
+    return ChangefeedName(ChangefeedID(changefeed_id))
+
+
+def _changefeed(found: ChangefeedReactorState) -> dict[str, Any]:
+    info = found.known_info
+    checkpoint = found.status.checkpoint_ts if found.status else info.start_ts
     return {
-        "changefeed": stored.info.id,
-        "state": stored.info.state.value or "uninitialized",
+        "changefeed": info.id,
+        "state": info.state.value or "uninitialized",
         "checkpoint_ts": checkpoint,
         "checkpoint_time": tso_time(checkpoint) if checkpoint else None,
-        "owner": stored.row.owner,
+        "owner": found.schedule.owner if found.schedule else None,
     }

@@ -32,8 +32,8 @@ from coordination.errors import (
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.fence import Fence
-from coordination.metadata.elector import read_captures
 from coordination.metadata.feed_state import known_state
+from coordination.metadata.lookup import read_captures
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.model import CaptureID, Revision
 from coordination.run_admission import RunAdmission, clean_up

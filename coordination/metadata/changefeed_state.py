@@ -1,7 +1,7 @@
 """One changefeed as etcd has it, and what a tick wants changed in it.
 
-Writes of info, status and schedule are made in `metadata/etcd_observation.py` alone and come in
-through `patch` and `add_group`; only task positions, by which captures report, are written here.
+Writes of info, status and schedule come from `changefeed_writes.py` alone; only task positions, by
+which captures report, are written here.
 """
 
 from __future__ import annotations
@@ -11,199 +11,180 @@ from dataclasses import replace
 from typing import Literal, TypeVar
 
 from coordination.etcd import keys
+from coordination.etcd.client import KeyValue
 from coordination.etcd.keys import ChangefeedName
-from coordination.metadata.errors import BrokenValue
+from coordination.metadata.changefeed_writes import POSITIONS_PER_GROUP, ChangefeedWrites
+from coordination.metadata.errors import ChangefeedNotFound
 from coordination.metadata.model import (
-    ChangefeedIdent,
+    NO_ROW,
     ChangefeedInfo,
     ChangefeedStatus,
     ChangefeedUUID,
     Record,
     RunningError,
+    ScheduleRow,
     TaskPosition,
     load,
 )
-from coordination.metadata.querier import NO_ROW, Stored
-from coordination.metadata.record_patch import gated, record_patch, runs_in, unless_refused
-from coordination.metadata.schedule import ScheduleRow
+from coordination.metadata.record_patch import (
+    deleted,
+    only_in_epoch,
+    record_patch,
+    unless_refused,
+)
 from coordination.model import CaptureID
-from coordination.orchestrator.patch import Patch, PatchGroup
-from coordination.orchestrator.reactor import ABSENT, Update
+from coordination.orchestrator.transaction import Patch, PatchGroup
 
 R = TypeVar("R", bound=Record)
-POSITIONS_PER_GROUP = 50  # far below a transaction's 128: > 128 stale ones blocked TiCDC for good
 
 
 class ChangefeedReactorState:
-    """Of one thread. A ``ReactorState`` by itself, or one of many in a ``GlobalReactorState``."""
+    """Of one thread; one of many in a ``GlobalReactorState``. What is read once from etcd
+    (`lookup.py`) has this shape too."""
 
     def __init__(self, cluster_id: str, name: ChangefeedName) -> None:
         self.name = name
         self.info: ChangefeedInfo | None = None
         self.status: ChangefeedStatus | None = None
         self.schedule: ScheduleRow | None = None
+        self.uuid = ChangefeedUUID(0)  # of this life; 0 without an info
         self.task_positions: dict[CaptureID, TaskPosition] = {}
         self.last_reports: dict[CaptureID, TaskPosition] = {}  # what was seen last, taken or not
-        self.broken: dict[str, str] = {}  # key -> why its value is not understood; the last counts
+        self._broken: set[str] = set()  # keys whose values are not understood; the last good counts
         self._cluster_id = cluster_id
-        self._created = ABSENT  # the info
-        self._scheduled = ABSENT  # the row, last
-        self._tick_patches: list[Patch] = []
         self._groups: list[PatchGroup] = []
-        self._of_epoch: int | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether etcd has nothing of it."""
-        return not (self.info or self.status or self.schedule or self.task_positions or self.broken)
-
-    @property
-    def uuid(self) -> ChangefeedUUID:
-        """Of this life; 0 without an info."""
-        return ChangefeedUUID(self._created)
-
-    @property
-    def stored(self) -> Stored | None:
-        """All of it, as a querier has it; None without an info."""
-        if self.info is None:
-            return None
-        return Stored(
-            ident=ChangefeedIdent(uuid=self.uuid, name=self.name),
-            info=self.info,
-            status=self.status,
-            row=self.schedule or NO_ROW,
-            row_revision=self._scheduled,
+        return not (
+            self.info or self.status or self.schedule or self.task_positions or self._broken
         )
 
-    def update(self, update: Update) -> None:
-        """Take over a key; one of another changefeed, or of no kind that we know, is passed by."""
-        parsed = keys.parse_key(self._cluster_id, update.key)
-        if getattr(parsed, "name", None) != self.name:
-            return
-        self.broken.pop(update.key, None)
-        try:
-            self._take_in(parsed, update)
-        except BrokenValue as error:
-            self.broken[update.key] = str(error)
+    @property
+    def known_info(self) -> ChangefeedInfo:
+        """Raises ``ChangefeedNotFound`` where there is none."""
+        if self.info is None:
+            raise ChangefeedNotFound(f"there is no changefeed {self.name}")
+        return self.info
 
-    def _take_in(self, parsed: keys.Parsed | None, update: Update) -> None:
-        value = update.value
+    def writes(self, *, by_owner: bool = False) -> ChangefeedWrites:
+        """Of its present life; ``by_owner``: of its present launch."""
+        return ChangefeedWrites(
+            cluster_id=self._cluster_id,
+            name=self.name,
+            row=self.schedule or NO_ROW,
+            by_owner=by_owner,
+        )
+
+    def update(self, key: str, parsed: keys.Parsed, kv: KeyValue | None) -> None:
+        """Take over a key of this changefeed. Raises ``BrokenValue`` where the value is not
+        understood; the one before it stays."""
+        self._broken.add(key)
         match parsed:
             case keys.ChangefeedInfoOf():
-                self.info = _load(ChangefeedInfo, value)
-                self._created = update.create_revision
+                self.info = _load(ChangefeedInfo, kv)
+                self.uuid = ChangefeedUUID(kv.create_revision if kv is not None else 0)
             case keys.ChangefeedStatusOf():
-                self.status = _load(ChangefeedStatus, value)
+                self.status = _load(ChangefeedStatus, kv)
             case keys.ScheduleOf():
-                self.schedule = _load(ScheduleRow, value)
-                self._scheduled = update.mod_revision
-            case keys.TaskPositionOf(capture_id, _) if value is None:
-                self.task_positions.pop(capture_id, None)
-                self.last_reports.pop(capture_id, None)
+                self.schedule = _load(ScheduleRow, kv)
             case keys.TaskPositionOf(capture_id, _):
-                position = load(TaskPosition, value or b"")
-                last = self.last_reports.get(capture_id, position)
-                self.task_positions[capture_id] = position
-                self.last_reports[capture_id] = replace(
-                    position,
-                    error=position.error or last.error,
-                    warning=position.warning or last.warning,
-                )
+                self._take_position(capture_id, _load(TaskPosition, kv))
             case _:
                 pass
+        self._broken.discard(key)
 
-    def update_pending_change(self, now_s: float) -> None:
-        """Nothing here waits for its time."""
-
-    def take_patches(self) -> list[PatchGroup]:
-        """The groups that were added, then all single patches of the tick as one group."""
-        groups, self._groups = self._groups, []
-        patches, self._tick_patches = self._tick_patches, []
-        epoch, self._of_epoch = self._of_epoch, None
-        if not patches:
-            return groups
-        if epoch is not None:
-            return [*groups, gated(self._info_key, runs_in(epoch), patches)]
-        return [*groups, tuple(patches)]
-
-    def patch(self, *patches: Patch) -> None:
-        """Have them in this tick's one transaction for the changefeed.
-
-        If one of them refuses on the newest values, it and those after it of this call are left
-        out: a refusal is no reason to end the worker, the next tick sees what has changed.
-        """
-        self._tick_patches += unless_refused(patches)
+    def _take_position(self, capture_id: CaptureID, position: TaskPosition | None) -> None:
+        if position is None:
+            self.task_positions.pop(capture_id, None)
+            self.last_reports.pop(capture_id, None)
+            return
+        last = self.last_reports.get(capture_id, position)
+        self.task_positions[capture_id] = position
+        self.last_reports[capture_id] = replace(
+            position,
+            error=position.error or last.error,
+            warning=position.warning or last.warning,
+        )
 
     def add_group(self, *groups: PatchGroup) -> None:
-        """Have each in one transaction, apart from the tick's patches and before them; one that
-        refuses does nothing."""
+        """Have each written with this tick, all or none, in their order. One that refuses on the
+        newest values does nothing: that is no reason to end the worker, the next tick sees what has
+        changed."""
         self._groups += (unless_refused(group) for group in groups)
 
-    def only_in_epoch(self, epoch: int) -> None:
-        """Drop this tick's patches if the changefeed does not run in that epoch when they are
-        committed: what is reported late is of a run that is over, or of a changefeed that is gone.
+    def take_patches(self) -> list[PatchGroup]:
+        taken, self._groups = self._groups, []
+        return taken
 
-        Decided on the newest info each time the patches are run, and compared at the commit. (TiCDC
-        remembers a stop that it saw, and drops patches of a changefeed resumed since.)
-        """
-        self._of_epoch = epoch
+    def reported(self, which: Literal["error", "warning"]) -> list[RunningError]:
+        """What captures reported, one of each code."""
+        found: dict[str, RunningError] = {}
+        for _, position in sorted(self.task_positions.items()):
+            report: RunningError | None = getattr(position, which)
+            if report is not None:
+                found.setdefault(report.code, report)
+        return list(found.values())
 
-    def patch_task_position(
-        self, capture_id: CaptureID, change: Callable[[TaskPosition | None], TaskPosition | None]
+    def clear_reports(self) -> None:
+        """Of what was seen; a newer report that came in between is for the next tick. To be called
+        when what comes of them has been added: it must not be written after they are gone."""
+        for capture_id, seen in sorted(self.task_positions.items()):
+            if seen.error is not None or seen.warning is not None:
+                self.add_group((self._position_patch(capture_id, _cleared(seen)),))
+
+    def report(
+        self,
+        capture_id: CaptureID,
+        epoch: int,
+        error: RunningError | None,
+        warning: RunningError | None,
     ) -> None:
-        """Change what a capture reports; None deletes it."""
-        self.patch(self._position_patch(capture_id, change))
+        """What went wrong on that capture in that epoch; None leaves what it said before."""
 
-    def take_processor_errors(self) -> list[RunningError]:
-        """What captures reported, one of each code; it is cleared in etcd with this tick."""
-        return self._take_reports("error")
+        def change(old: TaskPosition | None) -> TaskPosition:
+            position = old or TaskPosition()
+            return replace(
+                position, error=error or position.error, warning=warning or position.warning
+            )
 
-    def take_processor_warnings(self) -> list[RunningError]:
-        return self._take_reports("warning")
+        patch = self._position_patch(capture_id, change)
+        self.add_group(only_in_epoch(self._info_key, epoch, patch))
 
     def remove_stale_positions(self, alive: Collection[CaptureID]) -> None:
-        """Delete what dead captures reported, and all that is left of a changefeed that is gone,
-        in groups of their own."""
-        is_gone = self.info is None and self._info_key not in self.broken
+        """Delete what dead captures reported, and all that is left of a changefeed that is gone."""
+        is_gone = self.info is None and self._info_key not in self._broken
         stale = sorted(set(self.task_positions).difference(() if is_gone else alive))
-        for start in range(0, len(stale), POSITIONS_PER_GROUP):
-            part = stale[start : start + POSITIONS_PER_GROUP]
-            self.add_group(tuple(self._position_patch(each, lambda _old: None) for each in part))
+        patches = [deleted(self._position_key(each)) for each in stale]
+        for start in range(0, len(patches), POSITIONS_PER_GROUP):
+            self.add_group(tuple(patches[start : start + POSITIONS_PER_GROUP]))
 
     @property
     def _info_key(self) -> str:
         return keys.changefeed_info_key(self._cluster_id, self.name)
 
-    def _take_reports(self, which: Literal["error", "warning"]) -> list[RunningError]:
-        found: dict[str, RunningError] = {}
-        for capture_id, position in sorted(self.task_positions.items()):
-            report: RunningError | None = getattr(position, which)
-            if report is not None:
-                found.setdefault(report.code, report)
-                self.patch_task_position(capture_id, _clear(which, report))
-        return list(found.values())
+    def _position_key(self, capture_id: CaptureID) -> str:
+        return keys.task_position_key(self._cluster_id, capture_id, self.name)
 
     def _position_patch(
         self, capture_id: CaptureID, change: Callable[[TaskPosition | None], TaskPosition | None]
     ) -> Patch:
-        key = keys.task_position_key(self._cluster_id, capture_id, self.name)
-        return record_patch(key, TaskPosition, change)
+        return record_patch(self._position_key(capture_id), TaskPosition, change)
 
 
-def _clear(
-    which: Literal["error", "warning"], taken: RunningError
-) -> Callable[[TaskPosition | None], TaskPosition | None]:
-    """Only what was taken: a newer report that came in between is for the next tick."""
-
+def _cleared(seen: TaskPosition) -> Callable[[TaskPosition | None], TaskPosition | None]:
     def change(position: TaskPosition | None) -> TaskPosition | None:
-        if position is None or getattr(position, which) != taken:
-            return position
-        if which == "error":
-            return replace(position, error=None)
-        return replace(position, warning=None)
+        if position is None:
+            return None
+        return replace(
+            position,
+            error=None if position.error == seen.error else position.error,
+            warning=None if position.warning == seen.warning else position.warning,
+        )
 
     return change
 
 
-def _load(kind: type[R], value: bytes | None) -> R | None:
-    return None if value is None else load(kind, value)
+def _load(kind: type[R], kv: KeyValue | None) -> R | None:
+    return None if kv is None else load(kind, kv.value)

@@ -1,8 +1,8 @@
 """Metadata in etcd: the only place that builds writes of info, status and schedule.
 
-Here are the writes, as groups of patches; who commits them is an EtcdWorker's tick, or a
-`Committer` on behalf of the observations (`etcd_observation.py`). Each group first reads the
-schedule row, which must be the one that its maker knows, and still be it at the commit:
+Here are the writes, as groups of patches; who commits them is an EtcdWorker with its tick, or
+`commit_once` for an operator. Each group first reads the schedule row, which must be the one that
+its maker knows, and still be it at the commit:
 
     of a life    the row's `creation_epoch`: not of a changefeed that was made anew under this name
     of a launch  its owner, its state LAUNCHED and its `launches` too: the fence of an owner
@@ -13,12 +13,12 @@ refusal would end the worker, the reactor states wrap it in `unless_refused`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
-from coordination.metadata.capture_writes import LastProgress, capture_gone, capture_read
 from coordination.metadata.errors import (
     ChangefeedExists,
     ChangefeedNotFound,
@@ -38,23 +38,21 @@ from coordination.metadata.feed_state import (
 )
 from coordination.metadata.model import (
     NO_PROGRESS,
+    NO_ROW,
     AdminJobType,
     ChangefeedInfo,
-    ChangefeedProgress,
     ChangefeedStatus,
-    ChangefeedUUID,
     FeedState,
     Record,
-    TaskPosition,
-    UpstreamInfo,
+    SchedState,
+    ScheduleRow,
 )
-from coordination.metadata.querier import NO_ROW
-from coordination.metadata.record_patch import gated, record_patch, record_read, runs_in
-from coordination.metadata.schedule import SchedState, ScheduledChangefeed, ScheduleRow
+from coordination.metadata.record_patch import deleted, only_in_epoch, record_patch
 from coordination.model import CaptureID, Ts
-from coordination.orchestrator.patch import Patch, PatchGroup
+from coordination.orchestrator.transaction import Patch, PatchGroup
 
-POSITIONS_PER_GROUP = 50  # far below a transaction's 128
+R = TypeVar("R", bound=Record)
+POSITIONS_PER_GROUP = 50  # far below a transaction's 128: > 128 stale ones blocked TiCDC for good
 
 
 class NextEpoch:
@@ -70,43 +68,39 @@ class NextEpoch:
         return str(self.value).encode()
 
 
-def create_writes(
-    cluster_id: str, info: ChangefeedInfo, upstream: UpstreamInfo | None
-) -> PatchGroup:
-    """Info, status, schedule (and upstream) of a changefeed that is not there yet."""
-    epoch = NextEpoch(cluster_id)
+def create_writes(cluster_id: str, info: ChangefeedInfo) -> PatchGroup:
+    """Info, status and schedule of a changefeed that is not there yet, in state normal and owned by
+    nobody. Raises ``ChangefeedExists``, also for a removed one that is not cleaned up."""
+    epoch, name = NextEpoch(cluster_id), info.name
     begun = ChangefeedStatus(checkpoint_ts=info.start_ts, min_table_barrier_ts=info.start_ts)
     wanted = replace(info, state=FeedState.NORMAL, admin_job_type=AdminJobType.NONE)
 
-    def refuse(found: Record | None) -> None:
-        if found is not None:
-            raise ChangefeedExists(f"there is a changefeed {info.name}, or what is left of one")
+    def new(key: str, kind: type[R], make: Callable[[], R]) -> Patch:
+        def change(old: R | None) -> R:
+            if old is not None:
+                raise ChangefeedExists(f"there is a changefeed {name}, or what is left of one")
+            return make()
 
-    info_key = keys.changefeed_info_key(cluster_id, info.name)
-    status_key = keys.changefeed_status_key(cluster_id, info.name)
-    row_key = keys.schedule_key(cluster_id, info.name)
+        return record_patch(key, kind, change)
+
     return (
-        record_read(info_key, ChangefeedInfo, refuse),
-        record_read(status_key, ChangefeedStatus, refuse),
-        record_read(row_key, ScheduleRow, refuse),
-        *_upstream_patches(cluster_id, info, upstream),
         epoch.patch,
-        record_patch(
-            info_key,
+        new(
+            keys.changefeed_info_key(cluster_id, name),
             ChangefeedInfo,
-            lambda _old: replace(wanted, epoch=epoch.value).started(epoch.value),
+            lambda: replace(wanted, epoch=epoch.value).started(epoch.value),
         ),
-        record_patch(status_key, ChangefeedStatus, lambda _old: begun),
-        record_patch(
-            row_key,
+        new(keys.changefeed_status_key(cluster_id, name), ChangefeedStatus, lambda: begun),
+        new(
+            keys.schedule_key(cluster_id, name),
             ScheduleRow,
-            lambda _old: ScheduleRow(task_position=begun, creation_epoch=epoch.value),
+            lambda: ScheduleRow(task_position=begun, creation_epoch=epoch.value),
         ),
     )
 
 
 def anew_writes(
-    cluster_id: str, info: ChangefeedInfo, reporting: Sequence[CaptureID]
+    cluster_id: str, info: ChangefeedInfo, reporting: Iterable[CaptureID]
 ) -> PatchGroup:
     """The same by who is alone with it, whatever is there: what ``reporting`` told is dropped. Of
     its checkpoint Delta knows, and its first owner waits for nobody's end."""
@@ -119,143 +113,118 @@ def anew_writes(
     def row(_old: ScheduleRow | None) -> ScheduleRow:
         return ScheduleRow(creation_epoch=epoch.value)
 
-    told = [keys.task_position_key(cluster_id, each, name) for each in reporting]
     status_key = keys.changefeed_status_key(cluster_id, name)
     return (
         epoch.patch,
         record_patch(keys.changefeed_info_key(cluster_id, name), ChangefeedInfo, made),
         record_patch(status_key, ChangefeedStatus, lambda _old: NO_PROGRESS),
         record_patch(keys.schedule_key(cluster_id, name), ScheduleRow, row),
-        *(record_patch(key, TaskPosition, lambda _old: None) for key in told),
+        *(deleted(keys.task_position_key(cluster_id, each, name)) for each in reporting),
     )
 
 
-def _upstream_patches(
-    cluster_id: str, info: ChangefeedInfo, upstream: UpstreamInfo | None
-) -> tuple[Patch, ...]:
-    if upstream is None:
-        return ()
+def offline_writes(
+    cluster_id: str, capture_id: CaptureID, releases: Iterable[PatchGroup]
+) -> list[PatchGroup]:
+    """Release what a capture owned, then forget what it reported. Refused while it is registered:
+    it is alive then, and keeps what it owns."""
 
-    def change(old: UpstreamInfo | None) -> UpstreamInfo:
-        if old is not None and replace(old, unknown={}) != replace(upstream, unknown={}):
-            raise MetadataError(f"the upstream {upstream.id} is known with other addresses")
-        return old or upstream
+    def refuse_alive(old: bytes | None) -> None:
+        if old is not None:
+            raise MetadataError(f"the capture {capture_id} is registered")
 
-    key = keys.upstream_key(cluster_id, upstream.id, info.namespace)
-    return (record_patch(key, UpstreamInfo, change, is_compared=True),)
+    gone = Patch(keys.capture_key(cluster_id, capture_id), refuse_alive, is_compared=True)
+    forgotten = (deleted(keys.capture_progress_key(cluster_id, capture_id)),)
+    return [(gone, *group) for group in (*releases, forgotten)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangefeedWrites:
-    """Of one life of a changefeed, or of one launch of it if `owner` is given. Pure."""
+    """Of the life of a changefeed that the row is of; with `by_owner` of that launch. Pure."""
 
     cluster_id: str
     name: ChangefeedName
-    creation_epoch: int
-    owner: CaptureID | None = None
-    launches: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        cluster_id: str,
-        name: ChangefeedName,
-        row: ScheduleRow | None,
-        owner: CaptureID | None = None,
-    ) -> ChangefeedWrites:
-        """Of the life that the row is of; `owner` makes them of its present launch."""
-        known = row or NO_ROW
-        return cls(
-            cluster_id=cluster_id,
-            name=name,
-            creation_epoch=known.creation_epoch,
-            owner=owner,
-            launches=known.launches if owner else 0,
-        )
+    row: ScheduleRow
+    by_owner: bool = False
 
     def feed_event(self, decision: Decision) -> PatchGroup:
-        """Move the state, with all that goes with it; refused where the state has no such way."""
+        """Move the state, with all that goes with it; ``InvalidTransition`` where the state has no
+        such way."""
         target = next(iter(TRANSITIONS[decision.event].values()))
         epoch = NextEpoch(self.cluster_id)
 
-        def check(info: ChangefeedInfo | None) -> None:
-            epoch.floor = self._found(info).epoch
-            next_state(known_state(self._found(info)), decision.event)
-
-        def change(info: ChangefeedInfo | None) -> ChangefeedInfo:
-            return _after(self._found(info), target, decision, epoch.value)
+        def check(info: ChangefeedInfo) -> ChangefeedInfo:
+            epoch.floor = info.epoch
+            next_state(known_state(info), decision.event)
+            return info
 
         return (
-            self._row_read(),
-            record_read(self._info_key, ChangefeedInfo, check),
+            self._known_row(),
+            self._info(check),
             *((epoch.patch,) if decision.event in NEW_EPOCH else ()),
-            record_patch(self._info_key, ChangefeedInfo, change),
-            record_patch(
-                self._status_key,
-                ChangefeedStatus,
-                lambda old: _status_after(old, target, decision.overwrite_checkpoint_ts),
-            ),
+            self._info(lambda info: _info_after(info, target, decision, epoch.value)),
+            self._status(lambda old: _status_after(old, target, decision.overwrite_checkpoint_ts)),
         )
 
     def remove(self) -> PatchGroup:
         """Mark it as removed, and have its owner stop."""
 
-        def stop(row: ScheduleRow | None) -> ScheduleRow | None:
-            if row is None or row.state is not SchedState.LAUNCHED:
-                return row
-            return replace(row, owner_state=str(SchedState.REMOVING))
+        def stop(row: ScheduleRow) -> ScheduleRow:
+            return row.stopped() if row.owner_state is SchedState.LAUNCHED else row
 
-        event = self.feed_event(Decision(event=FeedEvent.REMOVE))
-        return (*event, record_patch(self._row_key, ScheduleRow, stop))
+        return (*self.feed_event(Decision(event=FeedEvent.REMOVE)), self._row(stop))
 
-    def cleanup(self, positions: Sequence[CaptureID]) -> list[PatchGroup]:
-        """Delete it; what captures reported in groups of their own, and first."""
-        removed = (
-            self._row_read(self._check_released),
-            record_read(self._info_key, ChangefeedInfo, self._check_removed),
-        )
-        position_keys = [
-            keys.task_position_key(self.cluster_id, each, self.name) for each in positions
+    def cleanup(self, reporting: Iterable[CaptureID]) -> list[PatchGroup]:
+        """Delete all that is stored of a removed changefeed whose owner has stopped; what captures
+        reported in groups of their own, and first."""
+
+        def check_removed(info: ChangefeedInfo) -> ChangefeedInfo:
+            if info.state is not FeedState.REMOVED:
+                raise ChangefeedUpdateRefused(
+                    f"changefeed {self.name} is not removed: do that first"
+                )
+            return info
+
+        def check_released(row: ScheduleRow) -> ScheduleRow:
+            if row.owner_state is not SchedState.REMOVED:
+                raise InvalidSchedule(f"changefeed {self.name} still has an owner: {row.owner}")
+            return row
+
+        removed = (self._known_row(), self._info(check_removed), self._row(check_released))
+        positions = [
+            deleted(keys.task_position_key(self.cluster_id, each, self.name)) for each in reporting
         ]
-        deletes = [record_patch(key, TaskPosition, lambda _old: None) for key in position_keys]
-        starts = range(0, len(deletes), POSITIONS_PER_GROUP)
+        starts = range(0, len(positions), POSITIONS_PER_GROUP)
+        stored = (self._status_key, self._row_key, self._info_key)
         return [
-            *((*removed, *deletes[start : start + POSITIONS_PER_GROUP]) for start in starts),
-            (
-                *removed,
-                record_patch(self._status_key, ChangefeedStatus, lambda _old: None),
-                record_patch(self._row_key, ScheduleRow, lambda _old: None),
-                record_patch(self._info_key, ChangefeedInfo, lambda _old: None),
-            ),
+            *((*removed, *positions[start : start + POSITIONS_PER_GROUP]) for start in starts),
+            (*removed, *(deleted(key) for key in stored)),
         ]
 
-    def set_owner(self, target: ScheduledChangefeed) -> PatchGroup:
-        """Launch at a registered capture, or have the owner stop."""
-        if target.owner_state not in (SchedState.LAUNCHED, SchedState.REMOVING):
-            raise InvalidSchedule(
-                f"{self.name} can be launched or removed, not set to {target.owner_state}"
-            )
-        is_launch = target.owner_state is SchedState.LAUNCHED
+    def launch(self, owner: CaptureID) -> PatchGroup:
+        """Launch it at who asks: the guards of its writes say that it is registered and leads."""
 
-        def check(info: ChangefeedInfo | None) -> None:
-            if is_launch and self._found(info).state is FeedState.REMOVED:
+        def check(info: ChangefeedInfo) -> ChangefeedInfo:
+            if info.state is FeedState.REMOVED:
                 raise InvalidSchedule(f"{self.name} is removed: it is not launched any more")
+            return info
 
-        return (
-            self._row_read(),
-            record_read(self._info_key, ChangefeedInfo, check),
-            *((capture_read(self.cluster_id, target.owner),) if is_launch and target.owner else ()),
-            record_patch(self._row_key, ScheduleRow, lambda row: (row or NO_ROW).moved(target)),
-        )
+        return (self._known_row(), self._info(check), self._row(lambda row: row.launched(owner)))
+
+    def stop_owner(self) -> PatchGroup:
+        return (self._known_row(), self._row(ScheduleRow.stopped))
+
+    def release(self, owner: CaptureID, position: ChangefeedStatus | None) -> PatchGroup:
+        """That owner has ended, and had come so far (None: as far as the row says)."""
+        return (self._known_row(), self._row(lambda row: row.released(owner, position)))
 
     def update(self, wanted: ChangefeedInfo) -> PatchGroup:
         """Replace what was asked for, of one that is paused; what it *is* stays."""
 
-        def change(info: ChangefeedInfo | None) -> ChangefeedInfo:
-            old = self._found(info)
-            check_updatable(old)
+        def change(info: ChangefeedInfo) -> ChangefeedInfo:
+            check_updatable(info)
             return replace(
-                old,
+                info,
                 upstream_id=wanted.upstream_id,
                 sink_uri=wanted.sink_uri,
                 target_ts=wanted.target_ts,
@@ -264,7 +233,7 @@ class ChangefeedWrites:
                 config=wanted.config,
             )
 
-        return (self._row_read(), record_patch(self._info_key, ChangefeedInfo, change))
+        return (self._known_row(), self._info(change))
 
     def advance_checkpoint(
         self, checkpoint_ts: Ts, min_table_barrier_ts: Ts, epoch: int
@@ -279,26 +248,7 @@ class ChangefeedWrites:
                 before, checkpoint_ts=checkpoint_ts, min_table_barrier_ts=min_table_barrier_ts
             )
 
-        patch = record_patch(self._status_key, ChangefeedStatus, change)
-        return (self._row_read(), *gated(self._info_key, runs_in(epoch), [patch]))
-
-    def release(
-        self, owner: CaptureID, position: Callable[[], ChangefeedProgress | None]
-    ) -> PatchGroup:
-        """That owner has ended, and had come so far (None: as far as the row says)."""
-
-        def change(row: ScheduleRow | None) -> ScheduleRow:
-            if row is None or row.owner != owner or row.state is SchedState.REMOVED:
-                raise NotLaunched(f"changefeed {self.name} is not owned by the capture {owner}")
-            return replace(
-                row,
-                owner=None,
-                owner_state=str(SchedState.REMOVED),
-                task_position=position() or row.task_position,
-            )
-
-        check = replace(self, owner=None)._row_read()
-        return (check, record_patch(self._row_key, ScheduleRow, change))
+        return (self._known_row(), *only_in_epoch(self._info_key, epoch, self._status(change)))
 
     @property
     def _info_key(self) -> str:
@@ -312,33 +262,46 @@ class ChangefeedWrites:
     def _row_key(self) -> str:
         return keys.schedule_key(self.cluster_id, self.name)
 
-    def _row_read(self, check: Callable[[ScheduleRow], None] = lambda _row: None) -> Patch:
-        def look(found: ScheduleRow | None) -> None:
-            row = found or NO_ROW
-            if row.creation_epoch != self.creation_epoch:
+    def _known_row(self) -> Patch:
+        """It is of the life, and of the launch, that these writes are of."""
+
+        def check(row: ScheduleRow) -> ScheduleRow:
+            if row.creation_epoch != self.row.creation_epoch:
                 raise ChangefeedNotFound(f"that life of changefeed {self.name} is over")
-            launch = (self.owner, SchedState.LAUNCHED, self.launches)
-            if self.owner is not None and (row.owner, row.state, row.launches) != launch:
+            launch = (self.row.owner, SchedState.LAUNCHED, self.row.launches)
+            if self.by_owner and (row.owner, row.owner_state, row.launches) != launch:
                 raise NotLaunched(
-                    f"changefeed {self.name} is not launched at {self.owner} any more: it is "
-                    f"{row.state} at {row.owner}"
+                    f"changefeed {self.name} is not launched at {self.row.owner} any more: it is "
+                    f"{row.owner_state} at {row.owner}"
                 )
-            check(row)
+            return row
 
-        return record_read(self._row_key, ScheduleRow, look)
+        return self._row(check)
 
-    def _found(self, info: ChangefeedInfo | None) -> ChangefeedInfo:
-        if info is None:
-            raise ChangefeedNotFound(f"there is no changefeed {self.name} any more")
-        return info
+    def _row(self, change: Callable[[ScheduleRow], ScheduleRow]) -> Patch:
+        """A change, or a look that raises to refuse: what was read must still be so at the commit.
+        A changefeed that TiCDC's tools made has no row, until it gets another one here."""
 
-    def _check_released(self, row: ScheduleRow) -> None:
-        if row.state is not SchedState.REMOVED:
-            raise InvalidSchedule(f"changefeed {self.name} still has an owner: {row.owner}")
+        def change_or_make(old: ScheduleRow | None) -> ScheduleRow | None:
+            row = change(old or NO_ROW)
+            return old if row == (old or NO_ROW) else row
 
-    def _check_removed(self, info: ChangefeedInfo | None) -> None:
-        if self._found(info).state is not FeedState.REMOVED:
-            raise ChangefeedUpdateRefused(f"changefeed {self.name} is not removed: do that first")
+        return record_patch(self._row_key, ScheduleRow, change_or_make, is_compared=True)
+
+    def _info(self, change: Callable[[ChangefeedInfo], ChangefeedInfo]) -> Patch:
+        """The same of the info, which must be there."""
+
+        def change_found(info: ChangefeedInfo | None) -> ChangefeedInfo:
+            if info is None:
+                raise ChangefeedNotFound(f"there is no changefeed {self.name} any more")
+            return change(info)
+
+        return record_patch(self._info_key, ChangefeedInfo, change_found, is_compared=True)
+
+    def _status(
+        self, change: Callable[[ChangefeedStatus | None], ChangefeedStatus | None]
+    ) -> Patch:
+        return record_patch(self._status_key, ChangefeedStatus, change)
 
 
 def check_updatable(info: ChangefeedInfo) -> None:
@@ -349,7 +312,7 @@ def check_updatable(info: ChangefeedInfo) -> None:
         )
 
 
-def _after(
+def _info_after(
     info: ChangefeedInfo, state: FeedState, decision: Decision, epoch: int
 ) -> ChangefeedInfo:
     overwrite = decision.overwrite_checkpoint_ts
@@ -378,17 +341,3 @@ def _status_after(
             status or NO_PROGRESS, checkpoint_ts=overwrite, min_table_barrier_ts=overwrite
         )
     return status and replace(status, admin_job_type=ADMIN_JOB_WRITTEN[state])
-
-
-def offline_writes(
-    cluster_id: str, capture_id: CaptureID, owned: Sequence[tuple[ChangefeedWrites, ChangefeedUUID]]
-) -> list[PatchGroup]:
-    """Release what a capture owned (with its UUID), each with the progress that it last reported;
-    then forget that. Refused while it is registered."""
-    gone = capture_gone(cluster_id, capture_id)
-    progress_key = keys.capture_progress_key(cluster_id, capture_id)
-    groups: list[PatchGroup] = []
-    for writes, uuid in owned:
-        last = LastProgress(progress_key, uuid)
-        groups.append((gone, last.read, *writes.release(capture_id, last.position)))
-    return [*groups, (gone, Patch(progress_key, lambda _old: None))]

@@ -41,9 +41,5 @@ class NotLaunched(MetadataError):
     """Who asked does not own the changefeed: its launch is over, or was another's."""
 
 
-class NotController(MetadataError):
-    """Only the elected capture may do that."""
-
-
 class OwnerNotFound(MetadataError):
     """No capture leads at the moment."""

@@ -92,13 +92,6 @@ ADMIN_JOB_WRITTEN: Final[Mapping[FeedState, AdminJobType]] = {
 # A restart: what was sent for the run before must no longer be taken for this one's.
 NEW_EPOCH: Final = frozenset({FeedEvent.RETRY, FeedEvent.RESUME})
 
-ADMIN_EVENTS: Final[Mapping[AdminJobType, FeedEvent]] = {
-    AdminJobType.STOP: FeedEvent.STOP,
-    AdminJobType.RESUME: FeedEvent.RESUME,
-    AdminJobType.REMOVE: FeedEvent.REMOVE,
-    AdminJobType.FINISH: FeedEvent.FINISH,
-}
-
 
 def error_stuck_s(config: Mapping[str, Any] | None) -> float:
     """Of a changefeed's ``config``. Raises ConfigError."""
@@ -120,16 +113,8 @@ def next_state(state: FeedState, event: FeedEvent) -> FeedState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdminJob:
-    """What an operator asked for."""
-
-    type: AdminJobType
-    overwrite_checkpoint_ts: Ts | None = None  # of a resume: go on from there instead
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One event that is to be written: `etcd_observation.py` makes the writes of it."""
+    """One event that is to be written: `changefeed_writes.py` makes the writes of it."""
 
     event: FeedEvent
     error: RunningError | None = None  # or the warning
@@ -143,33 +128,12 @@ class Backoff:
     began_at: float
     retry_at: float
     interval_s: float  # of the next wait, before jitter
-    is_exhausted: bool = False
-
-    def longer(self, now_s: float, random: Callable[[], float], give_up_s: float) -> Backoff:
-        """After one more error. `random` gives [0, 1)."""
-        wait_s = _jittered(self.interval_s, random)
-        return Backoff(
-            began_at=self.began_at,
-            retry_at=now_s + wait_s,
-            interval_s=min(BACKOFF_MAX_S, self.interval_s * BACKOFF_FACTOR),
-            is_exhausted=now_s + wait_s - self.began_at > give_up_s,
-        )
-
-
-def new_backoff(now_s: float, random: Callable[[], float], give_up_s: float) -> Backoff:
-    """After the first error."""
-    start = Backoff(began_at=now_s, retry_at=now_s, interval_s=BACKOFF_MIN_S)
-    return start.longer(now_s, random, give_up_s)
-
-
-def _jittered(interval_s: float, random: Callable[[], float]) -> float:
-    return interval_s * (1 + BACKOFF_JITTER * (2 * random() - 1))
 
 
 class FeedStateManager:
     """One changefeed's, as long as one owner has it. At most one decision a tick.
 
-    An admin job comes first, then what was reported; with nothing reported, time and progress.
+    What was reported comes first; with nothing reported, time and progress.
     Decisions are final: the caller writes them before the next tick (EtcdWorker ticks no state
     that is older than its own writes).
     """
@@ -180,21 +144,16 @@ class FeedStateManager:
         random: Callable[[], float],
         tries_again: bool = True,
     ) -> None:
-        """``tries_again``: whether an error is waited out; else any is final."""
+        """`random` gives [0, 1). ``tries_again``: whether an error is waited out; else any is
+        final."""
         self.error_stuck_s = ERROR_STUCK_S  # how long without progress is too long
         self.should_run = False
-        self.should_remove = False
         self._random = random
         self._tries_again = tries_again
-        self._jobs: list[AdminJob] = []
         self._backoff: Backoff | None = None
         self._checkpoint_ts = NO_TS  # the highest that was seen, and since when
         self._checkpoint_at: float | None = None
         self._trouble_ts = NO_TS  # what the checkpoint must pass to be out of trouble
-
-    def push_admin_job(self, job: AdminJob) -> None:
-        """To be handled in the order in which they came, one at a tick."""
-        self._jobs.append(job)
 
     def decide(
         self,
@@ -204,7 +163,7 @@ class FeedStateManager:
         warnings: Sequence[RunningError],
         now_s: float,
     ) -> Decision | None:
-        """What is to be written now; `should_run` and `should_remove` are right after it.
+        """What is to be written now; `should_run` is right after it.
 
         `errors` and `warnings` are what the captures reported since the last tick.
         """
@@ -212,15 +171,13 @@ class FeedStateManager:
         checkpoint_ts = status.checkpoint_ts if status else NO_TS
         self._see(state, checkpoint_ts, now_s)
         decision = (
-            self._admin(state)
-            or self._finished(state, info, checkpoint_ts)
+            self._finished(state, info, checkpoint_ts)
             or self._errors(state, errors, checkpoint_ts, now_s)
             or self._warnings(state, warnings, checkpoint_ts, now_s)
             or self._time(state, checkpoint_ts, now_s)
         )
         after = next_state(state, decision.event) if decision else state
         self.should_run = after.is_running
-        self.should_remove = after is FeedState.REMOVED
         return decision
 
     def _see(self, state: FeedState, checkpoint_ts: Ts, now_s: float) -> None:
@@ -230,15 +187,6 @@ class FeedStateManager:
             self._checkpoint_at = None
         if self._checkpoint_at is None or checkpoint_ts > self._checkpoint_ts:
             self._checkpoint_ts, self._checkpoint_at = checkpoint_ts, now_s
-
-    def _admin(self, state: FeedState) -> Decision | None:
-        while self._jobs:
-            job = self._jobs.pop(0)
-            event = ADMIN_EVENTS.get(job.type)
-            if event is None or state not in TRANSITIONS[event]:
-                continue  # as TiCDC: a pause of what is paused asks for nothing
-            return Decision(event=event, overwrite_checkpoint_ts=job.overwrite_checkpoint_ts)
-        return None
 
     def _finished(
         self, state: FeedState, info: ChangefeedInfo, checkpoint_ts: Ts
@@ -261,13 +209,10 @@ class FeedStateManager:
         if not errors or state not in TRANSITIONS[FeedEvent.ERROR]:
             return None
         self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
-        backoff = self._backoff
-        if backoff is None:
-            self._backoff = new_backoff(now_s, self._random, self.error_stuck_s)
-        else:
-            self._backoff = backoff.longer(now_s, self._random, self.error_stuck_s)
-            if self._backoff.is_exhausted:
-                return self._give_up(state, errors[-1])
+        is_first = self._backoff is None
+        backoff = self._wait_longer(now_s)
+        if not is_first and backoff.retry_at - backoff.began_at > self.error_stuck_s:
+            return self._give_up(state, errors[-1])
         return Decision(event=FeedEvent.ERROR, error=errors[-1])
 
     def _warnings(
@@ -284,9 +229,8 @@ class FeedStateManager:
 
     def _time(self, state: FeedState, checkpoint_ts: Ts, now_s: float) -> Decision | None:
         if state is FeedState.PENDING:
-            if self._backoff is None:  # a new owner begins to count anew
-                self._backoff = new_backoff(now_s, self._random, self.error_stuck_s)
-            if now_s < self._backoff.retry_at:
+            backoff = self._backoff or self._wait_longer(now_s)  # a new owner begins anew
+            if now_s < backoff.retry_at:
                 return None
             self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
             return Decision(event=FeedEvent.RETRY)
@@ -295,6 +239,19 @@ class FeedStateManager:
         if state is FeedState.WARNING and self._trouble_ts == NO_TS:
             self._trouble_ts = checkpoint_ts  # a new owner: from here on it must advance
         return None
+
+    def _wait_longer(self, now_s: float) -> Backoff:
+        """After one more error: not all are tried again at one moment."""
+        last = self._backoff
+        began_at = now_s if last is None else last.began_at
+        interval_s = BACKOFF_MIN_S if last is None else last.interval_s
+        jitter = 1 + BACKOFF_JITTER * (2 * self._random() - 1)
+        self._backoff = Backoff(
+            began_at=began_at,
+            retry_at=now_s + interval_s * jitter,
+            interval_s=min(BACKOFF_MAX_S, interval_s * BACKOFF_FACTOR),
+        )
+        return self._backoff
 
     def _give_up(self, state: FeedState, last: RunningError) -> Decision:
         event = FeedEvent.GIVE_UP if state in TRANSITIONS[FeedEvent.GIVE_UP] else FeedEvent.ERROR

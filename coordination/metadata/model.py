@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, NewType, TypeVar
 
 from conf.masking import masked
 from coordination.etcd.keys import NAMESPACE, ChangefeedName
-from coordination.metadata.errors import BrokenValue
+from coordination.metadata.errors import BrokenValue, InvalidSchedule, NotLaunched
 from coordination.model import CaptureID, ChangefeedID, Ts
 
 ChangefeedUUID = NewType("ChangefeedUUID", int)  # create-revision of the info key: one life's
@@ -124,38 +124,79 @@ class TaskPosition(Record):
     warning: RunningError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamInfo(Record):
-    id: int = 0
-    pd_endpoints: str = ""
-    key_path: str = ""
-    cert_path: str = ""
-    ca_path: str = ""
-    cert_allowed_cn: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangefeedIdent:
-    """One life of a changefeed: a name that is used again has another UUID."""
-
-    uuid: ChangefeedUUID
-    name: ChangefeedName
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangefeedState:
-    """The part of the info that changes while it runs (TiCDC's SQL store keeps it as a row of its
-    own)."""
-
-    changefeed_uuid: ChangefeedUUID
-    state: FeedState
-    error: RunningError | None
-    warning: RunningError | None
-
-
-ChangefeedProgress = ChangefeedStatus
 NO_PROGRESS: Final = ChangefeedStatus()
-CaptureProgress = Mapping[ChangefeedUUID, ChangefeedProgress]
+
+
+class SchedState(StrEnum):
+    """Whose a changefeed is. Only from REMOVED may it go to another capture: there is no moment
+    with two owners.
+
+               launched                    stopped
+    REMOVED ────────────► LAUNCHED ────────────────────► REMOVING
+       ▲                     │   released: it has ended,     │
+       └─────────────────────┴── or its capture is dead ─────┘
+    """
+
+    INVALID = "Invalid"  # a text that we do not know
+    REMOVED = "Removed"
+    LAUNCHED = "Launched"
+    REMOVING = "Removing"
+
+    @classmethod
+    def _missing_(cls, value: object) -> SchedState:
+        known = {each.lower(): each for each in cls}
+        return known.get(str(value).lower(), cls.INVALID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRow(Record):
+    """Which capture owns a changefeed; TiCDC has no key for it, the JSON is ours. It is made and
+    deleted with the info, in one transaction.
+
+    `creation_epoch` (the info's first epoch) and `launches` make each launch of each life unlike
+    any other *by its value*: who checks the value needs no revision.
+    """
+
+    owner: CaptureID | None = None
+    owner_state: SchedState = SchedState.REMOVED
+    processors: str | None = None
+    task_position: ChangefeedStatus = NO_PROGRESS  # what its last owner had reached
+    creation_epoch: int = 0
+    launches: int = 0
+
+    def launched(self, owner: CaptureID) -> ScheduleRow:
+        """Raises ``InvalidSchedule``, as the next."""
+        self._check(SchedState.REMOVED, f"launched at {owner}")
+        return replace(
+            self, owner=owner, owner_state=SchedState.LAUNCHED, launches=self.launches + 1
+        )
+
+    def stopped(self) -> ScheduleRow:
+        """Its owner is to end."""
+        self._check(SchedState.LAUNCHED, "stopped")
+        return replace(self, owner_state=SchedState.REMOVING)
+
+    def released(self, owner: CaptureID, position: ChangefeedStatus | None) -> ScheduleRow:
+        """That owner has ended, and had come so far (None: as far as the row says). Raises
+        ``NotLaunched``."""
+        if self.owner != owner or self.owner_state is SchedState.REMOVED:
+            raise NotLaunched(f"the capture {owner} does not own it, but {self.owner}")
+        return replace(
+            self,
+            owner=None,
+            owner_state=SchedState.REMOVED,
+            task_position=position or self.task_position,
+        )
+
+    def _check(self, state: SchedState, what: str) -> None:
+        if self.owner_state is not state:
+            raise InvalidSchedule(
+                f"a changefeed that is {self.owner_state} at {self.owner} cannot be {what}"
+            )
+
+
+NO_ROW: Final = ScheduleRow()  # of a changefeed that TiCDC's tools made: nobody has owned it here
+CaptureProgress = Mapping[ChangefeedUUID, ChangefeedStatus]
 
 R = TypeVar("R", bound=Record)
 
@@ -264,9 +305,9 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "state": FeedState,
     "error": _read_error,
     "warning": _read_error,
-    "cert_allowed_cn": tuple,
     "task_position": lambda value: _from_json(ChangefeedStatus, value),
     "owner": CaptureID,
+    "owner_state": SchedState,
     "admin_job_type": AdminJobType,
     **dict.fromkeys(_WHOLE_NUMBERS, index),
 }

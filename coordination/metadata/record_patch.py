@@ -1,18 +1,18 @@
 """Patches over records instead of bytes, and groups that look before they write.
 
-A group of a gate and changes is decided anew each time it is run: the gate reads its key, and the
-changes are skipped if it found it shut. What passes between them stays within the group.
+A group is decided anew each time it is run: what passes between its patches stays within it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from coordination.metadata.errors import BrokenValue, MetadataError
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.model import ChangefeedInfo, Record, dump, load
-from coordination.orchestrator.patch import Patch, PatchGroup, PatchSkipped
+from coordination.orchestrator.transaction import Patch, PatchGroup, PatchSkipped
 
 R = TypeVar("R", bound=Record)
 
@@ -32,49 +32,34 @@ def record_patch(
     return Patch(key, change_bytes, is_compared)
 
 
-def record_read(key: str, kind: type[R], look: Callable[[R | None], None]) -> Patch:
-    """Look at a record, which must still be the same at the commit; `look` raises to refuse."""
-
-    def same(old: bytes | None) -> bytes | None:
-        look(None if old is None else load(kind, old))
-        return old
-
-    return Patch(key, same, is_compared=True)
+def deleted(key: str) -> Patch:
+    """Whatever its value is, understood or not."""
+    return Patch(key, lambda _old: None)
 
 
-def gated(
-    key: str, is_open: Callable[[bytes | None], bool], patches: Sequence[Patch]
-) -> PatchGroup:
-    """The patches as one group that does nothing while the gate's key says no."""
-    found_open = False
+def only_in_epoch(info_key: str, epoch: int, patch: Patch) -> PatchGroup:
+    """The patch, which does nothing unless the changefeed runs in that epoch at the commit: what is
+    said late is of a run that is over, or of a changefeed that is gone.
 
-    def look(old: bytes | None) -> bytes | None:
-        nonlocal found_open
-        found_open = is_open(old)
-        return old
+    (TiCDC remembers a stop that it saw, and drops patches of a changefeed resumed since.)
+    """
+    runs = False
 
-    def behind(patch: Patch) -> Patch:
-        def change(old: bytes | None) -> bytes | None:
-            if not found_open:
-                raise PatchSkipped
-            return patch.change(old)
-
-        return Patch(patch.key, change, patch.is_compared)
-
-    return (Patch(key, look, is_compared=True), *(behind(patch) for patch in patches))
-
-
-def runs_in(epoch: int) -> Callable[[bytes | None], bool]:
-    """A gate on a changefeed's info: it is there, and runs in that epoch."""
-
-    def is_open(value: bytes | None) -> bool:
+    def look(value: bytes | None) -> bytes | None:
+        nonlocal runs
         try:
             info = None if value is None else load(ChangefeedInfo, value)
         except BrokenValue:
-            return False
-        return info is not None and info.epoch == epoch and known_state(info).is_running
+            info = None
+        runs = info is not None and info.epoch == epoch and known_state(info).is_running
+        return value
 
-    return is_open
+    def change(old: bytes | None) -> bytes | None:
+        if not runs:
+            raise PatchSkipped
+        return patch.change(old)
+
+    return (Patch(info_key, look, is_compared=True), replace(patch, change=change))
 
 
 def unless_refused(group: PatchGroup) -> PatchGroup:
@@ -96,6 +81,6 @@ def unless_refused(group: PatchGroup) -> PatchGroup:
                 is_refused = True
                 raise PatchSkipped from error
 
-        return Patch(patch.key, change, patch.is_compared)
+        return replace(patch, change=change)
 
     return tuple(nth(number, patch) for number, patch in enumerate(group))

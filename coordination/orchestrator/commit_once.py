@@ -1,4 +1,4 @@
-"""A write from outside of any EtcdWorker: the same patches, the same rules, once."""
+"""A write from outside of any EtcdWorker: the same patches, the same rules, at once."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Final
 
 from coordination.errors import TryAgain
 from coordination.etcd.client import Compare, EtcdClient, RangeResult
-from coordination.model import Revision
-from coordination.orchestrator.patch import PatchGroup
-from coordination.orchestrator.reactor import GuardLost
 from coordination.orchestrator.snapshot import Snapshot
+from coordination.orchestrator.transaction import PatchGroup
 
 TRIES: Final = 50  # against workers that write the same keys
 EVERYTHING: Final = ("",)
@@ -18,40 +16,37 @@ EVERYTHING: Final = ("",)
 
 def commit_once(
     client: EtcdClient,
-    groups: Sequence[PatchGroup],
+    groups: Iterable[PatchGroup],
     delete_counter_key: str,
     guards: Sequence[Compare] = (),
-) -> Revision:
-    """Read the patches' keys, run all groups, commit them as one transaction; again on conflict.
+) -> None:
+    """Block until all groups are written, one after the other, each as one transaction.
 
-    Returns its revision, or that of the read if nothing changes. Raises ``TransactionTooLarge``,
-    ``GuardLost``, what a patch raises, and ``TryAgain`` when etcd gave no answer: it may then have
-    happened, so look before you try again.
+    Raises ``TransactionTooLarge``, ``GuardLost``, what a patch raises (the groups before it are
+    written then), and ``TryAgain`` when etcd gave no answer: it may then have happened, so look
+    before you try again.
     """
-    together: PatchGroup = tuple(patch for group in groups for patch in group)
+    for group in groups:
+        _commit(client, group, delete_counter_key, guards)
+
+
+def _commit(
+    client: EtcdClient, group: PatchGroup, delete_counter_key: str, guards: Sequence[Compare]
+) -> None:
     # the counter first: what is deleted while the others are read makes the transaction fail
     keys = dict.fromkeys(
-        (delete_counter_key, *(each.key for each in guards), *(each.key for each in together))
+        (delete_counter_key, *(each.key for each in guards), *(each.key for each in group))
     )
     for _ in range(TRIES):
         snapshot = Snapshot(EVERYTHING, delete_counter_key)
-        snapshot.read(_read(client, keys))
-        if lost := snapshot.lost_guard(guards):
-            raise GuardLost(lost.key)
-        plan = snapshot.plan((together,), guards)
+        found = [client.range(key) for key in keys]
+        revision = min(each.revision for each in found)
+        kvs = tuple(kv for each in found for kv in each.kvs)
+        snapshot.read(RangeResult(revision=revision, kvs=kvs))
+        snapshot.check_guards(guards)
+        plan = snapshot.plan((group,), guards)
         if plan.taken == 0:
             raise TryAgain("etcd's present state does not allow the change yet")
-        if plan.transaction is None:
-            return snapshot.revision
-        result = client.txn(plan.transaction.compares, plan.transaction.ops)
-        if result.succeeded:
-            return result.revision
+        if not plan.ops or client.txn(plan.compares, plan.ops).succeeded:
+            return
     raise TryAgain(f"others changed the same keys {TRIES} times in a row")
-
-
-def _read(client: EtcdClient, keys: Iterable[str]) -> RangeResult:
-    found = [client.range(key) for key in keys]
-    return RangeResult(
-        revision=min(each.revision for each in found),
-        kvs=tuple(kv for each in found for kv in each.kvs),
-    )

@@ -6,7 +6,9 @@
               ▲               │ conflict: keep them until there is news                  │
               └───────────────┘                    outcome unknown: drop them, settle ───┘
 
-A reactor ticks only when nothing is pending and its own last write has come back.
+A reactor ticks only when nothing is pending and its own last write has come back: never on a state
+that is older than that, and always on one moment of etcd. It does not see etcd; its state hands out
+what is to change as patches.
 A transaction without an answer may still take effect, even after a read that did not show it. It is
 *settled* first: the delete counter that it depends on is moved on, so it has happened by now or it
 never will. Then the state is read, and the reactor asked again.
@@ -17,20 +19,17 @@ All of it is in one thread. The watch calls back from another, which only queues
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
 
 from coordination.clock import Clock
 from coordination.errors import TryAgain
-from coordination.etcd.client import Compare, EtcdClient, Watch, WatchBatch
+from coordination.etcd.client import Compare, EtcdClient, KeyValue, Watch, WatchBatch
 from coordination.model import Revision
-from coordination.orchestrator.patch import PatchGroup
-from coordination.orchestrator.reactor import GuardLost, Reactor, ReactorFinished, ReactorState
-from coordination.orchestrator.snapshot import Snapshot
-from coordination.orchestrator.tick_limit import TickLimit
-from coordination.orchestrator.transaction import PlannedTransaction, counter_compare, counter_put
+from coordination.orchestrator.snapshot import Plan, Snapshot, counter_compare, counter_put
+from coordination.orchestrator.transaction import PatchGroup
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +37,62 @@ SILENCE_S: Final = 10.0  # after it nobody knows whether the watch still lives (
 OWED_S: Final = 2.0  # the same when an event must come: our own write, or what we collided with
 RETRY_S: Final = 0.5  # between reads while etcd does not answer
 SLOW_TXN_S: Final = 1.0
+TICK_BURST: Final = 2  # ticks in a row after a rest, as TiCDC: an event does not wait for the timer
+
+
+class ReactorState(Protocol):
+    """The keys as a program wants them. Called from the worker's thread alone."""
+
+    def update(self, key: str, kv: KeyValue | None) -> None:
+        """A key was put, or deleted (None)."""
+        ...
+
+    def update_pending_change(self, now_s: float) -> None:
+        """Right before each tick: do what was put off until its time came."""
+        ...
+
+    def take_patches(self) -> list[PatchGroup]:
+        """Hand out what the last tick wants changed, once. Each group is all or none."""
+        ...
+
 
 S = TypeVar("S", bound=ReactorState)
+S_contra = TypeVar("S_contra", bound=ReactorState, contravariant=True)
+
+
+class Reactor(Protocol[S_contra]):
+    def tick(self, state: S_contra, now_s: float) -> None:
+        """Look at the state and leave patches in it. Must not block.
+
+        Patches may be dropped without a trace when etcd did not say whether it took them; so a tick
+        derives all of them from the state, and the next one asks again for what is still missing.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class TickLimit:
+    """How often a reactor may tick: on news as soon as the rate allows it, and without news once
+    per interval."""
+
+    interval_s: float
+    _last: float = float("-inf")
+    _paid_until: float = float("-inf")  # ticks taken so far are paid for by then
+
+    def due_at(self, *, has_news: bool) -> float:
+        """When the next tick may be; -inf is at once."""
+        if not has_news:
+            return self._last + self.interval_s
+        return self._paid_until - self.interval_s * (TICK_BURST - 1)
+
+    def take(self, now: float) -> None:
+        """A tick takes place now."""
+        self._last = now
+        self._paid_until = max(now, self._paid_until) + self.interval_s
 
 
 class EtcdWorker(Generic[S]):
-    """Drive it by `run`, or by `run_once` and then `close`, from one thread."""
+    """Drive it by `run_once` and then `close`, from one thread."""
 
     def __init__(
         self,
@@ -70,40 +119,20 @@ class EtcdWorker(Generic[S]):
         self._snapshot = Snapshot(prefixes, delete_counter_key)
         self._tick_limit = TickLimit(tick_interval_s)
         self._pending: list[PatchGroup] = []
-        self._is_finishing = False
         self._has_news = False  # since the last tick
         self._must_read = True  # before anything else; else `_read_at` is when the watch is doubted
         self._read_at = float("-inf")
         self._is_answered = True  # etcd, as far as we know; for the log alone
-        self._unsettled: PlannedTransaction | None = None
+        self._unsettled: int | None = None  # the delete counter that it depends on
         self._collided_at: Revision | None = None  # what we knew when a compare failed
         self._watch: Watch | None = None
         self._watch_number = 0
         self._inbox: deque[tuple[int, WatchBatch]] = deque()
-        self._woken = threading.Event()
 
     @property
     def revision(self) -> Revision:
         """Up to where etcd has been seen."""
         return self._snapshot.revision
-
-    def run(self, stop: Callable[[], bool]) -> None:
-        """Turn until the reactor has finished, or `stop` says so or raises (a lost session, say).
-
-        Raises ``GuardLost``, ``CaptureSuicide`` when etcd went back, and what the reactor raises.
-        """
-        try:
-            while True:
-                self._woken.clear()  # before `stop` is asked: a `notify` from now on is not lost
-                if stop() or (wait_s := self.run_once()) is None:
-                    return
-                self._clock.wait(self._woken, wait_s)
-        finally:
-            self.close()
-
-    def notify(self) -> None:
-        """Make `run` look at `stop` now. Any thread."""
-        self._woken.set()
 
     def close(self) -> None:
         """End the watch. Idempotent."""
@@ -112,30 +141,28 @@ class EtcdWorker(Generic[S]):
             self._watch.cancel()
             self._watch = None
 
-    def run_once(self) -> float | None:
-        """One pass. The seconds until the next is of use if nothing wakes us, None: finished.
+    def run_once(self) -> float:
+        """One pass. The seconds until the next is of use if nothing wakes us.
 
-        Blocks for no longer than calls to etcd do.
+        Blocks for no longer than calls to etcd do. Raises ``GuardLost``, ``CaptureSuicide`` when
+        etcd went back, and what the reactor raises.
         """
         self._drain()
         self._read_if_due()
         if self._must_read:
             return RETRY_S
-        if lost := self._snapshot.lost_guard(self._guards()):
-            raise GuardLost(lost.key)
+        self._snapshot.check_guards(self._guards())
         self._commit()
-        if self._is_ready and not self._is_finishing:
+        if self._is_ready:
             self._apply_updates()
             if (wait_s := self._tick_wait_s) > 0:
                 return min(wait_s, self._doubt_wait_s)
             self._tick()
             self._commit()
-        return self._conclude()
+        return self._wait_s
 
-    def _conclude(self) -> float | None:
-        if self._is_finishing and not self._pending:
-            self.close()
-            return None
+    @property
+    def _wait_s(self) -> float:
         if self._must_read or self._inbox:
             return 0.0
         if self._is_ready:
@@ -166,7 +193,8 @@ class EtcdWorker(Generic[S]):
                 return
             self._take_in(batch)
         if is_heard:
-            self._read_at = self._clock.monotonic() + self._wait_s
+            is_owed = self._has_collided or not self._snapshot.caught_up
+            self._read_at = self._clock.monotonic() + (OWED_S if is_owed else SILENCE_S)
 
     def _take_in(self, batch: WatchBatch) -> None:
         if self._snapshot.apply(batch.events):
@@ -174,11 +202,6 @@ class EtcdWorker(Generic[S]):
         for event in batch.events:
             if event.kind == "delete" and event.kv.key == self._counter_key:
                 logger.warning("somebody deleted the delete counter key=%s", self._counter_key)
-
-    @property
-    def _wait_s(self) -> float:
-        is_owed = self._has_collided or not self._snapshot.caught_up
-        return OWED_S if is_owed else SILENCE_S
 
     @property
     def _has_collided(self) -> bool:
@@ -209,65 +232,62 @@ class EtcdWorker(Generic[S]):
     def _watch_anew(self) -> None:
         self.close()
         number = self._watch_number
+
+        def receive(batch: WatchBatch) -> None:
+            """In the watch's thread."""
+            self._inbox.append((number, batch))
+            self._wake()
+
         self._watch = self._client.watch(
             self._snapshot.scope,
-            lambda batch: self._receive(number, batch),
+            receive,
             prefix=True,
             start_revision=Revision(self.revision + 1),
         )
-
-    def _receive(self, number: int, batch: WatchBatch) -> None:
-        """In the watch's thread."""
-        self._inbox.append((number, batch))
-        self._woken.set()
-        self._wake()
 
     # writes
 
     def _commit(self) -> None:
         """Send what is pending, until all is done, others were faster, or etcd does not answer."""
         while self._pending and not self._must_read and not self._has_collided:
-            guards = self._guards()
-            plan = self._snapshot.plan(self._pending, guards)
+            plan = self._snapshot.plan(self._pending, self._guards())
             if plan.taken == 0:
                 return  # the first group waits for newer events
-            if plan.transaction is None or self._send(plan.transaction):
+            if not plan.ops or self._send(plan):
                 del self._pending[: plan.taken]
 
-    def _send(self, transaction: PlannedTransaction) -> bool:
+    def _send(self, plan: Plan) -> bool:
         """Whether it was taken; if it was not, what comes next is arranged for."""
         started_at = self._clock.monotonic()
         try:
-            result = self._client.txn(transaction.compares, transaction.ops)
+            result = self._client.txn(plan.compares, plan.ops)
         except TryAgain as error:
-            self._lose_track(transaction, error)
+            self._lose_track(plan, error)
             return False
         ended_at = self._clock.monotonic()
         if ended_at - started_at > SLOW_TXN_S:
             logger.warning("etcd was slow to commit seconds=%.1f", ended_at - started_at)
         if result.succeeded:
-            self._snapshot.committed(transaction, result.revision)
+            self._snapshot.committed(plan, result.revision)
         else:
             self._collided_at = self.revision
         self._read_at = min(self._read_at, ended_at + OWED_S)
         return result.succeeded
 
-    def _lose_track(self, transaction: PlannedTransaction, error: TryAgain) -> None:
+    def _lose_track(self, plan: Plan, error: TryAgain) -> None:
         logger.warning(
-            "a transaction has no answer, reading again keys=%s: %s", len(transaction.ops), error
+            "a transaction has no answer, reading again keys=%s: %s", len(plan.ops), error
         )
-        self._unsettled = transaction
+        self._unsettled = plan.counter
         self._must_read = True
         self._pending.clear()
-        self._is_finishing = False  # the reactor is asked again, and says again that it is done
 
     def _settle(self) -> None:
         if self._unsettled is None:
             return
-        counter = self._unsettled.counter
-        unmoved = counter_compare(self._counter_key, counter)
-        self._client.txn((unmoved,), (counter_put(self._counter_key, counter),))
-        self._unsettled = None  # moved by us or by others: either way it is not `counter` any more
+        unmoved = counter_compare(self._counter_key, self._unsettled)
+        self._client.txn((unmoved,), (counter_put(self._counter_key, self._unsettled),))
+        self._unsettled = None  # moved by us or by others: either way it is not the same any more
 
     # the reactor
 
@@ -276,16 +296,13 @@ class EtcdWorker(Generic[S]):
         return self._tick_limit.due_at(has_news=self._has_news) - self._clock.monotonic()
 
     def _apply_updates(self) -> None:
-        for update in self._snapshot.take_updates():
-            self._state.update(update)
+        for key, kv in self._snapshot.take_updates():
+            self._state.update(key, kv)
 
     def _tick(self) -> None:
         now = self._clock.monotonic()
         self._tick_limit.take(now)
         self._has_news = False
         self._state.update_pending_change(now)
-        try:
-            self._reactor.tick(self._state, now)
-        except ReactorFinished:
-            self._is_finishing = True
+        self._reactor.tick(self._state, now)
         self._pending += self._state.take_patches()

@@ -21,28 +21,46 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from coordination.errors import CaptureSuicide, TidelakeError
-from coordination.etcd.client import MAX_TXN_OPS, Compare, Delete, KeyValue, RangeResult, WatchEvent
-from coordination.model import Revision
-from coordination.orchestrator.patch import PatchGroup
-from coordination.orchestrator.reactor import ABSENT, Update
-from coordination.orchestrator.transaction import (
-    PlannedTransaction,
-    counter_compare,
-    counter_put,
-    fold,
-    ops_of,
+from coordination.errors import CaptureSuicide, Fenced, TidelakeError
+from coordination.etcd.client import (
+    MAX_TXN_OPS,
+    Compare,
+    Delete,
+    KeyValue,
+    Op,
+    Put,
+    RangeResult,
+    WatchEvent,
 )
+from coordination.model import Revision
+from coordination.orchestrator.transaction import PatchGroup, fold
 
 NEVER_READ: Final = Revision(0)
+ABSENT: Final = Revision(0)  # the revision by which etcd compares a key that is not there
+
+Update = tuple[str, KeyValue | None]  # a key was put, or deleted (None)
+
+
+class GuardLost(Fenced):
+    """A key that every write of this worker depends on has gone for good; `key` says which."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"nothing may be written any more: {key} is no longer there as it was put "
+            "(the session ended, or the key was deleted)"
+        )
+        self.key = key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TxnPlan:
-    """The first `taken` groups as one transaction; None: they change nothing."""
+class Plan:
+    """The first `taken` groups as one transaction: do `ops` (none: they change nothing) if all
+    `compares` hold, the delete counter's among them."""
 
     taken: int
-    transaction: PlannedTransaction | None
+    compares: tuple[Compare, ...] = ()
+    ops: tuple[Op, ...] = ()
+    counter: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +106,6 @@ class Snapshot:
             )
         for kv in found.kvs:
             self._check_known(kv)
-        is_init = self.revision == NEVER_READ
         before, self._seen = self._seen, {kv.key: kv for kv in found.kvs if self._is_ours(kv.key)}
         for key, old in before.items():
             new = self._seen.get(key)
@@ -96,7 +113,7 @@ class Snapshot:
                 self._queue(key, None)
         for key, new in self._seen.items():
             if key not in before or before[key].mod_revision != new.mod_revision:
-                self._queue(key, new, is_init=is_init)
+                self._queue(key, new)
         self.revision = found.revision
         self._ahead.clear()
 
@@ -132,32 +149,36 @@ class Snapshot:
         taken, self._updates = self._updates, []
         return taken
 
-    def plan(self, groups: Sequence[PatchGroup], guards: Sequence[Compare] = ()) -> TxnPlan:
+    def plan(self, groups: Sequence[PatchGroup], guards: Sequence[Compare] = ()) -> Plan:
         """Fold groups into a transaction; ``fold`` says what it raises, guards count as keys."""
         folded = fold(groups, self._value, MAX_TXN_OPS - 1 - len(guards))
         if not folded.changes:
-            return TxnPlan(taken=folded.taken, transaction=None)
-        ops, counter = ops_of(folded.changes), self._counter()
+            return Plan(taken=folded.taken)
+        ops: list[Op] = [
+            Delete(key) if value is None else Put(key, value)
+            for key, value in folded.changes.items()
+        ]
+        counter = self._counter()
         if any(isinstance(op, Delete) for op in ops):
-            ops = (*ops, counter_put(self._counter_key, counter))
+            ops.append(counter_put(self._counter_key, counter))
         compared = dict.fromkeys((*folded.changes, *sorted(folded.reads)))
         unchanged = (Compare(key, "mod", "=", self._mod_revision(key)) for key in compared)
         compares = (counter_compare(self._counter_key, counter), *guards, *unchanged)
-        return TxnPlan(
-            taken=folded.taken,
-            transaction=PlannedTransaction(compares=compares, ops=ops, counter=counter),
-        )
+        return Plan(taken=folded.taken, compares=compares, ops=tuple(ops), counter=counter)
 
-    def committed(self, transaction: PlannedTransaction, revision: Revision) -> None:
+    def committed(self, plan: Plan, revision: Revision) -> None:
         """etcd took it: the next plan builds on it, and the reactor waits until it comes back."""
         self._barrier = max(self._barrier, revision)
-        for op in transaction.ops:
+        for op in plan.ops:
             value = None if isinstance(op, Delete) else op.value
             self._ahead[op.key] = _Written(value, revision)
 
-    def lost_guard(self, guards: Iterable[Compare]) -> Compare | None:
-        """A guard that does not hold and never will again: its revision has passed."""
-        return next((guard for guard in guards if self._is_lost(guard)), None)
+    def check_guards(self, guards: Iterable[Compare]) -> None:
+        """Raises ``GuardLost`` for one that does not hold and never will again: its revision has
+        passed."""
+        for guard in guards:
+            if self._is_lost(guard):
+                raise GuardLost(guard.key)
 
     def _is_lost(self, guard: Compare) -> bool:
         if not self._is_ours(guard.key):
@@ -185,25 +206,16 @@ class Snapshot:
             del self._ahead[key]
         self._queue(key, kv if event.kind == "put" else None)
 
-    def _queue(self, key: str, kv: KeyValue | None, *, is_init: bool = False) -> None:
-        if key == self._counter_key:
-            return  # no business of the reactor
-        if kv is None:
-            self._updates.append(Update(key=key, value=None))
-            return
-        self._updates.append(
-            Update(
-                key=key,
-                value=kv.value,
-                is_init=is_init,
-                create_revision=kv.create_revision,
-                mod_revision=kv.mod_revision,
-            )
-        )
+    def _queue(self, key: str, kv: KeyValue | None) -> None:
+        if key != self._counter_key:  # no business of the reactor
+            self._updates.append((key, kv))
 
     def _value(self, key: str) -> bytes | None:
         if not self._is_ours(key) or key == self._counter_key:
             raise ValueError(f"a patch of {key}, which is outside of what is watched")
+        return self._newest(key)
+
+    def _newest(self, key: str) -> bytes | None:
         if key in self._ahead:
             return self._ahead[key].value
         kv = self._seen.get(key)
@@ -217,11 +229,7 @@ class Snapshot:
         return kv.mod_revision if kv else ABSENT
 
     def _counter(self) -> int:
-        if self._counter_key in self._ahead:
-            value = self._ahead[self._counter_key].value
-        else:
-            kv = self._seen.get(self._counter_key)
-            value = kv.value if kv else None
+        value = self._newest(self._counter_key)
         if value is None:
             return 0
         if not value.isdigit() or value.startswith(b"0"):
@@ -230,3 +238,14 @@ class Snapshot:
                 "number above 0: somebody wrote to it"
             )
         return int(value)
+
+
+def counter_compare(counter_key: str, counter: int) -> Compare:
+    """That nobody has deleted anything since: absent at 0, as before the first delete."""
+    if counter == 0:
+        return Compare(counter_key, "create", "=", 0)
+    return Compare(counter_key, "value", "=", str(counter).encode())
+
+
+def counter_put(counter_key: str, counter: int) -> Put:
+    return Put(counter_key, str(counter + 1).encode())

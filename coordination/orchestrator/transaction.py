@@ -1,8 +1,11 @@
-"""How many groups of patches fit into one transaction, and what they come to together. Pure.
+"""What a reactor wants changed in etcd: functions over values, in groups; and how many groups fit
+into one transaction. Pure.
 
     groups ──run on a copy──► changes ──fits?──► folded; one that does not begins the next fold
 
-A group that does not fit leaves no trace: it is run anew, on newer values, in the next fold.
+A patch does not say what a key is to be, but how it changes: it is run on the newest value that is
+known, and again on a newer one when somebody else was faster. A group that does not fit leaves no
+trace: it is run anew, on newer values, in the next fold.
 The limits are inclusive (TiCDC's `>=` loops for ever at exactly 128 keys).
 """
 
@@ -12,16 +15,40 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from coordination.errors import TryAgain
-from coordination.etcd.client import Compare, Delete, Op, Put
-from coordination.orchestrator.patch import PatchGroup, PatchSkipped
-from coordination.orchestrator.reactor import TransactionTooLarge
+from coordination.errors import TidelakeError, TryAgain
 
 MAX_TXN_BYTES: Final = 1024 * (1024 + 256)  # TiCDC's, below etcd's --max-request-bytes of 1.5 MiB
 NAMED_IN_ERROR: Final = 3  # changefeeds
 
-Values = Callable[[str], bytes | None]
 Changes = Mapping[str, bytes | None]  # None: delete
+
+
+class PatchSkipped(Exception):
+    """Raised by a change that has become pointless: the rest of its group goes on."""
+
+
+class TransactionTooLarge(TidelakeError):
+    """One group needs more keys or bytes than one transaction may have: a fault of its maker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One key's change. ``None`` is an absent key, ``b""`` an empty value; equal in and out: no
+    change.
+
+    ``change`` may be run several times, so it must not have effects of its own. ``PatchSkipped``
+    leaves this patch out, ``TryAgain`` puts its whole group off until newer events have come; any
+    other error ends the worker.
+
+    ``is_compared`` puts the key's mod-revision among the transaction's conditions also when the
+    change leaves it as it is: what a patch has only *read* must then still be so at the commit."""
+
+    key: str
+    change: Callable[[bytes | None], bytes | None]
+    is_compared: bool = False
+
+
+PatchGroup = tuple[Patch, ...]  # in one transaction, all or none; groups are committed in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +60,9 @@ class Fold:
     reads: frozenset[str] = frozenset()  # keys that must be as they were read, changed or not
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedTransaction:
-    """Do `ops` if all `compares` hold, and if the delete counter is still `counter`."""
-
-    compares: tuple[Compare, ...]
-    ops: tuple[Op, ...]
-    counter: int
-
-
-def fold(groups: Sequence[PatchGroup], values: Values, max_keys: int) -> Fold:
+def fold(
+    groups: Sequence[PatchGroup], values: Callable[[str], bytes | None], max_keys: int
+) -> Fold:
     """As many groups from the front as one transaction can hold.
 
     Stops before a group that raises ``TryAgain`` (it and those after it wait); raises
@@ -72,24 +92,7 @@ def size_bytes(changes: Changes) -> int:
     return sum(2 * len(key.encode()) + len(value or b"") for key, value in changes.items())
 
 
-def counter_compare(counter_key: str, counter: int) -> Compare:
-    """That nobody has deleted anything since: absent at 0, as before the first delete."""
-    if counter == 0:
-        return Compare(counter_key, "create", "=", 0)
-    return Compare(counter_key, "value", "=", str(counter).encode())
-
-
-def counter_put(counter_key: str, counter: int) -> Put:
-    return Put(counter_key, str(counter + 1).encode())
-
-
-def ops_of(changes: Changes) -> tuple[Op, ...]:
-    return tuple(
-        Delete(key) if value is None else Put(key, value) for key, value in changes.items()
-    )
-
-
-def _run(group: PatchGroup, before: Changes, values: Values) -> Changes:
+def _run(group: PatchGroup, before: Changes, values: Callable[[str], bytes | None]) -> Changes:
     """`before` with the group's changes on top; what ends as it began is no change."""
     changes = dict(before)
     for patch in group:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from coordination.closing import Closings
@@ -32,28 +32,24 @@ from coordination.errors import (
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.feed_state import (
-    AdminJob,
     Decision,
     FeedEvent,
     FeedStateManager,
     error_stuck_s,
     known_state,
+    next_state,
 )
+from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import (
+    NO_ROW,
     ChangefeedInfo,
     FeedState,
     RunningError,
+    SchedState,
+    ScheduleRow,
 )
-from coordination.metadata.observation import (
-    CaptureObservation,
-    ControllerObservation,
-    OwnerObservation,
-)
-from coordination.metadata.querier import NO_ROW
-from coordination.metadata.schedule import SchedState, ScheduleRow
-from coordination.model import CaptureID, Ownership, Revision
-from coordination.owner.standing import standing_of
-from coordination.owner.term import Term, TermContext
+from coordination.model import Ownership, Revision
+from coordination.owner.term import UNSEEN, Term
 from coordination.ports import ControlWriter, Standing
 from coordination.processor import SessionContext
 from coordination.running_errors import OWNER_UNKNOWN, running_error
@@ -69,25 +65,13 @@ LAUNCH_AGAIN_S: Final = 5.0  # after a refused term: who has claimed it may be a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerContext:
-    """What all changefeeds of one owner share. The observations write with the tick."""
+    """What all changefeeds of one owner share."""
 
     role: SessionContext
-    capture: CaptureObservation
-    controller: ControllerObservation
     ownership: Ownership
     settings: SchedulerSettings
     rng: random.Random
     tries_again: bool = True  # after an error of a changefeed; else it has failed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView:
-    """The captures, at one tick."""
-
-    captures: Collection[CaptureID]  # those within their grace too
-    unreached: Collection[CaptureID] = ()  # by any owner, ever
-    is_gone: Callable[[CaptureID], bool]
-    knows_the_dead: bool
 
 
 class ChangefeedOwner:
@@ -102,7 +86,6 @@ class ChangefeedOwner:
             random=context.rng.random, tries_again=context.tries_again
         )
         self._owner_revision: int | None = None  # that we asked for
-        self._observation: OwnerObservation | None = None  # of that launch
         self._is_first = False  # nobody has ever had a span of it before that launch
         self._term: Term | None = None
         self._closing = Closings[ControlWriter]("the control writer", context.role.end_within_s)
@@ -121,9 +104,6 @@ class ChangefeedOwner:
     @property
     def is_closed(self) -> bool:
         return self._term is None and not self._closing.names()
-
-    def push_admin_job(self, job: AdminJob) -> None:
-        self._feed_state.push_admin_job(job)
 
     def close(self, *, drop: bool) -> None:
         """Begin to end it all; `is_closed` says when that is over."""
@@ -144,13 +124,12 @@ class ChangefeedOwner:
         self,
         changefeed: ChangefeedReactorState,
         inbox: Sequence[Message],
-        cluster: ClusterView,
-        alive: Collection[CaptureID],
+        cluster: GlobalReactorState,
         now_s: float,
     ) -> Sequence[Message]:
-        """What is to be sent. ``alive``: with UNSEEN in it while the dead are not all known."""
+        """What is to be sent."""
         try:
-            return self._tick(changefeed, inbox, cluster, alive, now_s)
+            return self._tick(changefeed, inbox, cluster, now_s)
         except (CaptureSuicide, Fenced):
             raise
         except TermRefused as error:
@@ -163,8 +142,7 @@ class ChangefeedOwner:
         self,
         changefeed: ChangefeedReactorState,
         inbox: Sequence[Message],
-        cluster: ClusterView,
-        alive: Collection[CaptureID],
+        cluster: GlobalReactorState,
         now_s: float,
     ) -> Sequence[Message]:
         self.check_end(now_s)
@@ -172,26 +150,23 @@ class ChangefeedOwner:
         if now_s >= self._launch_again_at:
             self._owner_revision, self._launch_again_at = None, float("inf")
         if info is None or not self._holds_launch(row):
-            self._observation = None
             self.close(drop=False)
             if info is not None and self.is_closed:
                 self._move_launch(changefeed, info, row, cluster)
             return ()
-        if self._observation is None:
-            self._observation = self._context.capture.on_owner_launched(changefeed.uuid)
-        self._decide(changefeed, info, self._observation, now_s)
+        self._decide(changefeed, info, now_s)
         if not self._feed_state.should_run or (self._term and self._term.epoch != info.epoch):
             self._end_run(drop=False)
         if self._feed_state.should_run and self.is_closed and self._ran_epoch != info.epoch:
             self._withdraw()
             self._open(info)
         self._show_ended(info)
-        return self._run(self._observation, inbox, cluster, alive, now_s)
+        return self._run(changefeed, inbox, cluster, now_s)
 
     # the launch
 
     def _holds_launch(self, row: ScheduleRow) -> bool:
-        return (row.state, row.owner, row.launches) == (
+        return (row.owner_state, row.owner, row.launches) == (
             SchedState.LAUNCHED,
             self._role.id,
             self._owner_revision,
@@ -202,32 +177,24 @@ class ChangefeedOwner:
         changefeed: ChangefeedReactorState,
         info: ChangefeedInfo,
         row: ScheduleRow,
-        cluster: ClusterView,
+        cluster: GlobalReactorState,
     ) -> None:
         """One step towards a launch here, or towards the end of what was removed."""
-        controller, uuid = self._context.controller, changefeed.uuid
-        scheduled = controller.get_changefeed_schedule(uuid)
-        if row.state is SchedState.REMOVED:
+        writes, ours = changefeed.writes(), self._role.id
+        if row.owner_state is SchedState.REMOVED:
             if info.state is FeedState.REMOVED:
-                controller.cleanup_changefeed(uuid)
+                changefeed.add_group(*writes.cleanup(changefeed.task_positions))
                 return
             self._owner_revision, self._is_first = row.launches + 1, row.launches == 0
             self._ran_epoch = None
-            target = replace(scheduled, owner=self._role.id, owner_state=SchedState.LAUNCHED)
-            controller.set_owner(target)
+            changefeed.add_group(writes.launch(ours))
         elif row.owner is None:
             return  # a broken row: an operator's
-        elif row.owner == self._role.id:
-            position = changefeed.status or row.task_position
-            self._context.capture.post_owner_removed(uuid, position)
-        elif row.state is SchedState.LAUNCHED and not cluster.is_gone(row.owner):
+        elif row.owner == ours:
+            changefeed.add_group(writes.release(ours, changefeed.status or row.task_position))
+        elif row.owner_state is SchedState.LAUNCHED and not cluster.is_gone(row.owner):
             # it was the owner before: it is to let go (the dead's are taken from them by who leads)
-            controller.set_owner(replace(scheduled, owner_state=SchedState.REMOVING))
-
-    @property
-    def waits_for_the_dead(self) -> bool:
-        """Whether somebody may have had spans of it before this owner could see who lives."""
-        return not self._is_first
+            changefeed.add_group(writes.stop_owner())
 
     # the run
 
@@ -235,7 +202,6 @@ class ChangefeedOwner:
         self,
         changefeed: ChangefeedReactorState,
         info: ChangefeedInfo,
-        observation: OwnerObservation,
         now_s: float,
     ) -> None:
         if self._ran_epoch != info.epoch:
@@ -245,15 +211,16 @@ class ChangefeedOwner:
             self._feed_state.error_stuck_s = error_stuck_s(info.config)
         except ConfigError as error:
             self._fail(error)
-        errors = [*changefeed.take_processor_errors(), *self._errors]
-        warnings = changefeed.take_processor_warnings()
+        errors = [*changefeed.reported("error"), *self._errors]
+        warnings = changefeed.reported("warning")
         if self._refusal is not None and info.warning == self._refusal:
             self._refusal = None
         warnings += [self._refusal] if self._refusal is not None else []
         decision = self._feed_state.decide(info, changefeed.status, errors, warnings, now_s)
         if decision is not None:
             self._tell(info, decision)
-            observation.carry_out(decision)
+            changefeed.add_group(changefeed.writes(by_owner=True).feed_event(decision))
+        changefeed.clear_reports()
         if self._term is not None:
             self._term.control.tell(standing_of(info, decision))
 
@@ -302,15 +269,15 @@ class ChangefeedOwner:
                 fence=role.fence,
                 wake=role.wake,
             )
-            context = TermContext(
-                version=role.info.version,
-                capture_id=role.id,
-                owner_revision=Revision(self._owner_revision or 0),
-                settings=self._context.settings,
-                rng=self._context.rng,
-            )
             try:
-                self._term = Term(info, control, context)
+                self._term = Term(
+                    info,
+                    control,
+                    capture=role.info,
+                    owner_revision=Revision(self._owner_revision or 0),
+                    settings=self._context.settings,
+                    rng=self._context.rng,
+                )
             except Exception:
                 self._closing.begin(self.name.id, control, drop=True)
                 raise
@@ -319,23 +286,28 @@ class ChangefeedOwner:
 
     def _run(
         self,
-        observation: OwnerObservation,
+        changefeed: ChangefeedReactorState,
         inbox: Sequence[Message],
-        cluster: ClusterView,
-        alive: Collection[CaptureID],
+        cluster: GlobalReactorState,
         now_s: float,
     ) -> Sequence[Message]:
         term = self._term
         if term is None:
             return ()
+        alive = set(cluster.captures)  # those who may have spans: the dead too, within their grace
+        if not self._is_first and not cluster.knows_the_dead(now_s):
+            alive.add(UNSEEN)  # somebody may have had spans before this owner could see who lives
         gone = {each for each in alive if cluster.is_gone(each)}
-        ticked = term.tick(inbox, alive, now_s, unreached=cluster.unreached, gone=gone)
+        unreached = {each.id for each in cluster.captures.values() if not each.is_reached}
+        ticked = term.tick(inbox, alive, now_s, unreached=unreached, gone=gone)
         if ticked is None:
             return ()
         self._log_moves(term)
         if ticked.is_known:
-            observation.advance_changefeed(
-                ticked.checkpoint_ts, ticked.min_table_barrier_ts, epoch=term.epoch
+            changefeed.add_group(
+                changefeed.writes(by_owner=True).advance_checkpoint(
+                    ticked.checkpoint_ts, ticked.min_table_barrier_ts, term.epoch
+                )
             )
         return ticked.outbox
 
@@ -378,3 +350,16 @@ class ChangefeedOwner:
         return running_error(
             error, code=OWNER_UNKNOWN, address=role.info.address, at=role.utc_now()
         )
+
+
+def standing_of(info: ChangefeedInfo, decision: Decision | None = None) -> Standing:
+    """How a changefeed stands, for the control tables: as etcd has it, or will have it once the
+    decision is written."""
+    state = known_state(info)
+    told = [each for each in (info.error, info.warning) if each is not None]
+    if decision is not None:
+        state = next_state(state, decision.event)
+        told += [decision.error] if decision.error is not None else []
+    if state is FeedState.NORMAL or not told:
+        return Standing(state=state)
+    return Standing(state=state, message=max(told, key=lambda each: each.time).message)

@@ -1,9 +1,9 @@
 """What operators ask an owner for: posted from any thread, done at a tick, answered by a future.
 
-    CLI, gRPC ── post ──► inbox ── tick: `carry_out` ──► the future has a result or an error
+    gRPC ── post ──► inbox ── tick: `carry_out` ──► the future has a result or an error
 
-Pausing and the like can also be written to etcd by anybody; these jobs have no keys there
-(docs/cluster.md 15).
+Pausing and the like is written to etcd by anybody (`metadata/operator.py`); these jobs have no keys
+there (docs/cluster.md 15).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from coordination.errors import TidelakeError
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.errors import CaptureNotFound, ChangefeedNotFound, MetadataError
-from coordination.metadata.feed_state import AdminJob
-from coordination.model import CaptureID, CaptureInfo, TableName, Ts
+from coordination.metadata.global_state import GlobalReactorState
+from coordination.model import CaptureID, TableName, Ts
 from coordination.owner.changefeed import ChangefeedOwner
 from coordination.scheduler.coordinator import Coordinator
 
@@ -59,14 +59,6 @@ class KeepCapture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Administer:
-    """Pause, resume, remove or finish. Result: None; refused later if the state does not allow."""
-
-    changefeed: ChangefeedName
-    job: AdminJob
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryProcessors:
     """Result: a tuple of ``ProcessorRow``, by changefeed and table."""
 
@@ -85,7 +77,7 @@ class ProcessorRow:
     checkpoint_ts: Ts
 
 
-OwnerJob = Rebalance | MoveTable | DrainCapture | KeepCapture | Administer | QueryProcessors
+OwnerJob = Rebalance | MoveTable | DrainCapture | KeepCapture | QueryProcessors
 
 
 class NotOwner(TidelakeError):
@@ -98,8 +90,7 @@ class JobContext:
 
     feeds: Mapping[ChangefeedName, ChangefeedOwner]
     self_id: CaptureID
-    captures: Mapping[CaptureID, CaptureInfo]
-    is_gone: Callable[[CaptureID], bool]
+    cluster: GlobalReactorState
     draining: set[CaptureID]  # that this owner was told to drain
     resign: Callable[[], None]
 
@@ -154,8 +145,6 @@ def carry_out(job: OwnerJob, context: JobContext) -> object:
             return _drain(context, job.capture_id)
         case KeepCapture():
             _keep(context, job.capture_id)
-        case Administer():
-            _feed(context, job.changefeed).push_admin_job(job.job)
         case QueryProcessors():
             return _processors(context, job.changefeed)
     return None
@@ -163,7 +152,7 @@ def carry_out(job: OwnerJob, context: JobContext) -> object:
 
 def _drain(context: JobContext, capture_id: CaptureID) -> int:
     _check_capture(context, capture_id)
-    if not any(_serves(context, each) for each in context.captures if each != capture_id):
+    if not any(_serves(context, each) for each in context.cluster.captures if each != capture_id):
         raise MetadataError(
             f"no other capture serves the cluster: nobody could take the tables of {capture_id}, "
             "or lead. Start another `tidelake server` first; to end this one, stop its process"
@@ -182,8 +171,8 @@ def _drain(context: JobContext, capture_id: CaptureID) -> int:
 
 
 def _serves(context: JobContext, capture_id: CaptureID) -> bool:
-    is_leaving = context.captures[capture_id].is_draining or capture_id in context.draining
-    return not is_leaving and not context.is_gone(capture_id)
+    is_leaving = context.cluster.captures[capture_id].is_draining or capture_id in context.draining
+    return not is_leaving and not context.cluster.is_gone(capture_id)
 
 
 def _keep(context: JobContext, capture_id: CaptureID) -> None:
@@ -227,7 +216,7 @@ def _running(context: JobContext, name: ChangefeedName) -> Coordinator:
 
 
 def _check_capture(context: JobContext, capture_id: CaptureID) -> None:
-    if capture_id not in context.captures:
+    if capture_id not in context.cluster.captures:
         raise CaptureNotFound(f"no capture {capture_id} is registered")
 
 

@@ -14,12 +14,13 @@ from collections.abc import Iterable
 
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
+from coordination.metadata.changefeed_writes import offline_writes
 from coordination.metadata.global_state import GlobalReactorState
+from coordination.metadata.model import dump_progress
 from coordination.model import CaptureID
-from coordination.orchestrator.patch import Patch
-from coordination.owner.changefeed import ChangefeedOwner, ClusterView, OwnerContext
+from coordination.orchestrator.transaction import Patch
+from coordination.owner.changefeed import ChangefeedOwner, OwnerContext
 from coordination.owner.jobs import JobContext, OwnerJobs
-from coordination.owner.term import UNSEEN
 from coordination.scheduler.messages import Message
 from coordination.version import work_together
 
@@ -36,7 +37,7 @@ class OwnerReactor:
         self.wants_to_resign = False  # it was asked to be drained
         self._context = context
         self._jobs = jobs
-        self._feeds: dict[ChangefeedName, ChangefeedOwner] = {}
+        self.feeds: dict[ChangefeedName, ChangefeedOwner] = {}
         self._leaving: list[ChangefeedOwner] = []  # of changefeeds that are gone from etcd
         self._inboxes: dict[str, list[Message]] = {}
         self._outbox: list[Message] = []
@@ -46,12 +47,8 @@ class OwnerReactor:
         self._report_at = float("-inf")
 
     @property
-    def feeds(self) -> dict[ChangefeedName, ChangefeedOwner]:
-        return self._feeds
-
-    @property
     def is_closed(self) -> bool:
-        return all(feed.is_closed for feed in (*self._feeds.values(), *self._leaving))
+        return all(feed.is_closed for feed in (*self.feeds.values(), *self._leaving))
 
     def post(self, messages: Iterable[Message]) -> None:
         """From agents."""
@@ -65,17 +62,16 @@ class OwnerReactor:
         return taken
 
     def close(self, *, drop: bool) -> None:
-        for feed in (*self._feeds.values(), *self._leaving):
+        for feed in (*self.feeds.values(), *self._leaving):
             feed.close(drop=drop)
 
     def tick(self, state: GlobalReactorState, now_s: float) -> None:
         self._bootstrap(state)
         self._jobs.carry_out(
             JobContext(
-                feeds=self._feeds,
+                feeds=self.feeds,
                 self_id=self._context.role.id,
-                captures=state.captures,
-                is_gone=state.is_gone,
+                cluster=state,
                 draining=self._draining,
                 resign=self._resign,
             )
@@ -123,11 +119,17 @@ class OwnerReactor:
     def _take_from_the_dead(self, state: GlobalReactorState) -> None:
         """What they owned is free at once: their launches and terms fence them. (Their spans wait
         for the grace.)"""
-        rows = [each.schedule for each in state.changefeeds.values() if each.schedule is not None]
-        owners = {row.owner for row in rows if row.owner is not None}
+        rows = (each.schedule for each in state.changefeeds.values())
+        owners = {row.owner for row in rows if row is not None and row.owner is not None}
         for capture_id in sorted({*owners, *state.capture_progress}):
-            if state.is_gone(capture_id):
-                self._context.controller.post_capture_offline(capture_id)
+            if not state.is_gone(capture_id):
+                continue
+            progress = state.capture_progress.get(capture_id, {})
+            releases = [
+                each.writes().release(capture_id, progress.get(each.uuid))
+                for each in state.owned_by(capture_id)
+            ]
+            state.add_group(*offline_writes(self._context.role.cluster_id, capture_id, releases))
 
     def _report(self, state: GlobalReactorState, now_s: float) -> None:
         """How far what it owns is, as the processors have told it, for who takes over."""
@@ -135,44 +137,27 @@ class OwnerReactor:
             return
         self._report_at = now_s + REPORT_S
         role = self._context.role
-        progress = {
-            each.uuid: each.status
-            for each in state.changefeeds.values()
-            if each.info is not None
-            and each.status is not None
-            and each.schedule is not None
-            and each.schedule.owner == role.id
-        }
+        owned = state.owned_by(role.id)
+        progress = {each.uuid: each.status for each in owned if each.status is not None}
         if progress != state.capture_progress.get(role.id, {}):
-            self._context.capture.advance(progress)
+            key, value = (
+                keys.capture_progress_key(role.cluster_id, role.id),
+                dump_progress(progress),
+            )
+            state.add_group((Patch(key, lambda _old: value),))
 
     def _tick_feeds(self, state: GlobalReactorState, now_s: float) -> None:
-        cluster = ClusterView(
-            captures=state.captures.keys(),
-            unreached={each.id for each in state.captures.values() if not each.is_reached},
-            is_gone=state.is_gone,
-            knows_the_dead=state.knows_the_dead(now_s),
-        )
-        for name in [each for each in self._feeds if each not in state.changefeeds]:
-            self._leaving.append(self._feeds.pop(name))
+        for name in [each for each in self.feeds if each not in state.changefeeds]:
+            self._leaving.append(self.feeds.pop(name))
             self._leaving[-1].close(drop=False)
         self._leaving = [feed for feed in self._leaving if not feed.is_closed]
         for leaving in self._leaving:
             leaving.check_end(now_s)
         for name, changefeed in sorted(state.changefeeds.items()):
-            feed = self._feeds.get(name)
+            feed = self.feeds.get(name)
             if feed is None:
                 if any(each.name == name for each in self._leaving):
                     continue  # its last run still ends
-                feed = self._feeds[name] = ChangefeedOwner(name, self._context)
+                feed = self.feeds[name] = ChangefeedOwner(name, self._context)
             inbox = self._inboxes.get(name.id, ())
-            alive = self._alive(feed, cluster)
-            self._outbox += feed.tick(changefeed, inbox, cluster, alive, now_s)
-
-    def _alive(self, feed: ChangefeedOwner, cluster: ClusterView) -> set[CaptureID]:
-        """Those who may have spans: the dead too, until their grace is over (docs/cluster.md
-        18)."""
-        alive = set(cluster.captures)
-        if feed.waits_for_the_dead and not cluster.knows_the_dead:
-            alive.add(UNSEEN)
-        return alive
+            self._outbox += feed.tick(changefeed, inbox, state, now_s)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordination.metadata.model import ChangefeedInfo
-from coordination.model import CaptureID, Revision, Ts
+from coordination.model import CaptureID, CaptureInfo, Revision, Ts
 from coordination.owner.sync_point import interval_ms, next_sync_point
 from coordination.ports import Advance, Claim, ControlWriter, DdlScan
 from coordination.scheduler.barrier import Barrier, PendingDdl, compute_barrier
@@ -36,17 +36,6 @@ UNSEEN: Final = CaptureID("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TermContext:
-    """Who owns the changefeed."""
-
-    version: str
-    capture_id: CaptureID
-    owner_revision: Revision
-    settings: SchedulerSettings
-    rng: random.Random
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TermTick:
     """What came of a tick. ``is_known``: the checkpoint is of spans, not just what is stored."""
 
@@ -59,12 +48,25 @@ class TermTick:
 class Term:
     """One thread. Every method may raise what `ControlWriter` and `Coordinator` raise."""
 
-    def __init__(self, info: ChangefeedInfo, control: ControlWriter, context: TermContext) -> None:
+    def __init__(
+        self,
+        info: ChangefeedInfo,
+        control: ControlWriter,
+        *,
+        capture: CaptureInfo,
+        owner_revision: Revision,
+        settings: SchedulerSettings,
+        rng: random.Random,
+    ) -> None:
+        """``capture``: the owner's."""
         self.coordinator: Coordinator | None = None  # until the term is claimed
         self.epoch = info.epoch
         self.control = control
         self._info = info
-        self._context = context
+        self._capture = capture
+        self._owner_revision = owner_revision
+        self._settings = settings
+        self._rng = rng
         self._interval_ms = interval_ms(info.config)
         self._published_ts = NO_TS  # the next sync point is the first one above it
         self._is_on_grid = True
@@ -115,32 +117,26 @@ class Term:
         return self._is_finished or not 0 < self._info.target_ts <= checkpoint_ts
 
     def _begin(self, claim: Claim) -> Coordinator:
-        context = self._context
         checkpoint_ts = claim.checkpoint_ts
-        self._published_ts = Ts(max(claim.published_ts, self._grid_start(checkpoint_ts)))
+        # The point at the checkpoint itself is still to come: an owner may have died over it.
+        self._published_ts = Ts(max(claim.published_ts, checkpoint_ts - 1, NO_TS))
         self._is_on_grid = self._interval_ms is None or checkpoint_ts > NO_TS
         coordinator = Coordinator(
             CoordinatorInfo(
-                version=context.version,
-                capture_id=context.capture_id,
+                version=self._capture.version,
+                capture_id=self._capture.id,
                 changefeed_id=self._info.id,
                 changefeed_epoch=self._info.epoch,
-                owner_revision=context.owner_revision,
+                owner_revision=self._owner_revision,
                 term=claim.term,
             ),
-            context.settings,
+            self._settings,
             checkpoint_ts=checkpoint_ts,
-            rng=context.rng,
+            rng=self._rng,
         )
         for table in claim.tables:
             coordinator.add_table(table.span, table.start_ts)
         return coordinator
-
-    def _grid_start(self, checkpoint_ts: Ts) -> Ts:
-        """What counts as published by a changefeed that has published nothing: what is behind it.
-
-        The point at the checkpoint itself is still to come: an owner may have died over it."""
-        return Ts(max(NO_TS, checkpoint_ts - 1))
 
     def _find_grid(self, coordinator: Coordinator, scan: DdlScan) -> None:
         """Of a changefeed that starts at TSO 0: pass over the points before its first table.

@@ -25,7 +25,7 @@ from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.orchestrator.etcd_worker import EtcdWorker
-from coordination.orchestrator.patch import Patch, PatchGroup
+from coordination.orchestrator.transaction import Patch, PatchGroup
 
 WORKERS = (1, 10)
 WARM_UP_S = 0.5
@@ -69,7 +69,7 @@ class State:
         self.has_news = False
         self.ticks = 0
 
-    def update(self, _key: str, _value: bytes | None, *, is_init: bool) -> None:  # noqa: ARG002
+    def update(self, _key: str, _kv: object) -> None:
         self.has_news = True
 
     def update_pending_change(self, now_s: float) -> None:
@@ -95,7 +95,7 @@ def run_load(endpoint: str, load: str, workers: int, seconds: float) -> Pace:
     states = [State(key) for key in keys.get(load, [None] * workers)]
     stopping = threading.Event()
     targets = [
-        lambda client=client, state=state: _worker(client, state, root, load).run(stopping.is_set)
+        lambda client=client, state=state: _run(client, state, root, load, stopping)
         for client, state in zip(clients, states, strict=True)
     ]
     if load == "watch":
@@ -138,8 +138,9 @@ def run(seconds: float, say: Callable[[str], None]) -> list[Pace]:
     return paces
 
 
-def _worker(client: Counting, state: State, root: str, load: str) -> EtcdWorker[State]:
-    return EtcdWorker(
+def _run(client: Counting, state: State, root: str, load: str, stopping: threading.Event) -> None:
+    woken = threading.Event()
+    worker = EtcdWorker(
         client=client,  # type: ignore[arg-type]
         clock=SystemClock(),
         prefixes=(root,),
@@ -148,7 +149,13 @@ def _worker(client: Counting, state: State, root: str, load: str) -> EtcdWorker[
         guards=lambda: (),
         tick_interval_s=TICK_INTERVAL_S[load],
         delete_counter_key=root + "count",
+        wake=woken.set,
     )
+    while not stopping.is_set():
+        woken.clear()
+        wait_s = worker.run_once()
+        woken.wait(min(wait_s, 0.1))
+    worker.close()
 
 
 def _write(endpoint: str, root: str, stopping: threading.Event) -> None:

@@ -22,6 +22,7 @@ from streaming.cluster.changefeed_settings import changefeed_settings
 from tests.coordination.test_server import Cluster
 from tests.coordination.test_server_errors import break_down, is_in
 from tests.services.kafka_broker import REPOSITORY
+from tests.simulation.feeds import NAME
 
 AGAIN, FAILED, LOST = "tried again", "fails at once", "fails at once, paused too"
 EXPECTED = {
@@ -111,13 +112,13 @@ class TestStuckDuration:
         cluster.settle()
         info = cluster.info
         assert info is not None
-        cluster.operator.pause_changefeed()
+        cluster.operator.pause(NAME)
         cluster.until(lambda: is_in(cluster, FeedState.STOPPED))
         info = cluster.info
         assert info is not None
         config = {**(info.config or {}), ERROR_STUCK: duration}
-        cluster.operator.update_changefeed(dataclasses.replace(info, config=config))
-        cluster.operator.resume_changefeed()
+        cluster.operator.update(NAME, dataclasses.replace(info, config=config))
+        cluster.operator.resume(NAME)
         break_down(cluster, TidelakeError("again and again"))
         return cluster
 

@@ -9,6 +9,8 @@ import pytest
 
 from coordination.errors import ConfigError
 from coordination.etcd import keys
+from coordination.metadata.changefeed_state import ChangefeedReactorState
+from coordination.metadata.lookup import read_changefeed
 from coordination.metadata.model import (
     ChangefeedInfo,
     ChangefeedStatus,
@@ -17,7 +19,6 @@ from coordination.metadata.model import (
     TaskPosition,
     dump,
 )
-from coordination.metadata.querier import EtcdQuerier, Stored
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID, Revision, Ts
 from coordination.run_admission import MARGIN_S, RUN, RunAdmission, clean_up
 from tests.fakes.fake_clock import FakeClock
@@ -64,8 +65,8 @@ class Ground:
         return Admission(made, CaptureID(name), self.register(name))
 
     @property
-    def stored(self) -> Stored:
-        return EtcdQuerier(self.etcd, SCOPE).find_name(keys.ChangefeedName(SHOP))
+    def stored(self) -> ChangefeedReactorState:
+        return read_changefeed(self.etcd, SCOPE, keys.ChangefeedName(SHOP))
 
     def write(self, info: ChangefeedInfo) -> None:
         self.etcd.put(keys.changefeed_info_key(SCOPE, info.name), dump(info))
@@ -89,29 +90,34 @@ def test_who_is_alone_begins_anew_with_its_own_arguments(ground: Ground) -> None
     ground.end("one")
     before = ground.stored
     error = RunningError(message="it broke")
-    ground.write(replace(before.info, state=FeedState.FAILED, error=error))
-    status_key = keys.changefeed_status_key(SCOPE, before.info.name)
+    ground.write(replace(before.known_info, state=FeedState.FAILED, error=error))
+    status_key = keys.changefeed_status_key(SCOPE, before.known_info.name)
     ground.etcd.put(status_key, dump(ChangefeedStatus(checkpoint_ts=Ts(4))))
-    position_key = keys.task_position_key(SCOPE, CaptureID("one"), before.info.name)
+    position_key = keys.task_position_key(SCOPE, CaptureID("one"), before.known_info.name)
     ground.etcd.put(position_key, dump(TaskPosition(error=error)))
 
     assert ground.admission("two", described(**{"target-ts": 9})).ask()
 
     after = ground.stored
-    assert (after.info.target_ts, after.info.state, after.info.error) == (9, FeedState.NORMAL, None)
-    assert after.info.epoch > before.info.epoch
+    assert (after.known_info.target_ts, after.known_info.state, after.known_info.error) == (
+        9,
+        FeedState.NORMAL,
+        None,
+    )
+    assert after.known_info.epoch > before.known_info.epoch
     assert after.status is not None
     assert after.status.checkpoint_ts == 0  # Delta's counts
-    assert (after.row.launches, after.row.owner) == (0, None)
+    assert after.schedule is not None
+    assert (after.schedule.launches, after.schedule.owner) == (0, None)
     assert ground.etcd.range(position_key).kvs == ()
     assert ground.joined == []
 
 
 def test_who_comes_second_joins_with_the_same_arguments(ground: Ground) -> None:
     assert ground.admission("one", described(**{"target-ts": 5})).ask()
-    epoch = ground.stored.info.epoch
+    epoch = ground.stored.known_info.epoch
     assert ground.admission("two", described(**{"target-ts": 5})).ask()
-    assert ground.stored.info.epoch == epoch
+    assert ground.stored.known_info.epoch == epoch
     assert ground.joined == ["two"]
 
 
@@ -128,14 +134,14 @@ def test_others_arguments_are_waited_out_for_as_long_as_the_dead_may_seem_to_liv
     with pytest.raises(ConfigError, match=says) as said:
         two.ask()
     assert "\n" not in str(said.value)
-    assert ground.stored.info.target_ts == 5
+    assert ground.stored.known_info.target_ts == 5
 
     three = ground.admission("three", described(**{"target-ts": 9}))
     assert not three.ask()
     ground.end("one")
     ground.end("two")
     assert three.ask()
-    assert ground.stored.info.target_ts == 9
+    assert ground.stored.known_info.target_ts == 9
 
 
 def test_of_two_that_start_at_one_moment_the_first_goes_first(ground: Ground) -> None:
@@ -150,12 +156,12 @@ def test_of_two_that_start_at_one_moment_the_first_goes_first(ground: Ground) ->
 def test_what_is_over_is_left_by_the_others_first(ground: Ground) -> None:
     one = ground.admission("one", described())
     one.ask()
-    ground.write(replace(ground.stored.info, state=FeedState.FAILED))
+    ground.write(replace(ground.stored.known_info, state=FeedState.FAILED))
     two = ground.admission("two", described())
     assert not two.ask()
     ground.end("one")
     assert two.ask()
-    assert ground.stored.info.state is FeedState.NORMAL
+    assert ground.stored.known_info.state is FeedState.NORMAL
 
 
 def test_a_capture_whose_key_is_gone_begins_nothing(ground: Ground) -> None:
@@ -171,11 +177,11 @@ def test_of_a_finished_changefeed_nothing_is_left(ground: Ground) -> None:
     clean_up(ground.etcd, SCOPE)
     ground.end("one")
     clean_up(ground.etcd, SCOPE)
-    assert ground.stored.info.state is FeedState.NORMAL  # it has not finished
-    ground.write(replace(ground.stored.info, state=FeedState.FINISHED))
+    assert ground.stored.known_info.state is FeedState.NORMAL  # it has not finished
+    ground.write(replace(ground.stored.known_info, state=FeedState.FINISHED))
     two = ground.register("two")
     clean_up(ground.etcd, SCOPE)
-    assert ground.stored.info.state is FeedState.FINISHED  # somebody is there
+    assert ground.stored.known_info.state is FeedState.FINISHED  # somebody is there
     assert two
     ground.end("two")
     clean_up(ground.etcd, SCOPE)

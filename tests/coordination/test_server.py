@@ -9,16 +9,12 @@ import pytest
 
 from coordination.etcd import keys
 from coordination.etcd.client import delete
-from coordination.metadata.committer import ClientCommitter
-from coordination.metadata.elector import read_captures
 from coordination.metadata.errors import MetadataError
-from coordination.metadata.etcd_observation import EtcdControllerObservation, EtcdOwnerObservation
-from coordination.metadata.feed_state import AdminJob
-from coordination.metadata.model import AdminJobType, ChangefeedInfo, FeedState, load
-from coordination.metadata.querier import EtcdQuerier
+from coordination.metadata.lookup import read_captures
+from coordination.metadata.model import ChangefeedInfo, FeedState, load
+from coordination.metadata.operator import ChangefeedOperator
 from coordination.model import CaptureID, TableName
 from coordination.owner.jobs import (
-    Administer,
     DrainCapture,
     KeepCapture,
     MoveTable,
@@ -75,14 +71,8 @@ class Cluster:
         return None if value is None else load(ChangefeedInfo, value)
 
     @property
-    def operator(self) -> EtcdOwnerObservation:
-        return EtcdOwnerObservation.for_operator(
-            EtcdQuerier(self.world.etcd, CLUSTER), CLUSTER, self.committer, NAME
-        )
-
-    @property
-    def committer(self) -> ClientCommitter:
-        return ClientCommitter(self.world.etcd, keys.delete_counter_key(CLUSTER))
+    def operator(self) -> ChangefeedOperator:
+        return ChangefeedOperator(self.world.etcd, CLUSTER)
 
     def ask(self, job: object) -> object:
         future = self.owner.server.jobs.post(job)  # type: ignore[arg-type]
@@ -223,13 +213,13 @@ def test_captures_that_all_stop_do_not_wait_for_each_other() -> None:
 def test_pause_and_resume_reach_the_data_plane_under_a_new_epoch() -> None:
     cluster = Cluster(2)
     cluster.settle()
-    cluster.operator.pause_changefeed()
+    cluster.operator.pause(NAME)
     captures = cluster.world.captures
     cluster.until(lambda: all(not r.writers() for c in captures for r in c.plane.replicas))
     cluster.until(
         lambda: all(control.is_closed() for c in captures for control in c.plane.controls)
     )
-    cluster.operator.resume_changefeed()
+    cluster.operator.resume(NAME)
     cluster.step(4)
     cluster.settle()
     assert cluster.info is not None
@@ -258,10 +248,7 @@ def test_a_failing_write_pends_the_changefeed_which_comes_back() -> None:
 def test_a_removed_changefeed_is_stopped_and_nothing_of_it_stays() -> None:
     cluster = Cluster(2)
     cluster.settle()
-    etcd = cluster.world.etcd
-    uuid = cluster.operator.self_uuid()
-    querier = EtcdQuerier(etcd, CLUSTER)
-    EtcdControllerObservation(querier, CLUSTER, cluster.committer).remove_changefeed(uuid)
+    cluster.operator.remove(NAME)
     cluster.until(lambda: cluster.info is None)
     cluster.step(8)
     assert all(replica.is_closed() for c in cluster.world.captures for replica in c.plane.replicas)
@@ -371,12 +358,6 @@ class TestJobs:
         cluster.settle()
         rows = cluster.ask(QueryProcessors(changefeed=NAME))
         assert {row.table_id: row.capture_id for row in rows} == cluster.where()  # type: ignore[attr-defined]
-
-    def test_an_administrators_pause(self) -> None:
-        cluster = Cluster(1)
-        cluster.settle()
-        cluster.ask(Administer(changefeed=NAME, job=AdminJob(type=AdminJobType.STOP)))
-        cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.STOPPED)
 
     def test_who_does_not_lead_says_so(self) -> None:
         cluster = Cluster(2)

@@ -11,6 +11,7 @@ from coordination.errors import TidelakeError
 from coordination.model import CaptureID
 from coordination.server import STOP_AFTER_SUICIDE_S, STOP_S, Phase
 from tests.coordination.test_server import Cluster, life_id
+from tests.simulation.feeds import NAME
 from tests.simulation.world import STEP_S, SimCapture
 
 STALL_S = SessionSettings().stall_timeout_s
@@ -59,9 +60,9 @@ def test_a_replica_that_never_ends_ends_with_its_capture() -> None:
     cluster = Cluster(2)
     cluster.settle()
     victim, victim_id = hang(cluster)
-    cluster.operator.pause_changefeed()
+    cluster.operator.pause(NAME)
     cluster.step(4)
-    cluster.operator.resume_changefeed()
+    cluster.operator.resume(NAME)
     cluster.step(round(STALL_STEPS * 0.9))
     assert victim.server.phase is Phase.SERVING
     assert life_id(victim) == victim_id

@@ -9,6 +9,7 @@ import pytest
 from coordination.errors import ConfigError, TermRefused, TopicMissing
 from coordination.metadata.model import FeedState
 from tests.coordination.test_server import PATIENCE, Cluster, life_id
+from tests.simulation.feeds import NAME
 
 
 def break_down(cluster: Cluster, error: Exception) -> None:
@@ -17,7 +18,7 @@ def break_down(cluster: Cluster, error: Exception) -> None:
     def broken(*_arguments: object, **_keywords: object) -> object:
         raise error
 
-    cluster.operator.pause_changefeed()
+    cluster.operator.pause(NAME)
     captures = cluster.world.captures
     cluster.until(
         lambda: all(control.is_closed() for c in captures for control in c.plane.controls)
@@ -26,7 +27,7 @@ def break_down(cluster: Cluster, error: Exception) -> None:
     for capture in captures:
         vars(capture.plane).update(open_control_writer=broken, open_replica=broken)
     vars(cluster.watchman).update(_reports=lambda: None)  # of the errors that are played here
-    cluster.operator.resume_changefeed()
+    cluster.operator.resume(NAME)
 
 
 def errors_in(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
@@ -53,7 +54,7 @@ def test_a_wrong_configuration_fails_at_once_and_is_one_error_line_with_its_code
     assert cluster.info.error is not None
     assert cluster.info.error.code == "CDC:ErrInvalidReplicaConfig"
 
-    cluster.operator.resume_changefeed()
+    cluster.operator.resume(NAME)
     cluster.step(4)
     cluster.until(lambda: is_in(cluster, FeedState.FAILED))
     assert len(errors_in(caplog)) == 2, "who resumes it without having mended it hears of it again"

@@ -1,31 +1,24 @@
-"""What a serving capture writes of metadata: by the observations, the same as an operator's."""
+"""What a serving capture writes of metadata: the same as an operator's."""
 
 from __future__ import annotations
-
-from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
 from coordination.etcd import keys
 from coordination.etcd.client import Keys, RangeResult, WatchBatch
-from coordination.metadata.etcd_observation import (
-    EtcdCaptureObservation,
-    EtcdControllerObservation,
-    EtcdOwnerObservation,
-)
+from coordination.metadata.lookup import read_changefeed
 from coordination.metadata.model import (
     CaptureProgress,
+    ChangefeedUUID,
     FeedState,
     RunningError,
+    SchedState,
+    ScheduleRow,
     TaskPosition,
     dump,
     load,
     load_progress,
 )
-from coordination.metadata.querier import EtcdQuerier
-from coordination.metadata.schedule import SchedState, ScheduleRow
-from coordination.metadata.state_querier import StateQuerier
 from coordination.model import CaptureID, Ts
 from tests.coordination.test_server import Cluster, life_id
 from tests.fakes.fake_etcd import FakeEtcd
@@ -33,21 +26,15 @@ from tests.fakes.fake_source import ts_at
 from tests.simulation.feeds import CLUSTER, NAME
 from tests.simulation.world import SimCapture
 
-BY_SERVERS = (
-    (EtcdCaptureObservation, "advance"),
-    (EtcdCaptureObservation, "on_owner_launched"),
-    (EtcdCaptureObservation, "post_owner_removed"),
-    (EtcdControllerObservation, "set_owner"),
-    (EtcdControllerObservation, "post_capture_offline"),
-    (EtcdControllerObservation, "cleanup_changefeed"),
-    (EtcdOwnerObservation, "advance_changefeed"),
-    (EtcdOwnerObservation, "carry_out"),
-)
-
 
 def progress_of(cluster: Cluster, capture_id: CaptureID) -> CaptureProgress:
     value = cluster.world.value(keys.capture_progress_key(CLUSTER, capture_id))
     return {} if value is None else load_progress(value)
+
+
+def uuid_of(cluster: Cluster) -> ChangefeedUUID:
+    (found,) = cluster.world.etcd.range(keys.changefeed_info_key(CLUSTER, NAME)).kvs
+    return ChangefeedUUID(found.create_revision)
 
 
 def row_of(cluster: Cluster) -> ScheduleRow:
@@ -56,11 +43,8 @@ def row_of(cluster: Cluster) -> ScheduleRow:
     return load(ScheduleRow, value)
 
 
-def test_roles_of_a_server_write_by_the_observations(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_roles_of_a_server_write_outlives_a_death_a_stop_and_a_failure() -> None:
     """The owner dies, its successor stops in order, a changefeed fails and is removed."""
-    calls: Counter[str] = Counter()
-    for kind, name in BY_SERVERS:
-        monkeypatch.setattr(kind, name, counted(calls, name, getattr(kind, name)))
     cluster = Cluster(3)
     cluster.settle()
     kill_owner(cluster)
@@ -72,22 +56,19 @@ def test_roles_of_a_server_write_by_the_observations(monkeypatch: pytest.MonkeyP
     cluster.settle()
     cluster.owner.plane.fails_at = cluster.world.clock.now_s
     cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.PENDING)
-    querier = EtcdQuerier(cluster.world.etcd, CLUSTER)
-    operator = EtcdControllerObservation(querier, CLUSTER, cluster.committer)
-    operator.remove_changefeed(cluster.operator.self_uuid())
+    cluster.operator.remove(NAME)
     cluster.until(lambda: cluster.info is None)
-    assert {name for _, name in BY_SERVERS} == set(calls)
 
 
 def test_what_a_dead_owner_had_reported_goes_into_the_schedule() -> None:
     cluster = Cluster(2)
     cluster.settle()
-    dead_id, uuid = life_id(cluster.owner), cluster.operator.self_uuid()
+    dead_id, uuid = life_id(cluster.owner), uuid_of(cluster)
     since_ts = ts_at(cluster.world.clock.now_s - 20)
     reported = progress_of(cluster, dead_id)[uuid]
     assert reported.checkpoint_ts >= since_ts
     kill_owner(cluster)
-    cluster.until(lambda: row_of(cluster).state is SchedState.REMOVED)
+    cluster.until(lambda: row_of(cluster).owner_state is SchedState.REMOVED)
     taken = row_of(cluster).task_position
     assert reported.checkpoint_ts <= taken.checkpoint_ts <= Ts(cluster.watchman.checkpoint_ts)
     cluster.settle()
@@ -100,9 +81,7 @@ def test_a_report_names_no_changefeed_that_is_gone() -> None:
     cluster.settle()
     owner_id = life_id(cluster.owner)
     assert progress_of(cluster, owner_id)
-    querier = EtcdQuerier(cluster.world.etcd, CLUSTER)
-    operator = EtcdControllerObservation(querier, CLUSTER, cluster.committer)
-    operator.remove_changefeed(cluster.operator.self_uuid())
+    cluster.operator.remove(NAME)
     cluster.until(lambda: cluster.info is None)
     cluster.until(lambda: not progress_of(cluster, owner_id))
 
@@ -152,8 +131,8 @@ def test_a_report_of_an_epoch_that_is_over_is_not_the_next_ones() -> None:
     cluster.settle()
     late = next(each for each in cluster.world.captures if each is not cluster.owner)
     deaf(late)
-    cluster.operator.pause_changefeed()
-    cluster.operator.resume_changefeed()
+    cluster.operator.pause(NAME)
+    cluster.operator.resume(NAME)
     late.plane.replicas[-1]._trouble.append(RunningError(code="CDC:ErrKafkaSend", message="late"))
     cluster.step(40)
     assert cluster.info is not None
@@ -204,9 +183,7 @@ def deaf(capture: SimCapture) -> None:
 
 
 def removed(cluster: Cluster) -> None:
-    querier = EtcdQuerier(cluster.world.etcd, CLUSTER)
-    operator = EtcdControllerObservation(querier, CLUSTER, cluster.committer)
-    operator.remove_changefeed(cluster.operator.self_uuid())
+    cluster.operator.remove(NAME)
     cluster.until(lambda: cluster.info is None)
 
 
@@ -216,33 +193,22 @@ def positions(cluster: Cluster) -> list[str]:
     return [kv.key for kv in found if "/task/position/" in kv.key]
 
 
-def test_a_state_tells_what_etcd_tells() -> None:
-    """UUIDs and owner revisions too, which are revisions of keys."""
+def test_a_state_that_follows_etcd_is_what_a_read_finds() -> None:
+    """UUIDs too, which are revisions of keys."""
     cluster = Cluster(2)
     cluster.settle()
     leader = cluster.owner.server.capture
     assert leader is not None
-    in_etcd = EtcdQuerier(cluster.world.etcd, CLUSTER)
-    in_state = StateQuerier(leader._state)
+    parts = ("uuid", "info", "status", "schedule", "task_positions")
 
     def is_same() -> bool:
         cluster.step()
-        return in_state.stored() == in_etcd.stored()
+        followed = leader._state.changefeeds[NAME]
+        found = read_changefeed(cluster.world.etcd, CLUSTER, NAME)
+        assert found.uuid > 0
+        return all(getattr(followed, each) == getattr(found, each) for each in parts)
 
     cluster.until(is_same)
-    (stored,) = in_state.stored()
-    assert 0 < stored.ident.uuid < stored.row_revision
-    assert in_state.find(stored.ident.uuid) == in_state.find_name(NAME) == stored
-    assert in_state.captures() == in_etcd.captures()
-    assert in_state.reporting(NAME) == in_etcd.reporting(NAME)
-
-
-def counted(calls: Counter[str], name: str, method: Callable[..., object]) -> object:
-    def call(*args: object, **named: object) -> object:
-        calls[name] += 1
-        return method(*args, **named)
-
-    return call
 
 
 def kill_owner(cluster: Cluster) -> None:

@@ -35,7 +35,7 @@ def test_a_server_runs_until_it_is_asked_to_stop() -> None:
     warehouse = FakeWarehouse(source, None, 6.0)
     plane = FakeDataPlane(lambda _: warehouse, rng=rng, now=clock.monotonic, pace=Pace(slow_s=0.0))
     info = ChangefeedInfo(id=NAME.id)
-    commit_once(etcd, [create_writes(CLUSTER, info, None)], keys.delete_counter_key(CLUSTER))
+    commit_once(etcd, [create_writes(CLUSTER, info)], keys.delete_counter_key(CLUSTER))
     context = CaptureContext(
         client=etcd,
         cluster_id=CLUSTER,

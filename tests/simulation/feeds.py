@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 from coordination.errors import TidelakeError
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
-from coordination.metadata.committer import ClientCommitter
-from coordination.metadata.etcd_observation import EtcdControllerObservation, EtcdOwnerObservation
-from coordination.metadata.model import ChangefeedInfo, ChangefeedStatus, FeedState, load
-from coordination.metadata.querier import EtcdQuerier
-from coordination.metadata.schedule import ScheduleRow
+from coordination.metadata.model import (
+    ChangefeedInfo,
+    ChangefeedStatus,
+    FeedState,
+    ScheduleRow,
+    load,
+)
+from coordination.metadata.operator import ChangefeedOperator
 from coordination.model import ChangefeedID, Ts
 from tests.fakes.fake_source import FakeSource, ts_at
 from tests.fakes.fake_warehouse import FakeWarehouse
@@ -92,29 +95,26 @@ class SimOperator:
     def __init__(self, world: World, rng: random.Random) -> None:
         self.link = EtcdLink(world.etcd, rng, world.clock.monotonic)
         world.links.append(self.link)
-        committer = ClientCommitter(self.link, keys.delete_counter_key(CLUSTER))
         self._world = world
-        self._querier = EtcdQuerier(self.link, CLUSTER)
-        self._controller = EtcdControllerObservation(self._querier, CLUSTER, committer)
-        self._committer = committer
+        self._changefeeds = ChangefeedOperator(self.link, CLUSTER)
 
     def create(self, feed: SimFeed) -> bool:
         if feed.info is not None:
             return False
         feed.seen_checkpoint_ts = 0
-        return self._try(lambda: self._controller.create_changefeed(feed.asked_for))
+        return self._try(lambda: self._changefeeds.create(feed.asked_for))
 
     def pause(self, feed: SimFeed) -> bool:
-        return self._try(lambda: self._owner(feed).pause_changefeed())
+        return self._try(lambda: self._changefeeds.pause(feed.name))
 
     def resume(self, feed: SimFeed) -> bool:
-        return self._try(lambda: self._owner(feed).resume_changefeed())
+        return self._try(lambda: self._changefeeds.resume(feed.name))
 
     def resume_where_it_is(self, feed: SimFeed) -> bool:
         """With a checkpoint that is told to it."""
         status = feed.status
         return status is not None and self._try(
-            lambda: self._owner(feed).resume_changefeed(status.checkpoint_ts)
+            lambda: self._changefeeds.resume(feed.name, status.checkpoint_ts)
         )
 
     def rewind(self, feed: SimFeed, share: float) -> bool:
@@ -124,7 +124,7 @@ class SimOperator:
             return False
         begin_ts = feed.source.start_ts
         ts = Ts(begin_ts + int((status.checkpoint_ts - begin_ts) * share))
-        if not self._try(lambda: self._owner(feed).resume_changefeed(ts)):
+        if not self._try(lambda: self._changefeeds.resume(feed.name, ts)):
             return False
         feed.seen_checkpoint_ts = 0
         return True
@@ -136,18 +136,14 @@ class SimOperator:
         if info is None:
             return False
         wanted = replace(info, target_ts=Ts(target_ts or 0), sort_dir=f"{info.sort_dir}x")
-        if not self._try(lambda: self._owner(feed).update_changefeed(wanted)):
+        if not self._try(lambda: self._changefeeds.update(feed.name, wanted)):
             return False
         feed.target_ts = target_ts
         feed.warehouse.aim_at(target_ts)
         return True
 
     def remove(self, feed: SimFeed) -> bool:
-        return self._try(
-            lambda: self._controller.remove_changefeed(
-                self._querier.find_name(feed.name).ident.uuid
-            )
-        )
+        return self._try(lambda: self._changefeeds.remove(feed.name))
 
     def settle(self) -> None:
         """Whatever was asked for and is under way happens now, and all that is there runs."""
@@ -156,9 +152,6 @@ class SimOperator:
         for feed in self._world.feeds.values():
             if feed.info is not None and feed.info.state in (FeedState.STOPPED, FeedState.FAILED):
                 self.resume(feed)
-
-    def _owner(self, feed: SimFeed) -> EtcdOwnerObservation:
-        return EtcdOwnerObservation.for_operator(self._querier, CLUSTER, self._committer, feed.name)
 
     def _try(self, what: Callable[[], object]) -> bool:
         try:

@@ -16,7 +16,7 @@ from unittest.mock import patch
 from coordination.etcd.client import Compare
 from coordination.orchestrator import snapshot
 from coordination.orchestrator.etcd_worker import EtcdWorker
-from coordination.orchestrator.transaction import counter_compare
+from coordination.orchestrator.snapshot import counter_compare
 from coordination.scheduler.agent import Agent, AgentTick
 from coordination.scheduler.messages import Message
 from tests.fakes.fake_warehouse import require
@@ -57,17 +57,17 @@ class _LastFold:
 
 
 def _says_who_sends(send: Any) -> Any:
-    def checked(worker: Any, transaction: Any) -> bool:
+    def checked(worker: Any, plan: Any) -> bool:
         link = worker._client
         if not isinstance(link, EtcdLink):
-            return bool(send(worker, transaction))
+            return bool(send(worker, plan))
         state = worker._snapshot
         read = (Compare(key, "mod", "=", state._mod_revision(key)) for key in _LastFold.reads)
         deletes = counter_compare(state._counter_key, state._counter())
         depends_on = (*worker._guards(), *read, deletes)
         link.sender = Sender(worker, depends_on, link.ticks.get(worker, 0))
         try:
-            return bool(send(worker, transaction))
+            return bool(send(worker, plan))
         finally:
             link.sender = None
 

@@ -11,10 +11,10 @@ from coordination.metadata.model import (
     ChangefeedInfo,
     ChangefeedStatus,
     FeedState,
+    SchedState,
     TaskPosition,
     load,
 )
-from coordination.metadata.schedule import SchedState
 from coordination.scheduler.replication_manager import ReplicationManager
 from coordination.scheduler.replication_set import ReplicationState
 from tests.coordination.scheduler.invariants import check_invariants
@@ -104,7 +104,7 @@ class Watchman:
         require(info.epoch >= feed.seen_epoch, "an epoch is given out twice")
         require(info.unknown.get(LATER) == 1, "a field of a later release is lost")
         feed.seen_epoch = info.epoch
-        is_launched = row is not None and row.state is SchedState.LAUNCHED
+        is_launched = row is not None and row.owner_state is SchedState.LAUNCHED
         is_removed = info.state is FeedState.REMOVED
         require(not (is_launched and is_removed), "a changefeed is launched that is removed")
 

@@ -20,7 +20,8 @@ from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.metadata.changefeed_writes import ChangefeedWrites
-from coordination.metadata.querier import EtcdQuerier, Stored
+from coordination.metadata.lookup import read_changefeeds
+from coordination.metadata.model import ChangefeedInfo
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 from coordination.run_admission import RunAdmission
 from streaming import cli_cluster, operations, preflight
@@ -113,9 +114,8 @@ def test_the_file_and_the_environment_go_into_the_config(
     create(cluster, tmp_path, "shop", "--config", str(file))
     assert [row["state"] for row in cluster("changefeed", "list")] == ["normal"]
     (stored,) = read_stored(etcd)
-    assert stored.info.config is not None
-    assert stored.info.config["enable-sync-point"] is True
-    settings = changefeed_settings(stored.info)
+    assert (stored.config or {})["enable-sync-point"] is True
+    settings = changefeed_settings(stored)
     assert (settings.sink.apply_engine, settings.filter.rules) == ("merge-on-write", ("a.*",))
 
 
@@ -130,7 +130,7 @@ def test_uris_may_come_from_the_environment_and_etcd_from_the_file(
     (made,) = cluster("changefeed", "create", "-c", "shop", "--config", str(file))
     assert made["source_uri"] == SOURCE
     (stored,) = read_stored(etcd)
-    assert stored.info.config == {
+    assert stored.config == {
         "case-sensitive": True,
         "sink": {"delta-uri": f"delta://{tmp_path}/warehouse"},
     }  # nothing of how to reach etcd
@@ -145,9 +145,10 @@ def client_of(etcd: EmbeddedEtcd) -> Iterator[EtcdClient]:
         client.close()
 
 
-def read_stored(etcd: EmbeddedEtcd) -> list[Stored]:
+def read_stored(etcd: EmbeddedEtcd) -> list[ChangefeedInfo]:
     with client_of(etcd) as client:
-        return EtcdQuerier(client, os.environ["TIDELAKE_CLUSTER_ID"]).stored()
+        scope = os.environ["TIDELAKE_CLUSTER_ID"]
+        return [each.known_info for each in read_changefeeds(client, scope)]
 
 
 @pytest.mark.parametrize(
@@ -284,19 +285,19 @@ def test_an_update_keeps_what_is_not_given(
     (changed,) = cluster("changefeed", "update", "-c", "shop", "--target-ts", "1000")
     (after,) = read_stored(etcd)
     assert changed["target_ts"] == 1000
-    assert (after.info.sink_uri, after.info.config) == (before.info.sink_uri, before.info.config)
+    assert (after.sink_uri, after.config) == (before.sink_uri, before.config)
 
     other = tmp_path / "other.toml"
     other.write_text('start-ts = 99\n[filter]\nrules = ["c.*"]\n[storage-options]\nx = "y"')
     sink = f"delta://{tmp_path}/other"
     cluster("changefeed", "update", "-c", "shop", "--config", str(other), "--sink-uri", sink)
     (last,) = read_stored(etcd)
-    settings = changefeed_settings(last.info)
+    settings = changefeed_settings(last)
     assert (settings.start_ts, settings.target_ts, settings.zero_date) == (3, 1000, "fail")
     assert settings.filter.rules == ("c.*",)
     assert settings.sink.warehouse == f"{tmp_path}/other"
     assert dict(settings.sink.storage_options) == {"AWS_REGION": "eu-west-1", "x": "y"}
-    assert last.info.sink_uri == SOURCE
+    assert last.sink_uri == SOURCE
 
     (endless,) = cluster("changefeed", "update", "-c", "shop", "--target-ts", "0")
     assert endless["target_ts"] == 0

@@ -25,9 +25,8 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd import keys
 from coordination.fence import Fence
 from coordination.metadata.changefeed_writes import create_writes
-from coordination.metadata.elector import read_captures
+from coordination.metadata.lookup import read_captures, read_changefeeds
 from coordination.metadata.model import ChangefeedInfo, FeedState
-from coordination.metadata.querier import EtcdQuerier
 from coordination.model import ChangefeedID
 from coordination.orchestrator.commit_once import commit_once
 from coordination.ports import Standing
@@ -188,7 +187,7 @@ def test_a_stop_is_no_failure_and_no_end_of_the_changefeed(ground: Ground) -> No
     run = ground.run()
     run.await_("its tables", lambda: run.span_count == 4)
     assert run.stop() is None
-    assert EtcdQuerier(ground.etcd, SCOPE).stored()[0].info.state is FeedState.NORMAL
+    assert read_changefeeds(ground.etcd, SCOPE)[0].known_info.state is FeedState.NORMAL
 
 
 def test_two_of_one_changefeed_share_its_tables_and_end_with_it(ground: Ground) -> None:
@@ -239,7 +238,7 @@ def test_what_a_cluster_has_is_the_clusters(ground: Ground) -> None:
     config = changefeed_config({}, delta_uri=f"delta://{WAREHOUSE}")
     info = ChangefeedInfo(id=SHOP, config=config)
     counter = keys.delete_counter_key(CLUSTER)
-    commit_once(ground.etcd, [create_writes(CLUSTER, info, None)], counter)
+    commit_once(ground.etcd, [create_writes(CLUSTER, info)], counter)
     error = ground.run().end()
     assert isinstance(error, ConfigError)
     assert "belongs to the captures of cluster default" in str(error)
@@ -281,7 +280,7 @@ def test_beside_a_clusters_capture_each_replicates_its_own(ground: Ground) -> No
     mall = Ground(ground.etcd)
     info = ChangefeedInfo(id=ChangefeedID("mall"))
     counter = keys.delete_counter_key(CLUSTER)
-    commit_once(ground.etcd, [create_writes(CLUSTER, info, None)], counter)
+    commit_once(ground.etcd, [create_writes(CLUSTER, info)], counter)
     run = ground.run()
     run.await_("its tables", lambda: run.span_count == 4)
     plane, woken = mall.plane(), threading.Event()

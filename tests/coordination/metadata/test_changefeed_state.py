@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -12,22 +13,22 @@ from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.errors import ChangefeedNotFound
 from coordination.metadata.feed_state import known_state
+from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import (
     ChangefeedInfo,
     ChangefeedStatus,
     FeedState,
     Record,
     RunningError,
+    ScheduleRow,
     TaskPosition,
     dump,
     load,
 )
 from coordination.metadata.record_patch import record_patch, unless_refused
-from coordination.metadata.schedule import ScheduleRow
 from coordination.model import CaptureID, ChangefeedID, Ts
 from coordination.orchestrator.commit_once import commit_once
-from coordination.orchestrator.patch import Patch
-from coordination.orchestrator.reactor import Update
+from coordination.orchestrator.transaction import Patch
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
@@ -49,20 +50,24 @@ class Ground:
 
     def __init__(self) -> None:
         self.etcd = FakeEtcd(FakeClock())
-        self.state = ChangefeedReactorState(CLUSTER, SHOP)
+        self.cluster = GlobalReactorState(CLUSTER, removal_grace_s=0.0)
 
-    def put(self, key: str, record: Record) -> None:
-        self.etcd.put(key, dump(record))
-        self.state.update(Update(key=key, value=dump(record)))
+    @property
+    def state(self) -> ChangefeedReactorState:
+        (found,) = self.cluster.changefeeds.values()
+        return found
+
+    def put(self, key: str, value: Record | bytes) -> None:
+        self.etcd.put(key, value if isinstance(value, bytes) else dump(value))
+        self.cluster.update(key, get(self.etcd, key))
 
     def report(self, capture_id: CaptureID, position: TaskPosition) -> None:
         self.put(keys.task_position_key(CLUSTER, capture_id, SHOP), position)
 
     def commit(self) -> int:
         """How many transactions it took."""
-        groups = self.state.take_patches()
-        for group in groups:
-            commit_once(self.etcd, [group], COUNTER)
+        groups = self.cluster.take_patches()
+        commit_once(self.etcd, groups, COUNTER)
         return len(groups)
 
     def position(self, capture_id: CaptureID) -> TaskPosition | None:
@@ -72,27 +77,27 @@ class Ground:
 
 @pytest.fixture
 def ground() -> Ground:
-    return Ground()
+    made = Ground()
+    made.put(INFO_KEY, INFO)
+    return made
 
 
-def test_it_takes_over_what_is_its_own_and_forgets_what_is_deleted(ground: Ground) -> None:
-    state, row = ground.state, ScheduleRow(launches=2)
-    assert state.is_empty
+def test_it_takes_over_what_is_its_own_and_forgets_what_is_deleted() -> None:
+    ground, row = Ground(), ScheduleRow(launches=2)
     records: list[tuple[str, str, Record]] = [
         (INFO_KEY, "info", INFO),
         (STATUS_KEY, "status", ChangefeedStatus(checkpoint_ts=Ts(7))),
         (keys.schedule_key(CLUSTER, SHOP), "schedule", row),
     ]
     for key, name, record in records:
-        state.update(Update(key=key, value=dump(record), is_init=True))
-        assert getattr(state, name) == record
-    position_key = keys.task_position_key(CLUSTER, C1, SHOP)
-    state.update(Update(key=position_key, value=dump(TaskPosition(count=3))))
-    assert state.task_positions == {C1: TaskPosition(count=3)}
-    for key in (*(each[0] for each in records), position_key):
-        assert not state.is_empty
-        state.update(Update(key=key, value=None))
-    assert state.is_empty
+        ground.put(key, record)
+        assert getattr(ground.state, name) == record
+    ground.report(C1, TaskPosition(count=3))
+    assert ground.state.task_positions == {C1: TaskPosition(count=3)}
+    for key in (*(each[0] for each in records), keys.task_position_key(CLUSTER, C1, SHOP)):
+        assert not ground.state.is_empty
+        ground.cluster.update(key, None)
+    assert ground.cluster.changefeeds == {}
 
 
 @pytest.mark.parametrize(
@@ -101,38 +106,23 @@ def test_it_takes_over_what_is_its_own_and_forgets_what_is_deleted(ground: Groun
         keys.changefeed_info_key(CLUSTER, ChangefeedName(ChangefeedID("shop-2"))),
         keys.changefeed_info_key(CLUSTER, ChangefeedName(SHOP.id, "other")),
         keys.changefeed_info_key("test2", SHOP),
-        keys.capture_key(CLUSTER, C1),
         "/tidb/cdc/test",
     ],
 )
-def test_it_passes_by_what_is_not_its_own(ground: Ground, key: str) -> None:
-    ground.state.update(Update(key=key, value=dump(INFO)))
-    assert ground.state.is_empty
+def test_what_is_of_another_is_not_its_own(key: str) -> None:
+    ground = Ground()
+    ground.put(key, INFO)
+    assert SHOP not in ground.cluster.changefeeds
 
 
 def test_a_value_that_nobody_understands_leaves_the_last_good_one(ground: Ground) -> None:
-    ground.put(INFO_KEY, INFO)
-    ground.state.update(Update(key=INFO_KEY, value=b"{"))
+    ground.put(INFO_KEY, b"{")
     assert ground.state.info == INFO
-    assert "JSON" in ground.state.broken[INFO_KEY]
-    ground.state.update(Update(key=INFO_KEY, value=dump(INFO)))
-    assert ground.state.broken == {}
-
-
-def test_patches_of_a_tick_are_one_transaction_and_keep_unknown_fields(ground: Ground) -> None:
-    ground.put(INFO_KEY, INFO)
-    ground.state.patch(
-        record_patch(INFO_KEY, ChangefeedInfo, lambda old: old and replace(old, epoch=5)),
-        record_patch(STATUS_KEY, ChangefeedStatus, lambda _old: ChangefeedStatus()),
-        record_patch(INFO_KEY, ChangefeedInfo, lambda old: old and replace(old, sort_dir="x")),
-    )
-    before = ground.etcd.range("/").revision
-    assert ground.commit() == 1
-    assert ground.etcd.range("/").revision == before + 1
-    info = get(ground.etcd, INFO_KEY)
-    assert info is not None
-    assert load(ChangefeedInfo, info.value) == replace(INFO, epoch=5, sort_dir="x")
-    assert ground.commit() == 0
+    broken = Ground()
+    broken.put(INFO_KEY, b"{")
+    assert broken.state.info is None
+    broken.cluster.update(INFO_KEY, None)
+    assert broken.cluster.changefeeds == {}
 
 
 def test_a_record_that_stays_equal_is_not_written_however_it_was_spelled() -> None:
@@ -142,51 +132,55 @@ def test_a_record_that_stays_equal_is_not_written_however_it_was_spelled() -> No
     assert patch.change(None) is None
 
 
-def test_positions_are_made_changed_and_deleted(ground: Ground) -> None:
-    ground.state.patch_task_position(C1, lambda old: old or TaskPosition(count=1))
+def test_a_report_stands_beside_what_was_reported_before(ground: Ground) -> None:
+    ground.state.report(C1, INFO.epoch, None, error("w"))
     ground.commit()
-    assert ground.position(C1) == TaskPosition(count=1)
-    ground.state.patch_task_position(C1, lambda old: old and replace(old, error=error("e")))
+    assert ground.position(C1) == TaskPosition(warning=error("w"))
+    ground.state.report(C1, INFO.epoch, error("e"), None)
     ground.commit()
-    assert ground.position(C1) == TaskPosition(count=1, error=error("e"))
-    ground.state.patch_task_position(C1, lambda _old: None)
-    ground.commit()
-    assert ground.position(C1) is None
+    assert ground.position(C1) == TaskPosition(error=error("e"), warning=error("w"))
 
 
 @pytest.mark.parametrize("which", ["error", "warning"])
-def test_reports_are_taken_once_one_of_each_code(ground: Ground, which: str) -> None:
-    other = {"error": "warning", "warning": "error"}[which]
-    ground.report(C2, TaskPosition(**{which: error("E1", "of c2"), other: error("other")}))
-    ground.report(C1, TaskPosition(**{which: error("E1", "of c1")}))
-    ground.report(CaptureID("c3"), TaskPosition(**{which: error("E2")}))
-    take = getattr(ground.state, f"take_processor_{which}s")
-    assert take() == [error("E1", "of c1"), error("E2")]
+def test_reports_are_cleared_once_they_were_seen_one_of_each_code(
+    ground: Ground, which: Literal["error", "warning"]
+) -> None:
+    ground.report(C2, TaskPosition(count=7, **{which: error("E1", "of c2")}))  # type: ignore[arg-type]
+    ground.report(C1, TaskPosition(**{which: error("E1", "of c1")}))  # type: ignore[arg-type]
+    ground.report(CaptureID("c3"), TaskPosition(**{which: error("E2")}))  # type: ignore[arg-type]
+    assert ground.state.reported(which) == [error("E1", "of c1"), error("E2")]
+    ground.state.clear_reports()
     ground.commit()
     assert ground.position(C1) == TaskPosition()
-    assert ground.position(C2) == TaskPosition(**{other: error("other")})
+    assert ground.position(C2) == TaskPosition(count=7)
 
 
-def test_a_report_that_came_after_the_taking_is_not_cleared(ground: Ground) -> None:
+def test_a_report_that_came_after_the_look_is_not_cleared(ground: Ground) -> None:
     """TiCDC clears whatever is there by then."""
-    ground.report(C1, TaskPosition(error=error("old")))
-    assert ground.state.take_processor_errors() == [error("old")]
-    newer = TaskPosition(error=error("new"))
+    ground.report(C1, TaskPosition(error=error("old"), warning=error("w")))
+    newer = TaskPosition(error=error("new"), warning=error("w"))
     ground.etcd.put(keys.task_position_key(CLUSTER, C1, SHOP), dump(newer))
+    ground.state.clear_reports()
     ground.commit()
-    assert ground.position(C1) == newer
+    assert ground.position(C1) == TaskPosition(error=error("new"))
+
+
+def test_what_was_reported_is_known_after_it_was_cleared(ground: Ground) -> None:
+    """The owner may clear it before its reporter has seen that it was written."""
+    ground.report(C1, TaskPosition(error=error("e")))
+    ground.report(C1, TaskPosition())
+    assert ground.state.last_reports == {C1: TaskPosition(error=error("e"))}
 
 
 @pytest.mark.parametrize(
     ("state", "epoch"), [*((each, 0) for each in FeedState), (FeedState.NORMAL, 1)]
 )
-def test_patches_of_an_epoch_are_dropped_if_it_is_over(
+def test_a_report_of_an_epoch_is_dropped_if_it_is_over(
     ground: Ground, state: FeedState, epoch: int
 ) -> None:
     info = replace(INFO, state=state, epoch=epoch)
     ground.put(INFO_KEY, info)
-    ground.state.only_in_epoch(INFO.epoch)
-    ground.state.patch_task_position(C1, lambda _old: TaskPosition())
+    ground.state.report(C1, INFO.epoch, error("e"), None)
     ground.commit()
     runs = known_state(info).is_running and epoch == INFO.epoch
     assert (ground.position(C1) is not None) is runs
@@ -195,34 +189,30 @@ def test_patches_of_an_epoch_are_dropped_if_it_is_over(
 def test_what_counts_is_the_info_at_the_commit_and_each_time_anew(ground: Ground) -> None:
     """TiCDC remembers that it saw it stopped; here the resumed one is written."""
     ground.put(INFO_KEY, replace(INFO, state=FeedState.STOPPED))
-    ground.state.only_in_epoch(INFO.epoch)
-    ground.state.patch_task_position(C1, lambda _old: TaskPosition(count=1))
-    (group,) = ground.state.take_patches()
-    commit_once(ground.etcd, [group], COUNTER)
+    ground.state.report(C1, INFO.epoch, error("e"), None)
+    groups = ground.cluster.take_patches()
+    commit_once(ground.etcd, groups, COUNTER)
     assert ground.position(C1) is None
     ground.etcd.put(INFO_KEY, dump(INFO))
-    commit_once(ground.etcd, [group], COUNTER)
-    assert ground.position(C1) == TaskPosition(count=1)
+    commit_once(ground.etcd, groups, COUNTER)
+    assert ground.position(C1) is not None
     info = get(ground.etcd, INFO_KEY)
     assert info is not None
     assert info.value == dump(INFO)  # the gate only reads it
 
 
-def test_a_changefeed_that_is_gone_is_in_no_epoch_and_the_check_is_for_one_tick(
-    ground: Ground,
+@pytest.mark.parametrize("value", [None, b"{"])
+def test_what_is_gone_or_not_understood_is_in_no_epoch_and_ends_no_worker(
+    ground: Ground, value: bytes | None
 ) -> None:
-    ground.state.only_in_epoch(INFO.epoch)
-    ground.state.patch_task_position(C1, lambda _old: TaskPosition())
+    ground.state.report(C1, INFO.epoch, error("e"), None)
+    commit_once(ground.etcd, [(Patch(INFO_KEY, lambda _old: value),)], COUNTER)
     ground.commit()
     assert ground.position(C1) is None
-    ground.state.patch_task_position(C1, lambda _old: TaskPosition())
-    ground.commit()
-    assert ground.position(C1) is not None
 
 
 def test_hundreds_of_stale_positions_go_in_transactions_that_fit(ground: Ground) -> None:
     """More than 128 of them blocked TiCDC's owner for good (tiflow #7131)."""
-    ground.put(INFO_KEY, INFO)
     for number in range(300):
         ground.report(CaptureID(f"dead-{number:03}"), TaskPosition(error=error("e")))
     ground.report(C1, TaskPosition())
@@ -233,42 +223,33 @@ def test_hundreds_of_stale_positions_go_in_transactions_that_fit(ground: Ground)
     assert ground.position(C1) == TaskPosition()
 
 
-def test_added_groups_stand_alone_and_come_first(ground: Ground) -> None:
-    alone = (Patch("/alone", lambda _old: b"1"),)
-    ground.state.patch(Patch("/a", lambda _old: b"1"), Patch("/b", lambda _old: b"1"))
-    ground.state.add_group(alone)
+def test_groups_come_as_they_were_added_and_once(ground: Ground) -> None:
+    for key in ("/b", "/a"):
+        ground.state.add_group((Patch(key, lambda _old: b"1"),))
     groups = ground.state.take_patches()
-    assert [[patch.key for patch in group] for group in groups] == [["/alone"], ["/a", "/b"]]
-    ground.state.update_pending_change(0.0)
+    assert [[patch.key for patch in group] for group in groups] == [["/b"], ["/a"]]
     assert ground.state.take_patches() == []
 
 
-def test_a_refusal_ends_no_worker_and_leaves_the_rest_of_its_group_undone(ground: Ground) -> None:
+def test_a_refusal_ends_no_worker_and_leaves_the_rest_of_its_group_undone() -> None:
+    etcd = FakeEtcd(FakeClock())
     update = record_patch(INFO_KEY, ChangefeedInfo, _refuse)
     group = unless_refused((update, Patch("/after", lambda _old: b"1")))
-    commit_once(ground.etcd, [group], COUNTER)
-    assert get(ground.etcd, "/after") is None
-    ground.etcd.put(INFO_KEY, dump(INFO))
-    commit_once(ground.etcd, [group], COUNTER)
-    assert get(ground.etcd, "/after") is not None
+    commit_once(etcd, [group], COUNTER)
+    assert get(etcd, "/after") is None
+    etcd.put(INFO_KEY, dump(INFO))
+    commit_once(etcd, [group], COUNTER)
+    assert get(etcd, "/after") is not None
 
 
-def test_what_one_call_refuses_leaves_what_another_wants(ground: Ground) -> None:
+def test_what_one_group_refuses_leaves_what_another_wants() -> None:
+    ground = Ground()
+    ground.put(STATUS_KEY, ChangefeedStatus())
     refusing = record_patch(INFO_KEY, ChangefeedInfo, _refuse)
-    ground.state.patch(refusing, Patch("/after", lambda _old: b"1"))
-    ground.state.patch(Patch("/other", lambda _old: b"1"))
-    ground.state.add_group((refusing, Patch("/alone", lambda _old: b"1")))
-    assert ground.commit() == 2
-    left = [get(ground.etcd, key) is not None for key in ("/after", "/other", "/alone")]
-    assert left == [False, True, False]
-
-
-def test_a_broken_info_is_in_no_epoch_and_ends_no_worker(ground: Ground) -> None:
-    ground.etcd.put(INFO_KEY, b"{")
-    ground.state.only_in_epoch(INFO.epoch)
-    ground.state.patch_task_position(C1, lambda _old: TaskPosition())
+    ground.state.add_group((refusing, Patch("/after", lambda _old: b"1")))
+    ground.state.add_group((Patch("/other", lambda _old: b"1"),))
     ground.commit()
-    assert ground.position(C1) is None
+    assert [get(ground.etcd, key) is not None for key in ("/after", "/other")] == [False, True]
 
 
 def _refuse(info: ChangefeedInfo | None) -> ChangefeedInfo:

@@ -1,266 +1,315 @@
-"""What of the metadata is etcd's own: keys, JSON, transactions that lose a race."""
+"""what is written of a changefeed: keys, JSON, refusals, and lost races; on a real
+etcd and on the fake one."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
 from dataclasses import replace
 
 import pytest
 
 from coordination.etcd import keys
 from coordination.etcd.client import delete, get
-from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.errors import (
-    CaptureNotFound,
+    ChangefeedExists,
+    ChangefeedNotFound,
     ChangefeedUpdateRefused,
+    InvalidSchedule,
+    InvalidTransition,
     MetadataError,
-    NotController,
-    NotLaunched,
 )
+from coordination.metadata.feed_state import FeedEvent
+from coordination.metadata.lookup import read_changefeeds
 from coordination.metadata.model import (
+    AdminJobType,
     ChangefeedInfo,
-    ChangefeedStatus,
     FeedState,
     RunningError,
+    SchedState,
     TaskPosition,
-    UpstreamInfo,
     dump,
 )
-from coordination.metadata.schedule import SchedState, ScheduledChangefeed
 from coordination.model import CaptureID, ChangefeedID, Ts
-from tests.contracts.metadata_contract import SHOP, launched, lead, removing, set_owner
-from tests.coordination.metadata.etcd_cluster import EtcdCluster
-from tests.fakes.fake_clock import FakeClock
-from tests.fakes.fake_etcd import FakeEtcd
+from tests.coordination.metadata.cluster import C1, NAME, SHOP, START_TS, Cluster
 
-NAME = ChangefeedName(ChangefeedID("shop"))
-ERROR = RunningError(code="CDC:E")
+ERROR = RunningError(time="t", addr="a", code="CDC:ErrKafkaSend", message="no broker")
+GC_ERROR = replace(ERROR, code="CDC:ErrGCTTLExceeded")
 
 
-class RacedEtcd(FakeEtcd):
-    """Somebody does something right before the next transaction that puts or deletes."""
-
-    race: Callable[[], None] | None = None
-
-    def txn(self, compares, then):
-        if self.race is not None and then:
-            race, self.race = self.race, None
-            race()
-        return super().txn(compares, then)
-
-
-@pytest.fixture
-def etcd() -> RacedEtcd:
-    return RacedEtcd(FakeClock())
-
-
-@pytest.fixture
-def cluster(etcd: RacedEtcd) -> EtcdCluster:
-    return EtcdCluster(etcd)
-
-
-def stored(cluster: EtcdCluster, key: str) -> dict | None:
+def stored(cluster: Cluster, key: str) -> dict | None:
     found = get(cluster.client, key)
     return None if found is None else json.loads(found.value)
 
 
-def test_a_changefeed_lies_where_ticdc_has_it_and_the_schedule_beside(
-    cluster: EtcdCluster,
-) -> None:
-    ident = cluster.operator().create_changefeed(SHOP, UpstreamInfo(id=9, pd_endpoints="pd:2379"))
-    root = f"/tidb/cdc/{cluster.id}/default"
-    info = stored(cluster, f"{root}/changefeed/info/shop")
+# the life of a changefeed
+
+
+def test_a_changefeed_lies_where_ticdc_has_it_and_the_schedule_beside(shop: Cluster) -> None:
+    root = f"/tidb/cdc/{shop.id}/default"
+    info = stored(shop, f"{root}/changefeed/info/shop")
     assert info is not None
     assert (info["changefeed-id"], info["state"], info["epoch"]) == ("shop", "normal", 1)
-    assert stored(cluster, f"{root}/changefeed/status/shop") == {
+    assert stored(shop, f"{root}/changefeed/status/shop") == {
         "checkpoint-ts": 400,
         "min-table-barrier-ts": 400,
         "admin-job-type": 0,
     }
-    upstream = stored(cluster, f"{root}/upstream/9")
-    assert upstream is not None
-    assert upstream["pd-endpoints"] == "pd:2379"
-    row = stored(cluster, f"/tidelake/{cluster.id}/default/changefeed/schedule/shop")
-    assert row is not None
-    assert (row["owner"], row["owner-state"], row["creation-epoch"]) == (None, "Removed", 1)
-    found = get(cluster.client, f"{root}/changefeed/info/shop")
+    row = stored(shop, f"/tidelake/{shop.id}/default/changefeed/schedule/shop")
+    assert row == {
+        "owner": None,
+        "owner-state": "Removed",
+        "processors": None,
+        "task-position": {"checkpoint-ts": 400, "min-table-barrier-ts": 400, "admin-job-type": 0},
+        "creation-epoch": 1,
+        "launches": 0,
+    }
+    found = get(shop.client, f"{root}/changefeed/info/shop")
     assert found is not None
-    assert found.create_revision == ident.uuid
+    assert found.create_revision == shop.found.uuid
 
 
-def test_the_owner_revision_is_that_of_the_launched_row(cluster: EtcdCluster) -> None:
-    ident, c1 = cluster.operator().create_changefeed(SHOP), cluster.capture("c1")
-    set_owner(c1, launched(ident, c1))
-    row = get(cluster.client, keys.schedule_key(cluster.id, NAME))
-    assert row is not None
-    revision = row.mod_revision
-    owner = c1.on_owner_launched(ident.uuid)
-    owner.pause_changefeed()
-    owner.resume_changefeed()
-    schedule = cluster.operator().get_changefeed_schedule(ident.uuid)
-    assert schedule.row_revision == revision
+def test_a_name_is_taken_once_in_its_namespace(shop: Cluster) -> None:
+    with pytest.raises(ChangefeedExists, match="shop"):
+        shop.operator.create(SHOP)
+    shop.operator.create(ChangefeedInfo(id=SHOP.id, namespace="team-a", start_ts=START_TS))
+    uuids = [each.uuid for each in read_changefeeds(shop.client, shop.id)]
+    assert len(set(uuids)) == 2
+    assert uuids == sorted(uuids)
 
 
-def test_another_upstream_under_a_known_id_is_refused(cluster: EtcdCluster) -> None:
-    cluster.operator().create_changefeed(SHOP, UpstreamInfo(id=9, pd_endpoints="a"))
-    other = replace(SHOP, id=ChangefeedID("b"))
-    with pytest.raises(MetadataError, match="upstream"):
-        cluster.operator().create_changefeed(other, UpstreamInfo(id=9, pd_endpoints="b"))
-    assert len(cluster.querier.get_changefeed()) == 1
-    cluster.operator().create_changefeed(other, UpstreamInfo(id=9, pd_endpoints="a"))
+def test_of_many_who_create_the_same_one_succeeds(cluster: Cluster) -> None:
+    refused: list[ChangefeedExists] = []
+
+    def create() -> None:
+        try:
+            cluster.operator.create(SHOP)
+        except ChangefeedExists as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=create) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 3
 
 
-def test_fields_of_a_newer_program_survive_every_write(cluster: EtcdCluster) -> None:
-    newer = replace(SHOP, unknown={"sync-mode": {"a": 1}})
-    ident, c1 = cluster.operator().create_changefeed(newer), cluster.capture("c1")
-    set_owner(c1, launched(ident, c1))
-    owner = c1.on_owner_launched(ident.uuid)
-    owner.set_changefeed_pending(ERROR)
-    owner.retry_changefeed()
-    owner.pause_changefeed()
-    owner.update_changefeed(replace(SHOP, sink_uri="delta:///other"))
+def test_a_removed_changefeed_keeps_its_name_until_it_is_cleaned_up(shop: Cluster) -> None:
+    operator, before = shop.operator, shop.found
+    with pytest.raises(MetadataError, match="not removed"):
+        operator.cleanup(NAME)
+    operator.remove(NAME)
+    assert shop.info.state is FeedState.REMOVED
+    with pytest.raises(InvalidTransition):
+        operator.remove(NAME)
+    with pytest.raises(ChangefeedExists):
+        operator.create(SHOP)
+    operator.cleanup(NAME)
+    for action in (operator.pause, operator.resume, operator.remove, operator.cleanup):
+        with pytest.raises(ChangefeedNotFound):
+            action(NAME)
+    operator.create(SHOP)
+    assert shop.found.uuid != before.uuid
+    assert shop.info.start_epoch == shop.info.epoch > before.known_info.epoch
+    with pytest.raises(ChangefeedNotFound, match="life"):
+        shop.commit(before.writes().remove())
+
+
+def test_an_owner_of_an_earlier_life_does_not_touch_the_present_one(shop: Cluster) -> None:
+    owner = shop.launch()
+    shop.operator.remove(NAME)
+    assert shop.row.owner_state is SchedState.REMOVING
+    with pytest.raises(InvalidSchedule, match="owner"):
+        shop.operator.cleanup(NAME)
+    shop.release()
+    shop.operator.cleanup(NAME)
+    shop.operator.create(SHOP)
+    shop.launch()
+    for event in (FeedEvent.STOP, FeedEvent.FINISH):
+        with pytest.raises(ChangefeedNotFound):
+            owner.decide(event)
+    assert shop.info.state is FeedState.NORMAL
+
+
+def test_fields_of_a_newer_program_survive_every_write(cluster: Cluster) -> None:
+    cluster.operator.create(replace(SHOP, unknown={"sync-mode": {"a": 1}}))
+    owner = cluster.launch()
+    owner.decide(FeedEvent.ERROR, ERROR)
+    owner.decide(FeedEvent.RETRY)
+    cluster.operator.pause(NAME)
+    cluster.operator.update(NAME, replace(SHOP, sink_uri="delta:///other"))
     info = stored(cluster, keys.changefeed_info_key(cluster.id, NAME))
     assert info is not None
     assert info["sync-mode"] == {"a": 1}
 
 
-def test_an_owner_that_is_stopped_before_its_commit_writes_nothing(
-    cluster: EtcdCluster, etcd: RacedEtcd
-) -> None:
-    """Its row is among the conditions of the transaction, though the owner does not change it."""
-    ident = cluster.operator().create_changefeed(SHOP)
-    c1, c2 = cluster.capture("c1"), cluster.capture("c2")
-    set_owner(c1, launched(ident, c1))
-    owner = c1.on_owner_launched(ident.uuid)
-    etcd.race = lambda: set_owner(c2, removing(ident, c1))
-    with pytest.raises(NotLaunched):
-        owner.advance_changefeed(Ts(500), Ts(500), epoch=1)
-    progress = cluster.querier.get_changefeed_progress()[ident.uuid]
-    assert progress.checkpoint_ts == 400
-
-
-def test_a_controller_that_is_deposed_before_its_commit_schedules_nothing(
-    cluster: EtcdCluster, etcd: RacedEtcd
-) -> None:
-    ident, c1 = cluster.operator().create_changefeed(SHOP), cluster.capture("c1")
-    c2 = cluster.capture("c2")
-
-    def body(controller) -> None:
-        etcd.race = lambda: cluster.kill(c1)
-        with pytest.raises(NotController):
-            controller.set_owner(launched(ident, c2))
-
-    lead(c1, body)
-    assert cluster.operator().get_changefeed_schedule(ident.uuid).owner is None
-
-
-def test_a_capture_that_dies_before_the_commit_is_not_launched_at(
-    cluster: EtcdCluster, etcd: RacedEtcd
-) -> None:
-    ident, c1 = cluster.operator().create_changefeed(SHOP), cluster.capture("c1")
-    c2 = cluster.capture("c2")
-
-    def body(controller) -> None:
-        etcd.race = lambda: cluster.kill(c2)
-        with pytest.raises(CaptureNotFound):
-            controller.set_owner(launched(ident, c2))
-
-    lead(c1, body)
-
-
-def test_an_update_that_meets_a_resume_is_refused(cluster: EtcdCluster, etcd: RacedEtcd) -> None:
-    ident = cluster.operator().create_changefeed(SHOP)
-    mine, other = cluster.operate(ident), cluster.operate(ident)
-    mine.pause_changefeed()
-    etcd.race = other.resume_changefeed
-    with pytest.raises(ChangefeedUpdateRefused):
-        mine.update_changefeed(replace(SHOP, sink_uri="delta:///other"))
-    (found,) = cluster.querier.get_changefeed()
-    assert found.info.sink_uri == SHOP.sink_uri
-
-
-def test_epochs_are_given_out_once_however_many_ask(cluster: EtcdCluster, etcd: RacedEtcd) -> None:
-    first = cluster.operator().create_changefeed(SHOP)
-    second = cluster.operator().create_changefeed(replace(SHOP, id=ChangefeedID("b")))
-    feeds = [cluster.operate(first), cluster.operate(second)]
-    for feed in feeds:
-        feed.pause_changefeed()
-    etcd.race = feeds[1].resume_changefeed
-    feeds[0].resume_changefeed()
-    epochs = [each.info.epoch for each in cluster.querier.get_changefeed()]
-    assert sorted(epochs) == [3, 4]
-
-
-def test_a_changefeed_that_ticdc_made_is_operated_and_owned_like_ours(
-    cluster: EtcdCluster,
-) -> None:
+def test_a_changefeed_that_ticdc_made_is_operated_and_owned_like_ours(cluster: Cluster) -> None:
     """It has no row of ours, and its epoch is a TSO: ours goes on above it."""
     epoch = 454176230809600001
     info = ChangefeedInfo(id=NAME.id, state=FeedState.STOPPED, epoch=epoch)
     cluster.client.put(keys.changefeed_info_key(cluster.id, NAME), dump(info))
-    (found,) = cluster.querier.get_changefeed()
-    cluster.operate(found.ident).resume_changefeed()
-    (found,) = cluster.querier.get_changefeed()
-    assert found.info.epoch == epoch + 1
-    c1 = cluster.capture("c1")
-    set_owner(c1, launched(found.ident, c1))
-    c1.on_owner_launched(found.ident.uuid).advance_changefeed(Ts(5), Ts(6), epoch=epoch + 1)
-    assert cluster.querier.get_changefeed_progress()[found.ident.uuid].checkpoint_ts == 5
+    cluster.operator.resume(NAME)
+    assert cluster.info.epoch == epoch + 1
+    assert get(cluster.client, keys.schedule_key(cluster.id, NAME)) is None
+    cluster.launch().advance(5, 6, epoch + 1)
+    assert cluster.status.checkpoint_ts == 5
 
 
-def test_a_cleanup_leaves_nothing_however_many_captures_reported(cluster: EtcdCluster) -> None:
-    ident = cluster.operator().create_changefeed(SHOP)
+def test_a_cleanup_leaves_nothing_however_many_captures_reported(shop: Cluster) -> None:
     for number in range(300):
-        key = keys.task_position_key(cluster.id, CaptureID(f"c{number}"), NAME)
-        cluster.client.put(key, dump(TaskPosition(error=ERROR)))
-    neighbour = keys.task_position_key(
-        cluster.id, CaptureID("c1"), ChangefeedName(ChangefeedID("shop-2"))
-    )
-    cluster.client.put(neighbour, dump(TaskPosition()))
-    cluster.operator().remove_changefeed(ident.uuid)
-    cluster.operator().cleanup_changefeed(ident.uuid)
-    left = [
-        *cluster.client.range(keys.base_prefix(cluster.id), prefix=True).kvs,
-        *cluster.client.range(keys.own_prefix(cluster.id), prefix=True).kvs,
-    ]
-    assert {each.key for each in left} == {
+        key = keys.task_position_key(shop.id, CaptureID(f"c{number}"), NAME)
+        shop.client.put(key, dump(TaskPosition(error=ERROR)))
+    other = keys.ChangefeedName(ChangefeedID("shop-2"))
+    neighbour = keys.task_position_key(shop.id, C1, other)
+    shop.client.put(neighbour, dump(TaskPosition()))
+    shop.operator.remove(NAME)
+    shop.operator.cleanup(NAME)
+    left = shop.client.range((keys.base_prefix(shop.id), keys.own_prefix(shop.id)), prefix=True)
+    assert {each.key for each in left.kvs} == {
         neighbour,
-        keys.delete_counter_key(cluster.id),
-        keys.epoch_key(cluster.id),
+        keys.delete_counter_key(shop.id),
+        keys.epoch_key(shop.id),
     }
 
 
-def test_an_info_that_nobody_understands_hides_no_other(cluster: EtcdCluster) -> None:
-    cluster.operator().create_changefeed(SHOP)
-    broken = ChangefeedName(ChangefeedID("broken"))
-    cluster.client.put(keys.changefeed_info_key(cluster.id, broken), b"{")
-    assert [each.ident.name for each in cluster.querier.get_changefeed()] == [NAME]
+def test_an_info_that_nobody_understands_hides_no_other(shop: Cluster) -> None:
+    broken = keys.ChangefeedName(ChangefeedID("broken"))
+    shop.client.put(keys.changefeed_info_key(shop.id, broken), b"{")
+    assert [each.name for each in read_changefeeds(shop.client, shop.id)] == [NAME]
 
 
-def test_a_broken_status_counts_as_missing(cluster: EtcdCluster) -> None:
-    ident = cluster.operator().create_changefeed(SHOP)
-    cluster.client.put(keys.changefeed_status_key(cluster.id, NAME), b"x")
-    assert cluster.querier.get_changefeed_progress() == {ident.uuid: ChangefeedStatus()}
-
-
-def test_a_status_that_is_gone_is_made_again(cluster: EtcdCluster) -> None:
-    ident, c1 = cluster.operator().create_changefeed(SHOP), cluster.capture("c1")
-    set_owner(c1, launched(ident, c1))
-    delete(cluster.client, keys.changefeed_status_key(cluster.id, NAME))
-    assert cluster.querier.get_changefeed_progress() == {ident.uuid: ChangefeedStatus()}
-    owner = c1.on_owner_launched(ident.uuid)
-    owner.pause_changefeed()
-    owner.resume_changefeed()
-    owner.advance_changefeed(Ts(500), Ts(500), epoch=2)
-    assert cluster.querier.get_changefeed_progress()[ident.uuid].checkpoint_ts == 500
-
-
-def test_a_target_that_means_another_state_is_refused_before_anything_is_read(
-    cluster: EtcdCluster,
+def test_a_broken_status_counts_as_missing_and_one_that_is_gone_is_made_again(
+    shop: Cluster,
 ) -> None:
-    ident, c1 = cluster.operator().create_changefeed(SHOP), cluster.capture("c1")
-    for state in (SchedState.INVALID, SchedState.REMOVED):
-        target = ScheduledChangefeed(changefeed_uuid=ident.uuid, owner_state=state)
-        with pytest.raises(MetadataError, match="not set to"):
-            c1.run(lambda controller, target=target: controller.set_owner(target), lambda _s: None)
+    owner = shop.launch()
+    shop.client.put(keys.changefeed_status_key(shop.id, NAME), b"x")
+    assert shop.found.status is None
+    delete(shop.client, keys.changefeed_status_key(shop.id, NAME))
+    shop.operator.pause(NAME)
+    shop.operator.resume(NAME)
+    owner.advance(500, 500, 2)
+    assert shop.status.checkpoint_ts == 500
+
+
+# states
+
+
+def test_paused_and_resumed_it_runs_with_a_new_epoch(shop: Cluster) -> None:
+    before = shop.info
+    shop.operator.pause(NAME)
+    paused = shop.info
+    assert (paused.state, paused.admin_job_type) == (FeedState.STOPPED, AdminJobType.STOP)
+    assert paused.epoch == before.epoch
+    with pytest.raises(InvalidTransition):
+        shop.operator.pause(NAME)
+    shop.operator.resume(NAME)
+    resumed = shop.info
+    assert (resumed.state, resumed.admin_job_type) == (FeedState.NORMAL, AdminJobType.NONE)
+    assert resumed.epoch > before.epoch
+    with pytest.raises(InvalidTransition):
+        shop.operator.resume(NAME)
+
+
+def test_resumed_from_another_point_it_begins_there(shop: Cluster) -> None:
+    owner, epoch = shop.launch(), shop.info.epoch
+    owner.advance(500, 510, epoch)
+    owner.decide(FeedEvent.UNRETRYABLE_ERROR, ERROR)
+    shop.operator.resume(NAME, Ts(450))
+    info = shop.info
+    assert (info.start_ts, info.error, info.state) == (450, None, FeedState.NORMAL)
+    assert (shop.status.checkpoint_ts, shop.status.min_table_barrier_ts) == (450, 450)
+    owner.advance(520, 520, epoch)  # of the run before: too late
+    assert shop.status.checkpoint_ts == 450
+
+
+def test_each_word_about_the_start_has_an_epoch_of_its_own(shop: Cluster) -> None:
+    """To be told from the one before, also where the ts is the same."""
+    made = shop.info
+    assert made.start_epoch == made.epoch > 0
+    shop.operator.pause(NAME)
+    shop.operator.resume(NAME)
+    assert shop.info.start_epoch == made.start_epoch
+    shop.operator.pause(NAME)
+    shop.operator.resume(NAME, made.start_ts)
+    assert shop.info.start_ts == made.start_ts
+    assert shop.info.start_epoch == shop.info.epoch > made.start_epoch
+
+
+def test_only_a_paused_changefeed_is_changed_and_stays_what_it_is(shop: Cluster) -> None:
+    wanted = ChangefeedInfo(
+        id=SHOP.id,
+        sink_uri="delta:///other",
+        target_ts=Ts(900),
+        config={"filter": {"rules": ["a.*"]}},
+        state=FeedState.FINISHED,
+        epoch=1_000_000,
+    )
+    with pytest.raises(ChangefeedUpdateRefused, match="pause"):
+        shop.operator.update(NAME, wanted)
+    shop.operator.pause(NAME)
+    before = shop.info
+    shop.operator.update(NAME, wanted)
+    after = shop.info
+    assert (after.sink_uri, after.target_ts) == ("delta:///other", 900)
+    assert after.config == wanted.config
+    assert (after.state, after.epoch) == (FeedState.STOPPED, before.epoch)
+    assert (after.start_ts, after.create_time) == (before.start_ts, before.create_time)
+
+
+def test_an_error_has_it_wait_and_a_retry_runs_it_anew(shop: Cluster) -> None:
+    owner, epoch = shop.launch(), shop.info.epoch
+    owner.decide(FeedEvent.ERROR, ERROR)
+    info = shop.info
+    assert (info.state, info.error, info.epoch) == (FeedState.PENDING, ERROR, epoch)
+    assert info.admin_job_type is AdminJobType.STOP
+    owner.decide(FeedEvent.RETRY)
+    info = shop.info
+    assert (info.state, info.admin_job_type) == (FeedState.WARNING, AdminJobType.NONE)
+    assert info.epoch > epoch
+    owner.decide(FeedEvent.ADVANCED)
+    info = shop.info
+    assert (info.state, info.error, info.warning) == (FeedState.NORMAL, None, None)
+
+
+def test_a_warning_stands_beside_the_error(shop: Cluster) -> None:
+    shop.launch().decide(FeedEvent.WARNING, ERROR)
+    info = shop.info
+    assert (info.state, info.warning, info.error) == (FeedState.WARNING, ERROR, None)
+
+
+@pytest.mark.parametrize("from_paused", [False, True])
+def test_it_fails_also_while_paused_if_its_history_is_gone(
+    shop: Cluster, from_paused: bool
+) -> None:
+    owner = shop.launch()
+    if from_paused:
+        shop.operator.pause(NAME)
+        with pytest.raises(InvalidTransition):
+            owner.decide(FeedEvent.UNRETRYABLE_ERROR, ERROR)
+    owner.decide(FeedEvent.GC_ERROR, GC_ERROR)
+    info = shop.info
+    assert (info.state, info.error) == (FeedState.FAILED, GC_ERROR)
+    assert info.admin_job_type is AdminJobType.STOP
+
+
+def test_finished_is_the_end_unless_it_is_resumed(shop: Cluster) -> None:
+    shop.launch().decide(FeedEvent.FINISH)
+    info = shop.info
+    assert (info.state, info.admin_job_type) == (FeedState.FINISHED, AdminJobType.FINISH)
+    with pytest.raises(InvalidTransition):
+        shop.operator.pause(NAME)
+    shop.operator.resume(NAME)
+
+
+def test_progress_goes_up_and_never_back_and_only_while_it_runs(shop: Cluster) -> None:
+    owner, epoch = shop.launch(), shop.info.epoch
+    owner.advance(500, 500, epoch + 1)
+    owner.advance(500, 500, epoch - 1)
+    assert shop.status.checkpoint_ts == START_TS
+    owner.advance(500, 520, epoch)
+    owner.advance(490, 530, epoch)
+    assert (shop.status.checkpoint_ts, shop.status.min_table_barrier_ts) == (500, 520)
+    shop.operator.pause(NAME)
+    owner.advance(600, 600, epoch)
+    assert shop.status.checkpoint_ts == 500

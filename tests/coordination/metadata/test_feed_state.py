@@ -1,4 +1,4 @@
-"""The feed states: every way, the back-off, admin jobs, errors and warnings."""
+"""The feed states: every way, the back-off, errors and warnings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from coordination.metadata.feed_state import (
     ADMIN_JOB_WRITTEN,
     BACKOFF_MAX_S,
     TRANSITIONS,
-    AdminJob,
     Decision,
     FeedEvent,
     FeedStateManager,
     next_state,
 )
 from coordination.metadata.model import (
-    AdminJobType,
     ChangefeedInfo,
     ChangefeedStatus,
     FeedState,
@@ -64,12 +62,7 @@ class Feed:
         if decision is not None:
             self.state = next_state(self.state, decision.event)
         assert self.manager.should_run == (self.state in RUNNING)
-        assert self.manager.should_remove == (self.state is REMOVED)
         return decision
-
-    def push(self, job: AdminJobType, overwrite: int | None = None) -> None:
-        ts = None if overwrite is None else Ts(overwrite)
-        self.manager.push_admin_job(AdminJob(type=job, overwrite_checkpoint_ts=ts))
 
 
 EXPECTED = {
@@ -216,36 +209,6 @@ def test_an_error_counts_more_than_a_warning() -> None:
     feed = Feed()
     feed.tick(ERROR, warnings=(replace(ERROR, code="CDC:Warn"),))
     assert feed.state is PENDING
-
-
-@pytest.mark.parametrize(
-    ("job", "event"),
-    [
-        (AdminJobType.STOP, FeedEvent.STOP),
-        (AdminJobType.RESUME, FeedEvent.RESUME),
-        (AdminJobType.FINISH, FeedEvent.FINISH),
-        (AdminJobType.REMOVE, FeedEvent.REMOVE),
-    ],
-)
-@pytest.mark.parametrize("state", FeedState)
-def test_an_admin_job_is_done_where_it_can_be_and_else_passed_over(
-    job: AdminJobType, event: FeedEvent, state: FeedState
-) -> None:
-    feed = Feed(state if state else NORMAL)
-    can = feed.state in TRANSITIONS[event]
-    feed.push(job)
-    decision = feed.tick()
-    assert (decision == Decision(event=event)) is can
-
-
-def test_admin_jobs_are_done_one_at_a_tick_in_their_order() -> None:
-    feed = Feed()
-    feed.push(AdminJobType.STOP)
-    feed.push(AdminJobType.STOP)
-    feed.push(AdminJobType.RESUME, overwrite=50)
-    assert feed.tick() == Decision(event=FeedEvent.STOP)
-    assert feed.tick() == Decision(event=FeedEvent.RESUME, overwrite_checkpoint_ts=Ts(50))
-    assert feed.tick() is None
 
 
 def test_a_resume_by_whomever_begins_the_back_off_anew() -> None:

@@ -17,7 +17,6 @@ from coordination.metadata.model import (
     Record,
     RunningError,
     TaskPosition,
-    UpstreamInfo,
     dump,
     dump_progress,
     load,
@@ -64,17 +63,6 @@ RECORDS: list[tuple[type[Record], dict]] = [
         },
     ),
     (RunningError, ERROR_JSON),
-    (
-        UpstreamInfo,
-        {
-            "id": 7,
-            "pd-endpoints": "http://pd:2379",
-            "key-path": "k",
-            "cert-path": "c",
-            "ca-path": "ca",
-            "cert-allowed-cn": ["a", "b"],
-        },
-    ),
 ]
 
 

@@ -5,20 +5,15 @@ from __future__ import annotations
 import pytest
 
 from coordination.etcd import keys
-from coordination.etcd.keys import ChangefeedName
-from coordination.metadata.changefeed_writes import ChangefeedWrites
 from coordination.metadata.feed_state import FeedStateManager
-from coordination.metadata.global_state import GlobalReactorState, Role
+from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import FeedState, RunningError, TaskPosition, dump
-from coordination.model import CaptureID, ChangefeedID, Ts
+from coordination.model import Ts
 from coordination.orchestrator.etcd_worker import EtcdWorker
-from tests.contracts.metadata_contract import SHOP, launched, set_owner
-from tests.coordination.metadata.etcd_cluster import EtcdCluster
+from tests.coordination.metadata.cluster import C1, NAME, SHOP, Cluster
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 
-NAME = ChangefeedName(ChangefeedID("shop"))
-C1 = CaptureID("c1")
 TICK_S = 0.05
 
 
@@ -28,17 +23,17 @@ class Owner:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.etcd = FakeEtcd(self.clock)
-        self.cluster = EtcdCluster(self.etcd)
+        self.cluster = Cluster(self.etcd)
         self.checkpoint_ts = 400
         self.manager = FeedStateManager(random=lambda: 0.5)
-        self.ident = self.cluster.operator().create_changefeed(SHOP)
-        set_owner(capture := self.cluster.capture("c1"), launched(self.ident, capture))
+        self.cluster.operator.create(SHOP)
+        self.cluster.launch()
         self.worker = EtcdWorker(
             client=self.etcd,
             clock=self.clock,
             prefixes=[keys.base_prefix(self.cluster.id), keys.own_prefix(self.cluster.id)],
             reactor=self,
-            state=GlobalReactorState(self.cluster.id, role=Role.OWNER, removal_grace_s=5.0),
+            state=GlobalReactorState(self.cluster.id, removal_grace_s=5.0),
             guards=lambda: (),
             tick_interval_s=TICK_S,
             delete_counter_key=keys.delete_counter_key(self.cluster.id),
@@ -50,13 +45,14 @@ class Owner:
         decision = self.manager.decide(
             changefeed.info,
             changefeed.status,
-            changefeed.take_processor_errors(),
-            changefeed.take_processor_warnings(),
+            changefeed.reported("error"),
+            changefeed.reported("warning"),
             now_s,
         )
-        writes = ChangefeedWrites.of(self.cluster.id, NAME, changefeed.schedule, C1)
+        writes = changefeed.writes(by_owner=True)
         if decision is not None:
             changefeed.add_group(writes.feed_event(decision))
+        changefeed.clear_reports()
         checkpoint = Ts(self.checkpoint_ts)
         changefeed.add_group(
             writes.advance_checkpoint(checkpoint, checkpoint, changefeed.info.epoch)
@@ -67,20 +63,18 @@ class Owner:
         for _ in range(max(1, round(seconds / TICK_S))):
             self.clock.advance(TICK_S)
             self.worker.run_once()
-        (found,) = self.cluster.querier.get_changefeed_state()
-        return found.state
+        return self.cluster.info.state
 
     def report(self, position: TaskPosition) -> None:
         self.etcd.put(keys.task_position_key(self.cluster.id, C1, NAME), dump(position))
 
     @property
     def epoch(self) -> int:
-        (found,) = self.cluster.querier.get_changefeed()
-        return found.info.epoch
+        return self.cluster.info.epoch
 
     @property
     def stored_checkpoint(self) -> int:
-        return self.cluster.querier.get_changefeed_progress()[self.ident.uuid].checkpoint_ts
+        return self.cluster.status.checkpoint_ts
 
 
 @pytest.fixture
@@ -106,14 +100,14 @@ def test_from_an_error_over_its_back_off_to_normal_again(owner: Owner) -> None:
 
 def test_an_operators_pause_and_resume_reach_the_owner_through_etcd(owner: Owner) -> None:
     owner.turn()
-    operator = owner.cluster.operate(owner.ident)
-    operator.pause_changefeed()
+    operator = owner.cluster.operator
+    operator.pause(NAME)
     owner.checkpoint_ts = 470
     assert owner.turn() is FeedState.STOPPED
     assert not owner.manager.should_run
     assert owner.stored_checkpoint == 400
     owner.checkpoint_ts = 420
-    operator.resume_changefeed(Ts(410))
+    operator.resume(NAME, Ts(410))
     assert owner.turn() is FeedState.NORMAL
     assert owner.manager.should_run
     assert owner.stored_checkpoint == 420
@@ -121,9 +115,9 @@ def test_an_operators_pause_and_resume_reach_the_owner_through_etcd(owner: Owner
 
 def test_a_removal_under_way_stops_the_owners_writes_and_not_its_worker(owner: Owner) -> None:
     owner.turn()
-    owner.cluster.operator().remove_changefeed(owner.ident.uuid)
+    owner.cluster.operator.remove(NAME)
     owner.checkpoint_ts = 500
     assert owner.turn() is FeedState.REMOVED
-    assert owner.manager.should_remove
+    assert not owner.manager.should_run
     assert owner.stored_checkpoint == 400
-    assert owner.worker.run_once() is not None
+    owner.worker.run_once()

@@ -1,131 +1,196 @@
-"""Every step of a schedule, by value; differences with no tail lost."""
+"""Who owns a changefeed, who leads, and writes that lose a race."""
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from coordination.metadata.errors import InvalidSchedule
-from coordination.metadata.model import ChangefeedUUID, dump, load
-from coordination.metadata.schedule import (
-    SchedState,
-    ScheduledChangefeed,
-    ScheduleRow,
-    check_schedule_state,
-    diff_scheduled_changefeeds,
+from coordination.etcd import keys
+from coordination.etcd.client import get
+from coordination.metadata.changefeed_writes import offline_writes
+from coordination.metadata.errors import (
+    ChangefeedUpdateRefused,
+    InvalidSchedule,
+    MetadataError,
+    NotLaunched,
+    OwnerNotFound,
 )
-from coordination.model import CaptureID, Revision
+from coordination.metadata.feed_state import FeedEvent
+from coordination.metadata.lookup import read_captures, read_changefeeds, read_controller
+from coordination.metadata.model import (
+    ChangefeedStatus,
+    FeedState,
+    RunningError,
+    SchedState,
+    ScheduleRow,
+    dump,
+    load,
+)
+from coordination.model import ChangefeedID, Ts
+from tests.coordination.metadata.cluster import C1, C2, NAME, SHOP, START_TS, Cluster
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.fake_etcd import FakeEtcd
 
-REMOVED, LAUNCHED, REMOVING = SchedState.REMOVED, SchedState.LAUNCHED, SchedState.REMOVING
-SAME_OWNER = {
-    (REMOVED, LAUNCHED),
-    (LAUNCHED, LAUNCHED),
-    (LAUNCHED, REMOVING),
-    (LAUNCHED, REMOVED),
-    (REMOVING, REMOVED),
-}
+ERROR = RunningError(time="t", addr="a", code="CDC:ErrKafkaSend", message="no broker")
 
-
-def at(owner: str | None, state: SchedState, uuid: int = 1) -> ScheduledChangefeed:
-    return ScheduledChangefeed(
-        changefeed_uuid=ChangefeedUUID(uuid),
-        owner=None if owner is None else CaptureID(owner),
-        owner_state=state,
-    )
-
-
-@pytest.mark.parametrize("target_owner", ["c1", "c2"])
-@pytest.mark.parametrize(("before", "after"), list(itertools.product(SchedState, SchedState)))
-def test_every_step_is_allowed_or_refused_as_the_table_says(
-    target_owner: str, before: SchedState, after: SchedState
-) -> None:
-    is_same = target_owner == "c1"
-    allowed = (before, after) in (SAME_OWNER if is_same else {(REMOVED, LAUNCHED)})
-    origin, target = at("c1", before), at(target_owner, after)
-    if allowed:
-        check_schedule_state(origin, target)
-    else:
-        with pytest.raises(InvalidSchedule):
-            check_schedule_state(origin, target)
+# the schedule
 
 
-def test_equal_owners_in_two_rows_are_the_same_owner() -> None:
-    """TiCDC compares pointers: a running owner could then never be stopped."""
-    one, other = "".join(["c", "1"]), "".join(["c", "1"])
-    assert one is not other
-    check_schedule_state(at(one, LAUNCHED), at(other, REMOVING))
-
-
-@pytest.mark.parametrize("before", [LAUNCHED, REMOVING])
-def test_who_lets_go_leaves_nobody_behind(before: SchedState) -> None:
-    check_schedule_state(at("c1", before), at(None, REMOVED))
-
-
-@pytest.mark.parametrize("state", [LAUNCHED, REMOVING])
-def test_nobody_owns_nothing(state: SchedState) -> None:
-    with pytest.raises(InvalidSchedule, match="nobody"):
-        check_schedule_state(at("c1", LAUNCHED), at(None, state))
-
-
-def test_schedules_of_two_changefeeds_do_not_follow_each_other() -> None:
-    with pytest.raises(InvalidSchedule, match="two"):
-        check_schedule_state(at("c1", LAUNCHED, 1), at("c1", REMOVING, 2))
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
-def test_a_difference_has_both_tails_whatever_the_order(order: tuple[int, ...]) -> None:
-    """TiCDC ends with the shorter list: 3, 4 (only before) and 5, 6 (only after) were
-    dropped."""
-    before = [at("c1", LAUNCHED, uuid) for uuid in (1, 2, 3, 4)]
-    kept = [at("c1", LAUNCHED, 1), at("c1", REMOVING, 2)]
-    after = [*kept, at("c2", LAUNCHED, 5), at("c2", LAUNCHED, 6)]
-    found = diff_scheduled_changefeeds([before[i] for i in order], [after[i] for i in order])
-    assert found == [
-        at("c1", REMOVING, 2),
-        at("c1", REMOVING, 3),
-        at("c1", REMOVING, 4),
-        at("c2", LAUNCHED, 5),
-        at("c2", LAUNCHED, 6),
-    ]
-
-
-def test_a_difference_to_nothing_and_from_nothing() -> None:
-    assert diff_scheduled_changefeeds([], [at("c1", LAUNCHED)]) == [at("c1", LAUNCHED)]
-    assert diff_scheduled_changefeeds([at("c1", LAUNCHED)], []) == [at("c1", REMOVING)]
-    for over in (at("c1", REMOVING), at(None, REMOVED)):
-        assert diff_scheduled_changefeeds([over], []) == []
-    assert diff_scheduled_changefeeds([], []) == []
-
-
-def test_rows_that_differ_in_revision_alone_are_no_difference() -> None:
-    read = ScheduledChangefeed(
-        changefeed_uuid=ChangefeedUUID(1),
-        owner=CaptureID("c1"),
-        owner_state=LAUNCHED,
-        row_revision=Revision(7),
-    )
-    assert diff_scheduled_changefeeds([read], [at("c1", LAUNCHED)]) == []
-
-
-def test_a_difference_that_takes_two_steps_is_refused() -> None:
+def test_each_launch_is_unlike_any_other_and_over_for_ever(shop: Cluster) -> None:
+    first = shop.launch()
+    assert (shop.row.owner, shop.row.owner_state, shop.row.launches) == (C1, SchedState.LAUNCHED, 1)
     with pytest.raises(InvalidSchedule):
-        diff_scheduled_changefeeds([at("c1", LAUNCHED)], [at("c2", LAUNCHED)])
-    with pytest.raises(InvalidSchedule):
-        diff_scheduled_changefeeds([], [at("c1", REMOVING)])
+        shop.launch(C2)
+    shop.release()
+    shop.launch()
+    assert shop.row.launches == 2
+    with pytest.raises(NotLaunched):
+        first.decide(FeedEvent.UNRETRYABLE_ERROR, ERROR)
+    assert shop.info.state is FeedState.NORMAL
 
 
-def test_each_launch_of_a_row_is_unlike_any_other() -> None:
-    row = ScheduleRow(creation_epoch=4)
-    first = row.moved(at("c1", LAUNCHED))
-    assert (first.owner, first.state, first.launches) == ("c1", LAUNCHED, 1)
-    assert first.moved(at("c1", LAUNCHED)) == first
-    over = first.moved(at("c1", REMOVING)).moved(at(None, REMOVED))
-    assert over.moved(at("c1", LAUNCHED)).launches == 2
+def test_an_owner_is_stopped_and_hands_over_what_it_reached(shop: Cluster) -> None:
+    with pytest.raises(InvalidSchedule):  # it has no owner to be stopped
+        shop.commit(shop.found.writes().stop_owner())
+    owner = shop.launch()
+    shop.commit(shop.found.writes().stop_owner())
+    with pytest.raises(NotLaunched):
+        owner.decide(FeedEvent.FINISH)
+    with pytest.raises(InvalidSchedule):  # not before the old one has ended
+        shop.launch(C2)
+    with pytest.raises(NotLaunched):
+        shop.release(C2)
+    shop.release(C1, 450)
+    assert (shop.row.owner, shop.row.owner_state) == (None, SchedState.REMOVED)
+    assert shop.row.task_position.checkpoint_ts == 450
+    shop.launch(C2)
+
+
+def test_a_removed_changefeed_is_not_launched(shop: Cluster) -> None:
+    shop.operator.remove(NAME)
+    with pytest.raises(InvalidSchedule, match="removed"):
+        shop.launch()
+
+
+def test_what_a_dead_capture_owned_is_released_and_not_before_it_is_dead(shop: Cluster) -> None:
+    shop.register(C1)
+    owner = shop.launch()
+    progress_key = keys.capture_progress_key(shop.id, C1)
+    shop.client.put(progress_key, b"{}")
+    reported = ChangefeedStatus(checkpoint_ts=Ts(470))
+    release = shop.found.writes().release(C1, reported)
+    with pytest.raises(MetadataError, match="registered"):
+        shop.commit(*offline_writes(shop.id, C1, [release]))
+    shop.kill(C1)
+    shop.commit(*offline_writes(shop.id, C1, [release]))
+    assert (shop.row.owner, shop.row.task_position) == (None, reported)
+    assert get(shop.client, progress_key) is None
+    with pytest.raises(NotLaunched):
+        owner.decide(FeedEvent.STOP)
 
 
 def test_a_row_comes_back_and_a_state_that_is_unknown_is_invalid() -> None:
-    row = ScheduleRow(owner=CaptureID("c1"), owner_state="Launched", launches=3, unknown={"a": 1})
+    row = ScheduleRow(owner=C1, owner_state=SchedState.LAUNCHED, launches=3, unknown={"a": 1})
     assert load(ScheduleRow, dump(row)) == row
-    assert load(ScheduleRow, b'{"owner-state":"Odd"}').state is SchedState.INVALID
-    assert [str(each) for each in SchedState] == ["Invalid", "Removed", "Launched", "Removing"]
+    assert load(ScheduleRow, b'{"owner-state":"Odd"}').owner_state is SchedState.INVALID
+    assert load(ScheduleRow, b'{"owner-state":"launched"}').owner_state is SchedState.LAUNCHED
+
+
+# who is there
+
+
+def test_the_controller_is_who_stood_first(cluster: Cluster) -> None:
+    with pytest.raises(OwnerNotFound, match="leads"):
+        read_controller(cluster.client, cluster.id)
+    infos = [cluster.register(each) for each in (C1, C2)]
+    for lease, each in ((9, C2), (3, C1)):
+        cluster.client.put(keys.election_prefix(cluster.id) + f"{lease:x}", each.encode())
+    assert read_controller(cluster.client, cluster.id) == infos[1]
+    assert list(read_captures(cluster.client, cluster.id)) == infos
+    assert list(read_captures(cluster.client, cluster.id, C2)) == infos[1:]
+    cluster.kill(C2)
+    with pytest.raises(OwnerNotFound, match="no longer registered"):
+        read_controller(cluster.client, cluster.id)
+    assert list(read_captures(cluster.client, cluster.id)) == infos[:1]
+
+
+# races
+
+
+class RacedEtcd(FakeEtcd):
+    """Somebody does something right before the next transaction that puts or deletes."""
+
+    race: Callable[[], None] | None = None
+
+    def txn(self, compares, then):
+        if self.race is not None and then:
+            race, self.race = self.race, None
+            race()
+        return super().txn(compares, then)
+
+
+@pytest.fixture
+def raced_etcd() -> RacedEtcd:
+    return RacedEtcd(FakeClock())
+
+
+@pytest.fixture
+def raced(raced_etcd: RacedEtcd) -> Cluster:
+    made = Cluster(raced_etcd)
+    made.operator.create(SHOP)
+    return made
+
+
+def test_an_owner_that_is_stopped_before_its_commit_writes_nothing(
+    raced: Cluster, raced_etcd: RacedEtcd
+) -> None:
+    """Its row is among the conditions of the transaction, though the owner does not change it."""
+    owner, stop = raced.launch(), raced.found.writes().stop_owner()
+    raced_etcd.race = lambda: raced.commit(stop)
+    with pytest.raises(NotLaunched):
+        owner.advance(500, 500, 1)
+    assert raced.status.checkpoint_ts == START_TS
+
+
+def test_two_who_launch_it_at_once_do_not_both(raced: Cluster, raced_etcd: RacedEtcd) -> None:
+    other = raced.found.writes().launch(C2)
+    raced_etcd.race = lambda: raced.commit(other)
+    with pytest.raises(InvalidSchedule):
+        raced.launch(C1)
+    assert raced.row.owner == C2
+
+
+def test_a_capture_that_comes_back_before_the_commit_keeps_what_it_owns(
+    raced: Cluster, raced_etcd: RacedEtcd
+) -> None:
+    raced.launch(C1)
+    release = raced.found.writes().release(C1, None)
+
+    def come_back() -> None:
+        raced.client.put(keys.capture_key(raced.id, C1), b"{}")
+
+    raced_etcd.race = come_back
+    with pytest.raises(MetadataError, match="registered"):
+        raced.commit(*offline_writes(raced.id, C1, [release]))
+    assert raced.row.owner == C1
+
+
+def test_an_update_that_meets_a_resume_is_refused(raced: Cluster, raced_etcd: RacedEtcd) -> None:
+    raced.operator.pause(NAME)
+    raced_etcd.race = lambda: raced.operator.resume(NAME)
+    with pytest.raises(ChangefeedUpdateRefused):
+        raced.operator.update(NAME, replace(SHOP, sink_uri="delta:///other"))
+    assert raced.info.sink_uri == SHOP.sink_uri
+
+
+def test_epochs_are_given_out_once_however_many_ask(raced: Cluster, raced_etcd: RacedEtcd) -> None:
+    other = replace(SHOP, id=ChangefeedID("b"))
+    raced.operator.create(other)
+    for name in (NAME, other.name):
+        raced.operator.pause(name)
+    raced_etcd.race = lambda: raced.operator.resume(other.name)
+    raced.operator.resume(NAME)
+    epochs = [each.known_info.epoch for each in read_changefeeds(raced.client, raced.id)]
+    assert sorted(epochs) == [3, 4]

@@ -24,8 +24,7 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.etcd.client import Compare, EtcdClient, Op, TxnResult
 from coordination.etcd.etcd3_client import connect
 from coordination.orchestrator.etcd_worker import EtcdWorker
-from coordination.orchestrator.reactor import ReactorFinished
-from tests.coordination.orchestrator.ground import MapState
+from tests.coordination.orchestrator.ground import MapState, run
 
 ACCOUNTS = 25
 RESTART = 0.03  # per tick
@@ -81,11 +80,13 @@ class Teller:
     def __init__(self, name: str, random_: random.Random) -> None:
         self._name, self._random = name, random_
         self.asked = 0
+        self.is_over = False  # a new one takes its place
 
     def tick(self, state: MapState, _now_s: float) -> None:
         check(state.values, is_brief=True)
         if self._random.random() < RESTART:
-            raise ReactorFinished("restart")
+            self.is_over = True
+            return
         for _ in range(self._random.randint(1, 3)):
             self._transfer(state)
 
@@ -127,7 +128,11 @@ def check(values: dict[str, bytes], *, is_brief: bool = False) -> int:
 
 
 def open_worker(
-    client: object, root: str, teller: Teller, clock: object, wake: object = None
+    client: object,
+    root: str,
+    teller: Teller,
+    clock: object,
+    wake: Callable[[], None] = lambda: None,
 ) -> EtcdWorker[MapState]:
     return EtcdWorker(
         client=client,  # type: ignore[arg-type]
@@ -138,7 +143,7 @@ def open_worker(
         guards=lambda: (),
         tick_interval_s=0.02,
         delete_counter_key=root + "count",
-        wake=wake or (lambda: None),  # type: ignore[arg-type]
+        wake=wake,
     )
 
 
@@ -150,8 +155,9 @@ def work(client: EtcdClient, root: str, seconds: float, name: str, seed: int) ->
     asked = 0
     while time.monotonic() < deadline:
         teller = Teller(f"{name}-{asked}", random_)
-        worker = open_worker(bad, root, teller, SystemClock())
-        worker.run(lambda: time.monotonic() > deadline)
+        woken = threading.Event()
+        worker = open_worker(bad, root, teller, SystemClock(), woken.set)
+        run(worker, woken, lambda teller=teller: teller.is_over or time.monotonic() > deadline)  # type: ignore[misc]
         asked += teller.asked
     return asked
 

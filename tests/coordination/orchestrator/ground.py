@@ -14,6 +14,7 @@ from coordination.etcd.client import (
     Compare,
     EtcdClient,
     Keys,
+    KeyValue,
     Op,
     TxnResult,
     Watch,
@@ -22,8 +23,7 @@ from coordination.etcd.client import (
 )
 from coordination.model import Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
-from coordination.orchestrator.patch import Patch, PatchGroup
-from coordination.orchestrator.reactor import Update
+from coordination.orchestrator.transaction import Patch, PatchGroup
 from tests.fakes.fake_clock import FakeClock
 
 PATIENCE_S = 10.0
@@ -35,16 +35,16 @@ class MapState:
     def __init__(self, root: str) -> None:
         self.root = root
         self.values: dict[str, bytes] = {}
-        self.history: list[tuple[str, bytes | None, bool]] = []
+        self.history: list[tuple[str, bytes | None]] = []
         self.groups: list[PatchGroup] = []
 
-    def update(self, update: Update) -> None:
-        name = update.key.removeprefix(self.root)
-        self.history.append((name, update.value, update.is_init))
-        if update.value is None:
+    def update(self, key: str, kv: KeyValue | None) -> None:
+        name = key.removeprefix(self.root)
+        self.history.append((name, kv.value if kv is not None else None))
+        if kv is None:
             self.values.pop(name, None)
         else:
-            self.values[name] = update.value
+            self.values[name] = kv.value
 
     def update_pending_change(self, now_s: float) -> None:
         pass
@@ -191,6 +191,10 @@ class Ground:
     def revision(self) -> Revision:
         return self.client.range(self.root).revision
 
+    def run(self, worker: EtcdWorker[MapState], until: Callable[[], bool]) -> None:
+        """As many at once as there are threads, all woken together."""
+        run(worker, self._woken, until)
+
     def drive(
         self,
         *workers: EtcdWorker[MapState],
@@ -205,21 +209,7 @@ class Ground:
             waits_s = [worker.run_once() for worker in workers]
             if until():
                 return
-            self.pause(min((each for each in waits_s if each is not None), default=0.0))
-
-    def finish(self, worker: EtcdWorker[MapState]) -> None:
-        """Turn until the reactor has finished and its patches are written."""
-        ends: list[bool] = []
-
-        def turned() -> bool:
-            wait_s = worker.run_once()
-            if wait_s is None:
-                ends.append(True)
-            else:
-                self.pause(wait_s)
-            return bool(ends)
-
-        self.drive(until=turned)
+            self.pause(min(waits_s, default=0.0))
 
     def pause(self, seconds: float) -> None:
         if isinstance(self.clock, FakeClock):
@@ -235,3 +225,14 @@ class Ground:
 
 def real_ground(client: EtcdClient) -> Ground:
     return Ground(client=client, clock=SystemClock(), compact=client.compact)  # type: ignore[attr-defined]
+
+
+def run(worker: EtcdWorker[MapState], woken: threading.Event, until: Callable[[], bool]) -> None:
+    """On the calling thread and a real clock."""
+    try:
+        while not until():
+            woken.clear()
+            wait_s = worker.run_once()
+            woken.wait(min(wait_s, 0.05))
+    finally:
+        worker.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordination.etcd.client import KeyValue, RangeResult, WatchEvent
 from coordination.model import Revision
-from coordination.orchestrator.patch import Patch, PatchGroup
+from coordination.orchestrator.transaction import Patch, PatchGroup
 
 ROOT = "/tidb/cdc/test/"
 COUNTER = ROOT + "__cdc_meta__/meta/ticdc-delete-etcd-key-count"

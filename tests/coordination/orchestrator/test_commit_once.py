@@ -4,28 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.errors import TryAgain
+from coordination.errors import TidelakeError, TryAgain
 from coordination.etcd.client import Compare, delete
 from coordination.orchestrator.commit_once import TRIES, commit_once
-from coordination.orchestrator.patch import Patch
-from coordination.orchestrator.reactor import GuardLost, TransactionTooLarge
+from coordination.orchestrator.snapshot import GuardLost
+from coordination.orchestrator.transaction import Patch, TransactionTooLarge
 from tests.coordination.orchestrator.ground import FaultyClient, Ground, Ticks, once
 from tests.coordination.orchestrator.key_values import adds, becomes, group
 
 
-def test_all_groups_are_one_transaction(ground: Ground):
-    ground.put("a", b"1")
+def test_each_group_is_one_transaction_on_top_of_the_one_before(ground: Ground):
+    before = ground.put("a", b"1")
     groups = [group(adds(ground.root + "a", 2)), group(adds(ground.root + "a", 4))]
-    groups.append(group(becomes(ground.root + "b", b"")))
-    revision = commit_once(ground.client, groups, ground.counter_key)
-    assert ground.revision == revision
-    assert ground.values() == {"a": b"7", "b": b""}
+    groups.append(group(adds(ground.root + "a", 8), becomes(ground.root + "b", b"")))
+    commit_once(ground.client, groups, ground.counter_key)
+    assert ground.revision == before + 3
+    assert ground.values() == {"a": b"15", "b": b""}
+
+
+def test_a_group_that_refuses_holds_back_those_after_it(ground: Ground):
+    def refuse(_old: bytes | None) -> bytes:
+        raise TidelakeError("no")
+
+    groups = [group(Patch(ground.root + each, refuse if each == "b" else _one)) for each in "abc"]
+    with pytest.raises(TidelakeError, match="no"):
+        commit_once(ground.client, groups, ground.counter_key)
+    assert ground.values() == {"a": b"1"}
+
+
+def _one(_old: bytes | None) -> bytes:
+    return b"1"
 
 
 def test_nothing_to_change_writes_nothing(ground: Ground):
     before = ground.put("a", b"1")
     same = [group(becomes(ground.root + "a", b"1"), becomes(ground.root + "b", None))]
-    assert commit_once(ground.client, same, ground.counter_key) == before
+    commit_once(ground.client, same, ground.counter_key)
     assert ground.revision == before
 
 
@@ -73,7 +87,7 @@ def test_what_does_not_fit_and_what_must_wait_is_said(ground: Ground):
     def not_yet(_old: bytes | None) -> bytes:
         raise TryAgain("not yet")
 
-    many = [group(becomes(f"{ground.root}{n}", b"x")) for n in range(128)]
+    many = [group(*(becomes(f"{ground.root}{n}", b"x") for n in range(128)))]
     with pytest.raises(TransactionTooLarge, match="128 keys"):
         commit_once(ground.client, many, ground.counter_key)
     with pytest.raises(TryAgain, match="yet"):

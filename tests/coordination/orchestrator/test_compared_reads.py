@@ -6,8 +6,7 @@ import pytest
 
 from coordination.etcd.client import Compare, get
 from coordination.orchestrator.commit_once import commit_once
-from coordination.orchestrator.patch import Patch
-from coordination.orchestrator.transaction import fold
+from coordination.orchestrator.transaction import Patch, fold
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
-from coordination.clock import SystemClock
 from coordination.errors import TryAgain
 from coordination.etcd.client import Compare, delete
-from coordination.orchestrator.patch import Patch
-from coordination.orchestrator.reactor import ReactorFinished, TransactionTooLarge
-from coordination.orchestrator.transaction import MAX_TXN_BYTES
+from coordination.orchestrator.transaction import MAX_TXN_BYTES, Patch, TransactionTooLarge
 from tests.coordination.orchestrator.ground import FaultyClient, Ground, MapState, Ticks
 
 
@@ -25,18 +20,18 @@ def test_a_reactor_first_sees_what_is_there_and_then_what_comes(ground: Ground):
     reactor = Ticks()
     worker = ground.worker(reactor)
     ground.drive(worker, until=lambda: reactor.seen == [{"a": b"1", "b": b""}])
-    assert worker._state.history == [("a", b"1", True), ("b", b"", True)]
+    assert worker._state.history == [("a", b"1"), ("b", b"")]
     ground.put("a", b"2")
     delete(ground.client, ground.root + "b")
     ground.drive(worker, until=lambda: reactor.seen[-1] == {"a": b"2"})
-    assert worker._state.history[2:] == [("a", b"2", False), ("b", None, False)]
+    assert worker._state.history[2:] == [("a", b"2"), ("b", None)]
 
 
 def test_empty_is_a_value_and_not_a_delete(ground: Ground):
     reactor = Ticks(lambda state: state.set(a=b"", b=b"1"))
     worker = ground.worker(reactor)
     ground.drive(worker, until=lambda: reactor.seen[-1:] == [{"a": b"", "b": b"1"}])
-    assert ("a", b"", False) in worker._state.history
+    assert ("a", b"") in worker._state.history
     reactor.next(lambda state: state.set(a=None, b=b""))
     ground.drive(worker, until=lambda: reactor.seen[-1] == {"b": b""})
     assert ground.value("a") is None
@@ -191,58 +186,28 @@ def test_a_change_that_must_wait_is_run_again_on_news(ground: Ground):
     assert ground.value("a") == b"done"
 
 
-def test_the_last_tick_is_written_before_the_end(ground: Ground, faulty: FaultyClient):
-    def last(state: MapState) -> None:
+def test_a_tick_that_fills_several_transactions_is_written_before_the_next(
+    ground: Ground, faulty: FaultyClient
+):
+    def much(state: MapState) -> None:
         state.set(a=b"fin", b=None)
         for n in range(200):
             state.set(**{f"key{n}": b"x"})
-        raise ReactorFinished("done")
 
     ground.put("a", b"abc")
     ground.put("b", b"abc")
     faulty.before_txn = lambda: faulty.results or ground.put("a", b"in between")
-    ground.finish(ground.worker(Ticks(last), client=faulty))
+    reactor = Ticks(much)
+    ground.drive(ground.worker(reactor, client=faulty), until=lambda: len(reactor.seen) > 1)
     values = ground.values()
     assert (values["a"], "b" in values, len(values)) == (b"fin", False, 202)
     assert faulty.results == [False, True, True]
 
 
-def test_run_returns_when_the_reactor_has_finished(ground: Ground):
-    def last(state: MapState) -> None:
-        state.set(a=b"1")
-        raise ReactorFinished("done")
-
-    ground.worker(Ticks(last)).run(lambda: False)
-    assert ground.value("a") == b"1"
-
-
-def test_run_ends_when_it_is_told_to(ground: Ground):
-    reactor, clock = Ticks(), SystemClock()
-    ground.worker(reactor, clock=clock).run(lambda: len(reactor.seen) >= 1)
-
-    def lost() -> bool:
-        raise ConnectionError("the session is lost")
-
-    with pytest.raises(ConnectionError):
-        ground.worker(reactor, clock=clock).run(lost)
-
-
-def test_run_looks_at_stop_as_soon_as_it_is_told_to(ground: Ground):
-    stopping, reactor = threading.Event(), Ticks()
-    worker = ground.worker(reactor, clock=SystemClock(), tick_interval_s=60.0)
-    thread = threading.Thread(target=worker.run, args=(stopping.is_set,))
-    thread.start()
-    ground.drive(until=lambda: len(reactor.seen) > 0)
-    stopping.set()
-    worker.notify()
-    thread.join(5.0)
-    assert not thread.is_alive()
-
-
 def test_an_error_of_a_tick_or_of_a_patch_ends_it(ground: Ground):
     for tick in (lambda _state: 1 / 0, lambda state: state.patch(("a", lambda _old: 1 / 0))):
         with pytest.raises(ZeroDivisionError):
-            ground.worker(Ticks(tick)).run(lambda: False)
+            ground.drive(ground.worker(Ticks(tick)), until=lambda: False)
 
 
 # limits
@@ -320,4 +285,4 @@ def test_ticks_keep_to_their_rate_however_much_happens(ground: Ground):
 def test_a_patch_may_come_from_anywhere_but_must_be_of_a_watched_key(ground: Ground):
     reactor = Ticks(lambda state: state.groups.append((Patch("/elsewhere", lambda _: b"x"),)))
     with pytest.raises(ValueError, match="outside of what is watched"):
-        ground.worker(reactor).run(lambda: False)
+        ground.drive(ground.worker(reactor), until=lambda: False)

@@ -13,7 +13,7 @@ from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import Etcd3Client
 from coordination.etcd.watch_stream import FollowedWatch
 from coordination.orchestrator import etcd_worker
-from coordination.orchestrator.reactor import GuardLost, ReactorFinished
+from coordination.orchestrator.snapshot import GuardLost
 from tests.coordination.orchestrator.ground import (
     FaultyClient,
     Ground,
@@ -98,18 +98,6 @@ def test_what_is_pending_behind_it_is_asked_for_again_too(ground: Ground, faulty
     ground.drive(worker, until=lambda: len(ground.values()) == 301)
 
 
-def test_a_finished_reactor_is_asked_again_when_its_last_write_has_no_answer(
-    ground: Ground, faulty: FaultyClient
-):
-    def last(state: MapState) -> None:
-        transfer_once(state)
-        raise ReactorFinished("done")
-
-    faulty.before_txn = once(no_answer)
-    ground.finish(ground.worker(Ticks(always=last), client=faulty))
-    assert (ground.value("a"), ground.value("b")) == (b"-5", b"5")
-
-
 # the watch
 
 
@@ -128,7 +116,7 @@ def test_a_watch_that_went_silent_is_noticed(ground: Ground, faulty: FaultyClien
     ground.put("a", b"3")
     faulty.release()  # what the first watch had to say comes late
     ground.drive(worker, until=lambda: reactor.seen[-1] == {"a": b"3"})
-    values = [value for name, value, _ in worker._state.history if name == "a"]
+    values = [value for name, value in worker._state.history if name == "a"]
     assert values == [b"1", b"2", b"3"], "no old value comes back"
     assert faulty.watched_from == sorted(faulty.watched_from)
     assert worker.revision > revision
@@ -187,7 +175,7 @@ def test_history_lost_to_a_compaction_is_read_again(ground: Ground, faulty: Faul
     worker = ground.worker(reactor, client=faulty)
     after = {"kept": b"1", "anew": b"2", "new": b"2"}
     ground.drive(worker, until=lambda: reactor.seen[-1:] == [after])
-    made_up = [(name, value) for name, value, _ in worker._state.history[3:]]
+    made_up = worker._state.history[3:]
     assert sorted(made_up[:2]) == [("anew", None), ("gone", None)]
     assert sorted(made_up[2:]) == [("anew", b"2"), ("new", b"2")]
     ground.put("kept", b"3")  # the new watch follows
@@ -237,14 +225,14 @@ def test_an_outage_is_survived(caplog: pytest.LogCaptureFixture):
     worker = ground.worker(reactor)
     with caplog.at_level(logging.WARNING):
         for _ in range(5):
-            ground.pause(worker.run_once() or 0.0)
+            ground.pause(worker.run_once())
     assert [each.message for each in caplog.records if "does not answer" in each.message][1:] == []
     etcd.down = False
     ground.drive(worker, until=lambda: len(reactor.seen) > 0)
     reactor.next(lambda state: state.patch(("a", plus(1))))
     etcd.down = True
     for _ in range(100):
-        ground.pause(worker.run_once() or 0.0)
+        ground.pause(worker.run_once())
     ticks = len(reactor.seen)
     etcd.down = False
     ground.drive(worker, until=lambda: len(reactor.seen) > ticks)

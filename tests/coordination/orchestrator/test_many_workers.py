@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from coordination.clock import SystemClock
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
-from coordination.orchestrator.reactor import ReactorFinished
+from coordination.orchestrator.etcd_worker import EtcdWorker
 from tests.coordination.orchestrator import bank
 from tests.coordination.orchestrator.ground import Ground, MapState, Ticks, real_ground
 from tests.fakes.fake_clock import FakeClock
@@ -84,17 +85,19 @@ def test_bank_on_the_fake_in_any_order(seed: int):
     bad = bank.BadClient(
         etcd, random_, later=lambda _, arrive: late.append(arrive), sleep=clock.advance
     )
-    tellers: list[bank.Teller] = []
+    hired = itertools.count()
 
-    def hire() -> object:
-        tellers.append(bank.Teller(f"{len(tellers)}", random_))
-        return bank.open_worker(bad, ground.root, tellers[-1], clock)
+    def hire() -> tuple[bank.Teller, EtcdWorker[MapState]]:
+        teller = bank.Teller(f"{next(hired)}", random_)
+        return teller, bank.open_worker(bad, ground.root, teller, clock)
 
     workers = [hire() for _ in range(10)]
     for _ in range(600):
         n = random_.randrange(len(workers))
-        if workers[n].run_once() is None or random_.random() < 0.005:  # finished, or crashed
-            workers[n].close()
+        teller, worker = workers[n]
+        worker.run_once()
+        if teller.is_over or random_.random() < 0.005:  # finished, or crashed
+            worker.close()
             workers[n] = hire()
         clock.advance(random_.choice([0.0, 0.001, 0.01]))
         if late and random_.random() < 0.3:
@@ -118,15 +121,14 @@ def test_sum_every_observed_state_is_consistent(real_client: EtcdClient):
             for n in random_.sample(range(GROUPS), 2):
                 adds = partial(_plus, change=random_.randint(1, 9))
                 state.patch((f"{n}/{random_.randrange(MEMBERS)}", adds), (f"{n}/sum", adds))
-            if len(ticks) >= 60:
-                raise ReactorFinished("done")
 
         return look_and_change
 
     def work(seed: int) -> None:
         ticks: list[int] = []
         reactor = Ticks(always=tick(random.Random(seed), ticks))
-        ground.worker(reactor, clock=SystemClock()).run(lambda: False)
+        worker = ground.worker(reactor, clock=SystemClock())
+        ground.run(worker, lambda: len(ticks) >= 60)
         assert ticks == sorted(ticks), "it only grows, and nobody sees it fall"
         seen.extend(ticks)
 
@@ -151,12 +153,12 @@ def test_an_outside_writer_is_seen_in_order(etcd: EmbeddedEtcd, real_client: Etc
                 time.sleep(0.02)
         client.close()
 
-    def look(state: MapState) -> None:
-        if state.values.get("n") == str(last).encode():
-            raise ReactorFinished("done")
+    def is_at_the_end() -> bool:
+        return reactor.seen[-1:] == [{"n": str(last).encode()}]
 
-    reactor = Ticks(always=look)
-    in_threads(write, lambda: ground.worker(reactor, tick_interval_s=0.005).run(lambda: False))
+    reactor = Ticks()
+    worker = ground.worker(reactor, tick_interval_s=0.005)
+    in_threads(write, lambda: ground.run(worker, is_at_the_end))
     seen = [int(each.get("n", b"-1")) for each in reactor.seen]
     assert seen == sorted(seen)
     assert seen[-1] == last
@@ -171,11 +173,9 @@ def test_two_that_add_to_one_key_both_count(real_client: EtcdClient):
         def add(state: MapState) -> None:
             state.patch(("n", lambda old: _plus(old, 1)))
 
-        def last(state: MapState) -> None:
-            add(state)
-            raise ReactorFinished("done")
-
-        ground.worker(Ticks(*[add] * 39, last), tick_interval_s=0.005).run(lambda: False)
+        reactor = Ticks(*[add] * 40)
+        worker = ground.worker(reactor, tick_interval_s=0.005)
+        ground.run(worker, lambda: len(reactor.seen) > 40)  # the last one is written by then
 
     in_threads(*[work] * 5)
     assert ground.value("n") == b"200"

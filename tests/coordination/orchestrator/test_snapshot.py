@@ -10,8 +10,8 @@ import pytest
 from coordination.errors import CaptureSuicide, TidelakeError
 from coordination.etcd.client import Compare, Delete, Put, WatchEvent
 from coordination.model import Revision
-from coordination.orchestrator.reactor import TransactionTooLarge, Update
-from coordination.orchestrator.snapshot import Snapshot
+from coordination.orchestrator.snapshot import GuardLost, Snapshot
+from coordination.orchestrator.transaction import TransactionTooLarge
 from tests.coordination.orchestrator.key_values import (
     COUNTER,
     ROOT,
@@ -33,28 +33,25 @@ def snapshot() -> Snapshot:
     """At revision 10: a = 1 (since 4), no b, nothing deleted so far."""
     made = Snapshot((ROOT,), COUNTER)
     made.read(found(10, kv(A, b"1", 4)))
-    four = Revision(4)
-    assert made.take_updates() == [
-        Update(key=A, value=b"1", is_init=True, create_revision=four, mod_revision=four)
-    ]
+    assert made.take_updates() == [(A, kv(A, b"1", 4))]
     return made
 
 
 def told(snapshot: Snapshot) -> list[tuple[str, bytes | None]]:
-    updates = snapshot.take_updates()
-    assert not any(each.is_init for each in updates)
-    return [(each.key.removeprefix(ROOT), each.value) for each in updates]
+    return [
+        (key.removeprefix(ROOT), kv.value if kv is not None else None)
+        for key, kv in snapshot.take_updates()
+    ]
 
 
 def commit(snapshot: Snapshot, revision: int, *patches) -> None:
     plan = snapshot.plan([group(*patches)])
-    assert plan.transaction is not None
-    snapshot.committed(plan.transaction, Revision(revision))
+    assert plan.ops
+    snapshot.committed(plan, Revision(revision))
 
 
 def compares(snapshot: Snapshot, *patches) -> set[Compare]:
-    transaction = snapshot.plan([group(*patches)]).transaction
-    return set(transaction.compares) if transaction else set()
+    return set(snapshot.plan([group(*patches)]).compares)
 
 
 # reads and events
@@ -66,7 +63,7 @@ def test_the_scope_is_the_clusters_own_and_no_key_of_others():
     assert Snapshot(("/a/",), "/count").scope == ("/a/", "/count")
     snapshot.read(found(5, kv("/tidb/cdc/x/a", b"1", 1), kv("/tidb/cdc/xy/a", b"1", 2)))
     snapshot.apply([put("/tidelake/x/b", b"2", 6), put("/tidelake/other/b", b"2", 6)])
-    assert [each.key for each in snapshot.take_updates()] == ["/tidb/cdc/x/a", "/tidelake/x/b"]
+    assert [key for key, _ in snapshot.take_updates()] == ["/tidb/cdc/x/a", "/tidelake/x/b"]
 
 
 def test_the_delete_counter_is_no_business_of_the_reactor(snapshot: Snapshot):
@@ -102,7 +99,7 @@ def test_batches_that_come_again_never_bring_old_values_back(order: tuple[int, .
     snapshot.read(found(10))
     for n in (*order, again):
         snapshot.apply(batches[n])
-    values = [int(each.value or b"") for each in snapshot.take_updates()]
+    values = [int(kv.value) for _, kv in snapshot.take_updates() if kv is not None]
     assert values == sorted(set(values))
     assert values[-1] == snapshot.revision == 16
 
@@ -155,7 +152,7 @@ def test_what_a_torn_moment_lacked_comes_with_the_next_read():
     fresh.apply([WatchEvent("put", kv(A, b"2", 10))])
     fresh.take_updates()
     fresh.read(found(10, kv(A, b"2", 10), kv(ROOT + "new", b"1", 10)))
-    assert [each.key for each in fresh.take_updates()] == [ROOT + "new"]
+    assert [key for key, _ in fresh.take_updates()] == [ROOT + "new"]
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -173,8 +170,8 @@ def test_any_cut_of_a_history_into_batches_and_reads_ends_the_same(seed: int):
         elif random_.random() < 0.5:
             snapshot.apply(unsent)
             unsent = []
-        for each in snapshot.take_updates():
-            mirror[each.key] = each.value
+        for key, value in snapshot.take_updates():
+            mirror[key] = None if value is None else value.value
         if not unsent:
             assert _present(mirror) == {key: each.value for key, each in truth.items()}
 
@@ -196,25 +193,22 @@ def _present(mirror: dict[str, bytes | None]) -> dict[str, bytes]:
 
 
 def test_every_changed_key_is_compared_and_so_is_the_counter(snapshot: Snapshot):
-    transaction = snapshot.plan([group(adds(A, 1), adds(B, 2))]).transaction
-    assert transaction is not None
-    assert set(transaction.compares) == {
+    plan = snapshot.plan([group(adds(A, 1), adds(B, 2))])
+    assert set(plan.compares) == {
         NO_DELETES,
         Compare(A, "mod", "=", 4),
         Compare(B, "mod", "=", 0),
     }
-    assert set(transaction.ops) == {Put(A, b"2"), Put(B, b"2")}
+    assert set(plan.ops) == {Put(A, b"2"), Put(B, b"2")}
 
 
 def test_a_delete_counts_up_and_is_compared_by_value_from_then_on(snapshot: Snapshot):
-    transaction = snapshot.plan([group(becomes(A, None))]).transaction
-    assert transaction is not None
-    assert transaction.ops == (Delete(A), Put(COUNTER, b"1"))
+    plan = snapshot.plan([group(becomes(A, None))])
+    assert plan.ops == (Delete(A), Put(COUNTER, b"1"))
     snapshot.apply([gone(A, 11), put(COUNTER, b"1", 11)])
-    transaction = snapshot.plan([group(becomes(B, b"x"))]).transaction
-    assert transaction is not None
-    assert Compare(COUNTER, "value", "=", b"1") in transaction.compares
-    assert transaction.ops == (Put(B, b"x"),)
+    plan = snapshot.plan([group(becomes(B, b"x"))])
+    assert Compare(COUNTER, "value", "=", b"1") in plan.compares
+    assert plan.ops == (Put(B, b"x"),)
 
 
 def test_a_deleted_counter_begins_anew(snapshot: Snapshot):
@@ -232,15 +226,14 @@ def test_an_unreadable_counter_is_an_error(snapshot: Snapshot, value: bytes):
 
 def test_nothing_to_change_is_no_transaction_and_no_barrier(snapshot: Snapshot):
     plan = snapshot.plan([group(becomes(A, b"1")), group(becomes(B, None)), group()])
-    assert (plan.taken, plan.transaction) == (3, None)
+    assert (plan.taken, plan.ops) == (3, ())
     assert snapshot.caught_up
 
 
 def test_guards_take_the_place_of_keys(snapshot: Snapshot):
     guards = [Compare(A, "create", "=", 4), Compare(A, "mod", "=", 4)]
     keys = [becomes(f"{ROOT}{n}", b"x") for n in range(126)]
-    full = snapshot.plan([group(*keys[:125])], guards).transaction
-    assert full is not None
+    full = snapshot.plan([group(*keys[:125])], guards)
     assert len(full.compares) == 128
     assert set(guards) < set(full.compares)
     with pytest.raises(TransactionTooLarge, match="126 keys"):
@@ -251,12 +244,7 @@ def test_deletes_leave_room_for_the_counter(snapshot: Snapshot):
     snapshot.apply([put(f"{ROOT}{n}", b"x", 11) for n in range(128)])
     stale = [group(becomes(f"{ROOT}{n}", None)) for n in range(128)]
     plan = snapshot.plan(stale)
-    assert plan.transaction is not None
-    assert (plan.taken, len(plan.transaction.ops), len(plan.transaction.compares)) == (
-        127,
-        128,
-        128,
-    )
+    assert (plan.taken, len(plan.ops), len(plan.compares)) == (127, 128, 128)
 
 
 def test_keys_that_are_not_watched_cannot_be_patched(snapshot: Snapshot):
@@ -293,9 +281,8 @@ def test_somebody_elses_later_write_wins_over_our_own(snapshot: Snapshot):
     commit(snapshot, 11, adds(A, 1))
     commit(snapshot, 20, becomes(B, b"x"))
     snapshot.apply([put(A, b"2", 11, 4), put(A, b"50", 15, 4)])
-    transaction = snapshot.plan([group(adds(A, 1))]).transaction
-    assert transaction is not None
-    assert transaction.ops == (Put(A, b"51"),)
+    plan = snapshot.plan([group(adds(A, 1))])
+    assert plan.ops == (Put(A, b"51"),)
 
 
 def test_a_read_before_the_watch_returned_an_own_write_tells_it(snapshot: Snapshot):
@@ -320,25 +307,28 @@ def test_after_a_read_plans_build_on_it_and_on_no_own_write_of_before(snapshot: 
 
 def test_a_guard_is_lost_when_its_key_is_gone_or_another(snapshot: Snapshot):
     guard = Compare(A, "create", "=", 4)
-    assert snapshot.lost_guard([guard]) is None
+    snapshot.check_guards([guard])
     snapshot.apply([gone(A, 11)])
-    assert snapshot.lost_guard([guard]) is guard
+    with pytest.raises(GuardLost, match=guard.key):
+        snapshot.check_guards([guard])
     snapshot.apply([put(A, b"1", 12)])
-    assert snapshot.lost_guard([guard]) is guard
+    with pytest.raises(GuardLost, match=guard.key):
+        snapshot.check_guards([guard])
 
 
 def test_a_guard_that_is_newer_than_what_was_seen_is_not_lost(snapshot: Snapshot):
     guard = Compare(B, "create", "=", 12)
-    assert snapshot.lost_guard([guard]) is None
+    snapshot.check_guards([guard])
     snapshot.apply([put(A, b"x", 12, 4)])
-    assert snapshot.lost_guard([guard]) is guard
+    with pytest.raises(GuardLost, match=guard.key):
+        snapshot.check_guards([guard])
 
 
 def test_a_guard_that_may_hold_again_is_not_lost(snapshot: Snapshot):
     may = [Compare(A, "create", "=", 0), Compare(A, "value", "=", b"9"), Compare(A, "mod", "<", 3)]
-    assert snapshot.lost_guard(may) is None
+    snapshot.check_guards(may)
 
 
 def test_a_guard_outside_of_what_is_watched_is_an_error(snapshot: Snapshot):
     with pytest.raises(ValueError, match="outside of what is watched"):
-        snapshot.lost_guard([Compare("/elsewhere", "create", "=", 4)])
+        snapshot.check_guards([Compare("/elsewhere", "create", "=", 4)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from coordination.orchestrator.tick_limit import TickLimit
+from coordination.orchestrator.etcd_worker import TickLimit
 
 
 def test_the_first_tick_is_at_once():

@@ -7,9 +7,14 @@ import random
 import pytest
 
 from coordination.errors import TryAgain
-from coordination.orchestrator.patch import Patch, PatchSkipped
-from coordination.orchestrator.reactor import TransactionTooLarge
-from coordination.orchestrator.transaction import MAX_TXN_BYTES, fold, size_bytes
+from coordination.orchestrator.transaction import (
+    MAX_TXN_BYTES,
+    Patch,
+    PatchSkipped,
+    TransactionTooLarge,
+    fold,
+    size_bytes,
+)
 from tests.coordination.orchestrator.key_values import adds, becomes, group
 
 

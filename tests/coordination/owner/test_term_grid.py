@@ -7,8 +7,16 @@ import random
 import pytest
 
 from coordination.metadata.model import ChangefeedInfo
-from coordination.model import TSO_LOGICAL_BITS, CaptureID, ChangefeedID, Revision, TermNumber, Ts
-from coordination.owner.term import Term, TermContext
+from coordination.model import (
+    TSO_LOGICAL_BITS,
+    CaptureID,
+    CaptureInfo,
+    ChangefeedID,
+    Revision,
+    TermNumber,
+    Ts,
+)
+from coordination.owner.term import Term
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import Span, UnknownTable
@@ -72,13 +80,14 @@ def test_one_that_has_a_checkpoint_passes_over_nothing() -> None:
 def begun(checkpoint_ts: Ts, scan: DdlScan, changes: Changes) -> Term:
     claim = Claim(term=TermNumber(1), checkpoint_ts=checkpoint_ts, tables=())
     info = ChangefeedInfo(id=ChangefeedID("shop"), config=CONFIG)
-    context = TermContext(
-        version="1",
-        capture_id=CaptureID("a"),
+    capture = CaptureInfo(id=CaptureID("a"), address="a:1", version="1", start_timestamp=0)
+    term = Term(
+        info,
+        DeltaControlWriter(claim, scan, changes),
+        capture=capture,
         owner_revision=Revision(1),
         settings=SchedulerSettings(),
         rng=random.Random(1),
     )
-    term = Term(info, DeltaControlWriter(claim, scan, changes), context)
     assert term.tick([], [CaptureID("a")], 0.0) is not None
     return term
