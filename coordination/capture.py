@@ -48,6 +48,7 @@ class Capture:
         self._context = context
         self._role = role
         self._info = role.info  # as registered
+        self._is_doubted = False  # whether that is what etcd has: a put had no answer
         self._key = keys.capture_key(context.cluster_id, role.id)
         self._registered = Revision(0)  # create-revision of the capture's key
         candidate = Candidate(
@@ -201,8 +202,10 @@ class Capture:
 
     def _register(self) -> bool:
         client = self._context.client
+        absent = Compare(self._key, "create", "=", 0)  # else it could land on what is said later
+        put = Put(self._key, keys.dump_capture_info(self._role.info), self.session.lease)
         try:
-            client.put(self._key, keys.dump_capture_info(self._role.info), self.session.lease)
+            client.txn((absent,), (put,))
             found = get(client, self._key)
         except TryAgain as error:
             logger.warning("could not register, trying again capture_id=%s: %s", self.id, error)
@@ -221,9 +224,11 @@ class Capture:
     def _announce(self) -> None:
         """Have the others see in etcd whether this capture hands over what it has."""
         is_draining = self._leadership.is_stopping or self._processor.is_stopping
-        if is_draining == self._info.is_draining:
+        was_draining = self._info.is_draining
+        if is_draining == was_draining and not self._is_doubted:
             return
-        if not self._put(dataclasses.replace(self._info, is_draining=is_draining)):
+        info = dataclasses.replace(self._info, is_draining=is_draining)
+        if not self._put(info) or is_draining == was_draining:
             return
         if is_draining:
             logger.info(
@@ -234,14 +239,23 @@ class Capture:
             logger.info("this capture serves again capture_id=%s", self.id)
 
     def _put(self, info: CaptureInfo) -> bool:
+        """Whether etcd has it. One without an answer may land late: it is written on top of what
+        was there when it was sent, and never on a later one; so there must be a later one."""
+        client = self._context.client
         put = Put(self._key, keys.dump_capture_info(info), self.session.lease)
         try:
-            self._context.client.txn(self._capture_guards(), (put,))
+            found = get(client, self._key)
+            if found is None:
+                return False  # the worker says so
+            unchanged = Compare(self._key, "mod", "=", found.mod_revision)
+            is_put = client.txn((*self._capture_guards(), unchanged), (put,)).succeeded
         except TryAgain as error:
             logger.warning("could not say so, trying again capture_id=%s: %s", self.id, error)
+            self._is_doubted = True
             return False
-        self._info = info
-        return True
+        if is_put:
+            self._info, self._is_doubted = info, False
+        return is_put
 
     def _deliver(self, messages: list[Message]) -> None:
         """No agent hears of an owner before etcd has that it may: owners wait for none but those
