@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 
@@ -20,8 +20,8 @@ from conf.masking import masked
 from coordination.clock import Clock, SystemClock
 from coordination.errors import Stop, TermRefused, TidelakeError
 from coordination.model import Ownership
-from sinks.control_schema import from_rows
-from sinks.control_table import Change, ControlTable, TableView, column, replaced, rows_of
+from sinks.control_schema import INT32, INT64, TEXT, from_rows, schema_of
+from sinks.control_table import Change, ControlTable, TableView, replaced, rows_of
 from sinks.txn import term_refused
 
 ChangefeedState = Literal[
@@ -29,53 +29,10 @@ ChangefeedState = Literal[
 ]
 logger = logging.getLogger(__name__)
 ENDED: frozenset[ChangefeedState] = frozenset({"finished", "stopped", "failed"})
-PATIENCE_TTLS = (
-    3.0  # a row of another etcd that is still refreshed after this long has a live owner
-)
+# A row of another etcd that is still refreshed after this long has a live owner.
+PATIENCE_TTLS = 3.0
 LOOKS_PER_TTL = 10
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-_OFFSETS = pa.map_(pa.string(), pa.int64())
-_WATERMARK = pa.struct([("ts", pa.int64()), ("offset", pa.int64())])
-SCHEMA = pa.schema(
-    [
-        column("changefeed_id", pa.string(), "one row per changefeed"),
-        column("incarnation", pa.int32(), "counted up by a rewind"),
-        column("start_ts", pa.int64(), "TSO"),
-        column("target_ts", pa.int64(), "TSO at which the changefeed finishes; null: never"),
-        column("state", pa.string(), "initializing … running … pending, stopped or failed"),
-        column("checkpoint_ts", pa.int64(), "TSO: everything at or below is in every table"),
-        column("resolved_ts", pa.int64(), "TSO: what the source has promised so far"),
-        column("max_published_ts", pa.int64(), "TSO: no snapshot at or below is published (again)"),
-        column("term", pa.int64(), "counted up by each owner; only the newest one's writes count"),
-        column("capture_id", pa.string(), "who claimed the term"),
-        column("epoch", pa.string(), "that capture's session"),
-        column("etcd_cluster_id", pa.string(), "where it was elected"),
-        column("owner_revision", pa.int64(), "create-revision of its election key"),
-        column("source_offsets", _OFFSETS, "topic/partition -> low-water offset"),
-        column(
-            "watermarks",
-            pa.map_(pa.string(), _WATERMARK),
-            "topic/partition -> last watermark and the offset of the message that carried it",
-        ),
-        column("topic_ids", pa.map_(pa.string(), pa.string()), "topic -> the broker's ID of it"),
-        column("fingerprint", pa.string(), "of the configuration that decides what rows look like"),
-        column("error", pa.string(), "why the changefeed failed, waits or warns"),
-        column("updated_at", pa.timestamp("us", tz="UTC"), "last refresh; rises with every write"),
-        column("start_id", pa.string(), "of the creation or resume that gave start_ts; null: run"),
-        column("read_offsets", _OFFSETS, "topic/partition -> everything before has been read"),
-        column("end_offsets", _OFFSETS, "topic/partition -> Kafka's end when it was last asked"),
-        column("messages_behind", pa.int64(), "end_offsets minus read_offsets; null: not known"),
-        column("messages_per_s", pa.float64(), "read over the last minute; null: not known"),
-        column("time_left_s", pa.float64(), "till nothing is behind; null: not known, or never"),
-        column("dead_letters", pa.int64(), "of it all, those of no table too; null: not known"),
-        column(
-            "source_left_s", pa.float64(), "till Kafka may delete what is needed; null: not known"
-        ),
-        column("filters", pa.string(), "JSON: those it had, until when, and the one it has"),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,38 +43,63 @@ class RecordedWatermark:
     offset: int
 
 
+_NAMES = pa.map_(TEXT, TEXT)
+_WATERMARKS = pa.map_(TEXT, pa.struct([("ts", INT64), ("offset", INT64)]))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangefeedRow:
     """A changefeed as stored. ``term`` and ``updated_at`` are set by ``claim`` and ``save``."""
 
-    changefeed_id: str
-    incarnation: int = 1
-    start_ts: int
-    target_ts: int | None = None
-    state: ChangefeedState = "initializing"
-    checkpoint_ts: int
-    resolved_ts: int
-    max_published_ts: int = 0
-    term: int = 0
-    capture_id: str = ""
-    epoch: str = ""
-    etcd_cluster_id: str = ""
-    owner_revision: int = 0
-    source_offsets: Mapping[str, int] = field(default_factory=dict)
-    watermarks: Mapping[str, RecordedWatermark] = field(default_factory=dict)
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
-    fingerprint: str = ""
-    error: str | None = None
-    updated_at: datetime = NEVER
-    start_id: str | None = None
-    read_offsets: Mapping[str, int] = field(default_factory=dict)
-    end_offsets: Mapping[str, int] = field(default_factory=dict)
-    messages_behind: int | None = None
-    messages_per_s: float | None = None
-    time_left_s: float | None = None
-    source_left_s: float | None = None
-    filters: str | None = None
-    dead_letters: int | None = None
+    changefeed_id: Annotated[str, "one row per changefeed"]
+    incarnation: Annotated[int, INT32, "counted up by a rewind"] = 1
+    start_ts: Annotated[int, "TSO"]
+    target_ts: Annotated[int | None, "TSO at which the changefeed finishes; null: never"] = None
+    state: Annotated[
+        ChangefeedState, TEXT, "initializing … running … pending, stopped or failed"
+    ] = "initializing"
+    checkpoint_ts: Annotated[int, "TSO: everything at or below is in every table"]
+    resolved_ts: Annotated[int, "TSO: what the source has promised so far"]
+    max_published_ts: Annotated[int, "TSO: no snapshot at or below is published (again)"] = 0
+    term: Annotated[int, "counted up by each owner; only the newest one's writes count"] = 0
+    capture_id: Annotated[str, "who claimed the term"] = ""
+    epoch: Annotated[str, "that capture's session"] = ""
+    etcd_cluster_id: Annotated[str, "where it was elected"] = ""
+    owner_revision: Annotated[int, "create-revision of its election key"] = 0
+    source_offsets: Annotated[Mapping[str, int], "topic/partition -> low-water offset"] = field(
+        default_factory=dict
+    )
+    watermarks: Annotated[
+        Mapping[str, RecordedWatermark],
+        _WATERMARKS,
+        "topic/partition -> last watermark and the offset of the message that carried it",
+    ] = field(default_factory=dict)
+    topic_ids: Annotated[Mapping[str, str], _NAMES, "topic -> the broker's ID of it"] = field(
+        default_factory=dict
+    )
+    fingerprint: Annotated[str, "of the configuration that decides what rows look like"] = ""
+    error: Annotated[str | None, "why the changefeed failed, waits or warns"] = None
+    updated_at: Annotated[datetime, "last refresh; rises with every write"] = NEVER
+    start_id: Annotated[str | None, "of the creation or resume that gave start_ts; null: run"] = (
+        None
+    )
+    read_offsets: Annotated[
+        Mapping[str, int], "topic/partition -> everything before has been read"
+    ] = field(default_factory=dict)
+    end_offsets: Annotated[
+        Mapping[str, int], "topic/partition -> Kafka's end when it was last asked"
+    ] = field(default_factory=dict)
+    messages_behind: Annotated[int | None, "end_offsets minus read_offsets; null: not known"] = None
+    messages_per_s: Annotated[float | None, "read over the last minute; null: not known"] = None
+    time_left_s: Annotated[float | None, "till nothing is behind; null: not known, or never"] = None
+    dead_letters: Annotated[int | None, "of it all, those of no table too; null: not known"] = None
+    source_left_s: Annotated[
+        float | None, "till Kafka may delete what is needed; null: not known"
+    ] = None
+    filters: Annotated[str | None, "JSON: those it had, until when, and the one it has"] = None
+
+
+SCHEMA = schema_of(ChangefeedRow)
 
 
 class Changefeeds:
@@ -169,10 +151,10 @@ class Changefeeds:
         give_up_at = self._clock.monotonic() + PATIENCE_TTLS * ttl_s
         while True:
             check()
-            outcome = self._claim_once(initial, ownership, stale)
-            if outcome.term_is_ours:
-                return outcome.row
-            stale = self._until_stale(outcome.row, ownership, ttl_s, give_up_at, stop)
+            row, is_ours = self._claim_once(initial, ownership, stale)
+            if is_ours:
+                return row
+            stale = self._until_stale(row, ownership, ttl_s, give_up_at, stop)
 
     def save(self, row: ChangefeedRow) -> None:
         """Write the row if the table still holds its term; otherwise TermRefused.
@@ -229,18 +211,18 @@ class Changefeeds:
 
     def _claim_once(
         self, initial: ChangefeedRow, ownership: Ownership, stale: ChangefeedRow | None
-    ) -> _Claimed:
-        """Claim, or report the row that must first be seen to be stale."""
-        outcome: _Claimed | None = None
+    ) -> tuple[ChangefeedRow, bool]:
+        """The row as claimed and True, or the one that must first be seen to be stale."""
+        outcome: tuple[ChangefeedRow, bool] | None = None
 
         def plan(view: TableView) -> Change | None:
             nonlocal outcome
             stored = _find(view, initial.changefeed_id)
             if stored is not None and _must_wait(stored, ownership) and stored != stale:
-                outcome = _Claimed(row=stored, term_is_ours=False)
+                outcome = stored, False
                 return None
             row = next_term(stored, initial, ownership)
-            outcome = _Claimed(row=row, term_is_ours=True)
+            outcome = row, True
             return _upsert(view, row)
 
         self._table.commit(plan, "claim the changefeed's term in")
@@ -276,12 +258,6 @@ class Changefeeds:
                 return newest
             if now > give_up_at:
                 raise _alive(blocking, ownership, self._table.uri)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Claimed:
-    row: ChangefeedRow
-    term_is_ours: bool
 
 
 def next_term(

@@ -1,19 +1,47 @@
-"""Columns over releases: a control table that another release made is read and written on.
+"""The columns of a control table: those of a dataclass whose fields are annotated with a
+comment, and with an Arrow type where their own does not say it.
 
-What an earlier release did not know is NULL in its rows, and a column of the table from our first
-commit on. What only a later release knows is NULL in the rows that we write.
+A control table that another release made is read and written on. What an earlier release did not
+know is NULL in its rows, and a column of the table from our first commit on. What only a later
+release knows is NULL in the rows that we write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, Final, TypeVar, get_type_hints
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema
 
+TEXT: Final = pa.string()
+INT32: Final = pa.int32()
+INT64: Final = pa.int64()
 T = TypeVar("T")
+_TYPES: Final = {
+    str: TEXT,
+    int: INT64,
+    float: pa.float64(),
+    datetime: pa.timestamp("us", tz="UTC"),
+    Mapping[str, int]: pa.map_(TEXT, INT64),
+}
+
+
+def column(name: str, data_type: pa.DataType, comment: str) -> pa.Field:
+    """A column with the comment that DESCRIBE shows."""
+    return pa.field(name, data_type, metadata={"comment": comment})
+
+
+def schema_of(kind: type) -> pa.Schema:
+    """The columns of a row's dataclass, in the order of its fields."""
+    columns = []
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        *data_type, comment = hint.__metadata__
+        data_type += (_TYPES[each] for each in _TYPES if hint.__origin__ in (each, each | None))
+        columns.append(column(name, data_type[0], comment))
+    return pa.schema(columns)
 
 
 def names_in(handle: DeltaTable) -> list[str]:
@@ -43,26 +71,24 @@ def fitted(rows: pa.Table, handle: DeltaTable) -> pa.Table:
     """
     unknown = [name for name in names_in(handle) if name not in rows.column_names]
     if unknown:
-        stored = pa.schema(handle.schema().to_arrow())
-        rows = with_columns(rows, [*rows.column_names, *unknown], stored)
+        known = pa.schema(handle.schema().to_arrow())
+        rows = with_columns(rows, [*rows.column_names, *unknown], known)
     return rows.cast(pa.schema([field.remove_metadata() for field in rows.schema]))
 
 
 def to_rows(items: Iterable[Any], schema: pa.Schema) -> pa.Table:
-    """Dataclasses as rows: a column is a field or a property of its name."""
-    return pa.Table.from_pylist([_record(each, schema.names) for each in items], schema=schema)
+    """Dataclasses as rows."""
+    records = [
+        {n: sorted(v.items()) if isinstance(v, Mapping) else v for n, v in asdict(item).items()}
+        for item in items
+    ]
+    return pa.Table.from_pylist(records, schema=schema)
 
 
 def from_rows(rows: pa.Table, kind: type[T]) -> list[T]:
     """What ``to_rows`` wrote. NULL is the field's default: an earlier release knew no better."""
-    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    names = {each.name for each in fields(kind) if each.init}  # type: ignore[arg-type]
     return [
         kind(**{name: each[name] for name in names & each.keys() if each[name] is not None})
         for each in rows.to_pylist(maps_as_pydicts="strict")
     ]
-
-
-def _record(item: Any, names: Sequence[str]) -> dict[str, Any]:
-    values = asdict(item)
-    found = {name: values[name] if name in values else getattr(item, name) for name in names}
-    return {n: sorted(v.items()) if isinstance(v, Mapping) else v for n, v in found.items()}

@@ -25,8 +25,8 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 from coordination.clock import Clock, SystemClock
 from coordination.errors import TidelakeError, TryAgain
 from sinks.control_schema import fitted, lacking, names_in, to_rows, with_columns
+from sinks.control_upkeep import NO_HOOKS, ONCE, Upkeep, keep_up
 from sinks.storage_errors import STORAGE_ERRORS, storage_error
-from sinks.upkeep import NO_HOOKS, ONCE, Upkeep, keep_up
 
 FOLDER = "_tidelake"
 MAX_TRIES = 200  # each lost try is another writer's success: far beyond any real contention
@@ -203,13 +203,9 @@ class ControlTable:
                 storage_options=self._options,
                 commit_properties=ONCE,
             )
-        except (
-            STORAGE_ERRORS
-        ) as error:  # another process may have been first: then there is a table
-            view = self._refresh()
-            if view is None:
+        except STORAGE_ERRORS as error:  # another process may have been first
+            if self._refresh() is None:
                 raise storage_error("create", self.uri, error) from error
-            return view
         view = self._refresh()
         if view is None:
             raise TidelakeError(f"cannot open {self.uri}: it vanished right after it was created")
@@ -279,8 +275,3 @@ def replaced(view: TableView, changefeed_id: str, rows: Iterable[Any]) -> Change
 def rows_of(view: TableView, changefeed_id: str) -> pa.Table:
     stored = view.rows()
     return stored.filter(pc.equal(stored["changefeed_id"], changefeed_id))
-
-
-def column(name: str, data_type: pa.DataType, comment: str) -> pa.Field:
-    """A column with the comment that DESCRIBE shows."""
-    return pa.field(name, data_type, metadata={"comment": comment})

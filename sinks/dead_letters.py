@@ -4,7 +4,7 @@ Merged on (changefeed, topic, partition, offset): a replay adds nothing. Rows st
 deletes them; upkeep only joins small files.
 
 Every owner claims the table, as it does ``progress``: a writer of an older term or incarnation is
-refused, since it may bury what is no dead letter any more, or what a user has deleted.
+refused, since it may add what is no dead letter any more, or what a user has deleted.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from coordination.model import TableName
-from sinks.control_table import Change, ControlTable, TableView, column
+from sinks.control_schema import column
+from sinks.control_table import Change, ControlTable, TableView
+from sinks.control_upkeep import NO_HOOKS, ONCE, Upkeep
 from sinks.txn import check_term, claim, incarnation_app_id, incarnation_refused
-from sinks.upkeep import NO_HOOKS, ONCE, Upkeep
 
 KEY = ("changefeed_id", "topic", "partition", "offset")
 SCHEMA = pa.schema(
@@ -42,11 +43,11 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undertaker:
-    """Who buries: its letters count while it is trusted and what it works for is not over.
+class LetterWriter:
+    """Whose letters count: while it is trusted, and what it works for is not over.
 
     ``term`` is an owner's. A capture of a cluster keeps its spans when another becomes the owner,
-    so it has none: what it buries in one incarnation, whoever has the span then buries too.
+    so it has none: what it adds in one incarnation, whoever has the span then adds too.
     """
 
     changefeed_id: str
@@ -86,10 +87,10 @@ class DeadLetters:
         )
 
     def claim(self, changefeed_id: str, term: int, incarnation: int) -> None:
-        """From here on only these bury; TermRefused if newer ones were claimed. Makes the table."""
+        """From here on only these add; TermRefused if newer ones were claimed. Makes the table."""
         claim(self._table, changefeed_id, term, incarnation)
 
-    def merge(self, rows: pa.Table, by: Undertaker | None = None) -> int:
+    def merge(self, rows: pa.Table, by: LetterWriter | None = None) -> int:
         """Add what is not there yet, in one commit; how many rows that was.
 
         ``rows`` has the columns of ``SCHEMA`` in any order; without ``created_at``, it is now.

@@ -9,87 +9,57 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import Annotated
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName, tso_time
-from sinks.control_schema import from_rows
-from sinks.control_table import Change, ControlTable, TableView, column, replaced, rows_of
-from sinks.txn import check_term, claim_term
+from sinks.control_schema import INT32, from_rows, schema_of
+from sinks.control_table import Change, ControlTable, TableView, replaced, rows_of
+from sinks.txn import check_term, claim
 
 WHOLE_TABLE = "(-inf, +inf)"
 STOPPED = "stopped"  # of a table that nobody fills any more, until somebody does
-
-SCHEMA = pa.schema(
-    [
-        column("changefeed_id", pa.string(), "the changefeed that fills the table"),
-        column("incarnation", pa.int32(), "of the changefeed; counted up by a rewind"),
-        column("schema_name", pa.string(), "MySQL schema"),
-        column("table_name", pa.string(), "MySQL table"),
-        column("generation", pa.int32(), "of the table; counted up by DROP and re-create"),
-        column("span", pa.string(), "the part of the table; for now all of it"),
-        column(
-            "state",
-            pa.string(),
-            "replicating, warning (no key, or no column) … or stopped: nobody fills it",
-        ),
-        column("checkpoint_ts", pa.int64(), "TSO: every change at or below is in the table"),
-        column("resolved_ts", pa.int64(), "TSO: what the source has promised so far"),
-        column("checkpoint_time", pa.timestamp("us", tz="UTC"), "checkpoint_ts as a time"),
-        column("delta_version", pa.int64(), "of the target table at the checkpoint"),
-        column("engine", pa.string(), "that made the last commit: merge-on-write or spark"),
-        column("dead_letters", pa.int64(), "messages of the table that could not be applied"),
-        column(
-            "source_offsets",
-            pa.map_(pa.string(), pa.int64()),
-            "topic/partition -> low-water offset",
-        ),
-        column("capture_id", pa.string(), "who wrote the row"),
-        column("epoch", pa.string(), "that capture's session"),
-        column("fence", pa.int64(), "term << 32 | assignment: orders the writers"),
-        column("updated_at", pa.timestamp("us", tz="UTC"), "when the row was written"),
-        column(
-            "dropped_columns",
-            pa.map_(pa.string(), pa.int64()),
-            "column that the target lacks -> values dropped (on-unknown-column)",
-        ),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressRow:
     """A span's progress. ``updated_at`` is stamped by ``advance`` where it is None."""
 
-    changefeed_id: str
-    incarnation: int
-    schema_name: str
-    table_name: str
-    generation: int
-    span: str = WHOLE_TABLE
-    state: str
-    checkpoint_ts: int
-    resolved_ts: int
-    delta_version: int | None = None
-    engine: str | None = None
-    dead_letters: int = 0
-    source_offsets: Mapping[str, int] = field(default_factory=dict)
-    capture_id: str
-    epoch: str
-    fence: int
-    updated_at: datetime | None = None
-    dropped_columns: Mapping[str, int] = field(default_factory=dict)
+    changefeed_id: Annotated[str, "the changefeed that fills the table"]
+    incarnation: Annotated[int, INT32, "of the changefeed; counted up by a rewind"]
+    schema_name: Annotated[str, "MySQL schema"]
+    table_name: Annotated[str, "MySQL table"]
+    generation: Annotated[int, INT32, "of the table; counted up by DROP and re-create"]
+    span: Annotated[str, "the part of the table; for now all of it"] = WHOLE_TABLE
+    state: Annotated[
+        str, "replicating, warning (no key, or no column) … or stopped: nobody fills it"
+    ]
+    checkpoint_ts: Annotated[int, "TSO: every change at or below is in the table"]
+    resolved_ts: Annotated[int, "TSO: what the source has promised so far"]
+    checkpoint_time: Annotated[datetime, "checkpoint_ts as a time"] = field(init=False)
+    delta_version: Annotated[int | None, "of the target table at the checkpoint"] = None
+    engine: Annotated[str | None, "that made the last commit: merge-on-write or spark"] = None
+    dead_letters: Annotated[int, "messages of the table that could not be applied"] = 0
+    source_offsets: Annotated[Mapping[str, int], "topic/partition -> low-water offset"] = field(
+        default_factory=dict
+    )
+    capture_id: Annotated[str, "who wrote the row"]
+    epoch: Annotated[str, "that capture's session"]
+    fence: Annotated[int, "term << 32 | assignment: orders the writers"]
+    updated_at: Annotated[datetime | None, "when the row was written"] = None
+    dropped_columns: Annotated[
+        Mapping[str, int], "column that the target lacks -> values dropped (on-unknown-column)"
+    ] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "checkpoint_time", tso_time(self.checkpoint_ts))
 
     @property
     def name(self) -> TableName:
         return TableName(self.schema_name, self.table_name)
 
-    @property
-    def checkpoint_time(self) -> datetime:
-        """The checkpoint as a time of TiDB's clock."""
-        return tso_time(self.checkpoint_ts)
+
+SCHEMA = schema_of(ProgressRow)
 
 
 class Progress:
@@ -103,7 +73,7 @@ class Progress:
 
     def claim(self, changefeed_id: str, term: int) -> None:
         """From here on only this term's rows count; TermRefused if a newer one was claimed."""
-        claim_term(self._table, changefeed_id, term)
+        claim(self._table, changefeed_id, term)
 
     def read(self, changefeed_id: str) -> dict[TableName, ProgressRow]:
         """The changefeed's rows, of whatever incarnation; empty when there are none."""
@@ -141,14 +111,10 @@ class Progress:
 
         def plan(view: TableView) -> Change | None:
             check_term(self._table, view, changefeed_id, term)
-            stored = view.rows()
-            ours = pc.equal(stored["changefeed_id"], changefeed_id)
-            states = pc.if_else(ours, STOPPED, stored["state"])
-            if states.equals(stored["state"]):
+            ours = _of(view, changefeed_id).values()
+            if all(row.state == STOPPED for row in ours):
                 return None
-            number = stored.schema.get_field_index("state")
-            rows = stored.set_column(number, stored.schema.field(number), states)
-            return Change(rows=rows.combine_chunks(), mode="overwrite")
+            return replaced(view, changefeed_id, [replace(row, state=STOPPED) for row in ours])
 
         self._table.commit(plan, "stop the tables in")
 

@@ -8,53 +8,41 @@ Age is counted between rows of the table (never against a clock), and the newest
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from coordination.model import tso_time
-from sinks.control_schema import fitted, from_rows, to_rows
-from sinks.control_table import Change, ControlTable, TableView, column
-from sinks.txn import check_term, claim_term
-from sinks.upkeep import NO_HOOKS, ONCE, Upkeep
+from sinks.control_schema import fitted, from_rows, schema_of, to_rows
+from sinks.control_table import Change, ControlTable, TableView
+from sinks.control_upkeep import NO_HOOKS, ONCE, Upkeep
+from sinks.txn import check_term, claim
 
-SCHEMA = pa.schema(
-    [
-        column("changefeed_id", pa.string(), "the changefeed"),
-        column("primary_ts", pa.int64(), "TSO: all tables as of this"),
-        column("primary_time", pa.timestamp("us", tz="UTC"), "primary_ts as a time"),
-        column("tables", pa.map_(pa.string(), pa.int64()), "schema.table -> Delta version"),
-        column("dead_letters", pa.int64(), "messages that could not be applied so far"),
-        column("created_at", pa.timestamp("us", tz="UTC"), "when it was published"),
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerRetention:
-    age: timedelta = timedelta(hours=24)  # before the newest row's created_at
-    most_rows: int = 10_000
-    least_rows: int = 100  # kept whatever their age: a quiet feed, or a clock that jumped
+MOST_AGE = timedelta(hours=24)  # before the newest row's created_at
+MOST_ROWS = 10_000
+LEAST_ROWS = 100  # kept whatever their age: a quiet feed, or a clock that jumped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRow:
     """One consistent cut. ``created_at`` is stamped by ``publish`` where it is None."""
 
-    changefeed_id: str
-    primary_ts: int
-    tables: Mapping[str, int]
-    dead_letters: int = 0
-    created_at: datetime | None = None
+    changefeed_id: Annotated[str, "the changefeed"]
+    primary_ts: Annotated[int, "TSO: all tables as of this"]
+    primary_time: Annotated[datetime, "primary_ts as a time"] = field(init=False)
+    tables: Annotated[Mapping[str, int], "schema.table -> Delta version"]
+    dead_letters: Annotated[int, "messages that could not be applied so far"] = 0
+    created_at: Annotated[datetime | None, "when it was published"] = None
 
-    @property
-    def primary_time(self) -> datetime:
-        """The cut as a time of TiDB's clock."""
-        return tso_time(self.primary_ts)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "primary_time", tso_time(self.primary_ts))
+
+
+SCHEMA = schema_of(SnapshotRow)
 
 
 class Snapshots:
@@ -65,10 +53,8 @@ class Snapshots:
         warehouse: str,
         storage_options: Mapping[str, str] | None = None,
         *,
-        retention: LedgerRetention | None = None,
         upkeep: Upkeep | None = None,
     ) -> None:
-        self._retention = retention or LedgerRetention()
         self._known: tuple[int, frozenset[int], str] = (-1, frozenset(), "")
         self._table = ControlTable(
             warehouse,
@@ -76,13 +62,13 @@ class Snapshots:
             SCHEMA,
             storage_options,
             description="Tidelake: Delta versions that show all tables as of one timestamp",
-            tidy=self._tidy,
+            tidy=_tidy,
             upkeep=upkeep,
         )
 
     def claim(self, changefeed_id: str, term: int) -> None:
         """From here on only this term's snapshots count; TermRefused if a newer one was claimed."""
-        claim_term(self._table, changefeed_id, term)
+        claim(self._table, changefeed_id, term)
 
     def publish(self, row: SnapshotRow, term: int) -> bool:
         """Add the cut; False when its primary-ts is there already. TermRefused if overtaken."""
@@ -129,25 +115,26 @@ class Snapshots:
         keys = view.scan(["primary_ts"], pc.field("changefeed_id") == changefeed_id)
         return frozenset(keys["primary_ts"].to_pylist())
 
-    def _tidy(self, handle: DeltaTable) -> None:
-        """All rows that are kept, in one file: a compare-and-set like every commit."""
-        write_deltalake(
-            handle,
-            fitted(kept(TableView(handle, SCHEMA).rows(), self._retention), handle),
-            mode="overwrite",
-            commit_properties=ONCE,
-            post_commithook_properties=NO_HOOKS,
-        )
+
+def _tidy(handle: DeltaTable) -> None:
+    """All rows that are kept, in one file: a compare-and-set like every commit."""
+    write_deltalake(
+        handle,
+        fitted(kept(TableView(handle, SCHEMA).rows()), handle),
+        mode="overwrite",
+        commit_properties=ONCE,
+        post_commithook_properties=NO_HOOKS,
+    )
 
 
-def kept(rows: pa.Table, retention: LedgerRetention) -> pa.Table:
-    """What the retention keeps of every changefeed, in order of changefeed and primary-ts."""
+def kept(rows: pa.Table) -> pa.Table:
+    """What is kept of every changefeed, in order of changefeed and primary-ts."""
     parts = [rows.slice(0, 0)]
     for changefeed_id in sorted(rows["changefeed_id"].unique().to_pylist()):
         ours = rows.filter(pc.equal(rows["changefeed_id"], changefeed_id)).sort_by("primary_ts")
-        ours = ours.slice(max(0, len(ours) - retention.most_rows))
-        oldest = pc.max(ours["created_at"]).as_py() - retention.age
+        ours = ours.slice(max(0, len(ours) - MOST_ROWS))
+        oldest = pc.max(ours["created_at"]).as_py() - MOST_AGE
         last = pa.array(range(len(ours)))
-        newest = pc.greater_equal(last, len(ours) - retention.least_rows)
+        newest = pc.greater_equal(last, len(ours) - LEAST_ROWS)
         parts.append(ours.filter(pc.or_(pc.greater_equal(ours["created_at"], oldest), newest)))
     return pa.concat_tables(parts).combine_chunks()

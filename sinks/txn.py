@@ -7,8 +7,6 @@ refused. ``tidelake/<changefeed>/incarnation`` does the same for whoever has no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from coordination.errors import TermRefused
 from sinks.control_table import Change, ControlTable, TableView
 
@@ -23,20 +21,15 @@ def incarnation_app_id(changefeed_id: str) -> str:
     return f"tidelake/{changefeed_id}/incarnation"
 
 
-def claim_term(table: ControlTable, changefeed_id: str, term: int) -> None:
-    """Commit the term to the table; TermRefused if a newer one is there."""
-    _claim(table, changefeed_id, term, {term_app_id(changefeed_id): term})
-
-
-def claim(table: ControlTable, changefeed_id: str, term: int, incarnation: int) -> None:
-    """The term and the incarnation in one commit; TermRefused if a newer term is there."""
-    identities = {term_app_id(changefeed_id): term, incarnation_app_id(changefeed_id): incarnation}
-    _claim(table, changefeed_id, term, identities)
-
-
-def _claim(
-    table: ControlTable, changefeed_id: str, term: int, identities: Mapping[str, int]
+def claim(
+    table: ControlTable, changefeed_id: str, term: int, incarnation: int | None = None
 ) -> None:
+    """Commit the term to the table, and the incarnation with it; TermRefused if a newer term is
+    there."""
+    identities = {term_app_id(changefeed_id): term}
+    if incarnation is not None:
+        identities[incarnation_app_id(changefeed_id)] = incarnation
+
     def plan(view: TableView) -> Change | None:
         stored = view.transaction(term_app_id(changefeed_id)) or 0
         if stored > term:

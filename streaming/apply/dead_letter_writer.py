@@ -10,12 +10,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.dead_letters import DeadLetters, Undertaker
+from sinks.dead_letters import DeadLetters, LetterWriter
 from streaming.protocols.contract import Block
 from streaming.source.ranges import TopicPartition
 
@@ -35,7 +34,6 @@ REASONS: Final = pa.schema(
     ]
 )
 _PLACE: Final = ["topic", "partition", "offset"]
-_ORDER: Final = [(name, "ascending") for name in _PLACE]
 LETTERS: Final = REASONS.append(pa.field("value", pa.binary()))
 
 
@@ -45,7 +43,7 @@ class DeadLetterWriter:
     def __init__(
         self,
         *,
-        by: Undertaker,
+        by: LetterWriter,
         dead_letters: DeadLetters,
         values: Callable[[Mapping[TopicPartition, Sequence[int]]], Iterable[pa.Table]],
         fail: bool,
@@ -128,25 +126,16 @@ def _letters_of(block: Block) -> pa.Table:
 def reasons(errors: Mapping[TableName, pa.Table]) -> pa.Table:
     """``REASONS`` by topic, partition and offset, a row per message: of one with several rows that
     cannot be applied, the first one's."""
-    tables = [_named(name, table) for name, table in errors.items() if len(table)]
-    if not tables:
-        return REASONS.empty_table()
-    every = pa.concat_tables(tables).sort_by([*_ORDER, ("index", "ascending")])
-    return every.take(_first_of_each_message(every)).select(REASONS.names).cast(REASONS)
-
-
-def _named(name: TableName, errors: pa.Table) -> pa.Table:
-    for column, text in (("schema_name", name.schema), ("table_name", name.table)):
-        errors = errors.append_column(column, pa.repeat(pa.scalar(text, pa.string()), len(errors)))
-    return errors
-
-
-def _first_of_each_message(ordered: pa.Table) -> pa.Array:
-    is_new = np.zeros(len(ordered), np.bool_)
-    is_new[0] = True
-    for name, _ in _ORDER:
-        column = ordered[name].combine_chunks()
-        values = column.dictionary_encode().indices if pa.types.is_string(column.type) else column
-        numbers = values.to_numpy()
-        is_new[1:] |= numbers[1:] != numbers[:-1]
-    return pa.array(np.flatnonzero(is_new))
+    tables = [REASONS.append(pa.field("index", pa.int32())).empty_table()]
+    for name, rows in errors.items():
+        schema, table = (
+            pa.repeat(pa.scalar(each), len(rows)) for each in (name.schema, name.table)
+        )
+        tables.append(rows.append_column("schema_name", schema).append_column("table_name", table))
+    ordered = pa.concat_tables([each.select(tables[0].column_names) for each in tables]).sort_by(
+        [(name, "ascending") for name in (*_PLACE, "index")]
+    )
+    others = [name for name in REASONS.names if name not in _PLACE]
+    first = ordered.group_by(_PLACE, use_threads=False).aggregate([(n, "first") for n in others])
+    found = first.select([*_PLACE, *(f"{name}_first" for name in others)])
+    return found.rename_columns([*_PLACE, *others]).select(REASONS.names).cast(REASONS)

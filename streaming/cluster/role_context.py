@@ -14,7 +14,7 @@ from coordination.ports import CaptureIdentity, Wake
 from coordination.secrets import revealed_options
 from coordination.watchdog import Watch
 from sinks.changefeeds import ChangefeedRow
-from sinks.dead_letters import DeadLetters, Undertaker
+from sinks.dead_letters import DeadLetters, LetterWriter
 from sinks.progress import ProgressRow
 from streaming.apply.applier import Applier
 from streaming.apply.carry import Carry
@@ -96,7 +96,7 @@ class RoleContext:
         if term is not None:
             dead_letters.claim(row.changefeed_id, term, row.incarnation)
         return DeadLetterWriter(
-            by=Undertaker(
+            by=LetterWriter(
                 changefeed_id=row.changefeed_id,
                 incarnation=row.incarnation,
                 term=term,

@@ -22,11 +22,12 @@ from coordination.errors import TidelakeError
 from coordination.model import Ownership, fence_number
 from sinks import control_table as module
 from sinks.changefeeds import ChangefeedRow, Changefeeds, RecordedWatermark
-from sinks.control_table import Change, ControlTable, TableView, column
+from sinks.control_schema import column
+from sinks.control_table import Change, ControlTable, TableView
+from sinks.control_upkeep import Upkeep
 from sinks.dead_letters import DeadLetters
 from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import SnapshotRow, Snapshots
-from sinks.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from coordination.errors import Fenced, TermRefused
 from coordination.model import TableName
-from sinks.dead_letters import SCHEMA, DeadLetters, Undertaker
-from sinks.upkeep import Upkeep
+from sinks.control_upkeep import Upkeep
+from sinks.dead_letters import SCHEMA, DeadLetters, LetterWriter
 
 ORDERS = TableName("shop", "orders")
 
@@ -121,15 +121,15 @@ def test_threads_that_merge_the_same_messages_add_each_once(tmp_path: Path) -> N
     assert sorted(stored(tmp_path)["offset"].to_pylist()) == list(range(14))
 
 
-def undertaker(incarnation: int, term: int | None, check: Callable[[], None]) -> Undertaker:
-    return Undertaker(changefeed_id="shop", incarnation=incarnation, term=term, check=check)
+def letter_writer(incarnation: int, term: int | None, check: Callable[[], None]) -> LetterWriter:
+    return LetterWriter(changefeed_id="shop", incarnation=incarnation, term=term, check=check)
 
 
 def test_who_is_overtaken_buries_nothing(tmp_path: Path) -> None:
     dead = DeadLetters(str(tmp_path))
     dead.claim("shop", 3, 1)
     assert len(stored(tmp_path)) == 0  # it is there from the first claim on
-    zombie, its_capture = (undertaker(1, term, lambda: None) for term in (3, None))
+    zombie, its_capture = (letter_writer(1, term, lambda: None) for term in (3, None))
     assert dead.merge(letters([1]), zombie) == 1
     DeadLetters(str(tmp_path)).claim("shop", 4, 1)
     with pytest.raises(TermRefused, match="term 3 was overtaken by term 4"):
@@ -140,7 +140,7 @@ def test_who_is_overtaken_buries_nothing(tmp_path: Path) -> None:
         dead.merge(letters([4]), its_capture)
     with pytest.raises(TermRefused, match="term 4 was overtaken by term 5"):
         dead.claim("shop", 4, 1)
-    assert dead.merge(letters([5], feed="crm"), undertaker(2, None, lambda: None)) == 1
+    assert dead.merge(letters([5], feed="crm"), letter_writer(2, None, lambda: None)) == 1
     assert sorted(stored(tmp_path)["offset"].to_pylist()) == [1, 3, 5]
 
 
@@ -149,7 +149,7 @@ def test_trust_is_looked_at_right_before_the_commit(tmp_path: Path) -> None:
         raise Fenced("nothing may be written")
 
     with pytest.raises(Fenced):
-        DeadLetters(str(tmp_path)).merge(letters([1]), undertaker(1, None, lapsed))
+        DeadLetters(str(tmp_path)).merge(letters([1]), letter_writer(1, None, lapsed))
     assert len(stored(tmp_path)) == 0
 
 

@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 
 from coordination.errors import TermRefused
 from coordination.model import tso_time
-from sinks.snapshots import SCHEMA, LedgerRetention, SnapshotRow, Snapshots, kept
-from sinks.upkeep import Upkeep
+from sinks import snapshots as module
+from sinks.control_upkeep import Upkeep
+from sinks.snapshots import SCHEMA, SnapshotRow, Snapshots, kept
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -116,7 +117,9 @@ def ledger(*rows: tuple[str, int, datetime]) -> pa.Table:
     return pa.Table.from_pylist(records, schema=SCHEMA)
 
 
-def test_age_is_counted_from_the_newest_row_of_each_changefeed() -> None:
+def test_age_is_counted_from_the_newest_row_of_each_changefeed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     old = NOON - timedelta(days=300)
     rows = ledger(
         ("quiet", 1, old),
@@ -124,7 +127,8 @@ def test_age_is_counted_from_the_newest_row_of_each_changefeed() -> None:
         ("shop", 2, NOON),
         ("shop", 3, NOON),
     )
-    left = kept(rows, LedgerRetention(least_rows=1))
+    monkeypatch.setattr(module, "LEAST_ROWS", 1)
+    left = kept(rows)
     assert [(r["changefeed_id"], r["primary_ts"]) for r in left.to_pylist()] == [
         ("quiet", 1),
         ("shop", 2),
@@ -132,27 +136,30 @@ def test_age_is_counted_from_the_newest_row_of_each_changefeed() -> None:
     ]
 
 
-def test_a_clock_that_jumped_ahead_does_not_empty_the_ledger() -> None:
+def test_a_clock_that_jumped_ahead_does_not_empty_the_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = ledger(
         *(("shop", ts, NOON) for ts in range(50)), ("shop", 50, NOON + timedelta(days=3650))
     )
-    left = kept(rows, LedgerRetention(least_rows=10))
+    monkeypatch.setattr(module, "LEAST_ROWS", 10)
+    left = kept(rows)
     assert left["primary_ts"].to_pylist() == list(range(41, 51))
 
 
-def test_at_most_so_many_rows_of_a_changefeed_are_kept() -> None:
+def test_at_most_so_many_rows_of_a_changefeed_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = ledger(*(("shop", ts, NOON) for ts in range(50)), ("crm", 1, NOON))
-    left = kept(rows, LedgerRetention(most_rows=20))
+    monkeypatch.setattr(module, "MOST_ROWS", 20)
+    left = kept(rows)
     assert left["primary_ts"].to_pylist() == [1, *range(30, 50)]
-    assert kept(rows.slice(0, 0), LedgerRetention()).num_rows == 0
+    assert kept(rows.slice(0, 0)).num_rows == 0
 
 
-def test_300_cuts_leave_few_files_rows_and_the_latest(tmp_path: Path) -> None:
-    snapshots = claimed(
-        tmp_path,
-        retention=LedgerRetention(most_rows=40),
-        upkeep=Upkeep(every_commits=10, retention=timedelta(0)),
-    )
+def test_300_cuts_leave_few_files_rows_and_the_latest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_ROWS", 40)
+    snapshots = claimed(tmp_path, upkeep=Upkeep(every_commits=10, retention=timedelta(0)))
     folder = tmp_path / "_tidelake" / "snapshots"
     most_files = 0
     for ts in range(1, 301):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sinks.dead_letters import DeadLetters, Undertaker
+from sinks.dead_letters import DeadLetters, LetterWriter
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.row_errors import ERRORS
 from streaming.source.message_reader import MESSAGES
@@ -29,7 +29,7 @@ def test_messages_come_in_parts_and_one_that_is_gone_is_a_letter_too(tmp_path: P
             ]
             yield pa.Table.from_pylist(rows, MESSAGES)
 
-    by = Undertaker(changefeed_id="c", incarnation=1, term=None, check=lambda: None)
+    by = LetterWriter(changefeed_id="c", incarnation=1, term=None, check=lambda: None)
     dead_letters = DeadLetters(str(tmp_path))
     writer = DeadLetterWriter(by=by, dead_letters=dead_letters, values=values, fail=False)
     errors = [

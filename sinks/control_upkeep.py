@@ -31,9 +31,8 @@ class Upkeep:
     """When a table is tidied, and for how long a reader may hold an older version."""
 
     every_commits: int = 50
-    retention: timedelta = timedelta(
-        minutes=15
-    )  # listing a longer log would rule the commit's cost
+    # Listing a longer log would rule the commit's cost.
+    retention: timedelta = timedelta(minutes=15)
     orphans_every_commits: int = 1000  # a multiple of the above; it lists the whole folder
 
 
