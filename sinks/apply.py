@@ -2,8 +2,8 @@
 
 A write brings one table from its checkpoint to a limit in one Delta commit that carries the
 transaction identity ``(app_id, limit)`` (rule 4). Two engines keep the promise:
-``merge_on_write`` (our own commits of Arrow) and ``spark_engine`` (replaceOn). The contract suite
-in ``tests/contracts`` holds both to it."""
+``merge_on_write`` (our own commits of Arrow) and ``spark_engine`` (Spark's MERGE). The contract
+suite in ``tests/contracts`` holds both to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engines whose single commits are compared: ours, delta-rs' merge, and Spark's replaceOn."""
+"""The engines whose single commits are compared: ours, delta-rs' merge, and Spark's MERGE."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class DeltaRsMerge:
         del self._handle
 
 
-class SparkReplaceOn:
+class SparkMerge:
     """The Spark engine; a batch is a Parquet file, as cheap to read as Spark has it."""
 
     def __init__(self, target: Target) -> None:
@@ -118,7 +118,7 @@ class SparkReplaceOn:
 CONTENDERS = {
     "merge-on-write": MergeOnWrite,
     "delta-rs": DeltaRsMerge,
-    "spark": SparkReplaceOn,
+    "spark": SparkMerge,
 }
 
 

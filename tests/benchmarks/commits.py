@@ -1,4 +1,4 @@
-"""Single commits of the merge-on-write engine, beside delta-rs' merge and Spark's replaceOn.
+"""Single commits of the merge-on-write engine, beside delta-rs' merge and Spark's MERGE.
 
     python -m tests.benchmarks.commits                 the plan that is printed first
     python -m tests.benchmarks.commits --quick         two cells

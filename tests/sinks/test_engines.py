@@ -62,12 +62,6 @@ class TestSparkEngine(EngineContract):
     def other(self, merge_on_write_lab: EngineLab) -> EngineLab:
         return merge_on_write_lab
 
-    def test_a_frame_is_left_as_it_was_given(self, lab: EngineLab) -> None:
-        table = lab.table(NAMED)
-        write = lab.write(table, 10, [upsert(id=1, name="a")])
-        lab.engine.apply(write)
-        assert not write.changes.storageLevel.useMemory
-
     def test_the_number_of_jobs_does_not_grow_with_the_batch(self, lab: EngineLab) -> None:
         table = lab.table(NAMED)
         lab.apply(table, 10, *(upsert(id=n, name="a") for n in range(1000)))
@@ -83,11 +77,10 @@ class TestSparkEngine(EngineContract):
         ("mysql_type", "values"),
         [
             ("varchar(9)", ["a", "p", "q"]),
-            ("bigint unsigned", [Decimal(1), Decimal(8), Decimal(9)]),
             ("timestamp", [datetime(year, 1, 1, tzinfo=UTC) for year in (2000, 2010, 2011)]),
         ],
     )
-    def test_row_groups_out_of_the_key_range_are_not_read(
+    def test_files_out_of_the_key_range_are_not_read(
         self, lab: EngineLab, mysql_type: str, values: list[Any]
     ) -> None:
         """The data of a file out of range is broken, its footer is not."""
