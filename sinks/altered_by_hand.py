@@ -8,6 +8,7 @@ more, and one that was renamed is a new one.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Sequence
@@ -15,17 +16,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from deltalake import DeltaTable
-from deltalake.schema import ArrayType, PrimitiveType
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName
-from sinks.delta_types import delta_type
+from sinks.delta_types import delta_type, sql_type
 from sinks.schema import KNOWN_TYPES, Column, MySQLType, TableSchema
 
 logger = logging.getLogger(__name__)
 
-# Names of Delta's log: to Spark's, and to the MySQL type whose text they are read from.
-_SPARK_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+# Of a Delta type the MySQL type whose text it is read from.
 _MYSQL_NAMES = {
     **{name: name for name in ("tinyint", "smallint", "int", "bigint", "float", "double", "date")},
     "string": "text",
@@ -46,7 +45,11 @@ class DeltaColumn(NamedTuple):
 def delta_columns(handle: DeltaTable) -> list[DeltaColumn]:
     """The columns of this version of the table, in its order."""
     return [
-        DeltaColumn(field.name, _spark_type(field.type), str(field.metadata.get("comment", "")))
+        DeltaColumn(
+            field.name,
+            sql_type(json.loads(field.type.to_json())),
+            str(field.metadata.get("comment", "")),
+        )
         for field in handle.schema().fields
     ]
 
@@ -110,13 +113,3 @@ def _mysql_type(column: DeltaColumn) -> MySQLType | None:
         return MySQLType.parse(column.type)
     by_type = _MYSQL_NAMES.get(column.type)
     return MySQLType(name=by_type) if by_type else None
-
-
-def _spark_type(of: object) -> str:
-    match of:
-        case PrimitiveType():
-            return _SPARK_NAMES.get(of.type, of.type)
-        case ArrayType(element_type=PrimitiveType() as element):
-            return f"array<{element.type}>"
-        case _:
-            return "other"

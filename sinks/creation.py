@@ -8,15 +8,13 @@ longer read from the stream stands in the table's properties.
 from __future__ import annotations
 
 import json
-import re
 import time
 import uuid
 from collections.abc import Mapping
-from typing import Any
 
 from coordination.errors import TidelakeError, TryAgain
 from sinks.apply import Target
-from sinks.delta_types import delta_type
+from sinks.delta_types import delta_type, log_type
 from sinks.merge_on_write.actions import Metadata, Protocol
 from sinks.merge_on_write.commit import create_table
 from sinks.merge_on_write.storage import open_storage
@@ -44,8 +42,6 @@ INDEXED_COLUMNS = 32  # as many as Delta gives statistics by default
 # Delta refuses binary and array in dataSkippingStatsColumns. delta-rs rounds the statistics of
 # decimals to doubles (bigint unsigned is one), and a reader that trusts them loses rows: none then.
 NO_STATISTICS = ("binary", "array", "decimal")
-# Delta's log has its own names for some of SQL's types.
-LOG_NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 
 
 def create(
@@ -112,13 +108,6 @@ def _metadata(target: Target, properties: Mapping[str, str]) -> Metadata:
             "createdTime": _now_ms(),
         }
     )
-
-
-def log_type(spark_type: str) -> Any:
-    """The log's form of a Spark SQL type as ``delta_types.delta_type`` writes it."""
-    if array := re.fullmatch(r"array<(\w+)>", spark_type):
-        return {"type": "array", "elementType": log_type(array[1]), "containsNull": True}
-    return LOG_NAMES.get(spark_type, spark_type)
 
 
 def _now_ms() -> int:

@@ -6,16 +6,26 @@ sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from sinks.ddl_words import Word, Words, names_binary_charset, split_by_comma
-from sinks.schema import BINARY_FORM, KNOWN_TYPES, SYNONYMS, Column, MySQLType, TableSchema
+from sinks.schema import (
+    BINARY_FORM,
+    KNOWN_TYPES,
+    SYNONYMS,
+    Column,
+    Generated,
+    MySQLType,
+    TableSchema,
+)
 
 _DEFAULT_DECIMAL = (10, 0)
 _LENGTH_ONE = ("bit", "char", "binary")  # what a bare one means in a definition
 _INDEX_WORDS = ("INDEX", "KEY")
+_BARE_KEY = re.compile("(?<! PRIMARY)(?<! UNIQUE) KEY ")  # ``id INT KEY`` is a primary key
 _IndexKind = Literal["primary", "unique", "plain"]
 
 
@@ -44,9 +54,7 @@ def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
             of_columns += [index] if index else []
     if not columns:
         raise ValueError("the CREATE TABLE has no columns")
-    return _with_key(
-        columns, _named([*of_table, *of_columns])
-    )  # TiDB numbers indexes in this order
+    return _with_key(columns, _named([*of_table, *of_columns]))  # in TiDB's order
 
 
 def read_added(specification: Sequence[Word]) -> tuple[Column, ...]:
@@ -163,18 +171,21 @@ def _read_column(part: Sequence[Word], binary: bool) -> tuple[Column, Index | No
     said = names_binary_charset(attributes)
     in_bytes = said if said is not None else binary
     mysql_type = _type(name, type_name, arguments, attributes, in_bytes)
-    has = _finder(attributes)
-    serial = type_name == "serial" or has("SERIAL", "DEFAULT", "VALUE")
-    primary = has("PRIMARY", "KEY") or _has_bare_key(attributes)
+    text = _keywords(attributes)
+    serial = type_name == "serial" or " SERIAL DEFAULT VALUE " in text
+    primary = " PRIMARY KEY " in text or _BARE_KEY.search(text) is not None
+    generated: Generated = ""
+    if " AS () " in text:
+        generated = "stored" if " STORED " in text or " PERSISTENT " in text else "virtual"
     column = Column(
         name=name,
         type=mysql_type,
-        nullable=not (has("NOT", "NULL") or primary or serial),
-        generated=_generated(attributes, has),
+        nullable=not (" NOT NULL " in text or primary or serial),
+        generated=generated,
     )
     if primary:
         return column, Index("", (name,), "primary")
-    if serial or has("UNIQUE"):
+    if serial or " UNIQUE " in text:
         return column, Index("", (name,), "unique")
     return column, None
 
@@ -235,31 +246,7 @@ def _completed(mysql_type: MySQLType) -> MySQLType:
     return mysql_type
 
 
-def _finder(attributes: Sequence[Word]) -> Callable[..., bool]:
-    uppers = [word.upper for word in attributes]
-
-    def has(*keywords: str) -> bool:
-        return any(tuple(uppers[at : at + len(keywords)]) == keywords for at in range(len(uppers)))
-
-    return has
-
-
-def _has_bare_key(attributes: Sequence[Word]) -> bool:
-    """``id INT KEY`` is a primary key; the KEY of PRIMARY KEY and UNIQUE KEY is not bare."""
-    return any(
-        word.upper == "KEY" and attributes[at - 1].upper not in ("PRIMARY", "UNIQUE")
-        for at, word in enumerate(attributes)
-    )
-
-
-def _generated(
-    attributes: Sequence[Word], has: Callable[..., bool]
-) -> Literal["", "virtual", "stored"]:
-    expressions = (
-        at
-        for at, word in enumerate(attributes)
-        if word.upper == "AS" and at + 1 < len(attributes) and attributes[at + 1].kind == "group"
-    )
-    if next(expressions, None) is None:
-        return ""
-    return "stored" if has("STORED") or has("PERSISTENT") else "virtual"
+def _keywords(words: Sequence[Word]) -> str:
+    """The words with a blank on both sides: a group as ``()``, what is no keyword as ``?``."""
+    texts = ("()" if word.kind == "group" else word.upper or "?" for word in words)
+    return f" {' '.join(texts)} "

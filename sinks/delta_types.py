@@ -1,17 +1,20 @@
-"""The Delta type of each MySQL type (docs/types.md), in the words of Spark SQL and of Arrow."""
+"""The Delta type of each MySQL type (docs/types.md), in the words of Spark SQL, of Delta's log and
+of Arrow."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
 from sinks.schema import BINARY_TYPES, MySQLType
 
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
-DELTA_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 UNSIGNED_LONG = "decimal(20,0)"
+LOG_NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+SQL_NAMES = {log: sql for sql, log in LOG_NAMES.items()}  # the log's other names are SQL's too
 _MAX_PRECISION = 38
 _ARROW: Mapping[str, pa.DataType] = {
     "tinyint": pa.int8(),
@@ -20,23 +23,25 @@ _ARROW: Mapping[str, pa.DataType] = {
     "bigint": pa.int64(),
     "float": pa.float32(),
     "double": pa.float64(),
+    "boolean": pa.bool_(),
     "string": pa.string(),
     "binary": pa.binary(),
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
-    "array<float>": pa.list_(pa.field("element", pa.float32())),
 }
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
+_ARRAY = re.compile(r"array<(.+)>")
 
 
 def delta_type(mysql_type: MySQLType) -> str:
     """The Spark SQL type that holds every value of a MySQL type, e.g. ``decimal(10,2)``."""
     name = mysql_type.name
     if name in INTEGER_BITS:
-        return _integer_type(mysql_type)
+        bits = INTEGER_BITS[name] + mysql_type.unsigned
+        return next((of for of in LOG_NAMES if bits <= INTEGER_BITS[of]), UNSIGNED_LONG)
     if name == "decimal":
-        return decimal_type(mysql_type)
+        return _decimal_type(mysql_type)
     if name == "bit":
         return "bigint" if (mysql_type.length or 64) < 64 else UNSIGNED_LONG
     if name in BINARY_TYPES:
@@ -53,25 +58,41 @@ def delta_type(mysql_type: MySQLType) -> str:
     return others.get(name, "string")
 
 
-def arrow_type(mysql_type: MySQLType) -> pa.DataType:
-    """The Arrow type of ``delta_type``, which the table's files hold."""
-    name = delta_type(mysql_type)
-    if (decimal := _DECIMAL.fullmatch(name)) is not None:
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    return _ARROW[name]
-
-
-def _integer_type(mysql_type: MySQLType) -> str:
-    bits = INTEGER_BITS[mysql_type.name] + mysql_type.unsigned
-    for name, room in DELTA_BITS.items():
-        if bits <= room:
-            return name
-    return UNSIGNED_LONG
-
-
-def decimal_type(mysql_type: MySQLType) -> str:
+def _decimal_type(mysql_type: MySQLType) -> str:
     """A decimal whose precision nobody knows is a string: it cannot be guessed from one value."""
     precision, scale = mysql_type.length, mysql_type.scale or 0
     if precision is None or precision > _MAX_PRECISION:
         return "string"
     return f"decimal({precision},{scale})"
+
+
+def arrow_type(mysql_type: MySQLType) -> pa.DataType:
+    """The Arrow type of ``delta_type``, which the table's files hold."""
+    found = arrow_of(delta_type(mysql_type))
+    assert found is not None
+    return found
+
+
+def arrow_of(sql_type: str) -> pa.DataType | None:
+    """What a file holds of a column of this Spark SQL type; None for what no file of ours has."""
+    if (decimal := _DECIMAL.fullmatch(sql_type)) is not None:
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    if (array := _ARRAY.fullmatch(sql_type)) is not None:
+        element = arrow_of(array[1])
+        return element and pa.list_(pa.field("element", element))
+    return _ARROW.get(sql_type)
+
+
+def log_type(sql_type: str) -> Any:
+    """How Delta's log writes a Spark SQL type."""
+    if array := _ARRAY.fullmatch(sql_type):
+        return {"type": "array", "elementType": log_type(array[1]), "containsNull": True}
+    return LOG_NAMES.get(sql_type, sql_type)
+
+
+def sql_type(log_type: Any) -> str:
+    """The Spark SQL type that the log writes so; "other" for what is nested deeper."""
+    if isinstance(log_type, str):
+        return SQL_NAMES.get(log_type, log_type)
+    element = log_type.get("elementType") if log_type.get("type") == "array" else None
+    return f"array<{sql_type(element)}>" if isinstance(element, str) else "other"

@@ -136,11 +136,6 @@ class MySQLType:
             inner = ",".join(str(n) for n in (self.length, self.scale) if n is not None)
         return self.name + (f"({inner})" if inner else "") + (" unsigned" if self.unsigned else "")
 
-    @property
-    def is_binary(self) -> bool:
-        """Whether canal-json carries its bytes as ISO-8859-1 text."""
-        return self.name in BINARY_TYPES
-
 
 def _read_name(text: str) -> tuple[str, str]:
     """Split off a type's name (its longest form), in lower case, from what follows it."""

@@ -26,7 +26,7 @@ _LISTED = (datetime(1969, 12, 1), datetime(2106, 3, 1))  # noqa: DTZ001
 _UTC_MICROS = pa.timestamp("us", tz="UTC")
 
 
-class _Changes:
+class _Offsets:
     """A zone's offset from each local time on, in microseconds: constant between two of them."""
 
     def __init__(self, zone: tzinfo) -> None:
@@ -63,20 +63,20 @@ def to_utc(local: pa.Array, time_zone: str) -> pa.Array:
     """
     if len(local) == local.null_count or time_zone.upper() == "UTC":
         return local.cast(_UTC_MICROS)
-    changes = _known(time_zone)
+    offsets = _known(time_zone)
     micros = pc.fill_null(local.view(pa.int64()), 0).to_numpy()
     if local.null_count:  # a null must not decide which changes matter
         present = local.is_valid().to_numpy(zero_copy_only=False)
         micros = np.where(present, micros, micros[np.argmax(present)])
-    shifted = pa.array(micros - changes.of(micros))
+    shifted = pa.array(micros - offsets.of(micros))
     if local.null_count:
         shifted = pc.if_else(local.is_valid(), shifted, pa.scalar(None, pa.int64()))
     return shifted.view(_UTC_MICROS)
 
 
 @lru_cache(maxsize=16)
-def _known(time_zone: str) -> _Changes:
-    return _Changes(_zone(time_zone))
+def _known(time_zone: str) -> _Offsets:
+    return _Offsets(_zone(time_zone))
 
 
 def _zone(name: str) -> tzinfo:

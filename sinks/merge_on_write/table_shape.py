@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
+from sinks.delta_types import arrow_of, sql_type
 from sinks.merge_on_write.actions import Metadata, Protocol
 
 WRITER_VERSION, READER_VERSION = 7, 3
@@ -34,21 +35,6 @@ INACTIVE = frozenset(
     }
 )
 INDEXED_COLUMNS = 32  # as many as Delta gives statistics where nothing is said
-_PRIMITIVES: Mapping[str, pa.DataType] = {
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-_DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _LISTED_NAME = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^,`]+?))\s*(?:,|$)")
 
 
@@ -155,14 +141,10 @@ def _column(field: Mapping[str, Any], mapping: str, with_statistics: frozenset[s
 
 def arrow_type(name: str, kind: Any) -> pa.DataType:
     """What a file holds of a column whose type the log writes so. Raises NotForThisEngine."""
-    if isinstance(kind, str):
-        if (decimal := _DECIMAL.fullmatch(kind)) is not None:
-            return pa.decimal128(int(decimal[1]), int(decimal[2]))
-        if kind in _PRIMITIVES:
-            return _PRIMITIVES[kind]
-    elif kind.get("type") == "array" and isinstance(kind["elementType"], str):
-        return pa.list_(pa.field("element", arrow_type(name, kind["elementType"])))
-    raise NotForThisEngine(f"column {name} has the type {kind}")
+    found = arrow_of(sql_type(kind))
+    if found is None:
+        raise NotForThisEngine(f"column {name} has the type {kind}")
+    return found
 
 
 def _statistics_columns(

@@ -21,8 +21,8 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from coordination.model import TableName, Ts
 from sinks.apply import OP_COLUMN, Applied, TableWrite, Target, app_id
-from sinks.creation import create, log_type
-from sinks.delta_types import delta_type
+from sinks.creation import create
+from sinks.delta_types import delta_type, log_type
 from sinks.merge_on_write import folding
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.engine import MergeOnWriteEngine
