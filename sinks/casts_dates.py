@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.text_cells import (
+from sinks.text_arrays import (
+    CastColumn,
     CastRules,
-    Cells,
     as_mask,
     bytes_at,
-    cells,
+    cast_result,
     is_valid,
     matches,
     only,
@@ -48,36 +48,36 @@ _PLAIN_ZEROS = pa.array(
 )
 
 
-def cast_dates(text: pa.Array, rules: CastRules) -> Cells:
+def cast_dates(text: pa.Array, rules: CastRules) -> CastColumn:
     """``2020-01-02``, from the year 1 to 9999, to date32."""
     return _cast(text, pa.date32(), rules)
 
 
-def cast_datetimes(text: pa.Array, rules: CastRules) -> Cells:
+def cast_datetimes(text: pa.Array, rules: CastRules) -> CastColumn:
     """``2020-01-02 03:04:05``, with one to six digits of a fraction or none, to microseconds."""
     return _cast(text, _MICROS, rules)
 
 
-def cast_timestamps(text: pa.Array, rules: CastRules) -> Cells:
+def cast_timestamps(text: pa.Array, rules: CastRules) -> CastColumn:
     """As datetimes are written, in the rules' zone, to microseconds of UTC."""
     local = _cast(text, _MICROS, rules)
-    return Cells(values=to_utc(local.values, rules.time_zone), failed=local.failed)
+    return CastColumn(values=to_utc(local.values, rules.time_zone), failed=local.failed)
 
 
-def _cast(text: pa.Array, kind: pa.DataType, rules: CastRules) -> Cells:
+def _cast(text: pa.Array, kind: pa.DataType, rules: CastRules) -> CastColumn:
     values = _plain(text, kind)
     if values is not None:
-        return Cells(values=values, failed=None)
+        return CastColumn(values=values, failed=None)
     zeros = as_mask(pc.is_in(text, value_set=_PLAIN_ZEROS.cast(text.type)))
-    if zeros.any():  # the one that is common: a look at each cell's form is spared
+    if zeros.any():  # the one that is common: a look at each text's form is spared
         values = _plain(only(text, is_valid(text) & ~zeros), kind)
         if values is not None:
-            return cells(values, text, ~zeros | (rules.zero_date == "null"))
+            return cast_result(values, text, ~zeros | (rules.zero_date == "null"))
     fine = matches(text, _DATE if kind == pa.date32() else _DATE + _TIME)
     values = only(text, fine).cast(kind)
     if rules.zero_date == "null":
         fine |= matches(only(text, ~fine & is_valid(text)), _ZERO_DATE)
-    return cells(values, text, fine)
+    return cast_result(values, text, fine)
 
 
 def _plain(text: pa.Array, kind: pa.DataType) -> pa.Array | None:

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from sinks.delta_types import INTEGER_BITS, arrow_type
 from sinks.schema import MySQLType
-from sinks.text_cells import (
-    Cells,
+from sinks.text_arrays import (
+    CastColumn,
     Mask,
     as_mask,
     bytes_at,
-    cells,
+    cast_result,
     data,
     is_within,
     matches,
@@ -36,41 +36,41 @@ _MAX_DIGITS = 38  # of a decimal; Arrow wraps a longer one silently where its pr
 _FLOATING = r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 
 
-def cast_integers(text: pa.Array, mysql_type: MySQLType) -> Cells:
+def cast_integers(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
     """Within the range of tinyint … bigint, signed or not; leading zeros (zerofill) are fine."""
     bits = INTEGER_BITS[mysql_type.name]
     bounds = (0, 2**bits - 1) if mysql_type.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return _cast_whole(text, arrow_type(mysql_type), (bounds,))
 
 
-def cast_bits(text: pa.Array, mysql_type: MySQLType) -> Cells:
+def cast_bits(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
     """A bit(n) is written as the number that its bits make."""
     bounds = (0, 2 ** (mysql_type.length or 64) - 1)
     return _cast_whole(text, arrow_type(mysql_type), (bounds,))
 
 
-def cast_years(text: pa.Array, mysql_type: MySQLType) -> Cells:
+def cast_years(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
     """0, or 1901 to 2155."""
     return _cast_whole(text, arrow_type(mysql_type), _YEARS)
 
 
-def cast_index(text: pa.Array, highest: int) -> Cells:
+def cast_index(text: pa.Array, highest: int) -> CastColumn:
     """Of an enum's element, from 0, as int32."""
     return _cast_whole(text, pa.int32(), ((0, highest),))
 
 
-def _cast_whole(text: pa.Array, kind: pa.DataType, ranges: tuple[Range, ...]) -> Cells:
+def _cast_whole(text: pa.Array, kind: pa.DataType, ranges: tuple[Range, ...]) -> CastColumn:
     """Digits alone, with a minus where a range goes below zero."""
     lowest = ranges[0][0]
     if is_within(text, "-" if lowest < 0 else "0", "9"):
         values = _plain_whole(text, kind)
         if values is not None and _are_inside(values, ranges[-1]):
-            return Cells(values=values, failed=None)
+            return CastColumn(values=values, failed=None)
     digits = "[0-9]{1,20}" if kind == _UNSIGNED_LONG else "0*[0-9]{1,20}"
     fine = matches(text, ("-?" if lowest < 0 else "") + digits)
     wide = only(text, fine).cast(_WIDE)
     fine &= _inside(wide, ranges)
-    return cells(nullified(wide, fine).cast(kind), text, fine)
+    return cast_result(nullified(wide, fine).cast(kind), text, fine)
 
 
 def _plain_whole(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
@@ -104,16 +104,16 @@ def _between(wide: pa.Array, low: int, high: int) -> Mask:
     return as_mask(pc.and_(not_below, pc.less_equal(wide, pa.scalar(high, _WIDE))))
 
 
-def cast_decimals(text: pa.Array, mysql_type: MySQLType) -> Cells:
+def cast_decimals(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
     """As many digits as the type has room for on either side of the point, no exponent."""
     kind = arrow_type(mysql_type)
     assert pa.types.is_decimal(kind)
     if is_within(text, "-", "9") and _fits(text, kind.scale):
         values = try_cast(text, kind)
         if values is not None:
-            return Cells(values=values, failed=None)
+            return CastColumn(values=values, failed=None)
     fine = matches(text, _decimal_pattern(kind.precision - kind.scale, kind.scale))
-    return cells(only(text, fine).cast(kind), text, fine)
+    return cast_result(only(text, fine).cast(kind), text, fine)
 
 
 def _fits(text: pa.Array, scale: int) -> bool:
@@ -139,19 +139,19 @@ def _decimal_pattern(whole: int, scale: int) -> str:
     return rf"-?(?:{before}(?:\.[0-9]{{0,{scale}}})?|\.[0-9]{{1,{scale}}})"
 
 
-def cast_floats(text: pa.Array, mysql_type: MySQLType) -> Cells:
+def cast_floats(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
     """Finite numbers; too large for the type is a failure, too small is zero."""
     kind = arrow_type(mysql_type)
     if is_within(text, "-", "9") or _has_only_exponents(text):
         values = try_cast(text, kind)
         if values is not None and not _has_infinite(values):
-            return Cells(values=values, failed=None)
+            return CastColumn(values=values, failed=None)
     fine = matches(text, _FLOATING)
     values = only(text, fine).cast(kind)
     if _has_infinite(values):
         fine &= ~as_mask(pc.is_inf(values))
         values = nullified(values, fine)
-    return cells(values, text, fine)
+    return cast_result(values, text, fine)
 
 
 def _has_only_exponents(text: pa.Array) -> bool:

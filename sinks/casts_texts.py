@@ -9,7 +9,16 @@ import pyarrow.compute as pc
 from sinks.casts_numbers import cast_bits, cast_index
 from sinks.delta_types import arrow_type
 from sinks.schema import MySQLType
-from sinks.text_cells import Cells, as_mask, cells, data, is_valid, matches, only, without_hidden
+from sinks.text_arrays import (
+    CastColumn,
+    as_mask,
+    cast_result,
+    data,
+    is_valid,
+    matches,
+    only,
+    without_hidden,
+)
 
 _ABOVE_A_BYTE = r"[\x{100}-\x{10FFFF}]"
 _HIGHEST_LEAD = 0xC3  # of a character up to U+00FF in UTF-8
@@ -17,13 +26,13 @@ _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"  # of JSON
 _VECTOR = rf"\[ *(?:{_NUMBER} *(?:, *{_NUMBER} *)*)?\]"
 
 
-def cast_bytes(text: pa.Array, _: MySQLType) -> Cells:
+def cast_bytes(text: pa.Array, _: MySQLType) -> CastColumn:
     """ISO-8859-1: a byte a character; one above U+00FF is none."""
     found = data(text)
     if len(found) and found.max() > _HIGHEST_LEAD:
         wide = as_mask(pc.match_substring_regex(text, _ABOVE_A_BYTE))
-        return cells(_latin(only(text, is_valid(text) & ~wide)), text, ~wide)
-    return Cells(values=_latin(text), failed=None)
+        return cast_result(_latin(only(text, is_valid(text) & ~wide)), text, ~wide)
+    return CastColumn(values=_latin(text), failed=None)
 
 
 def _latin(text: pa.Array) -> pa.Array:
@@ -40,19 +49,19 @@ def _latin(text: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(text), buffers)
 
 
-def cast_enums(text: pa.Array, mysql_type: MySQLType) -> Cells:
+def cast_enums(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
     """The name for an index; 0 is what MySQL keeps for an invalid value: the empty text."""
     indexes = cast_index(text, len(mysql_type.elements))
     names = pa.array(["", *mysql_type.elements], pa.string())
-    return Cells(values=names.take(indexes.values), failed=indexes.failed)
+    return CastColumn(values=names.take(indexes.values), failed=indexes.failed)
 
 
-def cast_sets(text: pa.Array, mysql_type: MySQLType) -> Cells:
+def cast_sets(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
     """The names for a bitmask, in the order of the definition, with commas between."""
     elements = mysql_type.elements
     masks = cast_bits(text, MySQLType(name="bit", length=len(elements)))
     if masks.values.null_count == len(text):
-        return Cells(values=pa.nulls(len(text), pa.string()), failed=masks.failed)
+        return CastColumn(values=pa.nulls(len(text), pa.string()), failed=masks.failed)
     encoded = masks.values.cast(pa.uint64()).dictionary_encode()
     distinct = encoded.dictionary.to_numpy()
     chosen = [
@@ -62,10 +71,10 @@ def cast_sets(text: pa.Array, mysql_type: MySQLType) -> Cells:
     always = pa.repeat(pa.scalar("", pa.string()), len(distinct))  # Arrow drops a row without parts
     names = pc.binary_join_element_wise(always, *chosen, ",", null_handling="skip")
     names = pc.utf8_slice_codeunits(names, len(","))
-    return Cells(values=names.take(encoded.indices), failed=masks.failed)
+    return CastColumn(values=names.take(encoded.indices), failed=masks.failed)
 
 
-def cast_vectors(text: pa.Array, mysql_type: MySQLType) -> Cells:
+def cast_vectors(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
     """A JSON array of numbers, each finite as a float."""
     kind = arrow_type(mysql_type)
     fine = matches(text, _VECTOR)
@@ -74,7 +83,7 @@ def cast_vectors(text: pa.Array, mysql_type: MySQLType) -> Cells:
     if infinite.any():
         fine[pc.list_parent_indices(values).to_numpy()[infinite]] = False
         values = _vectors(only(text, fine), kind)
-    return cells(values, text, fine)
+    return cast_result(values, text, fine)
 
 
 def _vectors(text: pa.Array, kind: pa.DataType) -> pa.Array:

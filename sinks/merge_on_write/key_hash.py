@@ -51,9 +51,8 @@ def is_numeric(types: Sequence[pa.DataType]) -> bool:
     )
 
 
-def keys_of(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Keys:
+def keys_of(arrays: Sequence[pa.Array]) -> Keys:
     """The keys of rows, from their key columns in the table's types and the key's order."""
-    arrays = [_one_array(column) for column in columns]
     valid: Mask | None = None
     for array in arrays:
         if array.null_count:
@@ -67,14 +66,6 @@ def keys_of(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Keys:
     for array in arrays:
         _absorb(halves, array)
     return Keys(_finish(halves[0]), _finish(halves[1]), valid)
-
-
-def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # one that is too large for a single chunk, or none
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else column.chunk(0)
-    return column
 
 
 def _numbers(array: pa.Array) -> npt.NDArray[np.int64]:

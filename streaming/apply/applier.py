@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -58,15 +59,6 @@ class DueTable:
 
     task: TableTask
     blocks: Sequence[RowBlock]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Changed:
-    """The changes of one table, ready to be committed, and why other rows of it cannot be."""
-
-    task: TableTask
-    changes: TableChanges | None  # None: it has no target
-    errors: pa.Table
 
 
 class Applier:
@@ -121,48 +113,39 @@ class Applier:
         names = [each.task.name for each in due]
         self._held = {name for name in names if self._not_before_s.get(name, now_s) > now_s}
         free = [each for each in due if each.task.name not in self._held]
-        changed = side_by_side(self._pool, [self._changing(each, limit) for each in free])
-        self._dead_letters.add_rows({each.task.name: each.errors for each in changed})
-        writable = [each for each in changed if each.changes and each.changes.rows.num_rows]
-        side_by_side(self._pool, [self._committing(each, limit) for each in writable])
+        changed = side_by_side(self._pool, [partial(self._change, each, limit) for each in free])
+        self._dead_letters.add_rows({task.name: found.errors for task, found in changed})
+        writable = [(task, found) for task, found in changed if found.rows.num_rows]
+        side_by_side(self._pool, [partial(self._commit, *each, limit) for each in writable])
         return frozenset(self._held)
 
-    def _changing(self, due: DueTable, limit: Ts) -> Callable[[], _Changed]:
+    def _change(self, due: DueTable, limit: Ts) -> tuple[TableTask, TableChanges]:
         task, blocks = due.task, due.blocks
+        if task.schema.key:
+            return task, changes(task, blocks, limit, self._rules)
+        errors = keyless_errors(task, blocks, limit)
+        return task, TableChanges(rows=pa.table({}), errors=errors, dropped={})
 
-        def change() -> _Changed:
-            if not task.schema.key:
-                errors = keyless_errors(task, blocks, limit)
-                return _Changed(task=task, changes=None, errors=errors)
-            found = changes(task, blocks, limit, self._rules)
-            return _Changed(task=task, changes=found, errors=found.errors)
+    def _commit(self, task: TableTask, changed: TableChanges, limit: Ts) -> None:
+        name = task.name
+        try:
+            engine, result = self._written(task, changed.rows, limit)
+            self._moved(name, changed.dropped, engine, result, limit)
+        except TableHeld as held:
+            logger.info("not written: %s table=%s limit=%d", held, name, limit)
+            self._show(name, PAUSED)
+            self._held.add(name)
+            self._not_before_s[name] = time.monotonic() + HELD_S
+        except Withdrawn as withdrawal:
+            logger.info("not written: %s table=%s limit=%d", withdrawal, name, limit)
+        finally:
+            self._permit.ended(name)
+        failpoint(Failpoint.AFTER_APPLY_ONE)
 
-        return change
-
-    def _committing(self, changed: _Changed, limit: Ts) -> Callable[[], None]:
-        name = changed.task.name
-
-        def commit() -> None:
-            try:
-                engine, result = self._written(changed, limit)
-                self._moved(changed, engine, result, limit)
-            except TableHeld as held:
-                logger.info("not written: %s table=%s limit=%d", held, name, limit)
-                self._show(name, PAUSED)
-                self._held.add(name)
-                self._not_before_s[name] = time.monotonic() + HELD_S
-            except Withdrawn as withdrawal:
-                logger.info("not written: %s table=%s limit=%d", withdrawal, name, limit)
-            finally:
-                self._permit.ended(name)
-            failpoint(Failpoint.AFTER_APPLY_ONE)
-
-        return commit
-
-    def _written(self, changed: _Changed, limit: Ts) -> tuple[str, Applied | Skipped]:
+    def _written(self, task: TableTask, rows: pa.Table, limit: Ts) -> tuple[str, Applied | Skipped]:
         """The name of the engine that wrote it, and what came of it."""
-        name = str(changed.task.name)
-        write = self._write_of(changed, limit)
+        name = str(task.name)
+        write = self._write_of(task, rows, limit)
         if self._choice.choose(name, None) == "merge-on-write":
             try:
                 return self._merge_on_write.name, self._tried(self._merge_on_write, write)
@@ -177,25 +160,24 @@ class Applier:
                 self._spark_engine, replace(write, changes=frame)
             )
 
-    def _write_of(self, changed: _Changed, limit: Ts) -> TableWrite:
-        task = changed.task
-        assert changed.changes is not None
+    def _write_of(self, task: TableTask, rows: pa.Table, limit: Ts) -> TableWrite:
         target = self._spans[task.name].target
         assert target is not None, "a table with a key has a target"
         signature = self._permit.signature(task.name)
         told = {**signature, "checkpoint": task.checkpoint, "limit": limit}
+
+        def before_commit() -> None:
+            self._permit.begin(task.name, limit)
+            failpoint(Failpoint.AFTER_FENCE_CHECK)
+
         return TableWrite(
             target=target,
             checkpoint=task.checkpoint,
             limit=limit,
-            changes=changed.changes.rows,
+            changes=rows,
             user_metadata=json.dumps(told),  # for audit: who brought it from where to where
-            before_commit=lambda: self._before_commit(task.name, limit),
+            before_commit=before_commit,
         )
-
-    def _before_commit(self, name: TableName, limit: Ts) -> None:
-        self._permit.begin(name, limit)
-        failpoint(Failpoint.AFTER_FENCE_CHECK)
 
     def _tried(self, engine: Engine, write: TableWrite) -> Applied | Skipped:
         for attempt in range(MAX_TRIES):
@@ -211,8 +193,14 @@ class Applier:
                 time.sleep(0.05 * 2**attempt)
         raise AssertionError("unreachable")
 
-    def _moved(self, changed: _Changed, engine: str, result: Applied | Skipped, limit: Ts) -> None:
-        name = changed.task.name
+    def _moved(
+        self,
+        name: TableName,
+        dropped: Mapping[str, int],
+        engine: str,
+        result: Applied | Skipped,
+        limit: Ts,
+    ) -> None:
         self._not_before_s[name] = time.monotonic() + self._min_commit_interval_s
         reached = limit
         if isinstance(result, Skipped):
@@ -222,10 +210,10 @@ class Applier:
             logger.info("already applied table=%s identity=%d limit=%d", name, reached, limit)
         self._show(name, REPLICATING)
         span = self._spans[name]
-        if isinstance(result, Applied) and changed.changes is not None:
-            span = with_dropped(span, changed.changes.dropped)
-        at = replace(span, checkpoint=reached, version=result.version)
-        self._spans.put(replace(at, engine=engine))
+        if isinstance(result, Applied):
+            span = with_dropped(span, dropped)
+        version = result.version
+        self._spans.put(replace(span, checkpoint=reached, version=version, engine=engine))
 
     def _show(self, name: TableName, state: str) -> None:
         span = self._spans[name]

@@ -11,15 +11,19 @@ can be rebuilt from Kafka at any time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import shutil
+import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+
+from coordination.errors import TidelakeError
 from coordination.model import TableName
 from streaming.apply.joining import MANY_BLOCKS, joined
-from streaming.apply.row_block import RowBlock, total_rows
-from streaming.apply.spill import Spilled, SpillFiles
+from streaming.apply.row_block import RowBlock, Spilled
 from streaming.protocols.contract import Block
 from streaming.source.ranges import TopicPartition
 
@@ -76,10 +80,6 @@ class Carry:
     def __post_init__(self) -> None:
         self._files = SpillFiles(self.folder)
 
-    def __iter__(self) -> Iterator[TableName]:
-        """The tables of which something is held."""
-        return iter([name for name, table in self._tables.items() if table.blocks])
-
     @property
     def bytes(self) -> int:
         return self._held_bytes + self._spilled_bytes
@@ -113,11 +113,6 @@ class Carry:
         table = self._tables.get(name)
         return table.low_water() if table else {}
 
-    def rows(self, name: TableName) -> int:
-        """How many rows are held of a table: no fewer than those that wait."""
-        table = self._tables.get(name)
-        return total_rows(table.blocks) if table else 0
-
     def waiting_rows(self, limit: int) -> int:
         """How many rows of all tables may lie above ``limit`` (an upper bound)."""
         return sum(
@@ -127,10 +122,6 @@ class Carry:
             if block.max_ts > max(limit, table.checkpoint)
         )
 
-    def names(self, limit: int) -> set[TableName]:
-        """The tables that may have rows at or below ``limit`` which are not applied."""
-        return {name for name, table in self._tables.items() if table.due(table.checkpoint, limit)}
-
     def close(self) -> None:
         self._tables.clear()
         self._files.close()
@@ -139,8 +130,9 @@ class Carry:
     def _kept(self, block: RowBlock) -> RowBlock:
         body = block.buffer()
         if self._held_bytes + body.size > self.memory_bytes:
+            spilled = self._files.write(body)
             self._spilled_bytes += body.size
-            return replace(block, body=self._files.write(body))
+            return replace(block, body=spilled)
         self._held_bytes += body.size
         return block
 
@@ -161,6 +153,40 @@ class Carry:
         for block in blocks:
             if isinstance(block.body, Spilled):
                 self._spilled_bytes -= block.bytes
-                self._files.release(block.body)
+                block.body.delete()
             else:
                 self._held_bytes -= block.bytes
+
+
+class SpillFiles:
+    """A file for each body, in a folder of its own in ``place``, made with the first that comes.
+    Nothing here outlives the process: the rows are in Kafka, and a restart reads them again."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._folder: Path | None = None
+        self._made = 0
+
+    def write(self, body: pa.Buffer) -> Spilled:
+        """Raises TidelakeError where the disk does not take it."""
+        spilled = None
+        try:
+            if self._folder is None:
+                self._place.mkdir(parents=True, exist_ok=True)
+                self._folder = Path(tempfile.mkdtemp(prefix="carry-", dir=self._place))
+            self._made += 1
+            spilled = Spilled(self._folder / f"{self._made}.blocks", body.size)
+            spilled.path.write_bytes(body)
+        except OSError as error:
+            if spilled is not None:
+                spilled.delete()
+            raise TidelakeError(
+                f"rows that wait for their watermark cannot be kept in {self._place}: "
+                f"{error.strerror}. Give it room, or set TMPDIR to a folder that has some"
+            ) from error
+        return spilled
+
+    def close(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from streaming.apply.row_block import RowBlock, total_rows
+from streaming.apply.row_block import RowBlock
 from streaming.protocols.contract import ipc
 from streaming.source.ranges import TopicPartition
 
@@ -60,7 +60,7 @@ def _join(blocks: Sequence[RowBlock]) -> RowBlock:
     return RowBlock(
         name=first.name,
         partition=first.partition,
-        rows=total_rows(blocks),
+        rows=sum(block.rows for block in blocks),
         min_ts=min(block.min_ts for block in blocks),
         max_ts=max(block.max_ts for block in blocks),
         first=min(block.first for block in blocks),

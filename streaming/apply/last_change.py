@@ -1,6 +1,7 @@
 """The last change of each key, by numbers alone.
 
-The key is a number or a hash (``key_hash``); who is last is told by columns, the weightiest first.
+Order is ``(commit_ts, delete before insert, offset, index)``: TiCDC's streams are at least once and
+may swap keys within one commit-ts (rule 4). The key is a number or a hash (``key_hash``).
 Sorting by key, then one pass per column over what is still undecided: cheaper than to sort by all
 of them.
 """
@@ -14,8 +15,41 @@ import numpy as np
 import numpy.typing as npt
 
 from sinks.merge_on_write.key_hash import Keys, Words
+from streaming.apply.due_rows import Piece, Rows
+from streaming.protocols.contract import OP_DELETE
 
-Positions = npt.NDArray[np.int64]
+
+def last_entries(pieces: Sequence[tuple[Piece, Keys, Rows]]) -> list[Rows]:
+    """Which entries of each piece are the last change of their key, rising. Given are the keys of
+    all of its entries, without a NULL where they count, and which of them count."""
+    if not pieces:
+        return []
+
+    def joined(column: str) -> npt.NDArray[Any]:
+        parts = [_of(getattr(piece, column), rows) for piece, _, rows in pieces]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    keys = joined_keys([_picked(keys, rows) for _, keys, rows in pieces])
+    order = [joined("commit_ts"), (joined("op") != OP_DELETE).view(np.int8)]
+    order += map(joined, ("offset", "index"))
+    order.append(joined("origin"))  # so that there is but one answer
+    last = last_per_key(keys, order)
+    found, begin = [], 0
+    for _, _, rows in pieces:
+        low, high = np.searchsorted(last, (begin, begin + len(rows)))
+        found.append(_of(rows, last[low:high] - begin))
+        begin += len(rows)
+    return found
+
+
+def _picked(keys: Keys, rows: Rows) -> Keys:
+    second = None if keys.second is None else _of(keys.second, rows)
+    return Keys(_of(keys.first, rows), second, None)
+
+
+def _of(column: npt.NDArray[Any], rows: Rows) -> npt.NDArray[Any]:
+    """``rows`` rise and are no more than the column has."""
+    return column if len(rows) == len(column) else column[rows]
 
 
 def joined_keys(parts: Sequence[Keys]) -> Keys:
@@ -33,7 +67,7 @@ def joined_keys(parts: Sequence[Keys]) -> Keys:
     )
 
 
-def last_per_key(keys: Keys, order: Sequence[npt.NDArray[Any]]) -> Positions:
+def last_per_key(keys: Keys, order: Sequence[npt.NDArray[Any]]) -> Rows:
     """The positions of the greatest row of each key, rising.
 
     ``keys`` are valid, without a NULL. ``order``: columns that rise towards the last change, the
@@ -60,7 +94,7 @@ def last_per_key(keys: Keys, order: Sequence[npt.NDArray[Any]]) -> Positions:
     return np.sort(np.concatenate(found))
 
 
-def _groups(keys: Keys) -> tuple[Positions, Positions]:
+def _groups(keys: Keys) -> tuple[Rows, Rows]:
     """The rows by key, and where in them each key begins."""
     first, second = keys.first, keys.second
     by_key = np.argsort(first)

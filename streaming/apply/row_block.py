@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
 from coordination.model import TableName
-from streaming.apply.spill import Spilled
 from streaming.protocols.contract import Block, Kind
 from streaming.source.ranges import TopicPartition
 
 THREADED_BYTES: Final = 256 << 10  # to hand the columns of less to other threads takes ten times
+
+
+@dataclass(frozen=True, slots=True)
+class Spilled:
+    """A body in a file of its own."""
+
+    path: Path
+    size: int
+
+    def read(self) -> pa.Buffer:
+        """A view of the file, valid even after the file is gone."""
+        with pa.memory_map(str(self.path)) as file:
+            return file.read_buffer()
+
+    def delete(self) -> None:
+        self.path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,8 +81,3 @@ class RowBlock:
         """Of the batches, with what the messages told about types and key."""
         with pa.ipc.open_stream(self.buffer()) as reader:
             return reader.schema
-
-
-def total_rows(blocks: Sequence[RowBlock]) -> int:
-    """No fewer than are due of them."""
-    return sum(block.rows for block in blocks)

@@ -61,7 +61,7 @@ class RowErrors:
 
 
 def cast_errors(rows: Rows, text: pa.Array, column: Column) -> RowErrors:
-    """``text`` is that of the rows' cells; NULL in a key column is an error too."""
+    """``text`` is what the rows have there; NULL in a key column is an error too."""
     cannot_read = pc.binary_join_element_wise(
         f"column {column.name}: cannot read '",
         pc.utf8_slice_codeunits(text, 0, QUOTED_CHARS),
@@ -96,7 +96,7 @@ def keyless_errors(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> pa
     """``row_errors.ERRORS`` of every due row of a table without a target."""
     reason = (NO_KEY, NO_KEY_MESSAGE) if task.is_keyless else (NO_TABLE, NO_TABLE_MESSAGE)
     errors = [
-        (piece, told_errors(piece, np.arange(len(piece)), reason))
+        (piece, told_errors(piece, np.arange(piece.count), reason))
         for piece in due_pieces(task, blocks, limit)
     ]
     return error_table(errors, origins_of(blocks))

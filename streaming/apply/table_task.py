@@ -22,19 +22,12 @@ class TableTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeRules:
-    """The TiCDC server's zone, what a zero date is, and what becomes of a column that the table
-    lacks."""
+class ChangeRules(CastRules):
+    """What becomes of a column that the table lacks, beside how text is cast."""
 
-    time_zone: str
-    zero_date: Literal["null", "fail"]
     unknown_column: Literal["dead-letter", "drop"] = "dead-letter"
 
     @property
     def drops(self) -> bool:
         """Whether values of columns that the table lacks are dropped, and counted."""
         return self.unknown_column == "drop"
-
-    @property
-    def casts(self) -> CastRules:
-        return CastRules(time_zone=self.time_zone, zero_date=self.zero_date)

@@ -1,4 +1,4 @@
-"""The cells of due rows in the table's types, the key's first, and which of them cannot be cast."""
+"""Due rows in the table's types: their keys first, the other values of those that are written."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.casts import CastRules, cast_cells, key_cells
+from sinks.casts import CastRules, cast_column, key_values
 from sinks.delta_types import arrow_type
 from sinks.merge_on_write.key_hash import Keys, keys_of
 from sinks.schema import Column, TableSchema
-from streaming.apply.due_rows import Piece, Rows
+from streaming.apply.due_rows import Mask, Piece, Rows
 from streaming.apply.row_errors import RowErrors, cast_errors
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TypedKeys:
-    """Of rows or of old rows, one entry each. ``errors`` counts them from 0."""
+    """By the entries of a piece; ``errors`` too."""
 
     columns: tuple[pa.Array, ...]  # by the table's key columns
     numbers: Keys
@@ -38,7 +35,7 @@ class TypedKeys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TypedCells:
+class TypedValues:
     """The columns beside the key, of some rows of a piece."""
 
     rows: Rows
@@ -54,48 +51,53 @@ class TypedCells:
         return {name: column.take(at) for name, column in self.columns.items()}
 
 
-def typed_keys(texts: Sequence[pa.Array], schema: TableSchema, rules: CastRules) -> TypedKeys:
+def typed_keys(piece: Piece, schema: TableSchema, rules: CastRules) -> TypedKeys:
     """Every key column must have a value."""
-    bad = _Bad()
+    failures = _Failures()
     typed: dict[str, pa.Array] = {}
-    text_of = dict(zip(schema.key, texts, strict=True))
+    text_of = dict(zip(schema.key, piece.keys, strict=True))
     for column in schema.delivered:
         if column.name in text_of:
             text = text_of[column.name]
-            values = key_cells(cast_cells(text, column, rules).values)
+            values = key_values(cast_column(text, column, rules).values)
             typed[column.name] = values
             if values.null_count:
-                bad.add(values.is_null(), text, column)
+                failures.add(values.is_null(), text, column)
     columns = tuple(typed[name] for name in schema.key)
     return TypedKeys(
-        columns=columns, numbers=keys_of(columns), is_bad=bad.mask, errors=tuple(bad.errors)
+        columns=columns,
+        numbers=keys_of(columns),
+        is_bad=failures.mask,
+        errors=tuple(failures.errors),
     )
 
 
-def typed_cells(
+def typed_values(
     piece: Piece, rows: Rows, columns: Sequence[Column], rules: CastRules
-) -> TypedCells:
+) -> TypedValues:
     """``rows`` rise. A column that the piece lacks is NULL."""
     if not len(rows) or not columns:
         nothing = {column.name: pa.nulls(0, arrow_type(column.type)) for column in columns}
-        return TypedCells(rows=rows, columns=nothing, is_bad=None, errors=())
-    data = piece.cells(rows)
+        return TypedValues(rows=rows, columns=nothing, is_bad=None, errors=())
+    data = piece.data(rows)
     places = {each.name: number for number, each in enumerate(piece.shape)}
-    bad = _Bad(rows)
+    failures = _Failures(rows)
     typed = {}
     for column in columns:
         place = places.get(column.name)
         text = pa.nulls(len(rows), pa.string()) if place is None else data.field(place)
-        cells = cast_cells(text, column, rules)
-        typed[column.name] = cells.values
-        if cells.failed is not None:
-            bad.add(cells.failed, text, column)
-    return TypedCells(rows=rows, columns=typed, is_bad=bad.mask, errors=tuple(bad.errors))
+        cast = cast_column(text, column, rules)
+        typed[column.name] = cast.values
+        if cast.failed is not None:
+            failures.add(cast.failed, text, column)
+    return TypedValues(
+        rows=rows, columns=typed, is_bad=failures.mask, errors=tuple(failures.errors)
+    )
 
 
 @dataclass(slots=True)
-class _Bad:
-    """The rows of which some cell is bad; the first bad one of a row is told."""
+class _Failures:
+    """The rows with a value that cannot be cast; the first one of a row is told."""
 
     rows: Rows | None = None  # what the entries are numbered by
     mask: Mask | None = None

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sinks.casts import CastRules, arrow_type, cast_cells, key_cells
-from sinks.creation import log_type
-from sinks.delta_types import delta_type
+from sinks.casts import CastRules, arrow_type, cast_column, key_values
+from sinks.delta_types import delta_type, log_type
 from sinks.merge_on_write import table_shape
 from sinks.schema import Column, MySQLType
 from tests.sinks.cast_cases import DATES, DELTA_TYPES, FAIL, NUMBERS, TEXTS, ZERO
@@ -33,7 +32,7 @@ def cast(
     """Values and failures."""
     text = pa.array(texts, pa.string()) if isinstance(texts, list) else texts
     rules = CastRules(time_zone=time_zone, zero_date=zero_date)
-    cells = cast_cells(text, column(mysql_type), rules)
+    cells = cast_column(text, column(mysql_type), rules)
     assert cells.values.type == arrow_type(MySQLType.parse(mysql_type))
     assert len(cells.values) == len(text)
     cells.values.validate(full=True)
@@ -96,12 +95,12 @@ def test_a_timestamp_is_read_in_the_source_zone(time_zone: str, text: str, insta
 
 def test_minus_zero_is_zero_in_a_key() -> None:
     for kind in (pa.float32(), pa.float64()):
-        made = key_cells(pa.array([-0.0, 0.0, 1.5, None], kind))
+        made = key_values(pa.array([-0.0, 0.0, 1.5, None], kind))
         assert (made.type, list(map(str, made.to_pylist()))) == (
             kind,
             ["0.0", "0.0", "1.5", "None"],
         )
-    assert key_cells(pa.array([1, 2])).to_pylist() == [1, 2]
+    assert key_values(pa.array([1, 2])).to_pylist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -148,4 +147,4 @@ def test_no_array_can_hold_more_text_than_its_offsets_count() -> None:
     zeros = pa.py_buffer(np.zeros(1 << 31, np.uint8))  # nobody reads them: they take no memory
     huge = pa.Array.from_buffers(pa.large_string(), 1, [None, bounds, zeros])
     with pytest.raises(pa.ArrowInvalid):
-        cast_cells(huge, column("longtext"), CastRules(time_zone="UTC", zero_date="null"))
+        cast_column(huge, column("longtext"), CastRules(time_zone="UTC", zero_date="null"))

@@ -92,13 +92,6 @@ def check(dice: random.Random, kinds: Sequence[str], times: int) -> None:
         cut = dice.randint(0, len(rows))
         sliced = [column.slice(cut) for column in index]
         assert found(sliced, asked) == expected(rows[cut:], wanted)
-        chunked = [pa.chunked_array([column[:cut], column[cut:]]) for column in index]
-        assert found(chunked, asked) == expected(rows, wanted)
-
-
-def test_no_chunk_is_no_key():
-    assert len(keys_of([pa.chunked_array([], pa.int64())])) == 0
-    assert len(keys_of([pa.chunked_array([], pa.string()), pa.chunked_array([], pa.int64())])) == 0
 
 
 def test_lengths_and_places_count():

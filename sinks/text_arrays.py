@@ -3,7 +3,7 @@
 Arrow's casts of strings take more than is a value here (hexadecimal, ``+1``, ``nan``, a bare date)
 and raise for the whole array at the first text that they refuse. So a cast first proves by the
 bytes of the whole column that Arrow's cast is strict on it, which costs a tenth of the cast, and
-only where that or the cast itself fails is each cell looked at by a regular expression.
+only where that or the cast itself fails is each text looked at by a regular expression.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class CastRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cells:
-    """A column's values in its Arrow type, and which cells have a text that is no value of it.
+class CastColumn:
+    """A column's values in its Arrow type, and which texts are no value of it.
 
-    Both are as long as the text was; a failed cell's value is null. ``failed`` has no nulls and
+    Both are as long as the text was; a failed value's value is null. ``failed`` has no nulls and
     is None where nothing failed.
     """
 
@@ -40,14 +40,14 @@ class Cells:
 
 
 def offsets(text: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
-    """Where each cell begins in the data buffer, and behind them where the last one ends."""
+    """Where each text begins in the data buffer, and behind them where the last one ends."""
     kind = np.dtype(np.int64 if pa.types.is_large_string(text.type) else np.int32)
     buffer = text.buffers()[1]
     return np.frombuffer(buffer, kind, len(text) + 1, text.offset * kind.itemsize)
 
 
 def data(text: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of all cells (of null ones too, which mostly have none)."""
+    """The bytes of all texts (of null ones too, which mostly have none)."""
     bounds = offsets(text)
     first, last = int(bounds[0]), int(bounds[-1])
     if first == last:
@@ -74,7 +74,7 @@ def as_mask(found: pa.Array) -> Mask:
 
 
 def spans(text: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Where the cells that are not null begin and end in the data buffer."""
+    """Where the texts that are not null begin and end in the data buffer."""
     bounds = offsets(text)
     if not text.null_count:
         return bounds[:-1], bounds[1:]
@@ -89,12 +89,12 @@ def bytes_at(text: pa.Array, positions: npt.NDArray[Any]) -> npt.NDArray[np.uint
 
 
 def matches(text: pa.Array, pattern: str) -> Mask:
-    """Which cells match a regular expression (RE2) as a whole; null does not."""
+    """Which texts match a regular expression (RE2) as a whole; null does not."""
     return as_mask(pc.match_substring_regex(text, f"^(?:{pattern})$"))
 
 
 def only(text: pa.Array, keep: Mask) -> pa.Array:
-    """The same cells, with null for those not kept; no bytes are copied."""
+    """The same texts, with null for those not kept; no bytes are copied."""
     width = 8 if pa.types.is_large_string(text.type) else 4
     _, bounds, bytes_ = text.buffers()
     bounds = bounds.slice(text.offset * width, (len(text) + 1) * width)
@@ -104,7 +104,7 @@ def only(text: pa.Array, keep: Mask) -> pa.Array:
 
 
 def without_hidden(text: pa.Array) -> pa.Array:
-    """The same cells where null ones have no bytes."""
+    """The same texts where null ones have no bytes."""
     begin, end = spans(text)
     if int((end - begin).sum()) == len(data(text)):
         return text
@@ -112,17 +112,17 @@ def without_hidden(text: pa.Array) -> pa.Array:
 
 
 def try_cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Arrow's cast, or None where it refuses a cell."""
+    """Arrow's cast, or None where it refuses a text."""
     try:
         return text.cast(kind)
     except pa.ArrowInvalid:
         return None
 
 
-def cells(values: pa.Array, text: pa.Array, fine: Mask) -> Cells:
+def cast_result(values: pa.Array, text: pa.Array, fine: Mask) -> CastColumn:
     """Of values that are null where not ``fine``; what the source sent and is lost has failed."""
     lost = is_valid(text) & ~fine
-    return Cells(values=values, failed=pa.array(lost) if lost.any() else None)
+    return CastColumn(values=values, failed=pa.array(lost) if lost.any() else None)
 
 
 def nullified(values: pa.Array, keep: Mask) -> pa.Array:
