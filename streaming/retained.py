@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streaming.protocols.canal_json.watermark import watermark_of
+from streaming.protocols.canal_json.message import watermark_of
 from streaming.source.kafka import Source, SourceLost
 from streaming.source.ranges import TopicPartition
 

@@ -1,7 +1,7 @@
 """What a protocol's decoder is given and what it gives back: messages in, blocks out.
 
 Pure values over Arrow, so that a decoder runs on an executor as in a test: no Spark, no broker, no
-schema of any table. Cells stay as the wire has them, with the names and types that the message
+schema of any table. Values stay as the wire has them, with the names and types that the message
 itself tells; they are cast in the driver, where the table's schema at each commit-ts is known.
 
     Messages (one partition, a chunk) ──decode(messages, wanted)──► blocks: one per kind, table and
@@ -47,7 +47,7 @@ ROW_FIELDS: Final = (
 # Beside ROW_FIELDS a row block's body has
 #   data: struct<column: string …>   the new row, of a DELETE the old one; null: SQL NULL
 #   old: struct<column: string …>    (only where key_changes > 0) null but for UPDATEs whose key may
-#                                    have changed: the old cells that are there. A column that the
+#                                    have changed: the old values that are there. A column that the
 #                                    message did not send is NULL here and counts as unchanged
 #   error_class, error_message: string (only where some row has one) why a row cannot be applied
 # and in its schema's metadata WIRE_TYPES and KEY_NAMES.
@@ -96,7 +96,7 @@ class Messages:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedTable:
     """Rows above ``above_ts`` are wanted. ``key``: its key columns, None while nobody knows them:
-    then every UPDATE brings its old cells."""
+    then every UPDATE brings its old values."""
 
     above_ts: Ts
     key: tuple[str, ...] | None

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordination.model import TableName
 from streaming.protocols.canal_json.events import Bad, Ddl, Row, Shape, WatermarkEvent
 from streaming.protocols.canal_json.heads import some
 from streaming.protocols.canal_json.message import read
 from streaming.protocols.canal_json.rows import Rows, row_body, rows_of
+from streaming.protocols.canal_json.tails import Positions
 from streaming.protocols.contract import (
     BAD_BODY,
     DDL_BODY,
@@ -27,29 +28,23 @@ from streaming.protocols.contract import (
     ipc,
 )
 
-Positions = npt.NDArray[np.int64]  # of messages in their chunk
 _Event = TypeVar("_Event")
 
 
-@dataclass(slots=True)
 class Collector:
     """What was read of one chunk so far."""
 
-    messages: Messages
-    wanted: Wanted
-    sizes: Positions
-    _rows: dict[tuple[TableName, object], list[tuple[Shape, Rows]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    _single: dict[tuple[TableName, Shape], list[tuple[int, Row]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    _unwanted: dict[TableName, list[tuple[Positions, Positions]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    _ddls: dict[TableName, list[tuple[int, Ddl]]] = field(default_factory=lambda: defaultdict(list))
-    _bad: dict[TableName, list[tuple[int, Bad]]] = field(default_factory=lambda: defaultdict(list))
-    _watermarks: list[tuple[int, int]] = field(default_factory=list)
+    def __init__(self, messages: Messages, wanted: Wanted) -> None:
+        self.messages = messages
+        self.wanted = wanted
+        self._rows: dict[tuple[TableName, object], list[tuple[Shape, Rows]]] = defaultdict(list)
+        self._single: dict[tuple[TableName, Shape], list[tuple[int, Row]]] = defaultdict(list)
+        self._unwanted: dict[TableName, list[tuple[Positions, Positions]]] = defaultdict(list)
+        self._ddls: dict[TableName, list[tuple[int, Ddl]]] = defaultdict(list)
+        self._bad: dict[TableName, list[tuple[int, Bad]]] = defaultdict(list)
+        self._watermarks: list[tuple[int, int]] = []
+        sizes = pc.fill_null(pc.binary_length(messages.values), 0)
+        self._sizes = sizes.to_numpy().astype(np.int64)
 
     def read_each(self, positions: Positions) -> None:
         values = some(self.messages.values, positions)
@@ -155,7 +150,7 @@ class Collector:
             max_ts=None if ts is None else int(ts.max()),
             first=self.messages.offsets[int(positions.min())].as_py(),
             last=self.messages.offsets[int(positions.max())].as_py(),
-            message_bytes=int(self.sizes[positions].sum()),
+            message_bytes=int(self._sizes[positions].sum()),
         )
 
     def _offsets(self, positions: Positions) -> pa.Array:

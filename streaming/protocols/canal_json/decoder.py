@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -33,7 +34,6 @@ _END_BYTES: Final = 48  # of a message in which its commit-ts stands
 FEW: Final = 48  # so many are read sooner one by one than by a call of pyarrow.json
 _MAX_TEMPLATES: Final = 16
 _MAX_SAMPLES: Final = 16
-_UNEXPECTED: Final = "unexpected field"
 _ROW: Final = re.compile(r" in row (\d+)$")
 
 
@@ -45,11 +45,8 @@ def decode(messages: Messages, wanted: Wanted) -> Iterator[Block]:
     values = messages.values
     if not pa.types.is_binary(values.type):
         values = values.cast(pa.binary())
-    messages = Messages(
-        topic=messages.topic, partition=messages.partition, offsets=messages.offsets, values=values
-    )
-    sizes = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
-    collector = Collector(messages=messages, wanted=wanted, sizes=sizes)
+    messages = replace(messages, values=values)
+    collector = Collector(messages, wanted)
     likely = _likely(values)
     groups, others = by_head(values, np.flatnonzero(likely))
     single = [np.flatnonzero(~likely), others]
@@ -164,29 +161,13 @@ def _read(
         try:
             rows, plain = template.read(some(here, part), positions[at[part]])
         except REFUSALS as error:
-            todo += _without_culprit(template, here, part, str(error), budget)
+            row = _ROW.search(str(error))
+            if row is not None and int(row[1]) < len(part):
+                culprit = int(row[1])
+                todo += [part[culprit + 1 :], part[:culprit]]
+            elif len(part) > 1:
+                todo += [part[len(part) // 2 :], part[: len(part) // 2]]
         else:
             taken[at[part[plain]]] = True
             found.append(rows)
     return found, taken
-
-
-def _without_culprit(
-    template: Template, values: pa.BinaryArray, part: Positions, error: str, budget: list[int]
-) -> list[Positions]:
-    """What to try next of messages that do not parse: without those to blame, or half by half."""
-    row = _ROW.search(error)
-    if row is None and _UNEXPECTED in error:
-        budget[0] -= 1
-        try:
-            strange = template.strangers(some(values, part))
-        except REFUSALS as other:
-            row = _ROW.search(str(other))
-        else:
-            if strange.any():
-                return [part[~strange]]
-    if row is not None and int(row[1]) < len(part):
-        at = int(row[1])
-        return [part[at + 1 :], part[:at]]
-    half = len(part) // 2
-    return [part[half:], part[:half]] if half else []

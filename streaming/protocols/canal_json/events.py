@@ -38,13 +38,13 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``old`` is of UPDATEs alone, and holds the cells that the message sent."""
+    """``old`` is of UPDATEs alone, and holds the values that the message sent."""
 
     name: TableName
     op: int
     commit_ts: int
     shape: Shape
-    cells: tuple[str | None, ...]
+    values: tuple[str | None, ...]
     old: Mapping[str, str | None] | None
     error: Error | None
 

@@ -4,8 +4,8 @@ Slow and strict. ``template.py`` reads the plain rows of a table many at a time 
 whatever is not plain; what it takes must mean the same here.
 
 Stricter than JSON as others read it, so that nothing is guessed: a name that stands twice among
-what we read, ``NaN``, half a surrogate pair, an object or an array where a cell should be, and
-nesting below ``MAX_DEPTH`` make a message malformed. A number or a truth value in a cell is its
+what we read, ``NaN``, half a surrogate pair, an object or an array where a value should be, and
+nesting below ``MAX_DEPTH`` make a message malformed. A number or a truth value in a column is its
 text.
 """
 
@@ -77,6 +77,15 @@ def read(value: bytes | None) -> Event:
         return Bad(_name_in(fields), _MALFORMED)
 
 
+def watermark_of(value: bytes | None) -> int | None:
+    """The promise of a single message, for who looks for a partition's first one; None: of any
+    other, and of what cannot be read."""
+    if value is None or _WATERMARK.encode() not in value:
+        return None
+    found = read(value)
+    return found.watermark_ts if isinstance(found, WatermarkEvent) else None
+
+
 def parse(value: bytes) -> dict[str, Any]:
     """The object that the message is; numbers as ``Number``.
 
@@ -127,31 +136,31 @@ def event(fields: Mapping[str, Any]) -> Event:
         return Ddl(name, commit_ts or 0, kind, query)
     if op is None:
         return Bad(name, Error("unknown-type", f"unknown message type {kind}"))
-    cells = data[0] if len(data) == 1 else None
-    if commit_ts is None or cells is None or not name.table:
+    values = data[0] if len(data) == 1 else None
+    if commit_ts is None or values is None or not name.table:
         return Bad(name, _NOT_ONE_ROW)
     before = old[0] if old and op == OP_UPDATE else None
     return Row(
         name=name,
         op=op,
         commit_ts=commit_ts,
-        shape=_shape_of(cells, before, types, keys),
-        cells=tuple(cells.values()),
+        shape=_shape_of(values, before, types, keys),
+        values=tuple(values.values()),
         old=before,
         error=None if op == OP_DELETE else error,  # of a DELETE the key is all that counts
     )
 
 
 def _shape_of(
-    cells: Mapping[str, str | None],
+    values: Mapping[str, str | None],
     old: Mapping[str, str | None] | None,
     types: Mapping[str, str | None],
     keys: tuple[str, ...] | None,
 ) -> Shape:
-    columns = tuple(cells)
+    columns = tuple(values)
     only_old: tuple[str, ...] = ()
-    if old is not None and not old.keys() <= cells.keys():
-        only_old = tuple(column for column in old if column not in cells)
+    if old is not None and not old.keys() <= values.keys():
+        only_old = tuple(column for column in old if column not in values)
     return _shape(columns, tuple(map(types.get, columns)), keys, only_old)
 
 
@@ -173,11 +182,11 @@ def _rows(fields: Mapping[str, Any], name: str) -> list[Mapping[str, str | None]
     return [None if row is None else _texts(_checked_object(row)) for row in rows]
 
 
-def _texts(cells: Mapping[str, Any]) -> Mapping[str, str | None]:
+def _texts(values: Mapping[str, Any]) -> Mapping[str, str | None]:
     """Cells as text; the same object where they are."""
-    if _TEXTS.issuperset(map(type, cells.values())):
-        return cells
-    return {name: _text(value) for name, value in cells.items()}
+    if _TEXTS.issuperset(map(type, values.values())):
+        return values
+    return {name: _text(value) for name, value in values.items()}
 
 
 def _text(value: Any) -> str | None:

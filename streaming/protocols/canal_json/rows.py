@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.protocols.canal_json.events import Error, Row, Shape
+from streaming.protocols.canal_json.tails import Positions
 from streaming.protocols.contract import (
     DATA,
     ERROR_CLASS,
@@ -20,20 +21,18 @@ from streaming.protocols.contract import (
     wire_metadata,
 )
 
-Int64s = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
     """``positions`` are the messages' in their chunk. ``old`` has only the old rows that there
     are, ``old_at`` says of which rows (by their index here)."""
 
-    positions: Int64s
+    positions: Positions
     op: npt.NDArray[np.int8]
-    commit_ts: Int64s
+    commit_ts: Positions
     data: pa.StructArray
     old: pa.StructArray
-    old_at: Int64s
+    old_at: Positions
     errors: Mapping[int, Error]  # by position
 
     @staticmethod
@@ -63,7 +62,7 @@ class Rows:
             old=_in_order(self.old, _old_columns(shape, key)),
         )
 
-    def take(self, indices: Int64s) -> Rows:
+    def take(self, indices: Positions) -> Rows:
         old_of = np.full(len(self.positions), -1, np.int64)
         old_of[self.old_at] = np.arange(len(self.old_at))
         chosen = old_of[indices]
@@ -88,7 +87,7 @@ def rows_of(shape: Shape, singles: Sequence[tuple[int, Row]], key: Sequence[str]
         op=np.array([row.op for row in rows], np.int8),
         commit_ts=np.array([row.commit_ts for row in rows], np.int64),
         data=_struct(
-            shape.columns, list(zip(*(row.cells for row in rows), strict=True)), len(rows)
+            shape.columns, list(zip(*(row.values for row in rows), strict=True)), len(rows)
         ),
         old=_struct(old_columns, [[old.get(c) for _, old in olds] for c in old_columns], len(olds)),
         old_at=np.array([index for index, _ in olds], np.int64),
@@ -137,7 +136,7 @@ def _old(rows: Rows, key: Sequence[str] | None) -> tuple[pa.StructArray | None, 
 
 
 def _changed(rows: Rows, names: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Of the old rows: those of which a key cell was sent that is not the new one's."""
+    """Of the old rows: those of which a key value was sent that is not the new one's."""
     changed = np.zeros(len(rows.old_at), np.bool_)
     at = None if len(rows.old_at) == len(rows.op) else pa.array(rows.old_at)
     for name in names:

@@ -33,7 +33,7 @@ class Tails:
         brace, line = pa.scalar(b"{", _BINARY), pa.scalar(b"\n", _BINARY)
         return Tails(pc.binary_join_element_wise(brace, tails, line, pa.scalar(b"", _BINARY)))
 
-    def parse(self, schema: pa.Schema, unexpected: str = "error") -> pa.Table:
+    def parse(self, schema: pa.Schema) -> pa.Table:
         """A row a line. Raises one of ``REFUSALS`` for the first that is not by ``schema``.
 
         Every line begins with a brace and ends with one, so it holds at least one object, and as
@@ -42,32 +42,12 @@ class Tails:
         text = self._text()
         read = pj.ReadOptions(use_threads=False, block_size=text.size + 1)
         parse = pj.ParseOptions(
-            explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior=unexpected
+            explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior="error"
         )
         table = pj.read_json(pa.BufferReader(text), read, parse)
         if len(table) != len(self.lines):
             raise pa.ArrowInvalid("several objects in one message")
         return table
-
-    def strangers(self, schema: pa.Schema) -> Mask:
-        """Which lines have a value under a name that is not in ``schema``. May miss some.
-
-        Raises as ``parse`` does, but not for such names.
-        """
-        table = self.parse(schema, "infer")
-        found = np.zeros(len(table), np.bool_)
-        for name in table.column_names:
-            cells = column(table, name)
-            if name not in schema.names:
-                found |= valid(cells)
-            elif pa.types.is_list(cells.type):
-                parents = pc.list_parent_indices(cells).to_numpy()
-                found[parents[_has_more(cells.flatten(), schema.field(name).type.value_type)]] = (
-                    True
-                )
-            elif pa.types.is_struct(cells.type):
-                found |= _has_more(cells, schema.field(name).type)
-        return found
 
     def explicit_nulls(self, begin: Positions, at: Positions) -> Positions:
         """How many names have a null, in those lines, from a place in each on.
@@ -104,7 +84,7 @@ def all_named(table: pa.Table, tails: Tails, at: Positions) -> Mask:
     A column that is missing is null like one that is: the nulls that are written are counted. Who
     leaves out columns of ``old``, which may be, writes it before ``data``: the rest is counted.
     """
-    missing = _null_cells(column(table, "data").flatten(), len(table))
+    missing = _null_values(column(table, "data").flatten(), len(table))
     if not missing.any():
         return np.ones(len(table), np.bool_)
     for name in table.column_names[4:]:
@@ -112,7 +92,7 @@ def all_named(table: pa.Table, tails: Tails, at: Positions) -> Mask:
     old = column(table, "old")
     olds = lengths(old)
     in_old = (~valid(old)).astype(np.int64)
-    in_old[np.flatnonzero(olds)] += _null_cells(old.flatten(), int(olds.sum()))
+    in_old[np.flatnonzero(olds)] += _null_values(old.flatten(), int(olds.sum()))
     named = tails.explicit_nulls(np.zeros(len(at), np.int64), at) == missing + in_old
     unsure = np.flatnonzero(~named & (olds > 0))
     if len(unsure):
@@ -134,12 +114,12 @@ def valid(array: pa.Array) -> Mask:
     return array.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def are_all(cells: pa.StringArray, text: str) -> bool:
-    """Whether every cell is ``text``: by its bytes, sooner than a comparison by cell."""
-    value, count = text.encode(), len(cells)
-    if cells.null_count or cells.offset or not count:
+def are_all(values: pa.StringArray, text: str) -> bool:
+    """Whether every value is ``text``: by its bytes, sooner than a comparison by value."""
+    value, count = text.encode(), len(values)
+    if values.null_count or values.offset or not count:
         return False
-    _, offsets, data = cells.buffers()
+    _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, np.int32, count + 1)
     even = np.arange(count + 1, dtype=np.int32) * len(value)
     return np.array_equal(ends, even) and (
@@ -153,18 +133,10 @@ def lengths(lists: pa.ListArray) -> Positions:
     return found.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
 
 
-def _has_more(rows: pa.StructArray, expected: pa.StructType) -> Mask:
-    found = np.zeros(len(rows), np.bool_)
-    for index, field in enumerate(rows.type):
-        if expected.get_field_index(field.name) < 0:
-            found |= valid(rows.field(index))
-    return found
-
-
-def _null_cells(rows: pa.StructArray, length: int) -> Positions:
+def _null_values(rows: pa.StructArray, length: int) -> Positions:
     counts = np.zeros(length, np.int64)
     for index in range(rows.type.num_fields):
-        cells = rows.field(index)
-        if cells.null_count:
-            counts += ~valid(cells)
+        values = rows.field(index)
+        if values.null_count:
+            counts += ~valid(values)
     return counts

@@ -129,18 +129,14 @@ class Template:
         )
         return rows, at
 
-    def strangers(self, values: pa.BinaryArray) -> Mask:
-        """Of messages that ``read`` refuses those with names that the template does not have."""
-        return Tails.of(pc.binary_slice(values, self.tail, _END)).strangers(self.schema)
-
     def _plain(self, table: pa.Table, op: npt.NDArray[np.int8]) -> Mask:
         """One row each, with a commit-ts and these types, and an old row only of an UPDATE."""
         tidb, types = column(table, "_tidb"), column(table, "mysqlType")
         plain = valid(tidb.field("commitTs")) & valid(tidb) & valid(types)
         for name, text in self.types.items():
-            cells = types.field(name)
-            if not are_all(cells, text):
-                same = pc.fill_null(pc.equal(cells, text), False)
+            values = types.field(name)
+            if not are_all(values, text):
+                same = pc.fill_null(pc.equal(values, text), False)
                 plain &= same.to_numpy(zero_copy_only=False)
         data, old = column(table, "data"), column(table, "old")
         plain &= (lengths(data) == 1) & (lengths(old) <= (op == OP_UPDATE))

@@ -86,8 +86,7 @@ def read(values: Sequence[bytes | None], tables: Wanted) -> list[Block]:
 def one_by_one(values: Sequence[bytes | None], tables: Wanted) -> list[Block]:
     """The same by the slow way alone."""
     messages = chunk(values)
-    sizes = np.array([len(value or b"") for value in values], np.int64)
-    collector = Collector(messages=messages, wanted=tables, sizes=sizes)
+    collector = Collector(messages, tables)
     collector.read_each(np.arange(len(values)))
     return list(collector.blocks())
 
