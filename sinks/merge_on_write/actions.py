@@ -1,15 +1,15 @@
 """The actions of a Delta log, as values: what a line of a commit says, and what a line must say.
 
 Names and meanings are those of Delta's protocol text. What a foreign writer put into an ``add`` and
-we do not understand is kept in ``extra`` and written back, since an ``add`` of the same path
-replaces all that was known of the file.
+we do not understand is written back, since an ``add`` of the same path replaces all that was known
+of the file.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
@@ -55,95 +55,81 @@ class DeletionVectorDescriptor:
         )
 
 
-_ADD_FIELDS = frozenset(
-    (
-        *("path", "partitionValues", "size", "modificationTime", "dataChange", "stats", "tags"),
-        "deletionVector",
-    )
-)
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A logical file: a Parquet file and the vector of its deleted rows. ``fields`` is what stands
+    under ``add`` or ``remove``: what a foreign writer put there and we do not understand too."""
 
+    fields: Mapping[str, Any]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataFile:
-    """A live logical file: a Parquet file and the vector of its deleted rows."""
+    @property
+    def path(self) -> str:
+        """As the log has it: a URI, percent-encoded, relative to the table or absolute."""
+        return str(self.fields["path"])
 
-    path: str  # as the log has it: a URI, percent-encoded, relative to the table or absolute
-    size: int  # bytes
-    modification_time_ms: int
-    stats: str | None  # the JSON text as it stands in the log, never parsed and written again
-    deletion_vector: DeletionVectorDescriptor | None = None
-    partition_values: Mapping[str, str | None] = field(default_factory=dict)
-    tags: Mapping[str, str] | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)  # fields of other features
+    @property
+    def deletion_vector(self) -> DeletionVectorDescriptor | None:
+        vector = self.fields.get("deletionVector")
+        return DeletionVectorDescriptor.from_json(vector) if vector else None
 
     @property
     def vector_id(self) -> str | None:
-        return None if self.deletion_vector is None else self.deletion_vector.unique_id
+        vector = self.deletion_vector
+        return None if vector is None else vector.unique_id
+
+
+class DataFile(LogFile):
+    """A live one."""
+
+    __slots__ = ()
+
+    @classmethod
+    def new(cls, *, path: str, size: int, modification_time_ms: int, stats: str) -> DataFile:
+        """A file of ``size`` bytes. ``stats``: the JSON text as it shall stand in the log."""
+        of_file = {"path": path, "partitionValues": {}, "size": size, "stats": stats}
+        return cls({**of_file, "modificationTime": modification_time_ms})
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return int(self.fields["size"])
+
+    @property
+    def stats(self) -> str | None:
+        """The JSON text as it stands in the log, never parsed and written again."""
+        stats: str | None = self.fields.get("stats")
+        return stats
+
+    def changed(self, **fields: Any) -> DataFile:
+        """The same file with other fields of its ``add``."""
+        return DataFile(_told(**{**self.fields, **fields}))
 
     def add(self, *, data_change: bool) -> Json:
         """The action that brings the file into the table."""
-        own = _told(modificationTime=self.modification_time_ms, stats=self.stats)
-        return {"add": self._fields(data_change) | own}
+        return {"add": {**self.fields, "dataChange": data_change}}
 
     def remove(self, now_ms: int, *, data_change: bool) -> Json:
         """The action that takes the file, with exactly this vector, out of the table."""
-        own = {"deletionTimestamp": now_ms, "extendedFileMetadata": True}
-        return {"remove": self._fields(data_change) | own}
-
-    def _fields(self, data_change: bool) -> Json:
-        vector = self.deletion_vector
-        return _told(
-            path=self.path,
-            partitionValues=dict(self.partition_values),
-            size=self.size,
-            dataChange=data_change,
-            tags=None if self.tags is None else dict(self.tags),
-            deletionVector=None if vector is None else vector.to_json(),
-            **self.extra,
-        )
+        known = {n: v for n, v in self.fields.items() if n not in ("modificationTime", "stats")}
+        own = {"deletionTimestamp": now_ms, "extendedFileMetadata": True, "dataChange": data_change}
+        return {"remove": known | own}
 
     @classmethod
     def from_add(cls, fields: Mapping[str, Any]) -> DataFile:
         """``fields`` is what stands under ``add``."""
-        vector = fields.get("deletionVector")
-        return cls(
-            path=fields["path"],
-            size=fields["size"],
-            modification_time_ms=fields["modificationTime"],
-            stats=fields.get("stats"),
-            deletion_vector=DeletionVectorDescriptor.from_json(vector) if vector else None,
-            partition_values=fields.get("partitionValues") or {},
-            tags=fields.get("tags"),
-            extra={
-                name: value
-                for name, value in fields.items()
-                if name not in _ADD_FIELDS and value is not None
-            },
-        )
+        known = _told(**fields)
+        known.pop("dataChange", None)
+        return cls({"partitionValues": {}, **known})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tombstone:
-    """A logical file that was taken out: its bytes stay until the retention is over."""
+class Tombstone(LogFile):
+    """One that was taken out: its bytes stay until the retention is over."""
 
-    path: str
-    deletion_timestamp_ms: int
-    deletion_vector: DeletionVectorDescriptor | None
-    action: Mapping[str, Any]  # what stands under ``remove``, for the next checkpoint
-
-    @classmethod
-    def from_remove(cls, fields: Mapping[str, Any]) -> Tombstone:
-        vector = fields.get("deletionVector")
-        return cls(
-            path=fields["path"],
-            deletion_timestamp_ms=fields.get("deletionTimestamp") or 0,
-            deletion_vector=DeletionVectorDescriptor.from_json(vector) if vector else None,
-            action=fields,
-        )
+    __slots__ = ()
 
     @property
-    def vector_id(self) -> str | None:
-        return None if self.deletion_vector is None else self.deletion_vector.unique_id
+    def deletion_timestamp_ms(self) -> int:
+        return int(self.fields.get("deletionTimestamp") or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,18 +1,17 @@
 """Writes what a state holds as a classic checkpoint, which every reader of Delta knows.
 
-One Parquet file, built column by column: the cost is that of the state, most of it tombstones.
+One Parquet file: the cost is that of the state, most of it tombstones.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sinks.merge_on_write.actions import DataFile, DeletionVectorDescriptor, Tombstone
 from sinks.merge_on_write.intervals import file_retention_ms
 from sinks.merge_on_write.log_paths import LAST_CHECKPOINT, checkpoint_path
 from sinks.merge_on_write.log_reader import LogMoved, check_head
@@ -82,7 +81,7 @@ _REMOVE = pa.struct(
         *_OF_ROW_TRACKING,
     ]
 )
-_COLUMNS = {  # in their order; rows of one action follow those of another
+_COLUMNS = {
     "protocol": _PROTOCOL,
     "metaData": _METADATA,
     "txn": _TXN,
@@ -124,95 +123,34 @@ def write_checkpoint(storage: TableStorage, state: LogState, *, now_ms: int) -> 
 def checkpoint_table(state: LogState, *, now_ms: int) -> pa.Table:
     """A row per action, a column per kind; tombstones whose retention is over are left out."""
     kept_since = now_ms - file_retention_ms(state.metadata)
-    tombstones = [
-        each for each in state.tombstones.values() if each.deletion_timestamp_ms > kept_since
+    actions: list[tuple[str, Iterable[Mapping[str, Any]]]] = [
+        ("protocol", [state.protocol.to_json()["protocol"]] if state.protocol else []),
+        ("metaData", [state.metadata.fields] if state.metadata else []),
+        ("txn", (each.to_json()["txn"] for each in state.transactions.values())),
+        ("domainMetadata", state.domains.values()),
+        (
+            "remove",
+            (t.fields for t in state.tombstones.values() if t.deletion_timestamp_ms > kept_since),
+        ),
+        ("add", (each.fields for each in state.files.values())),
     ]
-    parts = {
-        "protocol": _other([state.protocol and state.protocol.to_json()["protocol"]], _PROTOCOL),
-        "metaData": _other([state.metadata and state.metadata.to_json()["metaData"]], _METADATA),
-        "txn": _other([each.to_json()["txn"] for each in state.transactions.values()], _TXN),
-        "domainMetadata": _other(list(state.domains.values()), _DOMAIN),
-        "remove": _removes(tombstones),
-        "add": _adds(list(state.files.values())),
-    }
+    parts = {kind: pa.array(map(_row, rows), _COLUMNS[kind]) for kind, rows in actions}
     before, rows = 0, sum(map(len, parts.values()))
     columns = {}
-    for name, kind in _COLUMNS.items():
-        part = parts[name]
+    for kind, part in parts.items():
         after = rows - before - len(part)
-        chunks = [pa.nulls(before, kind), part, pa.nulls(after, kind)]
-        columns[name] = pa.chunked_array(chunks, type=kind)
+        chunks = [pa.nulls(before, part.type), part, pa.nulls(after, part.type)]
+        columns[kind] = pa.chunked_array(chunks, type=part.type)
         before += len(part)
     return pa.table(columns)
 
 
-def _other(values: Sequence[Any], kind: pa.StructType) -> pa.Array:
-    names = [field.name for field in kind]
-    known = [{n: each[n] for n in names if each.get(n) is not None} for each in values if each]
-    return pa.array(map(_with_pairs, known), type=kind)
-
-
-def _with_pairs(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrow takes maps as pairs; ``format`` holds one."""
-    found = dict(fields)
-    if "configuration" in found and isinstance(found["configuration"], Mapping):
-        found["configuration"] = list(found["configuration"].items())
+def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """As Arrow takes it: maps as pairs. A checkpoint changes nothing (``dataChange``)."""
+    found = {**fields, "dataChange": False}
+    for name in ("partitionValues", "tags", "configuration", "options"):
+        if isinstance(found.get(name), Mapping):  # ``configuration`` of a domain is text
+            found[name] = list(found[name].items())
     if "format" in found:
-        options = found["format"].get("options") or {}
-        found["format"] = {**found["format"], "options": list(options.items())}
+        found["format"] = _row({"options": {}, **found["format"]})
     return found
-
-
-def _adds(files: Sequence[DataFile]) -> pa.StructArray:
-    columns = [
-        pa.array([each.path for each in files], pa.string()),
-        _maps([each.partition_values for each in files]),
-        pa.array([each.size for each in files], pa.int64()),
-        pa.array([each.modification_time_ms for each in files], pa.int64()),
-        pa.array([False] * len(files), pa.bool_()),  # a checkpoint changes nothing
-        pa.array([each.stats for each in files], pa.string()),
-        _maps([each.tags for each in files]),
-        _vectors([each.deletion_vector for each in files]),
-        *(_extra([each.extra for each in files], *field) for field in _OF_ROW_TRACKING),
-        _extra([each.extra for each in files], "clusteringProvider", pa.string()),
-    ]
-    return pa.StructArray.from_arrays(columns, fields=list(_ADD))
-
-
-def _removes(tombstones: Sequence[Tombstone]) -> pa.StructArray:
-    removes = [each.action for each in tombstones]
-    columns = [
-        pa.array([each.path for each in tombstones], pa.string()),
-        pa.array([each.deletion_timestamp_ms for each in tombstones], pa.int64()),
-        pa.array([False] * len(tombstones), pa.bool_()),
-        _extra(removes, "extendedFileMetadata", pa.bool_()),
-        _maps([each.get("partitionValues") for each in removes]),
-        _extra(removes, "size", pa.int64()),
-        _vectors([each.deletion_vector for each in tombstones]),
-        *(_extra(removes, *field) for field in _OF_ROW_TRACKING),
-    ]
-    return pa.StructArray.from_arrays(columns, fields=list(_REMOVE))
-
-
-def _extra(fields: Iterable[Mapping[str, Any]], name: str, kind: pa.DataType) -> pa.Array:
-    return pa.array([each.get(name) for each in fields], kind)
-
-
-def _maps(values: Iterable[Mapping[str, str | None] | None]) -> pa.Array:
-    return pa.array([None if v is None else list(v.items()) for v in values], type=_STRINGS)
-
-
-def _vectors(found: Sequence[DeletionVectorDescriptor | None]) -> pa.StructArray:
-    there = [each for each in found if each is not None]
-    columns = [
-        [each.storage_type for each in there],
-        [each.path_or_inline for each in there],
-        [each.offset for each in there],
-        [each.size_in_bytes for each in there],
-        [each.cardinality for each in there],
-    ]
-    arrays = [pa.array(v, field.type) for v, field in zip(columns, _VECTOR, strict=True)]
-    dense = pa.StructArray.from_arrays(arrays, fields=list(_VECTOR))
-    counted = iter(range(len(there)))
-    places = [None if each is None else next(counted) for each in found]
-    return dense.take(pa.array(places, pa.int64()))

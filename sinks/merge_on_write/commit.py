@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
 from sinks.merge_on_write.actions import AppTransaction, DataFile, Json, Metadata, Protocol
-from sinks.merge_on_write.file_names import files_of, is_in_table
 from sinks.merge_on_write.intervals import ORPHAN_AGE_MS, file_retention_ms, log_retention_ms
+from sinks.merge_on_write.located import files_of, is_in_table
 from sinks.merge_on_write.log_paths import LOG, classify, commit_path
 from sinks.merge_on_write.log_reader import LogMoved, check_head, read_commit
 from sinks.merge_on_write.log_state import NONCE, LogState, nonce_of
@@ -186,17 +186,9 @@ def _withdraw(storage: TableStorage, version: int, raw: bytes) -> None:
 
 def _folders_of(actions: Iterable[Json]) -> set[str]:
     """Where the files are that a commit names: their names must last before the commit does."""
-    files = {_files_named(each["add"]): each["add"] for each in actions if each.get("add")}
-    added = map(DataFile.from_add, files.values())
+    added = [DataFile.from_add(each["add"]) for each in actions if each.get("add")]
     paths = {path for each in added for path in files_of(each) if is_in_table(path)}
     return {path.rpartition("/")[0] for path in paths}
-
-
-def _files_named(add: Json) -> tuple[str, str]:
-    """The same for files of one folder whose vectors are in one file."""
-    vector = add.get("deletionVector") or {}
-    folder = add["path"].rpartition("/")[0]
-    return folder, f"{vector.get('storageType')}{vector.get('pathOrInlineDv')}"
 
 
 def _patience_s(metadata: Metadata | None) -> float:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,34 +14,24 @@ import pyarrow.parquet as pq
 from coordination.errors import TidelakeError
 from sinks.apply import OP_COLUMN
 from sinks.merge_on_write.actions import DataFile
+from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.statistics import rows_in, statistics_text
+from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
 
 OURS = "tidelake-"  # how the names of our files begin
 ROW_GROUP_ROWS = 128 * 1024
 
 
-class ReadsFiles(Protocol):
-    """By paths as the log has them."""
-
-    def open_input(self, path: str) -> Any: ...
-
-
-class WritesFiles(Protocol):
-    """New files in the table's folder."""
-
-    def write(self, path: str, data: bytes | memoryview | pa.Buffer) -> None: ...
-
-
-def write_file(files: WritesFiles, rows: pa.Table, shape: TableShape, now_ms: int) -> DataFile:
+def write_file(storage: TableStorage, rows: pa.Table, shape: TableShape, now_ms: int) -> DataFile:
     """Rows with physical column names, in the order they shall have.
 
     The file is durable when this returns, and nobody sees it until a commit names it.
     """
     path = f"{OURS}{uuid.uuid4()}.parquet"
     data = _parquet(rows)
-    files.write(path, data)
-    return DataFile(
+    storage.write(path, data)
+    return DataFile.new(
         path=path,
         size=data.size,
         modification_time_ms=now_ms,
@@ -108,7 +97,7 @@ def physical_rows(changes: pa.Table, shape: TableShape) -> pa.Table:
 
 
 def read_columns(
-    files: ReadsFiles, file: DataFile, columns: Sequence[ShapeColumn]
+    files: LocatedFiles, file: DataFile, columns: Sequence[ShapeColumn]
 ) -> tuple[list[pa.Array], int]:
     """These columns of all rows in file order, in the table's types, and the number of rows.
 
@@ -138,7 +127,7 @@ def one_array(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def read_live_rows(
-    files: ReadsFiles, file: DataFile, dead: npt.NDArray[np.bool_], shape: TableShape
+    files: LocatedFiles, file: DataFile, dead: npt.NDArray[np.bool_], shape: TableShape
 ) -> pa.Table:
     """The rows of a file that its vector leaves, with physical names, in file order."""
     arrays, rows = read_columns(files, file, shape.columns)
@@ -147,33 +136,10 @@ def read_live_rows(
     return table.filter(pa.array(~dead))
 
 
-def count_rows(files: ReadsFiles, file: DataFile) -> int:
+def count_rows(files: LocatedFiles, file: DataFile) -> int:
     """From the statistics, else from the footer."""
     rows = rows_in(file.stats)
     if rows is None:
         with pq.ParquetFile(files.open_input(file.path)) as parquet:
             rows = int(parquet.metadata.num_rows)
     return rows
-
-
-def footer_bounds(files: ReadsFiles, file: DataFile, physical: str) -> tuple[Any, Any] | None:
-    """Smallest and largest value of a column by the footer, or None where it does not say."""
-    with pq.ParquetFile(files.open_input(file.path)) as parquet:
-        found = list(_group_bounds(parquet, physical))
-    if not found or any(each is None for each in found):
-        return None
-    known = [each for each in found if each is not None]
-    return min(low for low, _ in known), max(high for _, high in known)
-
-
-def _group_bounds(parquet: pq.ParquetFile, physical: str) -> Iterator[tuple[Any, Any] | None]:
-    metadata = parquet.metadata
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
-        for at in range(row_group.num_columns):
-            column = row_group.column(at)
-            if column.path_in_schema != physical:
-                continue
-            statistics = column.statistics
-            known = statistics is not None and statistics.has_min_max
-            yield (statistics.min, statistics.max) if known else None

@@ -22,10 +22,9 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableHeld, TableWrite
 from sinks.merge_on_write import data_files
-from sinks.merge_on_write.actions import AppTransaction, Json
+from sinks.merge_on_write.actions import AppTransaction, DataFile, Json
 from sinks.merge_on_write.commit import LostRace, TooLate, prove_no_other_lock, prove_put_if_absent
-from sinks.merge_on_write.file_rows import DeletedRows, IndexMemory
-from sinks.merge_on_write.fold import learn
+from sinks.merge_on_write.file_rows import DeletedRows, IndexMemory, mark
 from sinks.merge_on_write.key_hash import keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, first_double, sort_keys
 from sinks.merge_on_write.located import LocatedFiles
@@ -36,7 +35,6 @@ from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storage
 from sinks.merge_on_write.table_shape import TableShape
 from sinks.merge_on_write.upkeep import TableUpkeep
-from sinks.merge_on_write.vectors import Marked, mark
 from sinks.storage_errors import one_sentence
 
 MAX_RACES = 8  # lost in a row by one write; then the caller looks at its permit again
@@ -163,9 +161,9 @@ class _Upsert:
             operation="MERGE",
             user_metadata=write.user_metadata,
         )
-        for each in marked:
-            table.marked(each)
-        learn(table, self._key, written)
+        for file, deleted in marked:
+            table.marked(file, deleted)
+        table.learn(self._key, written)
         return version
 
     def _find(self, changes: pa.Table) -> dict[str, Ordinals]:
@@ -207,7 +205,7 @@ class _Upsert:
 
     def _take_out(
         self, hits: Mapping[str, Ordinals], now_ms: int
-    ) -> tuple[list[Json], list[Marked]]:
+    ) -> tuple[list[Json], list[tuple[DataFile, DeletedRows]]]:
         """The actions that take the hit rows out, and the files that stay, with their vectors."""
         table = self._table
         actions: list[Json] = []
@@ -220,5 +218,5 @@ class _Upsert:
                 kept[path] = deleted
         files = {path: table.files[path].file for path in kept}
         marked = list(mark(table.storage, files, kept))
-        actions += [each.file.add(data_change=True) for each in marked]
+        actions += [file.add(data_change=True) for file, _ in marked]
         return actions, marked

@@ -1,28 +1,28 @@
 """What is known of a live data file beyond its line in the log: vector, bounds, key index.
 
 All of it can be read again at any time, so it is a cache: indexes that were not used for longest go
-when ``key-index-memory`` is full.
+when ``key-index-memory`` is full. And the writing of vectors.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from sinks.merge_on_write.actions import DataFile
+from sinks.merge_on_write.deletion_vector import vector_files
+from sinks.merge_on_write.key_bounds import Bounds
 from sinks.merge_on_write.key_index import SortedKeys
+from sinks.merge_on_write.statistics import widened
+from sinks.merge_on_write.storage import TableStorage
 
 Dead = npt.NDArray[np.bool_]
-Bounds = tuple[Any, Any]  # of the first key column, as ``comparable`` writes them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,21 @@ class DeletedRows:
         return DeletedRows(vector_id=None, vector=vector, mask=mask)
 
 
+def mark(
+    storage: TableStorage, files: Mapping[str, DataFile], deleted: Mapping[str, DeletedRows]
+) -> Iterator[tuple[DataFile, DeletedRows]]:
+    """Write the vectors of these files, which no commit names yet; both mappings are by path, in
+    the order of the second."""
+    paths = iter(deleted)
+    for name, content, descriptors in vector_files([each.vector for each in deleted.values()]):
+        storage.write(name, content)
+        for descriptor in descriptors:
+            path = next(paths)
+            stats = widened(files[path].stats, len(deleted[path].mask))
+            file = files[path].changed(deletionVector=descriptor.to_json(), stats=stats)
+            yield file, replace(deleted[path], vector_id=descriptor.unique_id)
+
+
 @dataclass(slots=True, kw_only=True)
 class FileRows:
     """One live file of an opened table."""
@@ -72,12 +87,8 @@ class IndexMemory:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._indexes: OrderedDict[tuple[str, str], SortedKeys] = OrderedDict()
-        self._size_bytes = 0
+        self.size_bytes = 0
         self._lock = threading.Lock()
-
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
 
     def get(self, uri: str, path: str) -> SortedKeys | None:
         with self._lock:
@@ -91,8 +102,8 @@ class IndexMemory:
         with self._lock:
             self._drop((uri, path))
             self._indexes[(uri, path)] = index
-            self._size_bytes += index.size_bytes
-            while self._size_bytes > self._max_bytes and len(self._indexes) > 1:
+            self.size_bytes += index.size_bytes
+            while self.size_bytes > self._max_bytes and len(self._indexes) > 1:
                 self._drop(next(iter(self._indexes)))
 
     def drop(self, uri: str, path: str | None = None) -> None:
@@ -103,57 +114,4 @@ class IndexMemory:
     def _drop(self, at: tuple[str, str]) -> None:
         index = self._indexes.pop(at, None)
         if index is not None:
-            self._size_bytes -= index.size_bytes
-
-
-def bounds_of(column: pa.Array | pa.ChunkedArray) -> Bounds | None:
-    """Smallest and largest value of a key column, comparable with those of other files; None where
-    there is none (no rows, NULL alone, floating point)."""
-    if pa.types.is_floating(column.type):  # a NaN is in no bounds
-        return None
-    found = pc.min_max(column)
-    low, high = comparable(found["min"]), comparable(found["max"])
-    return None if low is None else (low, high)
-
-
-def comparable(value: pa.Scalar) -> Any:
-    """A value that Python orders as Delta does: text by its bytes, timestamps as microseconds."""
-    if not value.is_valid:
-        return None
-    if pa.types.is_timestamp(value.type) or pa.types.is_date(value.type):
-        return value.value
-    found = value.as_py()
-    return found.encode() if isinstance(found, str) else found
-
-
-def may_hold(bounds: Bounds | None, wanted: Bounds | None) -> bool:
-    """Whether a file with these bounds can hold a key of the wanted range; yes where unknown."""
-    if bounds is None or wanted is None:
-        return True
-    return bool(bounds[0] <= wanted[1] and wanted[0] <= bounds[1])
-
-
-def logged_bounds(stats: Mapping[str, Any], physical: str, kind: pa.DataType) -> Bounds | None:
-    """Bounds from the statistics of a file that we wrote; None for types whose text is not exact
-    enough to compare with."""
-    low = (stats.get("minValues") or {}).get(physical)
-    high = (stats.get("maxValues") or {}).get(physical)
-    if low is None or high is None:
-        return None
-    if pa.types.is_integer(kind):
-        return (low, high) if isinstance(low, int) and isinstance(high, int) else None
-    if pa.types.is_string(kind):
-        try:
-            return str(low).encode(), str(high).encode()
-        except UnicodeEncodeError:  # half a character: somebody has cut the text in UTF-16
-            return None
-    return None
-
-
-def footer_comparable(value: Any, kind: pa.DataType) -> Any:
-    """A bound of a Parquet footer, or None for types that footers do not tell exactly."""
-    if pa.types.is_integer(kind) and isinstance(value, int):
-        return value
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return value.encode() if isinstance(value, str) else bytes(value)
-    return None
+            self.size_bytes -= index.size_bytes

@@ -27,15 +27,7 @@ TRIES = 5  # a log that is cleaned while it is read is read again
 
 
 class LogMoved(TryAgain):
-    """The state is of no use any more: read the log from scratch, decide anew."""
-
-
-class LogReplaced(LogMoved):
-    """Where our head was is another commit, or nothing."""
-
-
-class LogCleaned(LogReplaced):
-    """Our head is no longer in the log."""
+    """Where our head was is another commit, or nothing: read the log from scratch, decide anew."""
 
 
 def read_log(
@@ -69,9 +61,9 @@ def check_head(storage: TableStorage, state: LogState) -> None:
     head = read_commit(storage, state.version)
     at = f"version {state.version} of {storage.uri}"
     if head is None and state.head_fingerprint is not None:
-        raise LogCleaned(f"{at} is no longer in the log; reading the log anew")
+        raise LogMoved(f"{at} is no longer in the log; reading the log anew")
     if head is not None and fingerprint(head) != state.head_fingerprint:
-        raise LogReplaced(f"{at} is another commit than before; reading the log anew")
+        raise LogMoved(f"{at} is another commit than before; reading the log anew")
 
 
 def read_commit(storage: TableStorage, version: int) -> bytes | None:
@@ -135,7 +127,7 @@ def _take_checkpoint(
         except UNREADABLE as error:
             unreadable = f" (and {checkpoint.paths[0]} cannot be read: {error})"
             continue
-        state.take_checkpoint(checkpoint.version, found.actions, found.tombstones)
+        state.take_checkpoint(checkpoint.version, found)
         if checkpoint.version in commits:
             raw = storage.read(commit_path(checkpoint.version))
             state.take_head(_parsed(storage, checkpoint.version, raw), raw)

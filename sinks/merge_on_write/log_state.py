@@ -48,7 +48,7 @@ class LogState:
         if version != self.version + 1:
             raise ValueError(f"commit {version} does not follow {self.version}")
         self._take_commit_info(actions)
-        removes = [Tombstone.from_remove(each["remove"]) for each in actions if each.get("remove")]
+        removes = [Tombstone(each["remove"]) for each in actions if each.get("remove")]
         for each in removes:
             live = self.files.get(each.path)
             if live is not None and live.vector_id == each.vector_id:
@@ -104,13 +104,12 @@ class LogState:
         told = self.in_commit_timestamp_ms or info.get("timestamp")
         self.commit_time_ms = told or self.commit_time_ms
 
-    def take_checkpoint(
-        self, version: int, actions: Sequence[Json], tombstones: Iterable[Tombstone]
-    ) -> None:
+    def take_checkpoint(self, version: int, actions: Sequence[Json]) -> None:
         """Fill an empty state with what a checkpoint holds; ``take_head`` follows."""
         self._add(each["add"] for each in actions if each.get("add"))
         self._take_the_rest(actions)
-        self.tombstones = {(each.path, each.vector_id): each for each in tombstones}
+        removes = (Tombstone(each["remove"]) for each in actions if each.get("remove"))
+        self.tombstones = {(each.path, each.vector_id): each for each in removes}
         self.version = version
 
     def take_head(self, actions: Sequence[Json], raw: bytes) -> None:

@@ -6,7 +6,6 @@ what is kept here (vectors, bounds, key indexes) can be read again at any time.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,25 +20,17 @@ from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile, Json
 from sinks.merge_on_write.commit import LostRace, commit
 from sinks.merge_on_write.deletion_vector import file_of, read_vector
-from sinks.merge_on_write.file_rows import (
-    Bounds,
-    DeletedRows,
-    FileRows,
-    IndexMemory,
-    bounds_of,
-    footer_comparable,
-    logged_bounds,
-    may_hold,
-)
+from sinks.merge_on_write.file_rows import DeletedRows, FileRows, IndexMemory
 from sinks.merge_on_write.forgotten import WITHIN_MS
+from sinks.merge_on_write.key_bounds import Bounds, bounds_of, may_hold, told_bounds
 from sinks.merge_on_write.key_hash import is_numeric, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, rows_with, sort_keys
 from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.sorted_files import NewFile
 from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
-from sinks.merge_on_write.vectors import Marked
 
 _CLOCK = SystemClock()
 
@@ -151,28 +142,23 @@ class OpenTable:
                 if known.deleted is not None and known.deleted.vector_id != file.vector_id:
                     known.deleted = None
 
-    def learn(
-        self,
-        file: DataFile,
-        rows: int,
-        key: Sequence[str],
-        bounds: Bounds | None,
-        index: SortedKeys,
-    ) -> None:
-        """What we know of a file that we have just committed, without reading it: bounds and index
-        are of this key, which may be no longer the one that is asked for."""
-        known = FileRows(file=file, rows=rows, deleted=DeletedRows.none(rows))
-        if self._key == self._columns_of(key):
-            known.bounds, known.bounds_known = bounds, True
-            self._memory.put(self.uri, file.path, index)
-        self._files[file.path] = known
+    def learn(self, key: Sequence[str], written: Iterable[NewFile]) -> None:
+        """After a commit: what is known of its new files need not be read. Bounds and indexes are
+        of this key, which may be no longer the one that is asked for."""
+        is_ours = self._key == self._columns_of(key)
+        for each in written:
+            known = FileRows(file=each.file, rows=each.rows, deleted=DeletedRows.none(each.rows))
+            if is_ours:
+                known.bounds, known.bounds_known = each.bounds, True
+                self._memory.put(self.uri, each.file.path, each.index)
+            self._files[each.file.path] = known
 
-    def marked(self, each: Marked) -> None:
+    def marked(self, file: DataFile, deleted: DeletedRows) -> None:
         """After a commit: a file's new vector need not be read."""
-        known = self._files[each.file.path]
-        known.deleted = each.deleted
-        assert each.file.deletion_vector is not None
-        known.vector_bytes += each.file.deletion_vector.size_in_bytes
+        known = self._files[file.path]
+        known.deleted = deleted
+        assert file.deletion_vector is not None
+        known.vector_bytes += file.deletion_vector.size_in_bytes
 
     def find(
         self, key: Sequence[str], columns: Sequence[pa.Array], wanted: SortedKeys
@@ -235,23 +221,10 @@ class OpenTable:
         return each.rows
 
     def _bounds(self, each: FileRows, first: ShapeColumn) -> Bounds | None:
-        """Of the first key column. Our own statistics are exact enough, of other writers only
-        footers are: their text may be rounded."""
         if not each.bounds_known:
+            each.bounds = told_bounds(self.located, each.file, first)
             each.bounds_known = True
-            stats = each.file.stats
-            if stats and each.file.path.startswith(data_files.OURS):
-                each.bounds = logged_bounds(json.loads(stats), first.physical, first.arrow)
-            elif footer_comparable(b"" if _is_text(first) else 0, first.arrow) is not None:
-                each.bounds = self._footer_bounds(each, first)
         return each.bounds
-
-    def _footer_bounds(self, each: FileRows, first: ShapeColumn) -> Bounds | None:
-        found = data_files.footer_bounds(self.located, each.file, first.physical)
-        if found is None:
-            return None
-        low, high = (footer_comparable(value, first.arrow) for value in found)
-        return None if low is None or high is None else (low, high)
 
     def _indexes(
         self, files: Iterable[FileRows], key_columns: Sequence[ShapeColumn]
@@ -279,10 +252,6 @@ class OpenTable:
             each.bounds, each.bounds_known = bounds, True
         self._memory.put(self.uri, each.file.path, index)
         return index
-
-
-def _is_text(column: ShapeColumn) -> bool:
-    return bool(pa.types.is_string(column.arrow) or pa.types.is_binary(column.arrow))
 
 
 def _within(wanted: SortedKeys, bounds: Bounds) -> SortedKeys:

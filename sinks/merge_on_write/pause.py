@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
-from sinks.merge_on_write.actions import Json, Metadata
+from sinks.merge_on_write.actions import Metadata
 from sinks.merge_on_write.commit import LostRace, commit
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.storage import open_storage
@@ -30,35 +30,27 @@ def is_paused(metadata: Metadata | None) -> bool:
 def set_paused(uri: str, storage_options: Mapping[str, str], *, paused: bool) -> bool:
     """Pause the table at ``uri`` or let it go on; False where it was so already."""
     with one_sentence("write to", uri):
-        return _set_paused(uri, storage_options, paused=paused)
-
-
-def _set_paused(uri: str, storage_options: Mapping[str, str], *, paused: bool) -> bool:
-    storage = open_storage(uri, storage_options)
-    for _ in range(MAX_TRIES):
-        followed_at = _CLOCK.monotonic()
-        state = read_log(storage)
-        if state is None or state.metadata is None:
-            raise TidelakeError(f"there is no Delta table at {uri}: is the name right?")
-        if is_paused(state.metadata) == paused:
-            return False
-        try:
-            commit(
-                storage,
-                state,
-                [_with(state.metadata, paused=paused)],
-                operation="SET TBLPROPERTIES",
-                now_ms=int(time.time() * 1000),
-                followed_at=followed_at,
-            )
-        except LostRace:
-            continue
-        return True
-    raise TryAgain(f"other commits came first on {uri}, {MAX_TRIES} times: try again")
-
-
-def _with(metadata: Metadata, *, paused: bool) -> Json:
-    settings = {**metadata.configuration, PAUSED: "true"}
-    if not paused:
-        del settings[PAUSED]
-    return {"metaData": {**metadata.fields, "configuration": settings}}
+        storage = open_storage(uri, storage_options)
+        for _ in range(MAX_TRIES):
+            followed_at = _CLOCK.monotonic()
+            state = read_log(storage)
+            if state is None or state.metadata is None:
+                raise TidelakeError(f"there is no Delta table at {uri}: is the name right?")
+            if is_paused(state.metadata) == paused:
+                return False
+            settings = {**state.metadata.configuration, PAUSED: "true"}
+            if not paused:
+                del settings[PAUSED]
+            try:
+                commit(
+                    storage,
+                    state,
+                    [{"metaData": {**state.metadata.fields, "configuration": settings}}],
+                    operation="SET TBLPROPERTIES",
+                    now_ms=int(time.time() * 1000),
+                    followed_at=followed_at,
+                )
+            except LostRace:
+                continue
+            return True
+        raise TryAgain(f"other commits came first on {uri}, {MAX_TRIES} times: try again")

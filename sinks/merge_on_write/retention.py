@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sinks.merge_on_write.actions import Tombstone
 from sinks.merge_on_write.checkpoint_reader import UNREADABLE, sidecars_of
-from sinks.merge_on_write.file_names import files_of, is_in_table
 from sinks.merge_on_write.forgotten import WITHIN_MS
 from sinks.merge_on_write.intervals import (
     DAY_MS,
@@ -18,6 +17,7 @@ from sinks.merge_on_write.intervals import (
     file_retention_ms,
     log_retention_ms,
 )
+from sinks.merge_on_write.located import files_of, is_in_table
 from sinks.merge_on_write.log_paths import LOG, SIDECARS, LogCheckpoint, classify, whole_checkpoints
 from sinks.merge_on_write.log_reader import check_head
 from sinks.merge_on_write.log_state import LogState

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile
-from sinks.merge_on_write.file_rows import Bounds, bounds_of
+from sinks.merge_on_write.key_bounds import Bounds, bounds_of
 from sinks.merge_on_write.key_hash import Keys, is_numeric, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, sort_keys
+from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import TableShape
 
 MAX_FILE_ROWS = 1_000_000
@@ -40,7 +41,7 @@ class NewFile:
 
 
 def write_sorted(
-    files: data_files.WritesFiles,
+    storage: TableStorage,
     rows: pa.Table,
     key: Sequence[str],
     shape: TableShape,
@@ -57,7 +58,7 @@ def write_sorted(
     found = []
     for part in _parts(_key_order(keys, columns), rows):
         taken = part if among is None else among[part]
-        file = data_files.write_file(files, _gathered(rows, taken), shape, now_ms)
+        file = data_files.write_file(storage, _gathered(rows, taken), shape, now_ms)
         second = None if keys.second is None else keys.second[part]
         valid = None if keys.valid is None else keys.valid[part]
         found.append(

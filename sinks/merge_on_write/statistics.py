@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -80,24 +79,28 @@ def rows_in(stats: str | None) -> int | None:
 
 def bounds(values: pa.ChunkedArray, column: ShapeColumn) -> tuple[Bound, Bound]:
     """Lower and upper bound in the form of the log; None where none can be said."""
-    written = _written(column.arrow)
-    if written is None or values.null_count == len(values):
+    kind = column.arrow
+    if values.null_count == len(values) or not any(each(kind) for each in _ORDERED):
         return None, None
-    if pa.types.is_floating(column.arrow) and pc.any(pc.is_nan(values)).as_py():
+    if pa.types.is_floating(kind) and pc.any(pc.is_nan(values)).as_py():
         return None, None
     found = pc.min_max(values)
     low, high = found["min"], found["max"]
-    if pa.types.is_timestamp(column.arrow):
-        return _timestamp_bounds(low.value, high.value, column.arrow)
-    return written(low.as_py(), False), written(high.as_py(), True)
+    if pa.types.is_timestamp(kind):
+        return _timestamp_bounds(low.value, high.value, kind)
+    return _bound(low.as_py(), is_upper=False), _bound(high.as_py(), is_upper=True)
 
 
-def _written(kind: pa.DataType) -> Callable[[Any, bool], Bound] | None:
-    """How a value of the type is written, given whether it is the upper bound; None: not at all."""
-    for is_kind, written in _WRITTEN:
-        if is_kind(kind):
-            return written
-    return None
+def _bound(value: Any, *, is_upper: bool) -> Bound:
+    match value:
+        case float():
+            return _float(value, is_upper)
+        case str():
+            return _text(value, is_upper)
+        case date():
+            return value.isoformat()
+        case _:
+            return int(value)
 
 
 def _float(value: float, is_upper: bool) -> Bound:
@@ -130,10 +133,10 @@ def _timestamp(milliseconds: int, suffix: str) -> str | None:
     return moment.strftime(f"{moment.year:04d}-%m-%dT%H:%M:%S.{milliseconds % 1000:03d}{suffix}")
 
 
-_WRITTEN: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, bool], Bound]], ...] = (
-    (pa.types.is_integer, lambda value, _: int(value)),
-    (pa.types.is_floating, _float),
-    (pa.types.is_string, _text),
-    (pa.types.is_date, lambda value, _: str(value.isoformat())),
-    (pa.types.is_timestamp, lambda value, _: str(value)),  # see _timestamp_bounds
+_ORDERED = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_string,
+    pa.types.is_date,
+    pa.types.is_timestamp,
 )

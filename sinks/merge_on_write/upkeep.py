@@ -108,12 +108,8 @@ class TableUpkeep:
                 table.refresh()
                 if is_paused(table.state.metadata):
                     return
-            folded = fold(table, care.key)
-            if folded is None or self._closed:
+            if fold(table, care.key) is None or self._closed:
                 break
-            _log.debug(
-                "folded table=%s files=%d bytes=%d", table.uri, folded.files, folded.bytes_read
-            )
         self._checkpoint(table, care)
         self._clean(table, care)
 

@@ -16,7 +16,7 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sinks.merge_on_write.actions import AppTransaction, DataFile, DeletionVectorDescriptor, Json
 from sinks.merge_on_write.checkpoint import write_checkpoint
@@ -104,7 +104,7 @@ def _upsert(state: LogState, number: int, at_ms: int) -> list[Json]:
             cardinality=number,
         )
         actions.append(file.remove(at_ms, data_change=True))
-        actions.append(replace(file, deletion_vector=vector).add(data_change=True))
+        actions.append(file.changed(deletionVector=vector.to_json()).add(data_change=True))
     return actions
 
 

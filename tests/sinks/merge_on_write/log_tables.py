@@ -6,7 +6,6 @@ import json
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from coordination.clock import SystemClock
@@ -83,10 +82,10 @@ def add_files(storage: TableStorage, state: LogState, *paths: str) -> int:
 
 
 def data_file(path: str, vector: int | None = None, **fields: Any) -> DataFile:
-    found = DataFile(path=path, size=1000, modification_time_ms=1_700_000_000_000, stats=STATS)
+    found = DataFile.new(path=path, size=1000, modification_time_ms=1_700_000_000_000, stats=STATS)
     if vector is not None:
-        found = replace(found, deletion_vector=descriptor(vector))
-    return replace(found, **fields)
+        found = found.changed(deletionVector=descriptor(vector).to_json())
+    return found.changed(**fields)
 
 
 def descriptor(number: int, offset: int = 1) -> DeletionVectorDescriptor:
@@ -103,7 +102,7 @@ def descriptor(number: int, offset: int = 1) -> DeletionVectorDescriptor:
 def touch(state: LogState, path: str, vector: DeletionVectorDescriptor, at_ms: int) -> list[Json]:
     """The actions that put a live file under another vector."""
     old = state.files[path]
-    new = replace(old, deletion_vector=vector)
+    new = old.changed(deletionVector=vector.to_json())
     return [old.remove(at_ms, data_change=True), new.add(data_change=True)]
 
 
@@ -118,7 +117,7 @@ def history(seed: int, commits: int) -> Iterator[list[Json]]:
             old = live.pop(path)
             actions.append(old.remove(1000 * number, data_change=True))
             if chance.random() < 0.7:
-                live[path] = replace(old, deletion_vector=descriptor(number, len(actions)))
+                live[path] = old.changed(deletionVector=descriptor(number, len(actions)).to_json())
                 actions.append(live[path].add(data_change=True))
         if chance.random() < 0.8:
             path = f"part%20{number}.parquet"

@@ -8,7 +8,6 @@ import time
 import uuid
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from coordination.clock import SystemClock
@@ -37,7 +36,7 @@ def restate_vectors(uri: str, storage_type: str) -> None:
             if vector.unique_id == file.vector_id:
                 continue  # inline once more is the same logical file: not to be removed and added
             actions.append(file.remove(_now_ms(), data_change=False))
-            actions.append(replace(file, deletion_vector=vector).add(data_change=False))
+            actions.append(file.changed(deletionVector=vector.to_json()).add(data_change=False))
     _commit(storage, state, actions)
 
 
@@ -51,7 +50,7 @@ def without_statistics(uri: str, dice: random.Random) -> None:
         if file.deletion_vector is not None:
             rows = (file.stats or "").partition('"numRecords":')[2].split(",")[0].rstrip("}")
             stats = f'{{"numRecords":{int(rows)}}}'
-        _commit(storage, state, [replace(file, stats=stats).add(data_change=False)])
+        _commit(storage, state, [file.changed(stats=stats).add(data_change=False)])
 
 
 def _restated(storage: LocalStorage, file: DataFile, storage_type: str) -> DeletionVectorDescriptor:

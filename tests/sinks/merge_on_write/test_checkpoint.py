@@ -13,11 +13,11 @@ from pyroaring import BitMap64
 
 from sinks.merge_on_write.actions import AppTransaction, DeletionVectorDescriptor
 from sinks.merge_on_write.checkpoint import write_checkpoint
+from sinks.merge_on_write.checkpoint_reader import stats_text
 from sinks.merge_on_write.deletion_vector import vector_files
 from sinks.merge_on_write.log_paths import LAST_CHECKPOINT, checkpoint_path, commit_path
-from sinks.merge_on_write.log_reader import LogReplaced, read_log
+from sinks.merge_on_write.log_reader import LogMoved, read_log
 from sinks.merge_on_write.log_state import LogState
-from sinks.merge_on_write.parsed_stats import stats_text
 from sinks.merge_on_write.storage import LocalStorage, TableStorage
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.log_tables import (
@@ -51,8 +51,8 @@ def test_a_checkpoint_is_read_as_the_replay(local: LocalStorage, seed: int):
         back = found.tombstones[key]
         assert back.deletion_timestamp_ms == each.deletion_timestamp_ms
         assert back.deletion_vector == each.deletion_vector
-        assert back.action["size"] == each.action["size"]
-        assert back.action["extendedFileMetadata"] is True
+        assert back.fields["size"] == each.fields["size"]
+        assert back.fields["extendedFileMetadata"] is True
     delta_rs = DeltaTable(local.uri)
     assert delta_rs.version() == state.version
     assert state.metadata is not None
@@ -144,7 +144,7 @@ def test_checkpoints_of_delta_rs_are_read(local: LocalStorage, v2: bool):
     local.delete(commit_path(version) for version in range(before.version))
     assert_as_read(local, before)
     (live,) = before.files.values()
-    assert live.partition_values == {"p": "x"}
+    assert live.fields["partitionValues"] == {"p": "x"}
 
 
 def test_expired_tombstones_are_left_out(local: LocalStorage):
@@ -195,7 +195,7 @@ def test_of_a_table_that_was_made_again_there_is_none(local: LocalStorage, when:
         again("")
     else:
         faulty.before = once(again)
-    with pytest.raises(LogReplaced):
+    with pytest.raises(LogMoved):
         write_checkpoint(faulty, state, now_ms=0)
     assert (checkpoint_path(1) in faulty.creates) == (when == "meanwhile")
     found = read_log(local)
@@ -218,7 +218,9 @@ def test_vectors_of_all_kinds_are_kept(local: LocalStorage):
             cardinality=1,
         ),
     }
-    files = [data_file(name, deletion_vector=each) for name, each in vectors.items()]
+    files = [
+        data_file(name, deletionVector=each and each.to_json()) for name, each in vectors.items()
+    ]
     put(local, state, [each.add(data_change=True) for each in files])
     checkpoint(local, state)
     found = read_log(local)

@@ -12,7 +12,7 @@ from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.commit import LostRace
 from sinks.merge_on_write.log_paths import commit_path
-from sinks.merge_on_write.log_reader import LogCleaned, LogReplaced, follow, read_log
+from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storage
 from tests.services.s3_server import S3Server
@@ -141,7 +141,7 @@ class TestFrozenWriter:
             last.append(other)
 
         faulty, state = self.frozen(storage, meanwhile)
-        with pytest.raises(LogCleaned):
+        with pytest.raises(LogMoved):
             add_files(faulty, state, "ours.parquet")
         assert_as_read(storage, last[0])
         assert len(last[0].files) == 6
@@ -152,7 +152,7 @@ class TestFrozenWriter:
             make(storage)
 
         faulty, state = self.frozen(storage, meanwhile)
-        with pytest.raises(LogCleaned):
+        with pytest.raises(LogMoved):
             add_files(faulty, state, "ours.parquet")
         found = read_log(storage)  # a commit left there would be a hole in the new table's log
         assert found is not None
@@ -167,7 +167,7 @@ class TestFrozenWriter:
             add_files(storage, again[0], "new.parquet")
 
         faulty, state = self.frozen(storage, meanwhile)
-        with pytest.raises(LogReplaced):
+        with pytest.raises(LogMoved):
             add_files(faulty, state, "ours.parquet")
         assert_as_read(storage, again[0])
 
@@ -178,7 +178,7 @@ class TestFrozenWriter:
         storage.delete([each.path for each in storage.list("")])
         make(storage)
         faulty.creates.clear()
-        with pytest.raises(LogReplaced):
+        with pytest.raises(LogMoved):
             add_files(faulty, state, "ours.parquet")
         assert faulty.creates == []
 
@@ -196,7 +196,7 @@ class TestFrozenWriter:
             storage.delete([commit_path(0)])
 
         faulty.after = once(meanwhile)
-        with pytest.raises(LogCleaned):
+        with pytest.raises(LogMoved):
             add_files(faulty, state, "ours.parquet")
         found = read_log(storage)
         assert found is not None

@@ -11,7 +11,7 @@ import pytest
 
 from sinks.apply import Applied, Skipped
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.file_names import files_of
+from sinks.merge_on_write.located import files_of
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.storage import LocalStorage
 from tests.conftest import ROOT

@@ -16,7 +16,7 @@ from sinks.merge_on_write.deletion_vector import file_of, vector_files
 from sinks.merge_on_write.forgotten import WITHIN_MS
 from sinks.merge_on_write.intervals import file_retention_ms, interval_ms, log_retention_ms
 from sinks.merge_on_write.log_paths import LOG, checkpoint_path, commit_path
-from sinks.merge_on_write.log_reader import LogReplaced, read_log
+from sinks.merge_on_write.log_reader import LogMoved, read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.retention import clean_files, clean_log
 from sinks.merge_on_write.storage import LocalStorage, TableStorage
@@ -152,7 +152,7 @@ class TestLog:
         local.delete([each.path for each in local.list("")])
         self.table(local)
         before = log_of(local)
-        with pytest.raises(LogReplaced):
+        with pytest.raises(LogMoved):
             clean_log(local, state, now_ms=NOW_MS)
         assert log_of(local) == before
 
@@ -312,7 +312,7 @@ class TestFiles:
         self.remove(local, state, "a.parquet", days=30)
         for each in list(local.list(LOG)):
             local.delete([each.path])
-        with pytest.raises(LogReplaced):
+        with pytest.raises(LogMoved):
             clean_files(local, state, now_ms=NOW_MS)
         assert "a.parquet" in self.files_of(local)
 

@@ -11,8 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinks.merge_on_write.file_rows import bounds_of, comparable, logged_bounds, may_hold
+from sinks.merge_on_write.actions import DataFile
+from sinks.merge_on_write.key_bounds import Bounds, bounds_of, may_hold, told_bounds
+from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.statistics import bounds, rows_in, statistics_text, widened
+from sinks.merge_on_write.storage import LocalStorage
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
 from tests.sinks.merge_on_write.histories import POOLS
 
@@ -154,6 +157,14 @@ def test_rows_are_the_physical_ones():
     assert rows_in(None) is None
 
 
+def logged_bounds(stats: str, kind: pa.DataType) -> Bounds | None:
+    """Of a file of ours, which is not looked into."""
+    file = DataFile.new(path="tidelake-1.parquet", size=1, modification_time_ms=0, stats=stats)
+    column = ShapeColumn(name="p", physical="p", field_id=None, arrow=kind, has_statistics=True)
+    nowhere = LocatedFiles(LocalStorage("/nowhere"), LocalStorage)
+    return told_bounds(nowhere, file, column)
+
+
 class TestOurOwnBounds:
     """What the engine itself skips files by."""
 
@@ -165,7 +176,7 @@ class TestOurOwnBounds:
         for _ in range(300):
             values = dice.choices(POOLS[kind], k=dice.randint(1, 4))
             rows = pa.table({"p": pa.array(values, arrow)})
-            told = logged_bounds(json.loads(statistics_text(rows, shape)), "p", arrow)
+            told = logged_bounds(statistics_text(rows, shape), arrow)
             wanted = bounds_of(pa.array([dice.choice(values)], arrow))
             assert may_hold(told, wanted)
             assert may_hold(bounds_of(rows["p"]), wanted)
@@ -187,10 +198,10 @@ class TestOurOwnBounds:
         ],
     )
     def test_what_is_not_plainly_told_is_not_used(self, stats: dict[str, Any], kind: pa.DataType):
-        assert logged_bounds(stats, "p", kind) is None
+        assert logged_bounds(json.dumps(stats), kind) is None
 
     def test_text_is_ordered_by_its_bytes(self):
         low, high = bounds_of(pa.array(["\uffff", "\U00010000"])) or (None, None)
         assert (low, high) == ("\uffff".encode(), "\U00010000".encode())
-        assert comparable(pa.scalar(None, pa.int64())) is None
+        assert bounds_of(pa.array([None], pa.int64())) is None
         assert bounds_of(pa.array([1.0, float("nan")])) is None
