@@ -7,12 +7,12 @@ raised. Registering that etcd does not answer is tried again (docs/cluster.md 20
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from coordination.capture_context import CaptureContext
+from coordination.capture_context import CaptureContext, SessionContext
 from coordination.errors import CaptureSuicide, LeaseGone, TryAgain
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, Put, get
@@ -22,31 +22,26 @@ from coordination.etcd.keys import ChangefeedName
 from coordination.etcd.session import Session
 from coordination.leadership import Leadership
 from coordination.metadata.model import ChangefeedInfo
-from coordination.model import CaptureID, CaptureInfo, Ownership, ProcessorEpoch, Revision
+from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
 from coordination.owner.jobs import OwnerJobs
 from coordination.owner.owner import OwnerReactor
-from coordination.processor import ProcessorReactor, SessionContext
+from coordination.processor import ProcessorReactor
 from coordination.scheduler.messages import DispatchTableResponse, HeartbeatResponse, Message
 
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
+_OF_AGENTS: Final = (HeartbeatResponse, DispatchTableResponse)
 
 
 class Capture:
     """Made by `begin`. One thread, but for the session's, which shuts the fence by itself."""
 
-    def __init__(
-        self,
-        context: CaptureContext,
-        jobs: OwnerJobs,
-        role: SessionContext,
-        session: Session,
-        etcd: str,
-    ) -> None:
+    def __init__(self, role: SessionContext, jobs: OwnerJobs, session: Session) -> None:
+        self.id = role.id
+        self.epoch = role.epoch
         self.session = session
-        self._context = context
-        self._role = role
+        self._context = context = role.capture
         self._info = role.info  # as registered
         self._is_doubted = False  # whether that is what etcd has: a put had no answer
         self._key = keys.capture_key(context.cluster_id, role.id)
@@ -58,24 +53,26 @@ class Capture:
             role.id.encode(),
             context.woken.set,
         )
-        self._leadership = Leadership(
-            context, jobs, role, candidate, guards=self._capture_guards, etcd=etcd
-        )
+        self._leadership = Leadership(role, jobs, candidate, self._capture_guards)
         self._state = context.new_state()
-        self._processor = ProcessorReactor(role, lambda: self._leadership.is_held)
-        self._worker = context.new_worker(self._processor, self._state, self._capture_guards)
+        self.processor = ProcessorReactor(role, lambda: self._leadership.is_held)
+        self._worker = context.new_worker(self.processor, self._state, self._capture_guards)
 
     @classmethod
     def begin(cls, context: CaptureContext, jobs: OwnerJobs) -> Capture:
         """A new ID, lease and epoch; the fence is open. Raises ``TryAgain``."""
         etcd = etcd_identity(context.client, context.cluster_id)
-        info = CaptureInfo(
-            id=CaptureID(context.new_id()),
-            address=context.address,
-            version=context.version,
-            start_timestamp=int(context.utc_now().timestamp()),
+        role = SessionContext(
+            capture=context,
+            info=CaptureInfo(
+                id=CaptureID(context.new_id()),
+                address=context.address,
+                version=context.version,
+                start_timestamp=int(context.utc_now().timestamp()),
+            ),
+            epoch=ProcessorEpoch(context.new_id()),
+            etcd=etcd,
         )
-        epoch = ProcessorEpoch(context.new_id())
 
         def lost(reason: str) -> None:
             context.fence.shut(reason)
@@ -91,32 +88,10 @@ class Capture:
             is_driven=context.is_driven,
         )
         session.start()
-        ownership = Ownership(
-            capture_id=info.id, epoch=epoch, etcd_cluster_id=etcd, election_revision=Revision(0)
-        )
-        context.fence.open(ownership, session.trusted_until)
+        context.fence.open(role.ownership, session.trusted_until)
         context.fence.extend(session.trusted_until)  # a renewal just before found it shut
-        context.transport.set_self(info.id)
-        role = SessionContext(
-            cluster_id=context.cluster_id,
-            info=info,
-            epoch=epoch,
-            data_plane=context.data_plane,
-            fence=context.fence,
-            wake=context.woken.set,
-            new_epoch=lambda: ProcessorEpoch(context.new_id()),
-            utc_now=context.utc_now,
-            end_within_s=context.session.stall_timeout_s,
-        )
-        return cls(context, jobs, role, session, etcd)
-
-    @property
-    def id(self) -> CaptureID:
-        return self._role.id
-
-    @property
-    def epoch(self) -> ProcessorEpoch:
-        return self._role.epoch
+        context.transport.set_self(role.id)
+        return cls(role, jobs, session)
 
     @property
     def captures(self) -> Mapping[CaptureID, CaptureInfo]:
@@ -127,10 +102,6 @@ class Capture:
         """As this one has seen it in etcd."""
         found = self._state.changefeeds.get(name)
         return found.info if found is not None else None
-
-    @property
-    def processor(self) -> ProcessorReactor:
-        return self._processor
 
     @property
     def owner(self) -> OwnerReactor | None:
@@ -155,23 +126,31 @@ class Capture:
             return min(RETRY_S, *waits)
         self._deliver(self._context.transport.receive())
         waits.append(self._worker.run_once())
-        if self._processor.is_stopping or self._leadership.is_stopping:  # drained, by either way
+        if self._is_handing_over:  # drained, by either way
             self.stop()
         self._announce()
         waits.append(self._leadership.campaign_or_lead())
-        self._send()
+        outbox = self.processor.take_outbox()
+        if (owner := self.owner) is not None:
+            outbox += owner.take_outbox()
+        if outbox:
+            self._context.transport.send(outbox)
         return min(waits)
+
+    @property
+    def _is_handing_over(self) -> bool:
+        return self._leadership.is_stopping or self.processor.is_stopping
 
     def stop(self) -> None:
         """Hand over what there is: resign, and let the others have the spans."""
-        self._leadership.is_stopping = self._processor.is_stopping = True
+        self._leadership.is_stopping = self.processor.is_stopping = True
 
     def serve_again(self) -> bool:
         """Take a drain back: stand for election, and take spans once more. False: nothing was to
         be taken back."""
-        was_stopping = self._leadership.is_stopping or self._processor.is_stopping
+        was_stopping = self._is_handing_over
         self._leadership.is_stopping = False
-        self._processor.serve_again()
+        self.processor.serve_again()
         return was_stopping
 
     @property
@@ -179,31 +158,29 @@ class Capture:
         """Nothing is left to hand over, or nobody is there to take it."""
         if not self._registered:
             return True
-        if not self._leadership.has_resigned:
-            return False
-        if self._state.owned_by(self.id):
+        if not self._leadership.has_resigned or self._state.owned_by(self.id):
             return False
         others = (each for each in self._state.captures if each != self.id)
         is_alone = all(self._state.is_gone(each) for each in others)
         is_alone |= not self._state.candidates  # all are stopping: nobody moves a table any more
-        return is_alone or self._processor.span_count == 0
+        return is_alone or self.processor.span_count == 0
 
     def close(self, *, drop: bool) -> None:
         """Begin to end all roles; no write to etcd any more."""
         self._leadership.close(drop=drop)
-        self._processor.close(drop=drop)
+        self.processor.close(drop=drop)
         self._worker.close()
 
     @property
     def is_closed(self) -> bool:
-        return self._processor.is_closed and self._leadership.is_closed
+        return self.processor.is_closed and self._leadership.is_closed
 
     # registration and messages
 
     def _register(self) -> bool:
         client = self._context.client
         absent = Compare(self._key, "create", "=", 0)  # else it could land on what is said later
-        put = Put(self._key, keys.dump_capture_info(self._role.info), self.session.lease)
+        put = Put(self._key, keys.dump_capture_info(self._info), self.session.lease)
         try:
             client.txn((absent,), (put,))
             found = get(client, self._key)
@@ -213,7 +190,7 @@ class Capture:
         if found is None:
             raise LeaseGone("the capture's key went as soon as it was put")
         try:
-            if not self._context.admit(self._role.id, found.create_revision):
+            if not self._context.admit(self.id, found.create_revision):
                 return False
         except TryAgain as error:
             logger.warning("etcd does not answer, trying again capture_id=%s: %s", self.id, error)
@@ -223,11 +200,10 @@ class Capture:
 
     def _announce(self) -> None:
         """Have the others see in etcd whether this capture hands over what it has."""
-        is_draining = self._leadership.is_stopping or self._processor.is_stopping
-        was_draining = self._info.is_draining
+        is_draining, was_draining = self._is_handing_over, self._info.is_draining
         if is_draining == was_draining and not self._is_doubted:
             return
-        info = dataclasses.replace(self._info, is_draining=is_draining)
+        info = replace(self._info, is_draining=is_draining)
         if not self._put(info) or is_draining == was_draining:
             return
         if is_draining:
@@ -263,21 +239,11 @@ class Capture:
         for_owner = [each for each in messages if isinstance(each.body, _OF_AGENTS)]
         for_agents = [each for each in messages if not isinstance(each.body, _OF_AGENTS)]
         if for_agents and not self._info.is_reached:
-            self._put(dataclasses.replace(self._info, is_reached=True))
+            self._put(replace(self._info, is_reached=True))
         if self._info.is_reached:
-            self._processor.post(for_agents)
+            self.processor.post(for_agents)
         if (owner := self.owner) is not None:
             owner.post(for_owner)
 
-    def _send(self) -> None:
-        outbox = self._processor.take_outbox()
-        if (owner := self.owner) is not None:
-            outbox += owner.take_outbox()
-        if outbox:
-            self._context.transport.send(outbox)
-
     def _capture_guards(self) -> tuple[Compare, ...]:
         return (Compare(self._key, "create", "=", self._registered),)
-
-
-_OF_AGENTS: Final = (HeartbeatResponse, DispatchTableResponse)

@@ -1,4 +1,4 @@
-"""What a serving capture works with, whichever session it is in, and the workers of its roles."""
+"""What a serving capture works with, whichever session it is in, and in the session of now."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from coordination.etcd import keys
 from coordination.etcd.client import Compare, EtcdClient
 from coordination.fence import Fence
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.model import CaptureID, Revision
+from coordination.metadata.model import RunningError
+from coordination.model import CaptureID, CaptureInfo, Ownership, ProcessorEpoch, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker, Reactor
-from coordination.ports import DataPlane
+from coordination.ports import CaptureIdentity, DataPlane
+from coordination.running_errors import running_error
 from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.scheduler.transport import Transport
 from coordination.watchdog import Watchdog
@@ -41,7 +43,7 @@ class CaptureContext:
     address: str
     version: str
     new_id: Callable[[], str]  # a UUID that was never used
-    utc_now: Callable[[], datetime]
+    utc_now: Callable[[], datetime]  # for what people read
     rng: random.Random
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     tick_interval_s: float = FLUSH_INTERVAL_S
@@ -75,3 +77,43 @@ class CaptureContext:
             delete_counter_key=keys.delete_counter_key(self.cluster_id),
             wake=self.woken.set,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionContext:
+    """One session's: what a capture's roles know of it, and what they work with."""
+
+    capture: CaptureContext
+    info: CaptureInfo
+    epoch: ProcessorEpoch
+    etcd: str  # which one it is: revisions are compared only where this is equal
+
+    @property
+    def id(self) -> CaptureID:
+        return self.info.id
+
+    @property
+    def identity(self) -> CaptureIdentity:
+        return CaptureIdentity(capture_id=self.id, epoch=self.epoch, address=self.info.address)
+
+    @property
+    def ownership(self) -> Ownership:
+        """Of a capture that has not won an election."""
+        return Ownership(
+            capture_id=self.id,
+            epoch=self.epoch,
+            etcd_cluster_id=self.etcd,
+            election_revision=Revision(0),
+        )
+
+    @property
+    def end_within_s(self) -> float:
+        """What a replica or a control writer has for its end; else this capture ends."""
+        return self.capture.session.stall_timeout_s
+
+    def new_epoch(self) -> ProcessorEpoch:
+        return ProcessorEpoch(self.capture.new_id())
+
+    def report(self, error: Exception, code: str) -> RunningError:
+        """As it is reported in etcd; ``code`` is that of an error without one of its own."""
+        return running_error(error, code=code, address=self.info.address, at=self.capture.utc_now())

@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from coordination.capture_context import CaptureContext
+from coordination.capture_context import SessionContext
 from coordination.errors import CaptureSuicide, TidelakeError, TryAgain
 from coordination.etcd.client import Compare
 from coordination.etcd.election import Candidate
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.model import Ownership, Revision
+from coordination.model import Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import GuardLost
-from coordination.owner.changefeed import OwnerContext
 from coordination.owner.jobs import OwnerJobs
 from coordination.owner.owner import OwnerReactor
-from coordination.processor import SessionContext
 
 logger = logging.getLogger(__name__)
 
@@ -48,22 +46,17 @@ class Leadership:
 
     def __init__(
         self,
-        context: CaptureContext,
-        jobs: OwnerJobs,
         role: SessionContext,
+        jobs: OwnerJobs,
         candidate: Candidate,
-        *,
         guards: Callable[[], Sequence[Compare]],
-        etcd: str,
     ) -> None:
-        """``guards``: what holds while the capture is registered; ``etcd``: which one it is."""
+        """``guards``: what holds while the capture is registered."""
         self.is_stopping = False
-        self._context = context
-        self._jobs = jobs
         self._role = role
+        self._jobs = jobs
         self._candidate = candidate
         self._guards = guards
-        self._etcd = etcd
         self._campaign_at = float("-inf")
         self._owner: _OwnerRole | None = None
         self._ending: _OwnerRole | None = None
@@ -103,7 +96,7 @@ class Leadership:
 
     def campaign_or_lead(self) -> float:
         """One pass; the seconds until the next is of use. Raises what ends the capture."""
-        now = self._context.clock.monotonic()
+        now = self._role.capture.clock.monotonic()
         if self._owner is None:
             self._jobs.carry_out(None)
         if not self._may_campaign(now):
@@ -113,9 +106,7 @@ class Leadership:
             self._must_resign |= bool(self._candidate.revision)
             return RETRY_S
         wait_s = self._campaign(now)
-        if self._owner is None:
-            return wait_s
-        return min(wait_s, self._lead(self._owner))
+        return wait_s if self._owner is None else min(wait_s, self._lead(self._owner))
 
     def _may_campaign(self, now: float) -> bool:
         """Whether the end of the last owner role is over, its place in the queue included."""
@@ -183,31 +174,15 @@ class Leadership:
         self._ending.reactor.close(drop=drop)
         self._ending.worker.close()
         self._must_resign = resigns
-        now = self._context.clock.monotonic()
+        now = self._role.capture.clock.monotonic()
         self._campaign_at = now + CAMPAIGN_PAUSE_S
         self._ends_by = now + self._role.end_within_s
         self._jobs.carry_out(None)
 
     def _new_owner(self, revision: Revision) -> _OwnerRole:
-        ownership = Ownership(
-            capture_id=self._role.id,
-            epoch=self._role.epoch,
-            etcd_cluster_id=self._etcd,
-            election_revision=revision,
-        )
         leads = Compare(self._candidate.key, "create", "=", revision)
-
-        def guards() -> tuple[Compare, ...]:
-            return (*self._guards(), leads)
-
-        state = self._context.new_state()
-        context = OwnerContext(
-            role=self._role,
-            ownership=ownership,
-            settings=self._context.scheduler,
-            rng=self._context.rng,
-            tries_again=self._context.tries_again,
-        )
-        reactor = OwnerReactor(context, self._jobs)
-        worker = self._context.new_worker(reactor, state, guards)
+        ownership = replace(self._role.ownership, election_revision=revision)
+        reactor = OwnerReactor(self._role, ownership, self._jobs)
+        capture = self._role.capture
+        worker = capture.new_worker(reactor, capture.new_state(), lambda: (*self._guards(), leads))
         return _OwnerRole(reactor=reactor, worker=worker, revision=revision)

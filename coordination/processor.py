@@ -15,20 +15,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final
 
+from coordination.capture_context import SessionContext
 from coordination.closing import Closings
 from coordination.errors import Fenced, TryAgain
 from coordination.etcd.keys import ChangefeedName
-from coordination.fence import Fence
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import ChangefeedInfo, RunningError, SchedState, TaskPosition
-from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
-from coordination.ports import CaptureIdentity, DataPlane, Replica
-from coordination.running_errors import PROCESSOR_UNKNOWN, log_failure, running_error
+from coordination.model import Revision
+from coordination.ports import Replica
+from coordination.running_errors import PROCESSOR_UNKNOWN, log_failure
 from coordination.scheduler.agent import Agent, OwnerInfo
 from coordination.scheduler.messages import (
     AddTable,
@@ -45,29 +44,6 @@ _SAYS: Final = {
     TableState.REPLICATING: "table taken",
     TableState.STOPPED: "table given up",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionContext:
-    """What a capture's roles know of it, and what they work with."""
-
-    cluster_id: str
-    info: CaptureInfo
-    epoch: ProcessorEpoch  # of the session
-    data_plane: DataPlane
-    fence: Fence
-    wake: Callable[[], None]
-    new_epoch: Callable[[], ProcessorEpoch]  # a UUID that was never used
-    utc_now: Callable[[], datetime]  # for what people read
-    end_within_s: float  # a replica, a control writer; else this capture ends
-
-    @property
-    def id(self) -> CaptureID:
-        return self.info.id
-
-    @property
-    def identity(self) -> CaptureIdentity:
-        return CaptureIdentity(capture_id=self.id, epoch=self.epoch, address=self.info.address)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,7 +143,7 @@ class ProcessorReactor:
             self._open(info, changefeed)
 
     def _open(self, info: ChangefeedInfo, changefeed: ChangefeedReactorState) -> None:
-        row, role = changefeed.schedule, self._role
+        row, role, capture = changefeed.schedule, self._role, self._role.capture
         if row is None or row.owner_state is not SchedState.LAUNCHED or row.owner is None:
             return  # no owner yet; and an older one's late messages must not find an agent
         refusal = self._refused.get(info.name)
@@ -175,12 +151,14 @@ class ProcessorReactor:
             self._write_refusal(refusal, changefeed)
             return
         try:
-            replica = role.data_plane.open_replica(info, role.identity, role.fence, role.wake)
+            replica = capture.data_plane.open_replica(
+                info, role.identity, capture.fence, capture.woken.set
+            )
         except (Fenced, TryAgain):
             return
         except Exception as error:  # noqa: BLE001 - the changefeed must hear of it, and the others go on
             log_failure(logger, f"could not open a replica changefeed_id={info.id}", error)
-            refusal = _Refusal(epoch=info.epoch, report=self._report(error))
+            refusal = _Refusal(epoch=info.epoch, report=self._role.report(error, PROCESSOR_UNKNOWN))
             self._refused[info.name] = refusal
             self._write_refusal(refusal, changefeed)
             return
@@ -206,7 +184,7 @@ class ProcessorReactor:
             self._tick_agent(run, self._inboxes.get(changefeed.name.id, ()))
         except Exception as error:  # noqa: BLE001 - one changefeed must not end the others
             log_failure(logger, f"an agent failed changefeed_id={changefeed.name.id}", error)
-            run.errors.append(self._report(error))
+            run.errors.append(self._role.report(error, PROCESSOR_UNKNOWN))
         self._write_reports(run, changefeed)
 
     def _tick_agent(self, run: _Run, inbox: Sequence[Message]) -> None:
@@ -218,7 +196,9 @@ class ProcessorReactor:
         ticked = run.agent.tick(inbox)
         self._outbox += ticked.outbox
         run.errors += [
-            self._report(each) for each in ticked.errors if not isinstance(each, Fenced | TryAgain)
+            self._role.report(each, PROCESSOR_UNKNOWN)
+            for each in ticked.errors
+            if not isinstance(each, Fenced | TryAgain)
         ]
         self.is_stopping |= run.agent.liveness is Liveness.STOPPING
         run.replica.set_barrier(run.agent.barrier)
@@ -259,11 +239,3 @@ class ProcessorReactor:
         warning = run.warnings[0] if run.warnings else None
         if error is not None or warning is not None:
             changefeed.report(self._role.id, run.epoch, error, warning)
-
-    def _report(self, error: Exception) -> RunningError:
-        return running_error(
-            error,
-            code=PROCESSOR_UNKNOWN,
-            address=self._role.info.address,
-            at=self._role.utc_now(),
-        )

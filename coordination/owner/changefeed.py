@@ -15,11 +15,10 @@ back-off."""
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from coordination.capture_context import SessionContext
 from coordination.closing import Closings
 from coordination.errors import (
     CaptureSuicide,
@@ -51,11 +50,9 @@ from coordination.metadata.model import (
 from coordination.model import Ownership, Revision
 from coordination.owner.term import UNSEEN, Term
 from coordination.ports import ControlWriter, Standing
-from coordination.processor import SessionContext
-from coordination.running_errors import OWNER_UNKNOWN, running_error
+from coordination.running_errors import OWNER_UNKNOWN
 from coordination.scheduler.coordinator import Coordinator
 from coordination.scheduler.messages import Message
-from coordination.scheduler.schedulers import SchedulerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -63,32 +60,21 @@ MAX_NAMES: Final = 10  # of tables, in a log line
 LAUNCH_AGAIN_S: Final = 5.0  # after a refused term: who has claimed it may be about to lead
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerContext:
-    """What all changefeeds of one owner share."""
-
-    role: SessionContext
-    ownership: Ownership
-    settings: SchedulerSettings
-    rng: random.Random
-    tries_again: bool = True  # after an error of a changefeed; else it has failed
-
-
 class ChangefeedOwner:
     """One thread. What goes wrong in it is the changefeed's error; a refused term ends its launch,
     and it is launched anew a little later. Only what ends the capture is raised."""
 
-    def __init__(self, name: ChangefeedName, context: OwnerContext) -> None:
+    def __init__(self, name: ChangefeedName, role: SessionContext, ownership: Ownership) -> None:
         self.name = name
-        self._context = context
-        self._role = context.role
+        self._role = role
+        self._ownership = ownership
         self._feed_state = FeedStateManager(
-            random=context.rng.random, tries_again=context.tries_again
+            random=role.capture.rng.random, tries_again=role.capture.tries_again
         )
         self._owner_revision: int | None = None  # that we asked for
         self._is_first = False  # nobody has ever had a span of it before that launch
         self._term: Term | None = None
-        self._closing = Closings[ControlWriter]("the control writer", context.role.end_within_s)
+        self._closing = Closings[ControlWriter]("the control writer", role.end_within_s)
         self._ran_epoch: int | None = None
         self._errors: list[RunningError] = []  # of the run of that epoch
         self._refusal: RunningError | None = None  # of a term, until it is seen in etcd
@@ -230,17 +216,17 @@ class ChangefeedOwner:
         if standing.state.is_running or not self.is_closed or standing == self._shown:
             return
         self._shown = standing
-        role.data_plane.show(
+        role.capture.data_plane.show(
             info=info,
             identity=role.identity,
-            ownership=self._context.ownership,
-            fence=role.fence,
+            ownership=self._ownership,
+            fence=role.capture.fence,
             standing=standing,
         )
 
     def _withdraw(self) -> None:
         if self._shown is not None:
-            self._role.data_plane.withdraw(self.name.id)
+            self._role.capture.data_plane.withdraw(self.name.id)
             self._shown = None
 
     def _tell(self, info: ChangefeedInfo, decision: Decision) -> None:
@@ -262,12 +248,12 @@ class ChangefeedOwner:
         role = self._role
         self._ran_epoch = info.epoch
         try:
-            control = role.data_plane.open_control_writer(
+            control = role.capture.data_plane.open_control_writer(
                 info=info,
                 identity=role.identity,
-                ownership=self._context.ownership,
-                fence=role.fence,
-                wake=role.wake,
+                ownership=self._ownership,
+                fence=role.capture.fence,
+                wake=role.capture.woken.set,
             )
             try:
                 self._term = Term(
@@ -275,8 +261,8 @@ class ChangefeedOwner:
                     control,
                     capture=role.info,
                     owner_revision=Revision(self._owner_revision or 0),
-                    settings=self._context.settings,
-                    rng=self._context.rng,
+                    settings=role.capture.scheduler,
+                    rng=role.capture.rng,
                 )
             except Exception:
                 self._closing.begin(self.name.id, control, drop=True)
@@ -331,25 +317,19 @@ class ChangefeedOwner:
     def _resign(self, error: TermRefused, now_s: float) -> None:
         """Of this changefeed alone; who leads the cluster is not decided in Delta."""
         logger.warning("its owner resigns changefeed_id=%s: %s", self.name.id, error)
-        self._refusal = self._report(error)
+        self._refusal = self._role.report(error, OWNER_UNKNOWN)
         self._launch_again_at = now_s + LAUNCH_AGAIN_S
         self._end_run(drop=True)
 
     def _fail(self, error: Exception) -> None:
         """Reported in each tick until it is written: nothing runs any more in this epoch."""
         self._end_run(drop=False)
-        report = self._report(error)
+        report = self._role.report(error, OWNER_UNKNOWN)
         if any((each.code, each.message) == (report.code, report.message) for each in self._errors):
             return
         if not isinstance(error, TidelakeError):  # what is known is said when it is decided upon
             logger.error("a changefeed fails changefeed_id=%s", self.name.id, exc_info=error)
         self._errors.append(report)
-
-    def _report(self, error: Exception) -> RunningError:
-        role = self._role
-        return running_error(
-            error, code=OWNER_UNKNOWN, address=role.info.address, at=role.utc_now()
-        )
 
 
 def standing_of(info: ChangefeedInfo, decision: Decision | None = None) -> Standing:

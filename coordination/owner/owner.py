@@ -12,14 +12,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from coordination.capture_context import SessionContext
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_writes import offline_writes
 from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import dump_progress
-from coordination.model import CaptureID
+from coordination.model import CaptureID, Ownership
 from coordination.orchestrator.transaction import Patch
-from coordination.owner.changefeed import ChangefeedOwner, OwnerContext
+from coordination.owner.changefeed import ChangefeedOwner
 from coordination.owner.jobs import JobContext, OwnerJobs
 from coordination.scheduler.messages import Message
 from coordination.version import work_together
@@ -33,9 +34,10 @@ REPORT_S = 5.0  # how old the progress is that a capture's death leaves behind, 
 class OwnerReactor:
     """One thread; one for each time that the capture is elected."""
 
-    def __init__(self, context: OwnerContext, jobs: OwnerJobs) -> None:
+    def __init__(self, role: SessionContext, ownership: Ownership, jobs: OwnerJobs) -> None:
         self.wants_to_resign = False  # it was asked to be drained
-        self._context = context
+        self._role = role
+        self._ownership = ownership
         self._jobs = jobs
         self.feeds: dict[ChangefeedName, ChangefeedOwner] = {}
         self._leaving: list[ChangefeedOwner] = []  # of changefeeds that are gone from etcd
@@ -70,7 +72,7 @@ class OwnerReactor:
         self._jobs.carry_out(
             JobContext(
                 feeds=self.feeds,
-                self_id=self._context.role.id,
+                self_id=self._role.id,
                 cluster=state,
                 draining=self._draining,
                 resign=self._resign,
@@ -91,13 +93,13 @@ class OwnerReactor:
         if self._is_bootstrapped:
             return
         self._is_bootstrapped = True
-        key = keys.meta_version_key(self._context.role.cluster_id)
+        key = keys.meta_version_key(self._role.capture.cluster_id)
         state.add_group((Patch(key, lambda old: old or keys.META_VERSION),))
 
     def _is_whole(self, state: GlobalReactorState) -> bool:
         """Whether all captures understand each other. One that does not refuses to start (see
         `streaming/admission.py`); it may have started together with us."""
-        ours = self._context.role.info.version
+        ours = self._role.info.version
         misfits = [
             each.id for each in state.captures.values() if not work_together(ours, each.version)
         ]
@@ -129,19 +131,19 @@ class OwnerReactor:
                 each.writes().release(capture_id, progress.get(each.uuid))
                 for each in state.owned_by(capture_id)
             ]
-            state.add_group(*offline_writes(self._context.role.cluster_id, capture_id, releases))
+            state.add_group(*offline_writes(self._role.capture.cluster_id, capture_id, releases))
 
     def _report(self, state: GlobalReactorState, now_s: float) -> None:
         """How far what it owns is, as the processors have told it, for who takes over."""
         if now_s < self._report_at:
             return
         self._report_at = now_s + REPORT_S
-        role = self._context.role
+        role = self._role
         owned = state.owned_by(role.id)
         progress = {each.uuid: each.status for each in owned if each.status is not None}
         if progress != state.capture_progress.get(role.id, {}):
             key, value = (
-                keys.capture_progress_key(role.cluster_id, role.id),
+                keys.capture_progress_key(role.capture.cluster_id, role.id),
                 dump_progress(progress),
             )
             state.add_group((Patch(key, lambda _old: value),))
@@ -158,6 +160,6 @@ class OwnerReactor:
             if feed is None:
                 if any(each.name == name for each in self._leaving):
                     continue  # its last run still ends
-                feed = self.feeds[name] = ChangefeedOwner(name, self._context)
+                feed = self.feeds[name] = ChangefeedOwner(name, self._role, self._ownership)
             inbox = self._inboxes.get(name.id, ())
             self._outbox += feed.tick(changefeed, inbox, state, now_s)
