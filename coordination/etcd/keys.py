@@ -24,8 +24,10 @@ what it has none for lies under a root of our own (its tools refuse unknown keys
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from typing import Final, NamedTuple
 
 from conf.settings import is_id
 from coordination.errors import ConfigError
@@ -172,115 +174,50 @@ def capture_progress_key(cluster_id: str, capture_id: CaptureID) -> str:
 # ---- from a key back to what it says
 
 
-@dataclass(frozen=True, slots=True)
-class Election:
-    """A candidate for controller."""
+class Kind(Enum):
+    """Of the keys that somebody reads: beneath which root each lies, and how it is spelled."""
 
-    lease: LeaseID
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureOf:
-    capture_id: CaptureID
-
-
-@dataclass(frozen=True, slots=True)
-class ChangefeedInfoOf:
-    name: ChangefeedName
+    ELECTION = (base_prefix, r"__cdc_meta__/owner/(?P<lease>[0-9a-f]+)")
+    CAPTURE = (base_prefix, r"__cdc_meta__/capture/(?P<capture>[^/]+)")
+    INFO = (base_prefix, r"(?P<namespace>[^/]+)/changefeed/info/(?P<id>[^/]+)")
+    STATUS = (base_prefix, r"(?P<namespace>[^/]+)/changefeed/status/(?P<id>[^/]+)")
+    POSITION = (base_prefix, r"(?P<namespace>[^/]+)/task/position/(?P<capture>[^/]+)/(?P<id>[^/]+)")
+    PROGRESS = (own_prefix, r"capture/progress/(?P<capture>[^/]+)")
+    SCHEDULE = (own_prefix, r"(?P<namespace>[^/]+)/changefeed/schedule/(?P<id>[^/]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class ChangefeedStatusOf:
-    name: ChangefeedName
+class ParsedKey(NamedTuple):
+    """What a key says; what its kind does not name is empty."""
+
+    kind: Kind
+    name: ChangefeedName | None = None
+    capture_id: CaptureID = CaptureID("")
+    lease: LeaseID = LeaseID(0)  # of a candidate for controller
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPositionOf:
-    capture_id: CaptureID
-    name: ChangefeedName
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    upstream_id: int
-    namespace: str = NAMESPACE
-
-
-@dataclass(frozen=True, slots=True)
-class LastEpoch:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleOf:
-    name: ChangefeedName
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureProgressOf:
-    capture_id: CaptureID
-
-
-Parsed = (
-    Election
-    | CaptureOf
-    | ChangefeedInfoOf
-    | ChangefeedStatusOf
-    | TaskPositionOf
-    | Upstream
-    | LastEpoch
-    | ScheduleOf
-    | CaptureProgressOf
-)
-
-
-def parse_key(cluster_id: str, key: str) -> Parsed | None:
+def parse_key(cluster_id: str, key: str) -> ParsedKey | None:
     """What the key says; None if it is no key of this cluster, or of a kind that nobody reads.
 
     Stricter than TiCDC: the root is compared with its slash, so `default2` is
     not in `default`; a changefeed ID holds no slash; a key that ends too early is none.
     """
-    for root, prefix in (("ticdc", base_prefix(cluster_id)), ("own", own_prefix(cluster_id))):
-        if key.startswith(prefix):
-            return _parse([root, *key.removeprefix(prefix).split("/")])
+    for kind in Kind:
+        root, pattern = kind.value
+        prefix = root(cluster_id)
+        if not key.startswith(prefix):
+            continue
+        found = re.fullmatch(pattern, key.removeprefix(prefix), re.DOTALL)
+        if found is None:
+            continue
+        says = found.groupdict()
+        name = None
+        if "id" in says:
+            if not (is_id(says["id"]) and is_id(says["namespace"])):
+                return None
+            name = ChangefeedName(ChangefeedID(says["id"]), says["namespace"])
+        lease = LeaseID(int(says.get("lease", "0"), 16))
+        return ParsedKey(kind, name, CaptureID(says.get("capture", "")), lease)
     return None
-
-
-def _parse(parts: list[str]) -> Parsed | None:  # noqa: PLR0911 - one per kind of key
-    match parts:
-        case ["ticdc", "__cdc_meta__", "owner", lease] if _is_hex(lease):
-            return Election(LeaseID(int(lease, 16)))
-        case ["ticdc", "__cdc_meta__", "capture", capture_id] if capture_id:
-            return CaptureOf(CaptureID(capture_id))
-        case ["ticdc", namespace, "changefeed", "info", id_] if _are_ids(namespace, id_):
-            return ChangefeedInfoOf(ChangefeedName(ChangefeedID(id_), namespace))
-        case ["ticdc", namespace, "changefeed", "status", id_] if _are_ids(namespace, id_):
-            return ChangefeedStatusOf(ChangefeedName(ChangefeedID(id_), namespace))
-        case ["ticdc", namespace, "task", "position", capture_id, id_] if (
-            _are_ids(namespace, id_) and capture_id
-        ):
-            name = ChangefeedName(ChangefeedID(id_), namespace)
-            return TaskPositionOf(CaptureID(capture_id), name)
-        case ["ticdc", namespace, "upstream", number] if (
-            _are_ids(namespace) and number.isascii() and number.isdigit()
-        ):
-            return Upstream(int(number), namespace)
-        case ["own", "changefeed-epoch"]:
-            return LastEpoch()
-        case ["own", "capture", "progress", capture_id] if capture_id:
-            return CaptureProgressOf(CaptureID(capture_id))
-        case ["own", namespace, "changefeed", "schedule", id_] if _are_ids(namespace, id_):
-            return ScheduleOf(ChangefeedName(ChangefeedID(id_), namespace))
-        case _:
-            return None
-
-
-def _are_ids(*texts: str) -> bool:
-    return all(is_id(each) for each in texts)
-
-
-def _is_hex(text: str) -> bool:
-    return bool(text) and set(text) <= set("0123456789abcdef")
 
 
 # ---- the JSON of a capture

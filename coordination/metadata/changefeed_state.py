@@ -77,20 +77,20 @@ class ChangefeedReactorState:
             by_owner=by_owner,
         )
 
-    def update(self, key: str, parsed: keys.Parsed, kv: KeyValue | None) -> None:
+    def update(self, key: str, parsed: keys.ParsedKey, kv: KeyValue | None) -> None:
         """Take over a key of this changefeed. Raises ``BrokenValue`` where the value is not
         understood; the one before it stays."""
         self._broken.add(key)
-        match parsed:
-            case keys.ChangefeedInfoOf():
+        match parsed.kind:
+            case keys.Kind.INFO:
                 self.info = _load(ChangefeedInfo, kv)
                 self.uuid = ChangefeedUUID(kv.create_revision if kv is not None else 0)
-            case keys.ChangefeedStatusOf():
+            case keys.Kind.STATUS:
                 self.status = _load(ChangefeedStatus, kv)
-            case keys.ScheduleOf():
+            case keys.Kind.SCHEDULE:
                 self.schedule = _load(ScheduleRow, kv)
-            case keys.TaskPositionOf(capture_id, _):
-                self._take_position(capture_id, _load(TaskPosition, kv))
+            case keys.Kind.POSITION:
+                self._take_position(parsed.capture_id, _load(TaskPosition, kv))
             case _:
                 pass
         self._broken.discard(key)

@@ -44,28 +44,21 @@ class GlobalReactorState:
     def update(self, key: str, kv: KeyValue | None) -> None:
         """Take over a key (None: it was deleted); what is not this cluster's is passed by."""
         parsed = keys.parse_key(self._cluster_id, key)
+        if parsed is None:
+            return
         try:
-            match parsed:
-                case (
-                    keys.ChangefeedInfoOf(name)
-                    | keys.ChangefeedStatusOf(name)
-                    | keys.ScheduleOf(name)
-                    | keys.TaskPositionOf(_, name)
-                ):
-                    self._update_changefeed(name, key, parsed, kv)
-                case keys.CaptureOf(capture_id):
-                    self._update_capture(capture_id, kv)
-                case keys.Election(lease):
-                    self.candidates.discard(lease)
-                    if kv is not None:
-                        self.candidates.add(lease)
-                case keys.CaptureProgressOf(capture_id):
-                    if kv is None:
-                        self.capture_progress.pop(capture_id, None)
-                    else:
-                        self.capture_progress[capture_id] = load_progress(kv.value)
-                case _:
-                    pass
+            if parsed.name is not None:
+                self._update_changefeed(parsed.name, key, parsed, kv)
+            elif parsed.kind is keys.Kind.CAPTURE:
+                self._update_capture(parsed.capture_id, kv)
+            elif parsed.kind is keys.Kind.ELECTION:
+                self.candidates.discard(parsed.lease)
+                if kv is not None:
+                    self.candidates.add(parsed.lease)
+            elif kv is None:
+                self.capture_progress.pop(parsed.capture_id, None)
+            else:
+                self.capture_progress[parsed.capture_id] = load_progress(kv.value)
         except (BrokenValue, ValueError, KeyError, TypeError) as error:
             logger.warning("a value in etcd is not understood key=%s: %s", key, error)
 
@@ -119,7 +112,7 @@ class GlobalReactorState:
             changefeed.remove_stale_positions(self.captures)
 
     def _update_changefeed(
-        self, name: ChangefeedName, key: str, parsed: keys.Parsed, kv: KeyValue | None
+        self, name: ChangefeedName, key: str, parsed: keys.ParsedKey, kv: KeyValue | None
     ) -> None:
         changefeed = self.changefeeds.get(name)
         if changefeed is None:

@@ -6,7 +6,7 @@ import pytest
 
 from coordination.errors import ConfigError
 from coordination.etcd import keys
-from coordination.etcd.keys import ChangefeedName
+from coordination.etcd.keys import ChangefeedName, Kind, ParsedKey
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 
 INFO = CaptureInfo(
@@ -21,12 +21,12 @@ EVERY_KEY = [
     (
         keys.election_key("default", LEASE),
         "/tidb/cdc/default/__cdc_meta__/owner/694d81417abcdef0",
-        keys.Election(LEASE),
+        ParsedKey(Kind.ELECTION, lease=LEASE),
     ),
     (
         keys.capture_key("default", C1),
         "/tidb/cdc/default/__cdc_meta__/capture/c1",
-        keys.CaptureOf(C1),
+        ParsedKey(Kind.CAPTURE, capture_id=C1),
     ),
     (
         keys.meta_version_key("default"),
@@ -41,50 +41,50 @@ EVERY_KEY = [
     (
         keys.changefeed_info_key("default", SHOP),
         "/tidb/cdc/default/default/changefeed/info/shop",
-        keys.ChangefeedInfoOf(SHOP),
+        ParsedKey(Kind.INFO, SHOP),
     ),
     (
         keys.changefeed_info_key("default", OTHER_SHOP),
         "/tidb/cdc/default/team-a/changefeed/info/shop",
-        keys.ChangefeedInfoOf(OTHER_SHOP),
+        ParsedKey(Kind.INFO, OTHER_SHOP),
     ),
     (
         keys.changefeed_status_key("default", SHOP),
         "/tidb/cdc/default/default/changefeed/status/shop",
-        keys.ChangefeedStatusOf(SHOP),
+        ParsedKey(Kind.STATUS, SHOP),
     ),
     (
         keys.task_position_key("default", C1, SHOP),
         "/tidb/cdc/default/default/task/position/c1/shop",
-        keys.TaskPositionOf(C1, SHOP),
+        ParsedKey(Kind.POSITION, SHOP, C1),
     ),
     (
         keys.upstream_key("default", 2**64 - 1),
         "/tidb/cdc/default/default/upstream/18446744073709551615",
-        keys.Upstream(2**64 - 1),
+        None,
     ),
     (
         keys.incarnation_key("default"),
         "/tidelake/default/etcd-incarnation",
         None,
     ),
-    (keys.epoch_key("default"), "/tidelake/default/changefeed-epoch", keys.LastEpoch()),
+    (keys.epoch_key("default"), "/tidelake/default/changefeed-epoch", None),
     (
         keys.schedule_key("default", OTHER_SHOP),
         "/tidelake/default/team-a/changefeed/schedule/shop",
-        keys.ScheduleOf(OTHER_SHOP),
+        ParsedKey(Kind.SCHEDULE, OTHER_SHOP),
     ),
     (
         keys.capture_progress_key("default", C1),
         "/tidelake/default/capture/progress/c1",
-        keys.CaptureProgressOf(C1),
+        ParsedKey(Kind.PROGRESS, capture_id=C1),
     ),
 ]
 
 
 @pytest.mark.parametrize(("key", "text", "says"), EVERY_KEY)
 def test_every_key_lies_where_it_should_and_says_what_it_is(
-    key: str, text: str, says: keys.Parsed | None
+    key: str, text: str, says: ParsedKey | None
 ) -> None:
     assert key == text
     assert keys.parse_key("default", key) == says
@@ -92,7 +92,7 @@ def test_every_key_lies_where_it_should_and_says_what_it_is(
 
 @pytest.mark.parametrize(("key", "_text", "_says"), EVERY_KEY)
 def test_a_key_of_a_cluster_is_not_one_of_a_cluster_whose_name_begins_alike(
-    key: str, _text: str, _says: keys.Parsed
+    key: str, _text: str, _says: ParsedKey | None
 ) -> None:
     """TiCDC tests the start of the key without a slash: default takes default2's keys."""
     assert keys.parse_key("defaul", key) is None
@@ -151,23 +151,23 @@ RUN = keys.run_scope("default", ChangefeedID("shop"))
         (
             keys.capture_key(RUN, C1),
             "/tidelake/default/run-shop/cdc/__cdc_meta__/capture/c1",
-            keys.CaptureOf(C1),
+            ParsedKey(Kind.CAPTURE, capture_id=C1),
         ),
         (
             keys.changefeed_info_key(RUN, SHOP),
             "/tidelake/default/run-shop/cdc/default/changefeed/info/shop",
-            keys.ChangefeedInfoOf(SHOP),
+            ParsedKey(Kind.INFO, SHOP),
         ),
         (
             keys.schedule_key(RUN, SHOP),
             "/tidelake/default/run-shop/own/default/changefeed/schedule/shop",
-            keys.ScheduleOf(SHOP),
+            ParsedKey(Kind.SCHEDULE, SHOP),
         ),
-        (keys.epoch_key(RUN), "/tidelake/default/run-shop/own/changefeed-epoch", keys.LastEpoch()),
+        (keys.epoch_key(RUN), "/tidelake/default/run-shop/own/changefeed-epoch", None),
     ],
 )
 def test_the_scope_of_a_run_has_keys_of_its_own_that_say_nothing_to_the_cluster(
-    key: str, text: str, says: keys.Parsed
+    key: str, text: str, says: ParsedKey | None
 ) -> None:
     assert key == text
     assert keys.parse_key(RUN, key) == says
