@@ -23,11 +23,11 @@ class Moments:
         self._watches = watches
         self._known: dict[int, Revision] = {}  # watch ID -> it has told all up to there
         self._held: list[WatchEvent] = []
-        self._told = Revision(0)
+        self._delivered = Revision(0)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is held that nobody may hear yet: ask for progress."""
+        """Whether events are held back: ask for progress."""
         return bool(self._held)
 
     def created(self, watch_id: int, before: Revision) -> None:
@@ -39,17 +39,17 @@ class Moments:
         for each in [watch_id] if watch_id in self._known else self._known:
             self._known[each] = max(self._known[each], revision)
 
-    def hear(self, watch_id: int, events: Sequence[WatchEvent]) -> bool:
-        """False if they belong to a moment that was told already, without them: some versions of
+    def add(self, watch_id: int, events: Sequence[WatchEvent]) -> bool:
+        """False if they belong to a revision that was delivered without them: some versions of
         etcd (before 3.4.25 and 3.5.8) speak of progress too early."""
-        if events[0].kv.mod_revision <= self._told:
+        if events[0].kv.mod_revision <= self._delivered:
             return False
         self._held += events
         self.progress(watch_id, events[-1].kv.mod_revision)
         return True
 
     def take(self) -> tuple[WatchEvent, ...]:
-        """What may be told now, in order."""
+        """What is complete by now, in order."""
         if len(self._known) < self._watches:
             return ()
         upto = min(self._known.values())
@@ -58,5 +58,5 @@ class Moments:
             return ()
         self._held = [each for each in self._held if each.kv.mod_revision > upto]
         ready.sort(key=lambda each: each.kv.mod_revision)
-        self._told = ready[-1].kv.mod_revision
+        self._delivered = ready[-1].kv.mod_revision
         return tuple(ready)

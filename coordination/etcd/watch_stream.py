@@ -74,18 +74,18 @@ class FollowedWatch:
 
     def _run(self) -> None:
         while not self._cancelled.is_set():
-            heard, self._stream = _LastHeard(), None
+            pulse, self._stream = _StreamPulse(), None
             self._moments = Moments(len(self._keys))
             try:
-                self._stream = self._source.open_watch(self._requests(heard))
+                self._stream = self._source.open_watch(self._requests(pulse))
                 if self._cancelled.is_set():  # while the stream was being opened
                     return
                 for reply in self._stream:
-                    heard.now()
+                    pulse.beat()
                     if not self._receive(reply):
                         break
                     if self._moments.is_waiting:
-                        heard.orders.put(_ASK)
+                        pulse.orders.put(_ASK)
             except grpc.RpcError as error:
                 if not self._cancelled.is_set():
                     logger.info("watch broke, made again key=%s code=%s", self._key, error.code())
@@ -93,7 +93,7 @@ class FollowedWatch:
             except ValueError:  # grpc: the channel was closed
                 return
             finally:
-                heard.orders.put(_END)
+                pulse.orders.put(_END)
                 self._is_remade = True
                 if self._stream is not None:
                     self._stream.cancel()
@@ -107,7 +107,7 @@ class FollowedWatch:
         if reply.compact_revision:
             logger.info("watch lost history key=%s compacted=%s", self._key, reply.compact_revision)
             self._next_revision = Revision(max(reply.compact_revision, self._next_revision))
-            self._tell(WatchBatch(revision=revision, missed=True))
+            self._deliver(WatchBatch(revision=revision, missed=True))
             return False
         if reply.canceled:
             logger.info("watch was cancelled by etcd key=%s: %s", self._key, reply.cancel_reason)
@@ -116,36 +116,36 @@ class FollowedWatch:
             self._next_revision = self._next_revision or Revision(revision + 1)
             self._moments.created(reply.watch_id, Revision(self._next_revision - 1))
             if self._is_remade:
-                self._tell(WatchBatch(revision=revision, missed=True))
+                self._deliver(WatchBatch(revision=revision, missed=True))
         elif reply.events:
-            events = [self._source.watch_event(event) for event in reply.events]
-            if not self._moments.hear(reply.watch_id, events):
+            new = [self._source.watch_event(event) for event in reply.events]
+            if not self._moments.add(reply.watch_id, new):
                 logger.info("etcd told a moment in two, read again key=%s", self._key)
-                self._tell(WatchBatch(revision=revision, missed=True))
+                self._deliver(WatchBatch(revision=revision, missed=True))
         else:
             self._moments.progress(reply.watch_id, revision)
-        if told := self._moments.take():
-            self._next_revision = Revision(told[-1].kv.mod_revision + 1)
-            self._tell(WatchBatch(revision=revision, events=told))
+        if events := self._moments.take():
+            self._next_revision = Revision(events[-1].kv.mod_revision + 1)
+            self._deliver(WatchBatch(revision=revision, events=events))
         return True
 
-    def _tell(self, batch: WatchBatch) -> None:
+    def _deliver(self, batch: WatchBatch) -> None:
         try:
             self._callback(batch)
         except Exception:  # the watch must live on
             logger.exception("a callback of a watch failed key=%s", self._key)
 
-    def _requests(self, heard: _LastHeard) -> Iterator[Any]:
+    def _requests(self, pulse: _StreamPulse) -> Iterator[Any]:
         """Run by gRPC in a thread of its own: that is what notices the silence."""
         for key in self._keys:
             yield self._source.watch_create(key, self._prefix, self._next_revision)
         idle_s = min(PROGRESS_INTERVAL_S, self._silence_s / 3)
-        while heard.order(WAITING_S if self._moments.is_waiting else idle_s) is not _END:
-            if heard.ago_s() > self._silence_s and self._stream is not None:
+        while pulse.order(WAITING_S if self._moments.is_waiting else idle_s) is not _END:
+            if pulse.silent_s() > self._silence_s and self._stream is not None:
                 logger.info("watch is silent, made again key=%s", self._key)
                 self._stream.cancel()
                 return
-            if heard.anything:
+            if pulse.has_begun:
                 yield self._source.watch_progress()
 
 
@@ -153,12 +153,12 @@ _ASK: Final = "ask for progress"
 _END: Final = "end"
 
 
-class _LastHeard:
-    """And what the thread that sends is to do about it."""
+class _StreamPulse:
+    """When a stream was last heard of, and what the thread that sends is to do about it."""
 
     def __init__(self) -> None:
         self.orders: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.anything = False
+        self.has_begun = False
         self._at = time.monotonic()
 
     def order(self, wait_s: float) -> str:
@@ -167,9 +167,9 @@ class _LastHeard:
         except queue.Empty:
             return _ASK
 
-    def now(self) -> None:
-        self.anything = True
+    def beat(self) -> None:
+        self.has_begun = True
         self._at = time.monotonic()
 
-    def ago_s(self) -> float:
+    def silent_s(self) -> float:
         return time.monotonic() - self._at

@@ -34,7 +34,7 @@ def begun() -> Moments:
 
 def test_an_event_of_one_watch_waits_until_the_other_is_known_to_have_none() -> None:
     moments = begun()
-    assert moments.hear(0, [event(0, 5)])
+    assert moments.add(0, [event(0, 5)])
     assert (moments.take(), moments.is_waiting) == ((), True)
     moments.progress(1, Revision(4))
     assert moments.take() == ()
@@ -45,7 +45,7 @@ def test_an_event_of_one_watch_waits_until_the_other_is_known_to_have_none() -> 
 def test_nothing_is_told_before_all_watches_are_made() -> None:
     moments = Moments(2)
     moments.created(0, Revision(0))
-    moments.hear(0, [event(0, 5)])
+    moments.add(0, [event(0, 5)])
     moments.progress(-1, Revision(7))
     assert moments.take() == ()
 
@@ -69,7 +69,7 @@ def test_no_moment_is_told_by_half_and_none_is_lost_without_a_word(
             watch = random_.choice([each for each in (0, 1) if queues[each]])
             count = random_.randint(1, 4)
             batch, queues[watch] = queues[watch][:count], queues[watch][count:]
-            if not moments.hear(watch, [event(watch, at) for at in batch]):
+            if not moments.add(watch, [event(watch, at) for at in batch]):
                 assert not is_honest
                 return  # it is said, and read again
         told += moments.take()

@@ -335,7 +335,7 @@ def test_a_frozen_connection_is_no_end(own_etcd: EmbeddedEtcd, monkeypatch: pyte
     """The stream is open, and nothing comes: only a read tells."""
     client = Etcd3Client((own_etcd.endpoint.removeprefix("http://"),))
     ground = real_ground(client)
-    monkeypatch.setattr(FollowedWatch, "_tell", lambda *_: None)
+    monkeypatch.setattr(FollowedWatch, "_deliver", lambda *_: None)
     reactor = Ticks()
     worker = ground.worker(reactor)
     ground.drive(worker, until=lambda: len(reactor.seen) > 0)
