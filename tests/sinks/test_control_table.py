@@ -44,9 +44,8 @@ def counted(view: TableView) -> int:
     return sum(view.rows()["n"].to_pylist())
 
 
-def setting(n: int, **options) -> Change:
-    rows = pa.table({"name": ["a"], "n": [n]}, schema=SCHEMA)
-    return Change(rows=rows, mode="overwrite", **options)
+def setting(n: int, **more) -> Change:
+    return Change(rows=pa.table({"name": ["a"], "n": [n]}, schema=SCHEMA), mode="overwrite", **more)
 
 
 def add_one(view: TableView) -> Change:
