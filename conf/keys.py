@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import UnionType
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from conf.settings import (
     BatchSettings,
@@ -37,8 +37,6 @@ class UsedKey:
 @dataclass(frozen=True, slots=True)
 class Ignored:
     """Accepted whatever it says (a whole table too)."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +86,11 @@ def keys_of(*parts: type) -> dict[str, UsedKey]:
 
 
 TEXT, TEXTS = UsedKey("text"), UsedKey("texts")
-_OTHER_SINK: Final = "it is about another kind of TiCDC sink"
-_TICDC_ITSELF: Final = "it is about TiCDC's own work"
-_SENT_WHOLE: Final = "canal-json with it carries all that is needed here"
-_BY_COMMIT_TS: Final = "rows are ordered by commit-ts, wherever TiCDC puts them"
+
+
+def _ignored(*names: str) -> dict[str, Ignored]:
+    return dict.fromkeys(names, Ignored())
+
 
 # What `ignore-event` may name; "alert table option" is TiCDC's spelling.
 ROW_EVENTS = ("insert", "update", "delete")
@@ -165,33 +164,6 @@ _FILTER: Table = {
 KAFKA_CONFIG_TABLES = ("codec-config", "large-message-handle")
 KAFKA_CONFIG_IGNORED = ("glue-schema-registry-config",)
 
-_SINK_IGNORED: Mapping[str, str] = {
-    "transaction-atomicity": _TICDC_ITSELF,
-    "schema-registry": "it is for avro",
-    "encoder-concurrency": _TICDC_ITSELF,
-    "terminator": _OTHER_SINK,
-    "date-separator": _OTHER_SINK,
-    "enable-partition-separator": _OTHER_SINK,
-    "file-index-digit": _OTHER_SINK,
-    "enable-kafka-sink-v2": _TICDC_ITSELF,
-    "only-output-updated-columns": _SENT_WHOLE,
-    "delete-only-output-handle-key-columns": _SENT_WHOLE,
-    "content-compatible": _SENT_WHOLE,
-    "safe-mode": _OTHER_SINK,
-    "advance-timeout-in-sec": _TICDC_ITSELF,
-    "send-bootstrap-interval-in-sec": "it is for the simple protocol",
-    "send-bootstrap-in-msg-count": "it is for the simple protocol",
-    "send-bootstrap-to-all-partition": "it is for the simple protocol",
-    "send-all-bootstrap-at-start": "it is for the simple protocol",
-    "debezium-disable-schema": "it is for debezium",
-    "csv": "it is for csv",
-    "open": "it is for open-protocol",
-    "debezium": "it is for debezium",
-    "pulsar-config": _OTHER_SINK,
-    "mysql-config": _OTHER_SINK,
-    "cloud-storage-config": _OTHER_SINK,
-}
-
 _SINK: Table = {
     "protocol": TEXT,
     "topics": TEXTS,
@@ -199,15 +171,25 @@ _SINK: Table = {
         {
             "matcher": TEXTS,
             "topic": TEXT,
-            **{
-                name: Ignored(_BY_COMMIT_TS)
-                for name in ("partition", "dispatcher", "index", "columns")
-            },
+            # Rows are ordered by commit-ts, wherever TiCDC puts them.
+            **_ignored("partition", "dispatcher", "index", "columns"),
         }
     ],
     "kafka-config": UsedKey("map"),
     "column-selectors": NotBuilt("rows would lack columns that the DDL names", ([],)),
-    **{name: Ignored(reason) for name, reason in _SINK_IGNORED.items()},
+    # About TiCDC's own work.
+    **_ignored("transaction-atomicity", "encoder-concurrency", "enable-kafka-sink-v2"),
+    **_ignored("advance-timeout-in-sec"),
+    # About other kinds of TiCDC's sinks.
+    **_ignored("terminator", "date-separator", "enable-partition-separator", "file-index-digit"),
+    **_ignored("safe-mode", "pulsar-config", "mysql-config", "cloud-storage-config"),
+    # Of other protocols: avro, simple, debezium, csv, open-protocol.
+    **_ignored("schema-registry", "debezium-disable-schema", "csv", "open", "debezium"),
+    **_ignored("send-bootstrap-interval-in-sec", "send-bootstrap-in-msg-count"),
+    **_ignored("send-bootstrap-to-all-partition", "send-all-bootstrap-at-start"),
+    # canal-json with them carries all that is needed here.
+    **_ignored("only-output-updated-columns", "delete-only-output-handle-key-columns"),
+    **_ignored("content-compatible"),
 }
 
 CHANGEFEED_FILE: Table = {
@@ -215,47 +197,34 @@ CHANGEFEED_FILE: Table = {
     "storage-options": UsedKey("map"),
     "filter": _FILTER,
     "sink": _SINK,
-    "memory-quota": Ignored(_TICDC_ITSELF),
-    "ignore-ineligible-table": Ignored("TiCDC then leaves such tables out of the topic"),
-    "check-gc-safe-point": Ignored(_TICDC_ITSELF),
-    "sync-point-interval": Ignored("it only counts in a cluster, with enable-sync-point"),
-    "sync-point-retention": Ignored("it only counts with enable-sync-point"),
-    "changefeed-error-stuck-duration": Ignored(
-        "it only counts in a cluster: a run ends with its first error"
-    ),
-    "sql-mode": Ignored("TiCDC sends DDLs as TiDB restored them"),
-    "mounter": Ignored(_TICDC_ITSELF),
-    "scheduler": Ignored(_TICDC_ITSELF),
-    "synced-status": Ignored(_TICDC_ITSELF),
     "force-replicate": NotBuilt("tables without a key", (False,)),
-    "enable-sync-point": Ignored("a run records a snapshot whenever its tables meet"),
     "bdr-mode": NotBuilt("a lake has no changes of its own to send back", (False,)),
     "consistent": {
         "level": NotBuilt("redo logs", ("none", "")),
-        **{
-            name: Ignored("it only counts with a redo level")
-            for name in (
-                *("max-log-size", "flush-interval", "meta-flush-interval", "encoding-worker-num"),
-                *("flush-worker-num", "storage", "use-file-backend", "compression"),
-                *("flush-concurrency", "memory-usage"),
-            )
-        },
+        # They only count with a level.
+        **_ignored("max-log-size", "flush-interval", "meta-flush-interval", "encoding-worker-num"),
+        **_ignored("flush-worker-num", "storage", "use-file-backend", "compression"),
+        **_ignored("flush-concurrency", "memory-usage"),
     },
     "integrity": {
         "integrity-check-level": NotBuilt("row checksums", ("none", "")),
-        "corruption-handle-level": Ignored("it only counts with a check level"),
+        **_ignored("corruption-handle-level"),
     },
+    # About TiCDC's own work; it sends DDLs as TiDB restored them (sql-mode), and leaves ineligible
+    # tables out of the topic.
+    **_ignored("memory-quota", "check-gc-safe-point", "mounter", "scheduler", "synced-status"),
+    **_ignored("sql-mode", "ignore-ineligible-table"),
+    # These count in a cluster. A run records a snapshot whenever its tables meet, and ends with its
+    # first error.
+    **_ignored("enable-sync-point", "sync-point-interval", "sync-point-retention"),
+    **_ignored("changefeed-error-stuck-duration"),
 }
 
 SERVER_FILE: Table = {
     **CAPTURE_KEYS,
     **{name: SERVER_KEYS[name] for name in _ADDRESSES},
     "security": {name: entry for name, entry in SERVER_KEYS.items() if name not in _ADDRESSES},
-    **{
-        name: Ignored(_TICDC_ITSELF)
-        for name in (
-            *("data-dir", "gc-ttl", "tz", "log-file", "log", "owner-flush-interval"),
-            *("processor-flush-interval", "sorter", "kv-client", "debug"),
-        )
-    },
+    # About TiCDC's own work.
+    **_ignored("data-dir", "gc-ttl", "tz", "log-file", "log", "owner-flush-interval"),
+    **_ignored("processor-flush-interval", "sorter", "kv-client", "debug"),
 }
