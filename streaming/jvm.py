@@ -135,9 +135,9 @@ class DriverJvm:
                 raise TidelakeError(
                     f"Spark does not start: {self._words() or f'exit code {code}'}. {NEEDS}"
                 )
-        told = gateway.read_bytes()
-        port, length = struct.unpack_from("!ii", told)
-        return port, told[8 : 8 + length].decode()
+        written = gateway.read_bytes()
+        port, length = struct.unpack_from("!ii", written)
+        return port, written[8 : 8 + length].decode()
 
     def _words(self) -> str:
         if self._listener is not None:

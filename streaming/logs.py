@@ -56,8 +56,8 @@ class TextFormatter(logging.Formatter):
     changefeed_id=shop``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        _, told = message_and_facts(record)
-        tail = "".join(f" {name}={value}" for name, value in _fields(record, told).items())
+        _, facts = message_and_facts(record)
+        tail = "".join(f" {name}={value}" for name, value in _fields(record, facts).items())
         line = f"{_utc(record)} {record.levelname} {record.name}: {record.getMessage()}{tail}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
@@ -68,14 +68,14 @@ class JsonFormatter(logging.Formatter):
     """One object per line; what was given by name, or as ``extra``, becomes fields of it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        message, told = message_and_facts(record)
+        message, facts = message_and_facts(record)
         line = {
             "time": _utc(record),
             "level": record.levelname,
             "logger": record.name,
             "message": message,
-            **told,
-            **_fields(record, told),
+            **facts,
+            **_fields(record, facts),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
@@ -156,8 +156,8 @@ def _thread_failed(args: threading.ExceptHookArgs) -> None:
     if args.exc_value is None or issubclass(args.exc_type, SystemExit):
         return
     name = args.thread.name if args.thread is not None else ""
-    told = (args.exc_type, args.exc_value, args.exc_traceback)
-    logging.getLogger(PROGRAM).error("a thread failed thread=%s", name, exc_info=told)
+    exc_info = (args.exc_type, args.exc_value, args.exc_traceback)
+    logging.getLogger(PROGRAM).error("a thread failed thread=%s", name, exc_info=exc_info)
 
 
 def _utc(record: logging.LogRecord) -> str:
@@ -165,8 +165,8 @@ def _utc(record: logging.LogRecord) -> str:
     return f"{seconds}.{int(record.msecs):03d}Z"
 
 
-def _fields(record: logging.LogRecord, told: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(record: logging.LogRecord, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What was given as ``extra``, and who is logging, where the line has not said so."""
     extra = {name: value for name, value in vars(record).items() if name not in _STANDARD}
     whose = extra.pop("identity", {})
-    return {**{name: whose[name] for name in whose if name not in told}, **extra}
+    return {**{name: whose[name] for name in whose if name not in facts}, **extra}

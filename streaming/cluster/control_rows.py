@@ -23,8 +23,8 @@ from streaming.cluster.progress_rows import (
     dead_letters,
     first_progress,
     low_water,
+    reported_progress,
     resumed_progress,
-    told_progress,
 )
 from streaming.cluster.reads import Marks, texts
 from streaming.control_tables import ControlTables
@@ -119,7 +119,7 @@ class ControlRows:
         with self._lock:
             self._write_progress(
                 [
-                    told_progress(self.progress[each.span.name], each, advance.source_offsets)
+                    reported_progress(self.progress[each.span.name], each, advance.source_offsets)
                     for each in advance.spans
                     if each.span.name in self.progress
                 ]

@@ -17,6 +17,7 @@ import itertools
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import Barrier
@@ -49,9 +50,8 @@ class Assignment:
         return self.span.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedSpan:
-    """How far a span is; ``source_offsets`` is None where it holds nothing back."""
+class AppliedSpan(NamedTuple):
+    """How far a span is: what of its `TableStatus` the data side knows."""
 
     checkpoint_ts: Ts
     resolved_ts: Ts
@@ -211,7 +211,7 @@ class HeldSpans:
             if held is None or held.assignment.id != assignment_id or held.applied == applied:
                 continue
             at_ts = max(applied.checkpoint_ts, held.applied.checkpoint_ts)
-            held.applied = replace(applied, checkpoint_ts=Ts(at_ts))
+            held.applied = applied._replace(checkpoint_ts=Ts(at_ts))
             self._changed.add(table_id)
         self._scan, self._new_scan = self._new_scan or self._scan, None
 
@@ -295,18 +295,10 @@ class HeldSpans:
 
 
 def _status(table_id: int, held: _HeldSpan) -> TableStatus:
-    applied = held.applied
     return TableStatus(
         table_id=table_id,
         state=held.assignment.state,
-        checkpoint_ts=applied.checkpoint_ts,
-        resolved_ts=applied.resolved_ts,
         barrier_ts=held.barrier_ts,
         fence=held.assignment.fence,
-        delta_version=applied.delta_version,
-        dead_letters=applied.dead_letters,
-        engine=applied.engine,
-        source_offsets=applied.source_offsets,
-        dropped_columns=applied.dropped_columns,
-        is_paused=applied.is_paused,
+        **held.applied._asdict(),
     )

@@ -152,7 +152,7 @@ class OwnersReader(StreamRole):
             self._ddls[key] = first, low([before, since])
 
     def apply_due(self) -> None:
-        """Make what is resolved by now. What was made is told until it has been heard."""
+        """Make what is resolved by now. What was made is reported until `on_known` has it."""
         if self.is_behind:
             return
         if self._bad:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from coordination.model import SEALED_TS, TableName, Ts, fence_number
 from coordination.ports import Advance
 from coordination.scheduler.coordinator import SpanProgress
-from coordination.scheduler.messages import Span, TableStatus, stored_table_id
+from coordination.scheduler.messages import Span, stored_table_id
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import STOPPED, ProgressRow
 from sinks.snapshots import SnapshotRow
@@ -64,53 +64,48 @@ def resumed_progress(table: SinkTable, before: ProgressRow, row: ChangefeedRow) 
     )
 
 
-def told_progress(
-    before: ProgressRow, told: SpanProgress, source_offsets: Mapping[str, int]
+def reported_progress(
+    before: ProgressRow, reported: SpanProgress, source_offsets: Mapping[str, int]
 ) -> ProgressRow:
     """The row after what a capture has said; ``source_offsets`` where it did not say its own."""
-    status, checkpoint = told.status, told.checkpoint
+    status, checkpoint = reported.status, reported.checkpoint
     at_ts = max(before.checkpoint_ts, checkpoint.checkpoint_ts)
-    versions = [v for v in (before.delta_version, told.delta_version) if v is not None]
+    versions = [v for v in (before.delta_version, reported.delta_version) if v is not None]
     version = max(versions, default=None)
     row = replace(
         before,
-        state=_state(before, told, version),
+        state=_state(before, reported, version),
         checkpoint_ts=at_ts,
         resolved_ts=max(before.resolved_ts, checkpoint.resolved_ts, at_ts),
         delta_version=version,
-        capture_id=told.capture_id or before.capture_id,
-        epoch=told.epoch or before.epoch,
+        capture_id=reported.capture_id or before.capture_id,
+        epoch=reported.epoch or before.epoch,
         source_offsets=source_offsets or before.source_offsets,
         updated_at=None,
     )
     if status is None:
         return row
+    dropped, now = before.dropped_columns, status.dropped_columns or {}
     return replace(
         row,
         engine=status.engine or before.engine,
         dead_letters=max(before.dead_letters, status.dead_letters),
         fence=max(before.fence, status.fence),
         source_offsets=status.source_offsets or row.source_offsets,
-        dropped_columns=_most(before.dropped_columns, status.dropped_columns or {}),
+        dropped_columns={c: max(dropped.get(c, 0), now.get(c, 0)) for c in {**dropped, **now}},
     )
 
 
-def _state(before: ProgressRow, told: SpanProgress, version: int | None) -> str:
-    if told.status is not None and told.status.is_paused:
+def _state(before: ProgressRow, reported: SpanProgress, version: int | None) -> str:
+    """WARNING where there is no table and something should be in it, or it lacks columns."""
+    status = reported.status
+    if status is not None and status.is_paused:
         return PAUSED
-    return WARNING if _warns(before, told.status, version) else told.state.name.lower()
-
-
-def _warns(before: ProgressRow, status: TableStatus | None, version: int | None) -> bool:
-    """There is no table and something should be in it, or it lacks columns."""
-    if before.dropped_columns or (status is not None and status.dropped_columns):
-        return True
     is_dead = status is not None and status.dead_letters > 0
-    return version is None and (before.state == WARNING or is_dead)
-
-
-def _most(before: Mapping[str, int], told: Mapping[str, int]) -> dict[str, int]:
-    return {c: max(before.get(c, 0), told.get(c, 0)) for c in {**before, **told}}
+    is_missing = version is None and (before.state == WARNING or is_dead)
+    if is_missing or before.dropped_columns or (status is not None and status.dropped_columns):
+        return WARNING
+    return reported.state.name.lower()
 
 
 def merged(before: Advance | None, newer: Advance) -> Advance:
@@ -162,10 +157,10 @@ def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) ->
 def dead_letters(counts: Mapping[TableName | None, int], progress: Iterable[ProgressRow]) -> int:
     """Of the changefeed: ``counts`` are as the owner knows them, with those of no table; captures
     bury too, and say so in their tables' progress."""
-    told = dict(counts)
+    letters = dict(counts)
     for row in progress:
-        told[row.name] = max(row.dead_letters, told.get(row.name, 0))
-    return sum(told.values())
+        letters[row.name] = max(row.dead_letters, letters.get(row.name, 0))
+    return sum(letters.values())
 
 
 def cut(

@@ -54,7 +54,7 @@ class StreamReplica(RoleWorker):
         self._is_reading = False
         self._reached = 0
         self._turn_s = TURN_S
-        self._concern: str | None = None  # that the owner has been told
+        self._concern: str | None = None  # that was reported
         self._thread.start()
 
     # The port.
@@ -140,7 +140,7 @@ class StreamReplica(RoleWorker):
                 self._wait_after(newer)
             else:
                 self._break_off(error)
-        except Exception as error:  # noqa: BLE001 - the owner is told
+        except Exception as error:  # noqa: BLE001 - reported
             log_failure(logger, f"the replica fails name={self._context.name}", error)
             self._break_off(error)
 

@@ -25,7 +25,7 @@ class SpanLog:
         """``name``: of the stream."""
         self._name = name
         self._warn_rows = carry_warn_rows
-        self._looked_s = self._told_at_s = float("-inf")
+        self._looked_s = self._logged_at_s = float("-inf")
         self._is_large = False
         self._commits = self._rows = 0
         self._seconds = 0.0
@@ -39,13 +39,13 @@ class SpanLog:
         self._rows += sum(block.rows for each in due for block in each.blocks)
         self._seconds += seconds
         now_s = time.monotonic()
-        if now_s - self._told_at_s < APPLIED_EVERY_S:
+        if now_s - self._logged_at_s < APPLIED_EVERY_S:
             return
         logger.info(
             "applied a batch name=%s commits=%d rows=%d checkpoint_ts=%d seconds=%.2f",
             *(self._name, self._commits, self._rows, limit, self._seconds),
         )
-        self._told_at_s = now_s
+        self._logged_at_s = now_s
         self._commits = self._rows = 0
         self._seconds = 0.0
 

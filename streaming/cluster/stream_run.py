@@ -122,7 +122,7 @@ class StreamRun:
                 break
             except PASSING as error:
                 self._wait_after(error)
-            except BaseException as error:  # noqa: BLE001 - told to every role
+            except BaseException as error:  # noqa: BLE001 - every role gets it
                 self._fail(error)
         self._ready.set()
         with self._leased:  # Spark does not wait for a batch that is in our hands
@@ -162,7 +162,7 @@ class StreamRun:
                     self._reshape()
                 except PASSING as error:
                     self._wait_after(error)
-                except BaseException as error:  # noqa: BLE001 - told to every role
+                except BaseException as error:  # noqa: BLE001 - every role gets it
                     self._fail(error)
 
     def _reshape(self) -> None:
@@ -173,7 +173,7 @@ class StreamRun:
             added = beginning(self._source, shape, self._position)
         except PASSING as error:
             return self._wait_after(error)
-        except BaseException as error:  # noqa: BLE001 - told to every role
+        except BaseException as error:  # noqa: BLE001 - every role gets it
             return self._fail(error)
         self._shape, self._position = shape, added
         self._watermarks = self._watermarks.with_partitions(shape.partitions)
@@ -185,7 +185,7 @@ class StreamRun:
         try:
             self._context.check_jvm()
             wait_s = self._backoff.next_s(error)
-        except BaseException as end:  # noqa: BLE001 - told to every role
+        except BaseException as end:  # noqa: BLE001 - every role gets it
             return self._fail(end)
         if self._backoff.is_long:
             self._context.concerns.say(STREAM, f"the stream fails, and is tried again: {error}")
@@ -312,7 +312,7 @@ class StreamRun:
                 try:
                     with self.applying:
                         self._give(read)
-                except BaseException as error:  # noqa: BLE001 - told to every role
+                except BaseException as error:  # noqa: BLE001 - every role gets it
                     self._fail(error)
             if not self._reads.empty():
                 self._work.set()

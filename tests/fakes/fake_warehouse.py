@@ -18,7 +18,7 @@ from coordination.scheduler.coordinator import SpanProgress
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from streaming.cluster.newcomers import stored_low_water
-from streaming.cluster.progress_rows import cut, low_water, told_progress
+from streaming.cluster.progress_rows import cut, low_water, reported_progress
 from streaming.cluster.reads import Marks
 from tests.fakes.fake_source import FakeSource, SourceDdl
 from tests.fakes.fake_topic import PARTITIONS
@@ -263,7 +263,7 @@ class FakeWarehouse:
         require(at_ts >= before.checkpoint_ts, "I3: a span's checkpoint falls")
         if status is not None and status.fence:
             require(status.fence >= before.fence, "I2: a fence falls")
-        self.progress[told.span.table_id] = told_progress(before, told, source_offsets)
+        self.progress[told.span.table_id] = reported_progress(before, told, source_offsets)
 
     def _first_progress(
         self, table: str, start_ts: int, source_offsets: Mapping[str, int]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coordination.model import Ts
@@ -75,10 +73,10 @@ def test_what_was_told_before_it_was_opened_is_old_news():
     held.add(SPAN, AT, FIRST, is_prepare=True)
     (assignment,) = held.assignments()
     held.prepared(assignment)
-    held.publish([(assignment, replace(applied(10), delta_version=3))], scan(12))
+    held.publish([(assignment, applied(10)._replace(delta_version=3))], scan(12))
     held.add(SPAN, Checkpoint(Ts(20), Ts(20)), SECOND, is_prepare=False)
     (assignment,) = held.assignments()
-    held.opened(assignment, replace(applied(20), delta_version=7))
+    held.opened(assignment, applied(20)._replace(delta_version=7))
     held.take_changed()
     status = held.status(SPAN.table_id)
     assert (status.checkpoint_ts, status.delta_version) == (20, 7)
@@ -87,7 +85,7 @@ def test_what_was_told_before_it_was_opened_is_old_news():
 def test_a_span_that_has_stopped_says_all_that_it_knew():
     held, assignment = replicating()
     held.begin_commit(assignment, Ts(50))
-    held.end_commit(assignment, replace(applied(50), delta_version=7, dead_letters=2))
+    held.end_commit(assignment, applied(50)._replace(delta_version=7, dead_letters=2))
     held.remove(SPAN.table_id)
     last = held.take_stopped(SPAN.table_id)
     assert last is not None

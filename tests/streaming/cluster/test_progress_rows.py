@@ -17,8 +17,8 @@ from streaming.cluster.progress_rows import (
     later,
     low_water,
     merged,
+    reported_progress,
     resumed_progress,
-    told_progress,
 )
 from streaming.sink_tables import SinkTable
 
@@ -69,33 +69,35 @@ def advance(ts: int, *spans: SpanProgress, **more: object) -> Advance:
 
 
 def test_a_row_follows_its_span():
-    row = told_progress(BEFORE, told(70, fence=fence_number(3, 1), delta_version=6), {"t/0": 55})
+    row = reported_progress(
+        BEFORE, told(70, fence=fence_number(3, 1), delta_version=6), {"t/0": 55}
+    )
     assert (row.checkpoint_ts, row.delta_version, row.capture_id, row.epoch) == (70, 6, "c2", "e2")
     assert (row.fence, row.source_offsets) == (fence_number(3, 1), {"t/0": 55})
-    own = told_progress(BEFORE, told(70, source_offsets={"t/0": 44}), {"t/0": 55})
+    own = reported_progress(BEFORE, told(70, source_offsets={"t/0": 44}), {"t/0": 55})
     assert own.source_offsets == {"t/0": 44}
 
 
 def test_late_news_take_nothing_back():
-    row = told_progress(BEFORE, told(40, fence=fence_number(2, 1), delta_version=2), {})
+    row = reported_progress(BEFORE, told(40, fence=fence_number(2, 1), delta_version=2), {})
     assert (row.checkpoint_ts, row.delta_version, row.fence) == (50, 4, BEFORE.fence)
     assert row.source_offsets == BEFORE.source_offsets
 
 
 def test_a_table_that_could_not_be_made_warns_until_it_is():
     before = replace(BEFORE, delta_version=None)
-    assert told_progress(before, told(70), {}).state == "replicating"
-    cut = told_progress(before, told(70, dead_letters=1), {})
-    assert cut.state == told_progress(cut, told(80), {}).state == "warning"
-    assert told_progress(cut, told(80, delta_version=0), {}).state == "replicating"
+    assert reported_progress(before, told(70), {}).state == "replicating"
+    cut = reported_progress(before, told(70, dead_letters=1), {})
+    assert cut.state == reported_progress(cut, told(80), {}).state == "warning"
+    assert reported_progress(cut, told(80, delta_version=0), {}).state == "replicating"
 
 
 def test_dropped_columns_are_counted_and_warned_of_until_a_new_owner_finds_them():
-    row = told_progress(BEFORE, told(70, dropped_columns={"note": 2}), {})
+    row = reported_progress(BEFORE, told(70, dropped_columns={"note": 2}), {})
     assert (row.state, row.dropped_columns) == ("warning", {"note": 2})
-    late = told_progress(row, told(80, dropped_columns={"note": 1, "more": 1}), {})
+    late = reported_progress(row, told(80, dropped_columns={"note": 1, "more": 1}), {})
     assert (late.state, late.dropped_columns) == ("warning", {"note": 2, "more": 1})
-    assert told_progress(late, told(80), {}).dropped_columns == late.dropped_columns
+    assert reported_progress(late, told(80), {}).dropped_columns == late.dropped_columns
 
     table = SinkTable(name=NAME, checkpoint=Ts(80), version=5, dropped={"more": 1}, state="warning")
     assert resumed_progress(table, late, ROW).dropped_columns == {"more": 1}
@@ -130,7 +132,7 @@ def test_a_table_that_was_registered_between_two_notes_keeps_its_low_water():
     for status in (None, TableStatus(8, TableState.PREPARING, Ts(60), Ts(60))):
         newer = advance(60, replace(new, status=status))
         note = merged(advance(60, told(60), source_offsets={"t/0": 150}), newer)
-        assert told_progress(begun, note.spans[1], note.source_offsets).source_offsets == {
+        assert reported_progress(begun, note.spans[1], note.source_offsets).source_offsets == {
             "t/0": 100
         }
 
@@ -179,6 +181,6 @@ def test_a_table_begins_with_the_owner():
 
 
 def test_a_table_that_an_operator_has_paused_says_so_until_it_is_written_again():
-    row = told_progress(BEFORE, told(70, is_paused=True), {})
+    row = reported_progress(BEFORE, told(70, is_paused=True), {})
     assert row.state == "paused"
-    assert told_progress(row, told(80), {}).state == "replicating"
+    assert reported_progress(row, told(80), {}).state == "replicating"
