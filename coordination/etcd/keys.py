@@ -79,10 +79,6 @@ def election_prefix(cluster_id: str) -> str:
     return f"{base_prefix(cluster_id)}{_META}/owner/"
 
 
-def election_key(cluster_id: str, lease: LeaseID) -> str:
-    return election_prefix(cluster_id) + f"{lease:x}"
-
-
 def capture_prefix(cluster_id: str) -> str:
     return f"{base_prefix(cluster_id)}{_META}/capture/"
 
@@ -110,10 +106,6 @@ def changefeed_status_key(cluster_id: str, name: ChangefeedName) -> str:
 
 def task_position_key(cluster_id: str, capture_id: CaptureID, name: ChangefeedName) -> str:
     return f"{base_prefix(cluster_id)}{name.namespace}/task/position/{capture_id}/{name.id}"
-
-
-def upstream_key(cluster_id: str, upstream_id: int, namespace: str = NAMESPACE) -> str:
-    return f"{base_prefix(cluster_id)}{namespace}/upstream/{upstream_id}"
 
 
 # ---- our own root

@@ -19,7 +19,7 @@ LEASE = LeaseID(0x694D81417ABCDEF0)
 
 EVERY_KEY = [
     (
-        keys.election_key("default", LEASE),
+        keys.election_prefix("default") + f"{LEASE:x}",
         "/tidb/cdc/default/__cdc_meta__/owner/694d81417abcdef0",
         ParsedKey(Kind.ELECTION, lease=LEASE),
     ),
@@ -57,11 +57,6 @@ EVERY_KEY = [
         keys.task_position_key("default", C1, SHOP),
         "/tidb/cdc/default/default/task/position/c1/shop",
         ParsedKey(Kind.POSITION, SHOP, C1),
-    ),
-    (
-        keys.upstream_key("default", 2**64 - 1),
-        "/tidb/cdc/default/default/upstream/18446744073709551615",
-        None,
     ),
     (
         keys.incarnation_key("default"),
