@@ -26,6 +26,7 @@ class Pace:
     slow_s: float = 0.6  # the longest that a step takes
     commit_s: float = 2.0  # the longest that a commit takes
     long_chance: float = 0.2  # of a commit that may take so long; the others are quick
+    long_least: float = 0.6  # of the longest, a long one takes
     batch_s: float | None = None  # of history in one write, so that there is a backlog
     doubt: float = 0.0  # of commits, that get no answer
     read: int = 40  # messages of a partition that are read in a step, at most
@@ -116,7 +117,7 @@ class FakeDataPlane:
     def commit_at(self) -> float:
         """When a commit that is sent now lands."""
         is_long = self.rng.random() < self.pace.long_chance
-        least, most = (0.6, 1.0) if is_long else (0.0, 0.1)
+        least, most = (self.pace.long_least, 1.0) if is_long else (0.0, 0.1)
         return self.now() + self.rng.uniform(least, most) * self.pace.commit_s
 
     def delay(self) -> float:

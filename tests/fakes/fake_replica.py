@@ -85,7 +85,7 @@ class FakeReplica:
         wake: Wake,
     ) -> None:
         self.changefeed_id = info.id
-        self._start = Start(info.start_epoch, info.start_ts)
+        self.start = Start(info.start_epoch, info.start_ts)
         self._plane = plane
         self._warehouse = plane.warehouse_of(info.id)
         self._source = self._warehouse.source
@@ -273,7 +273,7 @@ class FakeReplica:
             limit_ts,
             checked_at=plane.now(),
             rows=frozenset(block.min_ts for block in due),
-            start=self._start,
+            start=self.start,
         )
         joined.write = _Write(landing, plane.commit_at())
         joined.due_at = joined.write.lands_at + plane.rng.random() * plane.pace.slow_s

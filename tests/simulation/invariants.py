@@ -18,10 +18,10 @@ from coordination.metadata.model import (
 from coordination.scheduler.replication_manager import ReplicationManager
 from coordination.scheduler.replication_set import ReplicationState
 from tests.coordination.scheduler.invariants import check_invariants
-from tests.fakes.fake_replica import PLAYED
-from tests.fakes.fake_warehouse import InvariantBroken, require
+from tests.fakes.fake_replica import PLAYED, FakeReplica
+from tests.fakes.fake_warehouse import InvariantBroken, Start, require
 from tests.simulation.feeds import CLUSTER, LATER, NAME, SimFeed
-from tests.simulation.world import World
+from tests.simulation.world import QUIET_S, World
 
 
 def is_open(fence: Fence) -> bool:
@@ -37,6 +37,8 @@ class Watchman:
         self._world = world
         self._seen: dict[str, bytes] = {}  # values that were looked at
         self._states_seen: dict[str, bytes | None] = {}
+        # By table: who has written it last, and when that one was last trusted.
+        self._last: dict[tuple[str, int, Start], tuple[FakeReplica, float]] = {}
 
     @property
     def checkpoint_ts(self) -> int:
@@ -69,17 +71,37 @@ class Watchman:
 
     def _one_writer(self, feed: SimFeed) -> None:
         if self._is_lenient:
+            self._last.clear()
             return
+        self._look_at_the_last(self._world.clock.now_s)
         writers: dict[int, str] = {}
         for capture in self._world.captures:
             for replica in capture.plane.replicas:
                 if replica.changefeed_id != feed.name.id or not replica.is_trusted:
                     continue
                 for table_id in replica.writers():
+                    self._succeed(replica, table_id, self._world.clock.now_s)
                     other = writers.setdefault(table_id, capture.node)
                     require(
                         other == capture.node, f"I1: {other} and {capture.node} write t{table_id}"
                     )
+
+    def _look_at_the_last(self, now_s: float) -> None:
+        for key, (replica, _) in list(self._last.items()):
+            is_trusted = replica.is_trusted
+            if (key[1] not in replica.writers()) if is_trusted else replica.is_closed():
+                del self._last[key]
+            elif is_trusted:
+                self._last[key] = (replica, now_s)
+
+    def _succeed(self, replica: FakeReplica, table_id: int, now_s: float) -> None:
+        """Who may still have something under way has the quiet time for it (deadline.py)."""
+        key = (replica.changefeed_id, table_id, replica.start)
+        before, trusted_at = self._last.setdefault(key, (replica, now_s))
+        if before is not replica:
+            quiet_s = now_s - trusted_at
+            require(quiet_s >= QUIET_S, f"I1: t{table_id} is given away after {quiet_s:.2f} s")
+            self._last[key] = (replica, now_s)
 
     def _checkpoint(self, feed: SimFeed) -> None:
         key = keys.changefeed_status_key(CLUSTER, feed.name)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.world import QUIET_S, SLOW_S
+from tests.simulation.world import LONG_S, SESSION, SLOW_S
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Faults
@@ -16,25 +16,34 @@ Plot = Callable[["Faults", Random], None]
 
 def zombie(faults: Faults, dice: Random) -> None:
     """A commit under way when its capture is lost."""
-    _long_commits(faults)
-    faults.world.pace.batch_s = 0.7
     seconds = dice.uniform(10.0, 13.0)
-    faults.after(dice.uniform(3.0, 6.0), lambda: faults.freeze_for(seconds))
+    _amid_long_commits(faults, dice, lambda: faults.freeze_for(seconds))
 
 
 def partition(faults: Faults, dice: Random) -> None:
-    _long_commits(faults)
-    faults.after(dice.uniform(3.0, 6.0), lambda: faults.cut_etcd_for(9.0))
+    _amid_long_commits(faults, dice, lambda: faults.cut_etcd_for(9.0))
 
 
 def widow(faults: Faults, dice: Random) -> None:
-    _long_commits(faults)
-    faults.after(dice.uniform(3.0, 6.0), faults.crash_two)
+    """The owner is lost too: who comes next has never seen the other one."""
+
+    def deed() -> None:
+        faults.cut_etcd_for(9.0)
+        faults.after(0.3, lambda: faults.cut_off(faults.world.owner, 9.0))
+
+    _amid_long_commits(faults, dice, dice.choice((faults.crash_two, deed)))
 
 
-def _long_commits(faults: Faults) -> None:
-    pace = faults.world.pace
-    pace.commit_s, pace.long_chance, pace.slow_s = QUIET_S, 0.5, 0.2
+def _amid_long_commits(faults: Faults, dice: Random, deed: Callable[[], None]) -> None:
+    """They begin just before it, and who comes next is quick."""
+    pace, network = faults.world.pace, faults.world.network
+    network.loss = network.late = 0.0
+    pace.commit_s, pace.long_chance, pace.long_least, pace.slow_s = LONG_S, 0.0, 0.95, 0.2
+    pace.batch_s, pace.read = None, 40
+    at = dice.uniform(6.0, 9.0)
+    faults.after(at - 0.5, lambda: setattr(pace, "long_chance", 1.0))
+    faults.after(at, deed)
+    faults.after(at + SESSION.ttl_s, lambda: setattr(pace, "long_chance", 0.0))
 
 
 def shuttle(faults: Faults, dice: Random) -> None:  # noqa: ARG001 - a plot's
@@ -61,7 +70,7 @@ def abdication(faults: Faults, dice: Random) -> None:
     pace = faults.world.pace
     pace.commit_s, pace.long_chance, pace.slow_s = SLOW_S, 0.3, 0.2
     pace.batch_s = 0.7
-    for second in range(2, 17, 5):
+    for second in range(5, 18, 4):
         faults.after(second, faults.move_many)
         faults.after(second + dice.uniform(0.5, 3.0), faults.delete_owner_key)
 

@@ -53,6 +53,7 @@ def _quiet_s() -> float:
 
 
 QUIET_S = _quiet_s()
+LONG_S = QUIET_S - STEP_S  # a commit that ends within it; steps make it longer
 SLOW_S = 12.0  # the longest commit of one who lives
 SCHEDULER = SchedulerSettings(heartbeat_tick=1, check_balance_interval_s=5.0)
 PASSES = 3  # of one turn: a pass may make the next one worth while
@@ -202,7 +203,7 @@ class World:
         self.run_s = 22.0
         self.pace = Pace(
             slow_s=self.rng.choice((0.2, 0.6, 1.5)),
-            commit_s=self.rng.choice((0.5, 2.0, QUIET_S, SLOW_S)),
+            commit_s=self.rng.choice((0.5, 2.0, LONG_S, SLOW_S)),
             long_chance=self.rng.choice((0.1, 0.5)),
             batch_s=self.rng.choice((None, 1.0, 3.0)),
             read=self.rng.choice((3, 4, 40, 40)),
