@@ -8,6 +8,7 @@ raised. Registering that etcd does not answer is tried again (docs/cluster.md 20
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -15,9 +16,8 @@ from typing import Final
 from coordination.capture_context import CaptureContext, SessionContext
 from coordination.errors import CaptureSuicide, LeaseGone, TryAgain
 from coordination.etcd import keys
-from coordination.etcd.client import Compare, Put, get
+from coordination.etcd.client import Compare, EtcdClient, Put, get
 from coordination.etcd.election import Candidate
-from coordination.etcd.identity import etcd_identity
 from coordination.etcd.keys import ChangefeedName
 from coordination.etcd.session import Session
 from coordination.leadership import Leadership
@@ -61,7 +61,7 @@ class Capture:
     @classmethod
     def begin(cls, context: CaptureContext, jobs: OwnerJobs) -> Capture:
         """A new ID, lease and epoch; the fence is open. Raises ``TryAgain``."""
-        etcd = etcd_identity(context.client, context.cluster_id)
+        etcd = _etcd_identity(context.client, context.cluster_id)
         role = SessionContext(
             capture=context,
             info=CaptureInfo(
@@ -247,3 +247,16 @@ class Capture:
 
     def _capture_guards(self) -> tuple[Compare, ...]:
         return (Compare(self._key, "create", "=", self._registered),)
+
+
+def _etcd_identity(client: EtcdClient, cluster_id: str) -> str:
+    """`<cluster ID of etcd>/<UUID that was put into it when it was empty>`, and of the scope of a
+    `run` `/run-<changefeed>`: revisions may be compared only where this is equal."""
+    key = keys.incarnation_key(cluster_id)
+    absent = Compare(key, "create", "=", 0)
+    client.txn((absent,), (Put(key, str(uuid.uuid4()).encode()),))
+    mark = get(client, key)
+    if mark is None:
+        raise TryAgain("the mark that was put into etcd is gone again")
+    scope = keys.cluster_of(cluster_id)[1]
+    return f"{client.cluster_id()}/{mark.value.decode()}" + (f"/{scope}" if scope else "")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Protocol
 
 from coordination.errors import CaptureSuicide
 
@@ -15,39 +16,44 @@ class Closable(Protocol):
     def is_closed(self) -> bool: ...
 
 
-C = TypeVar("C", bound=Closable)
+@dataclass(slots=True)
+class _Closing:
+    name: str  # of the changefeed
+    each: Closable
+    since_s: float | None = None  # as `check` first saw it
 
 
-class Closings(Generic[C]):
+class Closings:
     """Those of one kind that end. One thread."""
 
     def __init__(self, what: str, limit_s: float) -> None:
         """``what``: as an operator reads it."""
         self._what = what
         self._limit_s = limit_s
-        self._open: list[tuple[str, C]] = []
-        self._since: dict[int, float] = {}  # by id, as `check` first saw it
+        self._open: list[_Closing] = []
 
-    def begin(self, name: str, each: C, *, drop: bool) -> None:
+    def begin(self, name: str, each: Closable, *, drop: bool) -> None:
         each.close(drop=drop)
-        self._open.append((name, each))
+        self._open.append(_Closing(name, each))
 
     def close(self, *, drop: bool) -> None:
         """All of them, by now like this."""
-        for _, each in self._open:
-            each.close(drop=drop)
+        for closing in self._open:
+            closing.each.close(drop=drop)
 
     def names(self) -> set[str]:
         """Of those that have not ended."""
-        self._open = [(name, each) for name, each in self._open if not each.is_closed()]
-        return {name for name, _ in self._open}
+        self._open = [closing for closing in self._open if not closing.each.is_closed()]
+        return {closing.name for closing in self._open}
 
     def check(self, now_s: float) -> None:
         """Raises ``CaptureSuicide`` when one takes longer than it may."""
         self.names()
-        self._since = {id(each): self._since.get(id(each), now_s) for _, each in self._open}
-        for name, each in self._open:
-            if now_s - self._since[id(each)] > self._limit_s:
+        for closing in self._open:
+            if closing.since_s is None:
+                closing.since_s = now_s
+            if now_s - closing.since_s > self._limit_s:
                 raise CaptureSuicide(
-                    f"{self._what} of changefeed {name} has not ended within {self._limit_s:g} s"
+                    f"{self._what} of changefeed {closing.name} has not ended within "
+                    f"{self._limit_s:g} s"
                 )

@@ -77,7 +77,7 @@ class ProcessorReactor:
         self._role = role
         self._owns = owns
         self._runs: dict[ChangefeedName, _Run] = {}
-        self._closing = Closings[Replica]("the replica", role.end_within_s)
+        self._closing = Closings("the replica", role.end_within_s)
         self._inboxes: dict[str, list[Message]] = {}
         self._outbox: list[Message] = []
         self._refused: dict[ChangefeedName, _Refusal] = {}

@@ -49,7 +49,7 @@ from coordination.metadata.model import (
 )
 from coordination.model import Ownership, Revision
 from coordination.owner.term import UNSEEN, Term
-from coordination.ports import ControlWriter, Standing
+from coordination.ports import Standing
 from coordination.running_errors import OWNER_UNKNOWN
 from coordination.scheduler.coordinator import Coordinator
 from coordination.scheduler.messages import Message
@@ -74,7 +74,7 @@ class ChangefeedOwner:
         self._owner_revision: int | None = None  # that we asked for
         self._is_first = False  # nobody has ever had a span of it before that launch
         self._term: Term | None = None
-        self._closing = Closings[ControlWriter]("the control writer", role.end_within_s)
+        self._closing = Closings("the control writer", role.end_within_s)
         self._ran_epoch: int | None = None
         self._errors: list[RunningError] = []  # of the run of that epoch
         self._refusal: RunningError | None = None  # of a term, until it is seen in etcd

@@ -19,7 +19,7 @@ class Role:
 
 
 def test_what_ends_in_time_is_forgotten() -> None:
-    closings, role = Closings[Role]("the replica", 60.0), Role()
+    closings, role = Closings("the replica", 60.0), Role()
     closings.begin("shop", role, drop=False)
     closings.check(1000.0)
     assert closings.names() == {"shop"}
@@ -31,7 +31,7 @@ def test_what_ends_in_time_is_forgotten() -> None:
 
 
 def test_what_does_not_end_in_time_ends_with_its_capture() -> None:
-    closings = Closings[Role]("the replica", 60.0)
+    closings = Closings("the replica", 60.0)
     closings.begin("shop", Role(), drop=False)
     closings.check(1000.0)
     closings.check(1060.0)
@@ -40,7 +40,7 @@ def test_what_does_not_end_in_time_ends_with_its_capture() -> None:
 
 
 def test_each_has_its_own_time() -> None:
-    closings, one = Closings[Role]("the replica", 60.0), Role()
+    closings, one = Closings("the replica", 60.0), Role()
     closings.begin("shop", one, drop=False)
     closings.check(1000.0)
     one.is_over = True

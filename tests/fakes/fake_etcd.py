@@ -90,15 +90,13 @@ class FakeEtcd:
     def put(self, key: str, value: bytes, lease: LeaseID = NO_LEASE) -> Revision:
         return self.txn((), (Put(key, value, lease),)).revision
 
-    def txn(
-        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
-    ) -> TxnResult:
+    def txn(self, compares: Sequence[Compare], then: Sequence[Op]) -> TxnResult:
         self._enter()
-        if max(len(compares), len(then), len(otherwise)) > self._max_txn_ops:
+        if max(len(compares), len(then)) > self._max_txn_ops:
             raise TidelakeError("etcdserver: too many operations in txn request")
         with self._lock:
             succeeded = all(self.holds(compare) for compare in compares)
-            deliveries = self._write(then if succeeded else otherwise)
+            deliveries = self._write(then if succeeded else ())
             result = TxnResult(succeeded, Revision(self._revision))
         _deliver(deliveries)
         return result

@@ -45,7 +45,6 @@ class _UnderWay:
     lands_at: float
     compares: tuple[Compare, ...]
     then: tuple[Op, ...]
-    otherwise: tuple[Op, ...]
     sender: Sender | None
 
 
@@ -77,7 +76,7 @@ class EtcdLink:
         self._under_way = [each for each in self._under_way if each not in due]
         for each in due:
             with suppress(TryAgain, LeaseGone):
-                result = self._do(each.compares, each.then, each.otherwise, each.sender)
+                result = self._do(each.compares, each.then, each.sender)
                 if each.sender is not None and result.succeeded:
                     require(
                         self.ticks.get(each.sender.worker, 0) == each.sender.ticks,
@@ -113,11 +112,9 @@ class EtcdLink:
     def put(self, key: str, value: bytes, lease: LeaseID = NO_LEASE) -> Revision:
         return self.txn((), (Put(key, value, lease),)).revision
 
-    def txn(
-        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
-    ) -> TxnResult:
+    def txn(self, compares: Sequence[Compare], then: Sequence[Op]) -> TxnResult:
         self._enter()
-        asked = (tuple(compares), tuple(then), tuple(otherwise), self.sender)
+        asked = (tuple(compares), tuple(then), self.sender)
         if not self._is_lost():
             return self._do(*asked)
         fate = self._rng.choice(("done", "late", "late", "never"))
@@ -136,10 +133,6 @@ class EtcdLink:
     def keep_alive(self, lease: LeaseID, *, timeout_s: float) -> int:
         self._enter()
         return self._etcd.keep_alive(lease, timeout_s=timeout_s)
-
-    def time_to_live(self, lease: LeaseID) -> int:
-        self._enter()
-        return self._etcd.time_to_live(lease)
 
     def revoke(self, lease: LeaseID) -> None:
         self._enter()
@@ -169,12 +162,11 @@ class EtcdLink:
         self,
         compares: tuple[Compare, ...],
         then: tuple[Op, ...],
-        otherwise: tuple[Op, ...],
         sender: Sender | None,
     ) -> TxnResult:
         depends_on = sender.depends_on if sender is not None else ()
         passed = [each.key for each in depends_on if not self._etcd.holds(each)]
-        result = self._etcd.txn(compares, then, otherwise)
+        result = self._etcd.txn(compares, then)
         require(
             not (result.succeeded and passed),
             f"I8: a transaction takes effect though what it depends on has changed: {passed}",
