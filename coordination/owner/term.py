@@ -190,7 +190,7 @@ class Term:
         is_sync_point = (
             is_all_known
             and checkpoint_ts == self._sync_point_ts
-            and coordinator.replication.is_told(checkpoint_ts)
+            and coordinator.replication.is_reported(checkpoint_ts)
         )
         is_news = is_sync_point and checkpoint_ts > self._recorded_sync_ts
         finished = 0 < self._info.target_ts <= checkpoint_ts

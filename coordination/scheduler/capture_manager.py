@@ -55,7 +55,7 @@ class CaptureStatus:
     is_gone: bool = False  # from etcd: it may still write, until its grace is over
     state: CaptureState = CaptureState.UNINITIALIZED
     epoch: ProcessorEpoch | None = None  # None until it has answered
-    proven: int = 0  # the last heartbeat that was sent before its epoch's last sign of life
+    alive_at: int = 0  # the last heartbeat that was sent before its epoch's last sign of life
     view: ReportView = field(default_factory=ReportView)
     scan: Scan | None = None
 
@@ -161,7 +161,7 @@ class CaptureManager:
             case HeartbeatResponse() as response:
                 return self._handle_heartbeat(capture, response, epoch)
             case DispatchTableResponse() as dispatched if epoch == capture.epoch:
-                capture.proven = self._sent
+                capture.alive_at = self._sent
                 is_news = capture.view.apply_dispatched(dispatched)
                 return Report(capture.id, (dispatched.status,)) if is_news else None
             case _:
@@ -172,11 +172,11 @@ class CaptureManager:
     ) -> Report | None:
         is_restart = epoch != capture.epoch and capture.epoch is not None
         if epoch != capture.epoch:
-            if response.since or (is_restart and response.answers <= capture.proven):
+            if response.since or (is_restart and response.answers <= capture.alive_at):
                 return None
             capture.epoch, capture.view, capture.scan = epoch, ReportView(), None
             capture.state = CaptureState.UNINITIALIZED
-        capture.proven = self._sent
+        capture.alive_at = self._sent
         news = capture.view.apply(response)
         if news is None:
             return None

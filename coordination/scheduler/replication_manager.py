@@ -215,11 +215,11 @@ class ReplicationManager:
         """Every table replicates, and nothing is under way."""
         return not (self.missing or self.absent or self.unsettled or self.dropped or self.running)
 
-    def is_told(self, ts: Ts) -> bool:
-        """Every table is at ``ts`` in the words of one who wrote it, with the Delta version that
-        goes with it. A checkpoint alone may come from a capture that is gone."""
-        told = (self.sets[table_id].status for table_id in self.tables)
-        return all(each is not None and each.checkpoint_ts >= ts for each in told)
+    def is_reported(self, ts: Ts) -> bool:
+        """Whether every table is at ``ts`` by a status of who writes it, with the Delta version
+        that goes with it. A checkpoint alone may come from a capture that is gone."""
+        statuses = (self.sets[table_id].status for table_id in self.tables)
+        return all(each is not None and each.checkpoint_ts >= ts for each in statuses)
 
     # The checkpoint.
 

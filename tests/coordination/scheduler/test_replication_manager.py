@@ -97,11 +97,11 @@ def test_a_table_is_told_to_be_at_a_point_by_who_wrote_it_there():
     last = status(1, S.STOPPED, 150)._replace(delta_version=7)
     made.handle_report(A, [last])
     assert made.advance_checkpoint(FAR) == (150, 150)
-    assert not made.is_told(Ts(150))  # the word of one that is gone, and B has not opened it yet
+    assert not made.is_reported(Ts(150))  # but by one that is gone, and B has not opened it yet
     assert made.sets[1].delta_version == 7
     made.handle_report(B, [status(1, S.REPLICATING, 150)])
-    assert made.is_told(Ts(150))
-    assert not made.is_told(Ts(151))
+    assert made.is_reported(Ts(150))
+    assert not made.is_reported(Ts(151))
 
 
 def test_only_so_many_tasks_run_at_a_time():
