@@ -34,6 +34,7 @@ SYSTEM_SCHEMAS = frozenset(
 )
 
 _Matcher = Callable[[str], bool]
+_Wrong = Callable[[str], ConfigError]  # the error that says why
 
 
 class TableFilter:
@@ -123,7 +124,9 @@ class _EventRule:
 
 def _read_event_filter(settings: EventFilter, case_sensitive: bool) -> _EventRule:
     events = [_read_event(event) for event in settings.ignore_event]
-    sql = [_compiled("ignore-sql", text, text, re.IGNORECASE) for text in settings.ignore_sql]
+    sql = [
+        _compiled(text, re.IGNORECASE, _refusal("ignore-sql", text)) for text in settings.ignore_sql
+    ]
     rules = _read_rules("event filter's matcher", settings.matcher, case_sensitive)
     return _EventRule(rules, tuple(events), tuple(sql))
 
@@ -147,13 +150,19 @@ def _read_rule(what: str, text: str, case_sensitive: bool) -> _Rule | None:
         return None
     if pattern.startswith("@"):
         raise ConfigError(f"{what} {text!r}: rules in a file are not read, name them here")
-    takes = not pattern.startswith("!")
-    reader = _PatternReader(what, text, pattern.removeprefix("!"), case_sensitive)
-    schema, _ = reader.read()
-    reader.expect_point()
-    table, every_table = reader.read()
-    reader.expect_end()
-    return _Rule(schema, table, takes, every_table)
+    flags = re.NOFLAG if case_sensitive else re.IGNORECASE
+    wrong = _refusal(what, text)
+    schema, _, left = _read_pattern(pattern.removeprefix("!"), flags, wrong)
+    if not left.startswith("."):
+        raise wrong("a point must part schema and table")
+    table, every_table, left = _read_pattern(left[1:], flags, wrong)
+    if left:
+        raise wrong(f"nothing may follow the table's pattern, but {left!r} does")
+    return _Rule(schema, table, not pattern.startswith("!"), every_table)
+
+
+def _refusal(what: str, text: str) -> _Wrong:
+    return lambda why: ConfigError(f"{what} {text!r}: {why}")
 
 
 _REGEX = re.compile(r"/((?:\\.|[^/])+)/")
@@ -162,98 +171,62 @@ _RANGE = re.compile(r"\[(!?)((?:\\[^0-9a-zA-Z]|[^\\\]])+)\]")
 _PLAIN = re.compile(r"[0-9A-Za-z$_\u0080-\U0010ffff]")
 
 
-class _PatternReader:
-    """Reads one rule from left to right, as TiDB's table filter does."""
-
-    def __init__(self, what: str, rule: str, pattern: str, case_sensitive: bool) -> None:
-        self._what, self._rule, self._left = what, rule, pattern
-        self._flags = re.NOFLAG if case_sensitive else re.IGNORECASE
-
-    def read(self) -> tuple[_Matcher, bool]:
-        """The next pattern, and whether it matches every name."""
-        if not self._left:
-            raise self._wrong("a pattern is missing")
-        if self._left[0] == "/":
-            return self._regex(), False
-        if self._left[0] in '"`':
-            return self._quoted(), False
-        return self._wildcards()
-
-    def expect_point(self) -> None:
-        if not self._left.startswith("."):
-            raise self._wrong("a point must part schema and table")
-        self._left = self._left[1:]
-
-    def expect_end(self) -> None:
-        if self._left:
-            raise self._wrong(f"nothing may follow the table's pattern, but {self._left!r} does")
-
-    def _wrong(self, why: str) -> ConfigError:
-        return ConfigError(f"{self._what} {self._rule!r}: {why}")
-
-    def _step(self, match: re.Match[str]) -> None:
-        self._left = self._left[match.end() :]
-
-    def _regex(self) -> _Matcher:
-        match = _REGEX.match(self._left)
-        if match is None:
-            raise self._wrong("the regular expression has no end")
-        self._step(match)
-        pattern = _compiled(self._what, self._rule, match.group(1), self._flags)
-        return lambda name: pattern.search(name) is not None
-
-    def _quoted(self) -> _Matcher:
-        match = _QUOTED.match(self._left)
-        if match is None:
-            raise self._wrong("the quoted name has no end")
-        self._step(match)
-        quote = match.group()[0]
-        return self._exactly(re.escape(match.group()[1:-1].replace(quote * 2, quote)))
-
-    def _wildcards(self) -> tuple[_Matcher, bool]:
+def _read_pattern(left: str, flags: re.RegexFlag, wrong: _Wrong) -> tuple[_Matcher, bool, str]:
+    """The first pattern, as TiDB's table filter reads it; whether it matches every name; what is
+    left."""
+    if not left:
+        raise wrong("a pattern is missing")
+    first = left[0]
+    if first == "/":
+        if (match := _REGEX.match(left)) is None:
+            raise wrong("the regular expression has no end")
+        regex = _compiled(match[1], flags, wrong)
+        return lambda name: regex.search(name) is not None, False, left[match.end() :]
+    if first in '"`':
+        if (match := _QUOTED.match(left)) is None:
+            raise wrong("the quoted name has no end")
+        expression = re.escape(match[0][1:-1].replace(first * 2, first))
+        left = left[match.end() :]
+    else:
         expression = ""
-        while self._left and self._left[0] != ".":
-            expression += self._wildcard()
-        return self._exactly(expression), expression == ".*"
-
-    def _wildcard(self) -> str:
-        """The regular expression of one character or range; steps over it."""
-        first, second = self._left[0], self._left[1:2]
-        if first == "[":
-            match = _RANGE.match(self._left)
-            if match is None:
-                raise self._wrong("the range [ has no end")
-            self._step(match)
-            inner = match.group(2)
-            inner = "\\" + inner if inner.startswith("^") else inner
-            return f"[{'^' if match.group(1) else ''}{inner.replace('[', chr(92) + '[')}]"
-        self._left = self._left[2 if first == "\\" else 1 :]
-        if first == "\\":
-            if not second or (second.isascii() and second.isalnum()):
-                raise self._wrong(f"\\{second} is no escape")
-            return re.escape(second)
-        if first in "*?":
-            return ".*" if first == "*" else "."
-        if not _PLAIN.match(first):
-            raise self._wrong(f"{first!r} must stand in quotes or behind a backslash")
-        return re.escape(first)
-
-    def _exactly(self, expression: str) -> _Matcher:
-        try:
-            pattern = re.compile(expression, self._flags | re.DOTALL)
-        except re.error as error:
-            raise self._wrong(f"the pattern cannot be read: {error}") from None
-        return lambda name: pattern.fullmatch(name) is not None
+        while left and left[0] != ".":
+            part, left = _read_wildcard(left, wrong)
+            expression += part
+    try:
+        pattern = re.compile(expression, flags | re.DOTALL)
+    except re.error as error:
+        raise wrong(f"the pattern cannot be read: {error}") from None
+    return lambda name: pattern.fullmatch(name) is not None, expression == ".*", left
 
 
-def _compiled(what: str, quoted: str, text: str, flags: re.RegexFlag) -> re.Pattern[str]:
+def _read_wildcard(left: str, wrong: _Wrong) -> tuple[str, str]:
+    """The regular expression of one character or range, and what is left."""
+    first, second = left[0], left[1:2]
+    if first == "[":
+        if (match := _RANGE.match(left)) is None:
+            raise wrong("the range [ has no end")
+        inner = match[2]
+        inner = "\\" + inner if inner.startswith("^") else inner
+        negated = "^" if match[1] else ""
+        return f"[{negated}{inner.replace('[', chr(92) + '[')}]", left[match.end() :]
+    if first == "\\":
+        if not second or (second.isascii() and second.isalnum()):
+            raise wrong(f"\\{second} is no escape")
+        return re.escape(second), left[2:]
+    if first in "*?":
+        return ".*" if first == "*" else ".", left[1:]
+    if not _PLAIN.match(first):
+        raise wrong(f"{first!r} must stand in quotes or behind a backslash")
+    return re.escape(first), left[1:]
+
+
+def _compiled(text: str, flags: re.RegexFlag, wrong: _Wrong) -> re.Pattern[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("error", FutureWarning)  # [[:alpha:]] means something else here
         try:
             return re.compile(_as_python(text), flags)
         except (re.error, FutureWarning) as error:
-            message = f"{what} {quoted!r}: the regular expression cannot be read: {error}"
-            raise ConfigError(message) from None
+            raise wrong(f"the regular expression cannot be read: {error}") from None
 
 
 _GO_CLASSES = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r "}
