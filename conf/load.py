@@ -223,7 +223,9 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     with problems.noted():
         made["filter"] = _filter(document.get("filter", {}), values)
     with problems.noted():
-        _check_ts(values)
+        for name in ("start-ts", "target-ts", "overwrite-checkpoint-ts"):
+            ts = values.get(name)
+            require(ts is None or 0 <= ts < 2**63, f"{name}={ts} must be a TSO, 0 or above")
     problems.refuse()
     return Changefeed(sink=DeltaSink(**sink), **made)
 
@@ -341,9 +343,3 @@ def _string_items(path: str, table: Document) -> tuple[tuple[str, str], ...]:
         check_kind(f"{path}.{name}", value, TEXT)
         parse_reference(f"{path}.{name}", value)
     return tuple(sorted(table.items()))
-
-
-def _check_ts(values: Mapping[str, Any]) -> None:
-    for name in ("start-ts", "target-ts", "overwrite-checkpoint-ts"):
-        value = values.get(name)
-        require(value is None or 0 <= value < 2**63, f"{name}={value} must be a TSO, 0 or above")

@@ -131,12 +131,14 @@ def read_snapshot(
             "`tidelake progress` shows how far its tables are"
         )
     spans = Progress(warehouse, storage_options).read(name)
-    known = {str(table): table for table in spans}
+    known = {str(table): table for table in spans}  # one with further dots is there
     return SnapshotReport(
         row=found,
         tables=tuple(
             TableVersion(
-                table=table, version=version, uri=table_uri(warehouse, _name(table, known))
+                table=table,
+                version=version,
+                uri=table_uri(warehouse, known.get(table) or TableName(*table.split(".", 1))),
             )
             for table, version in sorted(found.tables.items())
         ),
@@ -216,9 +218,3 @@ def _changefeeds(
 
 def _names(rows: Iterable[ChangefeedRow]) -> str:
     return ", ".join(row.changefeed_id for row in rows)
-
-
-def _name(text: str, known: Mapping[str, TableName]) -> TableName:
-    """A ledger's name in its two parts; one with further dots is told by its progress row."""
-    schema, _, table = text.partition(".")
-    return known.get(text, TableName(schema, table))

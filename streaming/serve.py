@@ -113,7 +113,9 @@ def _answer(server: CaptureServer, method: str, params: dict[str, Any]) -> dict[
     """A call from outside, done by the coordination thread."""
     try:
         if method == SERVE_AGAIN:  # of any capture, not of the owner
-            answer = server.serve_again(CaptureID(_given(method, params, "capture-id")))
+            if not isinstance(capture_id := params.get("capture-id"), str):
+                raise CallRefused(f"{method}: capture-id is missing")
+            answer = server.serve_again(CaptureID(capture_id))
             return {"was-draining": answer.result(ANSWER_S)}
         result = server.jobs.post(_job(method, params)).result(ANSWER_S)
     except NoAnswer:
@@ -148,12 +150,6 @@ def _job(method: str, params: dict[str, Any]) -> OwnerJob:
     except (KeyError, TypeError, AttributeError) as error:
         raise CallRefused(f"{method}: a parameter is missing or wrong: {error}") from None
     raise CallRefused(f"unknown method {method!r}")
-
-
-def _given(method: str, params: dict[str, Any], name: str) -> str:
-    if not isinstance(value := params.get(name), str):
-        raise CallRefused(f"{method}: {name} is missing")
-    return value
 
 
 def _name(changefeed_id: str) -> ChangefeedName:

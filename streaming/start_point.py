@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from conf.settings import Changefeed
@@ -18,7 +17,6 @@ from sinks.changefeeds import ChangefeedRow, ChangefeedState
 from streaming.passed import filters_after, filters_of
 from streaming.retained import refuse_a_hole
 from streaming.source.kafka import Source, SourceShape, check_topic_ids
-from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +65,8 @@ def settle(
     row = _begun(stored, changefeed, start_id)
     check_topic_ids(row.topic_ids, shape.topic_ids)
     state = _state(row, changefeed)
-    first = _first_offsets(row, shape, log)
+    unknown = [p for p in shape.partitions if str(p) not in row.source_offsets]
+    first = log.beginnings(unknown) if unknown else {}  # Kafka's, where none is recorded
     if state != "finished":  # it reads nothing more: Kafka may forget what it read
         reached = None if is_new else stored.checkpoint_ts
         refuse_a_hole(first, log, checkpoint_ts=row.checkpoint_ts, reached_ts=reached)
@@ -168,11 +167,3 @@ def _state(row: ChangefeedRow, changefeed: Changefeed) -> ChangefeedState:
     if target is not None and row.checkpoint_ts >= target:
         return "finished"
     return "rewinding" if row.checkpoint_ts < row.max_published_ts else "running"
-
-
-def _first_offsets(
-    row: ChangefeedRow, shape: SourceShape, log: Source
-) -> Mapping[TopicPartition, int]:
-    """Kafka's first, of the partitions for which none is recorded."""
-    unknown = [p for p in shape.partitions if str(p) not in row.source_offsets]
-    return log.beginnings(unknown) if unknown else {}

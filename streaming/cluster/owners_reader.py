@@ -163,7 +163,9 @@ class OwnersReader(StreamRole):
         position = self._stream.resolved_ts()
         if position > self._position_ts:
             self._advance_to(position)
-        self.low_water = self._low_water()
+        held = [offsets for _, offsets in self._ddls.values()]
+        held += [first.low_water for first in self._first_rows.values()]
+        self.low_water = low([self._stream.position, *held])
 
     def _advance_to(self, position: Ts) -> None:
         planned = self._plan(position)
@@ -182,11 +184,6 @@ class OwnersReader(StreamRole):
             key: kept for key, kept in self._ddls.items() if kept[0].commit_ts > planned.limit
         }
         self._position_ts = position
-
-    def _low_water(self) -> Offsets:
-        held = [offsets for _, offsets in self._ddls.values()]
-        held += [first.low_water for first in self._first_rows.values()]
-        return low([self._stream.position, *held])
 
     def _plan(self, position: Ts) -> DdlPlan:
         return plan(

@@ -39,7 +39,6 @@ from streaming.cluster.stream_role import StreamRole
 from streaming.cluster.unknown_tables import UnknownTables
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.sink_tables import PAUSED, SinkTable
-from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -316,7 +315,8 @@ class SpanWriter(StreamRole):
         name = assignment.name
         joined, table = self._joined[name], self._spans[name]
         at_ts = self._checkpoint(joined)
-        low_water, here = self._low_water(name), self._stream.position
+        here = self._stream.position
+        low_water = low([here, self._carry.low_water(name)])
         return AppliedSpan(
             checkpoint_ts=at_ts,
             resolved_ts=Ts(max(resolved, self._stream.resolved_ts(), at_ts)),
@@ -327,6 +327,3 @@ class SpanWriter(StreamRole):
             dropped_columns=table.dropped or None,
             is_paused=table.state == PAUSED,
         )
-
-    def _low_water(self, name: TableName) -> dict[TopicPartition, int]:
-        return low([self._stream.position, self._carry.low_water(name)])
