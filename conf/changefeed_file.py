@@ -81,7 +81,11 @@ def check_kind(path: str, value: Any, entry: UsedKey) -> None:
             if entry.choices:
                 _check_choice(path, text, entry)
             if path.endswith("ignore-sql"):
-                _check_pattern(path, text)
+                try:
+                    re.compile(text)
+                except re.error as error:
+                    says = f"{text!r} is not a regular expression: {error}"
+                    raise SettingError(f"{path}: {says}") from error
     problems.refuse()
 
 
@@ -106,10 +110,3 @@ def _is_kind(value: Any, kind: str) -> bool:
             return isinstance(value, list) and all(isinstance(text, str) for text in value)
         case _:
             return isinstance(value, dict)
-
-
-def _check_pattern(path: str, pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise SettingError(f"{path}: {pattern!r} is not a regular expression: {error}") from error

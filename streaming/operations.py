@@ -35,7 +35,7 @@ from coordination.metadata.lookup import (
 )
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.metadata.operator import ChangefeedOperator
-from coordination.model import CaptureID, CaptureInfo, ChangefeedID, TableName, Ts, tso_time
+from coordination.model import CaptureID, ChangefeedID, TableName, Ts, tso_time
 from coordination.scheduler.grpc_calls import call_owner
 from streaming.admission import refuse_a_runs
 from streaming.cluster.changefeed_settings import changefeed_settings, described, updated, uris
@@ -162,12 +162,16 @@ class Operator:
     def take_back_drain(self, capture_id: str) -> list[Row]:
         """The owner drains it no more, and it serves again. An order of the owner that was under
         way may come after this one: so it is asked until nothing was to be taken back."""
-        capture = self._capture(capture_id)
+        found = read_captures(self._client, self._cluster_id, CaptureID(capture_id))
+        if not found:
+            raise CaptureNotFound(
+                f"no capture {capture_id} is registered: see `tidelake capture list`"
+            )
         for _ in range(RECALLS):
             with suppress(OwnerNotFound):  # all were drained: nobody leads until one serves again
                 self._ask("keep-capture", {"capture-id": capture_id})
             answer = call_owner(
-                capture.address,
+                found[0].address,
                 "serve-again",
                 {"capture-id": capture_id},
                 timeout_s=CALL_S,
@@ -177,11 +181,6 @@ class Operator:
                 break
             time.sleep(RECALL_AGAIN_S)
         return [{"capture": capture_id, "state": "serving"}]
-
-    def _capture(self, capture_id: str) -> CaptureInfo:
-        for each in read_captures(self._client, self._cluster_id, CaptureID(capture_id)):
-            return each
-        raise CaptureNotFound(f"no capture {capture_id} is registered: see `tidelake capture list`")
 
     def move_table(self, changefeed_id: str, table: str, capture_id: str) -> list[Row]:
         table_name(table)

@@ -8,7 +8,7 @@ is the greater of the identity in its Delta log and its progress row; the log is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from conf.settings import DeltaSink
@@ -75,44 +75,28 @@ class SinkTable:
         return not self.is_settled and self.state == REPLICATING
 
 
-class SinkTables:
-    """All known tables. Changed by the batch thread only; a change is one assignment."""
+class SinkTables(dict[TableName, SinkTable]):
+    """All known tables, by name. Changed by the batch thread only; a change is one assignment."""
 
     def __init__(self, sink: DeltaSink, row: ChangefeedRow) -> None:
+        super().__init__()
         self._sink = sink
         self._options = revealed_options(sink.storage_options)
         self._row = row
-        self._spans: dict[TableName, SinkTable] = {}
         self.shown_ts = NOTHING_SHOWN  # of all tables: no cut at or below is one
-
-    def __getitem__(self, name: TableName) -> SinkTable:
-        return self._spans[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._spans
-
-    def __iter__(self) -> Iterator[SinkTable]:
-        return iter(self._spans.values())
-
-    def __len__(self) -> int:
-        return len(self._spans)
 
     def put(self, span: SinkTable) -> None:
         """Add or replace a span. Its checkpoint never falls."""
-        known = self._spans.get(span.name)
+        known = self.get(span.name)
         assert known is None or known.checkpoint <= span.checkpoint, (
             f"checkpoint of {span.name} fell"
         )
-        self._spans[span.name] = span
+        self[span.name] = span
         self.shown_ts = Ts(max(self.shown_ts, span.shown_ts))
-
-    def drop(self, name: TableName) -> None:
-        """Forget a span: another capture has it, or nobody."""
-        self._spans.pop(name, None)
 
     def schemas(self) -> dict[TableName, TableSchema | None]:
         """The schema of each span; None for one without a target."""
-        return {span.name: span.target.schema if span.target else None for span in self}
+        return {span.name: span.target.schema if span.target else None for span in self.values()}
 
     def open_names(self, names: Iterable[TableName]) -> set[TableName]:
         """Those of which nobody knows yet what table they are."""
@@ -288,7 +272,7 @@ class SinkTables:
             self._refuse_if_foreign(name, state)
             self._take_up(name, state, start)
             return
-        known = self._spans.get(name, SinkTable(name=name, checkpoint=start))
+        known = self.get(name, SinkTable(name=name, checkpoint=start))
         if is_cut and known.state != WARNING:
             logger.warning(
                 "of a table whose CREATE TABLE was not read only the keys of rows have come: they "
@@ -318,15 +302,15 @@ class SinkTables:
         """The schema that its rows are cast by; without columns for a table whose rows are dead
         letters.
         """
-        target = self._spans[name].target
+        target = self[name].target
         return target.schema if target else TableSchema(columns=(), key=())
 
-    def idle_to(self, limit: Ts, names: Iterable[TableName] | None = None) -> None:
-        """Every span (of these) without an unapplied change is at ``limit`` too: no commit, only
+    def idle_to(self, limit: Ts, names: Iterable[TableName]) -> None:
+        """Every span of these without an unapplied change is at ``limit`` too: no commit, only
         progress (rule 5).
         """
-        for name in list(self._spans) if names is None else names:
-            span = self._spans[name]
+        for name in names:
+            span = self[name]
             if span.checkpoint < limit:
                 self.put(replace(span, checkpoint=limit))
 

@@ -77,9 +77,9 @@ class ControlRows:
         self.spans.resume(before)
         self.progress = dict(before)
         self._write_progress(
-            [resumed_progress(table, before[table.name], self.row) for table in self.spans]
+            [resumed_progress(table, before[table.name], self.row) for table in self.spans.values()]
         )
-        self._know(self.spans)
+        self._know(self.spans.values())
         self.dead_letters = letters()
 
     def add(self, tables: Sequence[tuple[SinkTable, Mapping[str, int]]]) -> None:

@@ -169,7 +169,7 @@ class DeltaControlWriter(RoleWorker):
         self._claim = Claim(
             term=TermNumber(row.term),
             checkpoint_ts=Ts(row.checkpoint_ts),
-            tables=tuple(map(self._registered, rows.spans)),
+            tables=tuple(map(self._registered, rows.spans.values())),
             published_ts=Ts(published_ts),  # nothing at or below it is published again
         )
         logger.info(

@@ -198,7 +198,7 @@ class SpanWriter(StreamRole):
                 joined.assignment = held[assignment_id]  # its fence, and what is wanted of it
             else:
                 del self._joined[name]
-                self._spans.drop(name)
+                self._spans.pop(name, None)
                 self._forget(name)
         for name in self.newcomers.drop_all_but(held):
             self._forget(name)

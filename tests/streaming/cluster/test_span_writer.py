@@ -53,9 +53,6 @@ class _Tables(dict[TableName, Any]):
     def put(self, table: Any) -> None:
         self[table.name] = table
 
-    def drop(self, name: TableName) -> None:
-        del self[name]
-
 
 class Ground:
     """A writer with spans and a carry that are real. It is the writer's stream itself: nothing is
