@@ -105,17 +105,15 @@ def _may_clean(state: LogState) -> bool:
 
 def _cutoff(entries: Sequence[Entry], cutoff_ms: int) -> int | None:
     """The version of the checkpoint that stays as the oldest; None: there is none to cut at."""
+    found = ((classify(entry.path), entry.modified_ms) for entry in entries)
+    commits = {kind[1]: at_ms for kind, at_ms in found if kind is not None and kind[0] == "commit"}
     newest_old = -1  # every commit up to it is older than the retention
-    for entry in entries:
-        if (found := classify(entry.path)) is not None and found[0] == "commit":
-            if entry.modified_ms > cutoff_ms:
-                break
-            newest_old = found[1]
-    old = [each.path for each in entries if each.modified_ms <= cutoff_ms]
-    commits = {path for path in old if (found := classify(path)) and found[0] == "commit"}
-    for checkpoint in whole_checkpoints(old):
-        has_commit = any(classify(path) == ("commit", checkpoint.version) for path in commits)
-        if checkpoint.version <= newest_old and has_commit:
+    for version, at_ms in commits.items():
+        if at_ms > cutoff_ms:
+            break
+        newest_old = version
+    for checkpoint in whole_checkpoints(e.path for e in entries if e.modified_ms <= cutoff_ms):
+        if checkpoint.version <= newest_old and checkpoint.version in commits:
             return checkpoint.version
     return None
 

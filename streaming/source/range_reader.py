@@ -8,6 +8,7 @@ ranges name, and everything from their beginnings on.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conf.settings import KafkaSource
-from coordination.errors import TryAgain
+from coordination.errors import TidelakeError, TryAgain
 from sinks.jvm_errors import line
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
 from streaming.source.kafka import Source, SourceAway
@@ -28,14 +29,28 @@ from streaming.source.librdkafka_settings import librdkafka_settings
 from streaming.source.ranges import OffsetRange, TopicPartition, joined, pack
 from streaming.source.read_task import ReadFailure, ReadTask
 from streaming.source.reading import TASK_BYTES
-from streaming.source.unfit import unfit
 
 _DESCRIPTION: Final = "spark.job.description"
 FEW_MESSAGES: Final = 500  # one task reads so many as fast as several
+NEEDS: Final = (
+    "it needs Tidelake's wheel, confluent-kafka, numpy and pyarrow, in the driver's minor version "
+    "of Python (docs/data-plane.md, Where executors are elsewhere)"
+)
+# What Spark's error has in it, and what that says of the executors' Python.
+_SAYS: Final = (
+    (re.compile(r"No module named '?([\w.]+)"), "has no module {}"),
+    (re.compile(r"Python in worker has different version: ([\d.]+)"), "is a Python {}"),
+    (re.compile(r'Cannot run program "[^"]*".* error=(?:2|13), (.+)'), "cannot be run there: {}"),
+    (re.compile(r"^(ImportError: .+)", re.MULTILINE), "says {}"),
+)
 
 
 class ReadFailed(TryAgain):
     """Something failed that is not Kafka's, or was cancelled: it is tried again for a while."""
+
+
+class ExecutorsUnfit(TidelakeError):
+    """Their Python lacks what reading takes: somebody has to give it that."""
 
 
 class RangeReader:
@@ -170,3 +185,14 @@ def _in_order(
             last=reached,
             message_bytes=sum(end.message_bytes for end in counted),
         )
+
+
+def unfit(error: str, python: str) -> ExecutorsUnfit | None:
+    """``error``: all that Spark says of a job that failed; ``python``: as PYSPARK_PYTHON names the
+    executors'.
+    """
+    for pattern, says in _SAYS:
+        if match := pattern.search(error):
+            what = says.format(match[1])
+            return ExecutorsUnfit(f"the Python of Spark's executors, {python}, {what}: {NEEDS}")
+    return None

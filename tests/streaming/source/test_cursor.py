@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.source import cursor as subject
-from streaming.source.cursor import Cursor
+from streaming.source import reading as subject
 from streaming.source.ranges import OffsetRange
+from streaming.source.reading import Cursor
 
 
 def cursor(begin: int = 0, end: int = 10) -> Cursor:

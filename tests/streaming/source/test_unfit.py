@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.source.unfit import NEEDS, unfit
+from streaming.source.range_reader import NEEDS, unfit
 
 MISSING = """An exception was thrown from the Python worker:
 Traceback (most recent call last):

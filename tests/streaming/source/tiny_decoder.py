@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from streaming.protocols.contract import Block, Kind, Messages, Wanted, ipc
-from streaming.source.cursor import size_of
+from streaming.source.reading import size_of
 
 FAIL = b"fail"  # what no decoder may do
 
