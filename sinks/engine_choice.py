@@ -47,27 +47,24 @@ def engine_choice(
     setting: EngineSetting, warehouse: str, *, allow_unsafe_commits: bool
 ) -> EngineChoice:
     """The rule for this sink, or a ConfigError: two commit protocols on one log are never safe."""
-    only = _only_engine(setting, scheme_of(warehouse), allow_unsafe_commits)
+    only: EngineName | None = None
+    scheme = scheme_of(warehouse)
+    if scheme in CONDITIONAL_PUT_ONLY:
+        if setting == "spark" and not allow_unsafe_commits:
+            raise ConfigError(
+                f"apply-engine 'spark' can lose commits on {scheme}://, which has no put-if-absent "
+                "for Spark; use 'auto' or 'merge-on-write', or set allow-unsafe-commits = true"
+            )
+        only = "spark" if setting == "spark" else "merge-on-write"
+    elif scheme not in BOTH:
+        if setting == "merge-on-write":
+            raise ConfigError(
+                f"apply-engine 'merge-on-write' cannot commit to {scheme}://; use 'auto' or 'spark'"
+            )
+        only = "spark"
     return EngineChoice(setting=setting, only=only)
 
 
 def scheme_of(warehouse: str) -> str:
     """``""`` for a plain path."""
     return urlsplit(warehouse).scheme.lower() if "://" in warehouse else ""
-
-
-def _only_engine(setting: EngineSetting, scheme: str, unsafe: bool) -> EngineName | None:
-    if scheme in BOTH:
-        return None
-    if scheme not in CONDITIONAL_PUT_ONLY:
-        if setting == "merge-on-write":
-            raise ConfigError(
-                f"apply-engine 'merge-on-write' cannot commit to {scheme}://; use 'auto' or 'spark'"
-            )
-        return "spark"
-    if setting == "spark" and not unsafe:
-        raise ConfigError(
-            f"apply-engine 'spark' can lose commits on {scheme}://, which has no put-if-absent for"
-            " Spark; use 'auto' or 'merge-on-write', or set allow-unsafe-commits = true"
-        )
-    return "spark" if setting == "spark" else "merge-on-write"

@@ -8,7 +8,8 @@ its head again, and reads from scratch when that is gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from coordination.errors import TidelakeError, TryAgain
 from sinks.merge_on_write.checkpoint_reader import UNREADABLE, read_checkpoint
@@ -130,33 +131,27 @@ def _take_checkpoint(
         state.take_checkpoint(checkpoint.version, found)
         if checkpoint.version in commits:
             raw = storage.read(commit_path(checkpoint.version))
-            state.take_head(_parsed(storage, checkpoint.version, raw), raw)
+            with _damage_told(storage, checkpoint.version):
+                state.take_head(parse_commit(raw), raw)
         return
     if not commits or commits[0] != 0:
         raise _hole(storage, 0, commits[0] if commits else None, unreadable)
 
 
 def _advance(storage: TableStorage, state: LogState, raw: bytes) -> None:
-    version = state.version + 1
-    actions = _parsed(storage, version, raw)
+    with _damage_told(storage, state.version + 1):
+        state.advance(state.version + 1, parse_commit(raw), raw)
+
+
+@contextmanager
+def _damage_told(storage: TableStorage, version: int) -> Iterator[None]:
     try:
-        state.advance(version, actions, raw)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _damaged(storage, version, error) from error
-
-
-def _parsed(storage: TableStorage, version: int, raw: bytes) -> list[dict[str, object]]:
-    try:
-        return parse_commit(raw)
-    except ValueError as error:
-        raise _damaged(storage, version, error) from error
-
-
-def _damaged(storage: TableStorage, version: int, error: Exception) -> TidelakeError:
-    return TidelakeError(
-        f"{storage.uri}/{commit_path(version)} is no commit of Delta's protocol ({error!r}); "
-        "restore the table"
-    )
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TidelakeError(
+            f"{storage.uri}/{commit_path(version)} is no commit of Delta's protocol ({error!r}); "
+            "restore the table"
+        ) from error
 
 
 def _hole(

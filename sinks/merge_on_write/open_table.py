@@ -232,16 +232,9 @@ class OpenTable:
         """The key index of each, those that are not in memory read side by side."""
         known = [(each, self._memory.get(self.uri, each.file.path)) for each in files]
         cold = [each for each, index in known if index is None]
-        read = dict(
-            zip(
-                (each.file.path for each in cold),
-                self._pool.map(lambda each: self._read_index(each, key_columns), cold)
-                if len(cold) > 1
-                else (self._read_index(each, key_columns) for each in cold),
-                strict=True,
-            )
-        )
-        return [read[each.file.path] if index is None else index for each, index in known]
+        side_by_side = self._pool.map if len(cold) > 1 else map
+        read = iter(side_by_side(lambda each: self._read_index(each, key_columns), cold))
+        return [next(read) if index is None else index for _, index in known]
 
     def _read_index(self, each: FileRows, key_columns: Sequence[ShapeColumn]) -> SortedKeys:
         columns, rows = data_files.read_columns(self.located, each.file, key_columns)
