@@ -1,7 +1,7 @@
 """One changefeed in its owner's hands: launched, run, stopped, let go.
 
     schedule row                                          this owner
-    REMOVED ──set_owner: here──► LAUNCHED, by us ───────► decides (feed state), runs a `Term`
+    REMOVED ──launch: here─────► LAUNCHED, by us ───────► decides (feed state), runs a `Term`
                                  LAUNCHED, of another ──► of a dead one: released; else REMOVING
                                  LAUNCHED, of us before ─► released, to be launched anew
                                  REMOVING, ours ────────► stops, then released
@@ -185,10 +185,7 @@ class ChangefeedOwner:
     # the run
 
     def _decide(
-        self,
-        changefeed: ChangefeedReactorState,
-        info: ChangefeedInfo,
-        now_s: float,
+        self, changefeed: ChangefeedReactorState, info: ChangefeedInfo, now_s: float
     ) -> None:
         if self._ran_epoch != info.epoch:
             self._errors.clear()
