@@ -115,18 +115,16 @@ class OwnerJobs:
             job, future = self._inbox.get()
             if not future.set_running_or_notify_cancel():
                 continue
-            if context is None:
-                refusal = NotOwner("this capture does not lead the cluster (any more)")
-                future.set_exception(refusal)
-                continue
             try:
                 future.set_result(carry_out(job, context))
             except Exception as error:  # noqa: BLE001 - it is the caller's
                 future.set_exception(error)
 
 
-def carry_out(job: OwnerJob, context: JobContext) -> object:
+def carry_out(job: OwnerJob, context: JobContext | None) -> object:
     """Do it, or begin to. Raises ``MetadataError`` for what cannot be done as asked."""
+    if context is None:
+        raise NotOwner("this capture does not lead the cluster (any more)")
     match job:
         case Rebalance():
             _running(context, job.changefeed).schedulers.rebalance_is_wanted = True
@@ -137,9 +135,7 @@ def carry_out(job: OwnerJob, context: JobContext) -> object:
             coordinator.schedulers.move_table(_table_id(coordinator, job.table), job.dest)
             logger.info(
                 "move asked for changefeed_id=%s table=%s to=%s",
-                job.changefeed.id,
-                job.table,
-                job.dest,
+                *(job.changefeed.id, job.table, job.dest),
             )
         case DrainCapture():
             return _drain(context, job.capture_id)
@@ -201,18 +197,13 @@ def _processors(context: JobContext, wanted: ChangefeedName | None) -> tuple[Pro
     return tuple(sorted(rows, key=lambda row: (row.changefeed, row.table)))
 
 
-def _feed(context: JobContext, name: ChangefeedName) -> ChangefeedOwner:
+def _running(context: JobContext, name: ChangefeedName) -> Coordinator:
     feed = context.feeds.get(name)
     if feed is None:
         raise ChangefeedNotFound(f"there is no changefeed {name}")
-    return feed
-
-
-def _running(context: JobContext, name: ChangefeedName) -> Coordinator:
-    coordinator = _feed(context, name).coordinator
-    if coordinator is None:
+    if feed.coordinator is None:
         raise MetadataError(f"changefeed {name} does not run (yet)")
-    return coordinator
+    return feed.coordinator
 
 
 def _check_capture(context: JobContext, capture_id: CaptureID) -> None:
