@@ -90,10 +90,6 @@ class ProcessorReactor:
     def is_closed(self) -> bool:
         return not self._runs and not self._closing.names()
 
-    def replicas(self) -> dict[ChangefeedName, Replica]:
-        """Those that are open."""
-        return {name: run.replica for name, run in self._runs.items()}
-
     def post(self, messages: Iterable[Message]) -> None:
         """For agents; one that is not here (yet) misses its messages, and is sent them again."""
         for message in messages:
