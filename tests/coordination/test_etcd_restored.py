@@ -88,7 +88,7 @@ class Captures:
         self.client = self._connect()
         info = ChangefeedInfo(id=NAME.id, start_ts=Ts(source.start_ts))
         counter = keys.delete_counter_key(CLUSTER)
-        commit_once(self.client, [create_writes(CLUSTER, info, None)], counter)
+        commit_once(self.client, [create_writes(CLUSTER, info)], counter)
         self._mover.start()
 
     def _connect(self) -> EtcdClient:
