@@ -130,8 +130,9 @@ def test_what_is_left_behind_leaves_nothing_for_the_next_read(
 
 
 def test_a_budget_stops_and_the_next_range_begins_there(
-    broker: KafkaBroker, topic: str, consumer: RangeConsumer
+    broker: KafkaBroker, topic: str, consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(reading, "CHUNK_BYTES", 8 << 20)
     broker.produce(topic, ((0, None, b"x" * 1_000_000) for _ in range(30)))
     at, read_so_far = 0, []
     while at < 30:
@@ -223,7 +224,10 @@ def test_what_compaction_took_is_no_hole(broker: KafkaBroker, consumer: RangeCon
     assert offsets(read(consumer, whole)) == sorted(set(offsets(read(consumer, whole))))
 
 
-def test_a_large_message_is_a_chunk_by_itself(broker: KafkaBroker, consumer: RangeConsumer):
+def test_a_large_message_is_a_chunk_by_itself(
+    broker: KafkaBroker, consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(reading, "CHUNK_BYTES", 8 << 20)
     name = f"large-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     config = {"max.message.bytes": str(32 << 20)}
