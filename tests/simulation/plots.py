@@ -68,11 +68,11 @@ def abdication(faults: Faults, dice: Random) -> None:
     """Another owner in the midst of moves, of which the one before hears late. A commit of one who
     lives may last longer than any grace."""
     pace = faults.world.pace
-    pace.commit_s, pace.long_chance, pace.slow_s = SLOW_S, 0.3, 0.2
+    pace.commit_s, pace.long_chance, pace.slow_s = SLOW_S, 0.5, 0.2
     pace.batch_s = 0.7
-    for second in range(5, 18, 4):
+    for second in (5, 14):
         faults.after(second, faults.move_many)
-        faults.after(second + dice.uniform(0.5, 3.0), faults.delete_owner_key)
+        faults.after(second + dice.uniform(1.0, 3.5), faults.delete_owner_key)
 
 
 def fickle(faults: Faults, dice: Random) -> None:
