@@ -92,16 +92,11 @@ def _are_inside(values: pa.Array, bounds: Range) -> bool:
 
 
 def _inside(wide: pa.Array, ranges: tuple[Range, ...]) -> Mask:
-    found = [_between(wide, *bounds) for bounds in ranges]
-    inside = found[0]
-    for more in found[1:]:
-        inside = inside | more
+    inside = np.zeros(len(wide), np.bool_)
+    for low, high in ranges:
+        not_below = pc.greater_equal(wide, pa.scalar(low, _WIDE))
+        inside |= as_mask(pc.and_(not_below, pc.less_equal(wide, pa.scalar(high, _WIDE))))
     return inside
-
-
-def _between(wide: pa.Array, low: int, high: int) -> Mask:
-    not_below = pc.greater_equal(wide, pa.scalar(low, _WIDE))
-    return as_mask(pc.and_(not_below, pc.less_equal(wide, pa.scalar(high, _WIDE))))
 
 
 def cast_decimals(text: pa.Array, mysql_type: MySQLType) -> CastColumn:

@@ -155,8 +155,10 @@ class ControlTable:
                     self._back_off(attempt)
                     continue
                 if self._clock.monotonic() - looked_at <= COMMIT_DOUBT_S:
-                    self._keep_up(view.version + 1)
-                    return view.version + 1
+                    version = view.version + 1
+                    if version % self._upkeep.every_commits == 0:
+                        keep_up(self.uri, self._options, version, self._upkeep, self._tidy)
+                    return version
                 self._view = None
         raise TryAgain(f"cannot {doing} {self.uri}: other writers came first {MAX_TRIES} times")
 
@@ -254,10 +256,6 @@ class ControlTable:
             raise TidelakeError(f"cannot {doing} {self.uri}: the table is gone") from error
         if newest.version <= view.version:
             raise storage_error(doing, self.uri, error.__cause__ or error) from error
-
-    def _keep_up(self, version: int) -> None:
-        if version % self._upkeep.every_commits == 0:
-            keep_up(self.uri, self._options, version, self._upkeep, self._tidy)
 
     def _back_off(self, attempt: int) -> None:
         most_s = BACK_OFF_S * min(attempt + 1, 10)

@@ -79,8 +79,8 @@ def alter_table(specification: Sequence[Word], known: TableSchema | None) -> Out
     parts = [part for part in split_by_comma(specification) if part[0].upper not in _MANNER]
     if not parts:
         return ("alter table",), ""
-    if _lists_partitions(parts[0]):
-        parts = parts[:1]
+    if "PARTITION" in [word.upper for word in parts[0][:2]]:
+        parts = parts[:1]  # its commas part partitions, not parts of the statement
     outcomes = [_part(part, known) for part in parts]
     reasons = list(dict.fromkeys(reason for _, reason in outcomes if reason))
     events = outcomes[0][0] if len(outcomes) == 1 else ("multi schema change",)
@@ -106,11 +106,6 @@ def drop_index(name: str, known: TableSchema | None) -> str:
     """Why an index may not go: it is the handle key."""
     ours = known.key_index if known is not None else None
     return KEY if name.lower() in ("primary", (ours or "primary").lower()) else ""
-
-
-def _lists_partitions(part: Sequence[Word]) -> bool:
-    """Its commas part partitions, not parts of the statement."""
-    return "PARTITION" in (part[0].upper, *(word.upper for word in part[1:2]))
 
 
 def _part(part: tuple[Word, ...], known: TableSchema | None) -> Outcome:

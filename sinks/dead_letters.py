@@ -126,7 +126,9 @@ class DeadLetters:
             groups = found.group_by(names).aggregate([([], "count_all")]).to_pylist()
             counter = Counter()
             for group in groups:
-                counter[_name(group["schema_name"], group["table_name"])] += group["count_all"]
+                schema, table = group["schema_name"], group["table_name"]
+                is_known = schema is not None and table is not None
+                counter[TableName(schema, table) if is_known else None] += group["count_all"]
             self._counted = (view.version, changefeed_id, counter)
         return counter
 
@@ -157,10 +159,6 @@ def _near(rows: pa.Table) -> pc.Expression:
         & (pc.field("offset") >= offsets["min"])
         & (pc.field("offset") <= offsets["max"])
     )
-
-
-def _name(schema: str | None, table: str | None) -> TableName | None:
-    return None if schema is None or table is None else TableName(schema, table)
 
 
 def _compact(handle: DeltaTable) -> None:

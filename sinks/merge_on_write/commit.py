@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
@@ -70,7 +70,10 @@ def commit(
             raise TooLate(f"{storage.uri}: too long since the log was followed")
 
     version = state.version + 1
-    for folder in _folders_of(actions):
+    # The names of the files that a commit names must last before the commit does.
+    added = [DataFile.from_add(each["add"]) for each in actions if each.get("add")]
+    named = {path for each in added for path in files_of(each) if is_in_table(path)}
+    for folder in {path.rpartition("/")[0] for path in named}:
         storage.sync_folder(folder)
     _put(storage, version, raw, before_put)
     _check_after_put(storage, state, raw)
@@ -182,13 +185,6 @@ def _withdraw(storage: TableStorage, version: int, raw: bytes) -> None:
     )
     if next(later, None) is None and read_commit(storage, version) == raw:
         storage.delete([commit_path(version)])
-
-
-def _folders_of(actions: Iterable[Json]) -> set[str]:
-    """Where the files are that a commit names: their names must last before the commit does."""
-    added = [DataFile.from_add(each["add"]) for each in actions if each.get("add")]
-    paths = {path for each in added for path in files_of(each) if is_in_table(path)}
-    return {path.rpartition("/")[0] for path in paths}
 
 
 def _patience_s(metadata: Metadata | None) -> float:

@@ -189,19 +189,16 @@ class _Upsert:
             )
 
     def _write_rows(self, changes: pa.Table) -> list[NewFile]:
-        shape = self._table.shape
-        if self._written_as != shape or not self._are_there():
+        shape, storage = self._table.shape, self._table.storage
+        # What was written before a lost race a VACUUM that keeps nothing may have taken.
+        are_there = all(storage.size(each.file.path) is not None for each in self._written)
+        if self._written_as != shape or not are_there:
             is_written = pc.not_equal(changes[OP_COLUMN], DELETE).to_numpy()
             among = None if is_written.all() else np.flatnonzero(is_written)
             rows = data_files.physical_rows(changes, shape)
-            self._written = write_sorted(self._table.storage, rows, self._key, shape, among)
+            self._written = write_sorted(storage, rows, self._key, shape, among)
             self._written_as = shape
         return self._written
-
-    def _are_there(self) -> bool:
-        """What was written before a lost race: a VACUUM that keeps nothing may have taken it."""
-        storage = self._table.storage
-        return all(storage.size(each.file.path) is not None for each in self._written)
 
     def _take_out(
         self, hits: Mapping[str, Ordinals], now_ms: int

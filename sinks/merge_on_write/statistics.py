@@ -87,7 +87,8 @@ def bounds(values: pa.ChunkedArray, column: ShapeColumn) -> tuple[Bound, Bound]:
     found = pc.min_max(values)
     low, high = found["min"], found["max"]
     if pa.types.is_timestamp(kind):
-        return _timestamp_bounds(low.value, high.value, kind)
+        suffix = "Z" if kind.tz else ""
+        return _timestamp(low.value // 1000, suffix), _timestamp(-(-high.value // 1000), suffix)
     return _bound(low.as_py(), is_upper=False), _bound(high.as_py(), is_upper=True)
 
 
@@ -118,11 +119,6 @@ def _text(value: str, is_upper: bool) -> Bound:
     if not is_upper:
         return prefix
     return None if value[TEXT_PREFIX] == LARGEST else prefix + LARGEST
-
-
-def _timestamp_bounds(low_us: int, high_us: int, kind: pa.DataType) -> tuple[Bound, Bound]:
-    suffix = "Z" if kind.tz else ""
-    return (_timestamp(low_us // 1000, suffix), _timestamp(-(-high_us // 1000), suffix))
 
 
 def _timestamp(milliseconds: int, suffix: str) -> str | None:

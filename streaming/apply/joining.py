@@ -19,18 +19,17 @@ MANY_BLOCKS: Final = 64
 SMALL_BYTES: Final = 256 << 10  # compressed; a larger block is not read again to be joined
 BATCH_BYTES: Final = 64 << 20  # decompressed
 
-_Shape = tuple[TopicPartition, bytes]
-
 
 def joined(blocks: Sequence[RowBlock]) -> tuple[tuple[RowBlock, ...], list[RowBlock]]:
     """The blocks with the small ones joined, where there are any, and those that were replaced.
 
     A joined block stands where its first part stood.
     """
-    groups: dict[_Shape, list[RowBlock]] = {}
+    groups: dict[tuple[TopicPartition, bytes], list[RowBlock]] = {}
     for block in blocks:
         if block.bytes < SMALL_BYTES:
-            groups.setdefault(_shape(block), []).append(block)
+            shape = block.partition, block.schema().serialize().to_pybytes()
+            groups.setdefault(shape, []).append(block)
     instead: dict[int, RowBlock | None] = {}  # by the identity of the block that is replaced
     replaced: list[RowBlock] = []
     for group in groups.values():
@@ -47,10 +46,6 @@ def _in_large_batches(rows: pa.Table) -> pa.Table:
     step = max(1, len(rows) * BATCH_BYTES // max(1, rows.nbytes))
     parts = [rows.slice(begin, step).combine_chunks() for begin in range(0, len(rows), step)]
     return pa.concat_tables(parts)
-
-
-def _shape(block: RowBlock) -> _Shape:
-    return block.partition, block.schema().serialize().to_pybytes()
 
 
 def _join(blocks: Sequence[RowBlock]) -> RowBlock:

@@ -24,26 +24,19 @@ def librdkafka_settings(kafka: KafkaSource) -> Settings:
     that the parameters name. So they hold secrets in clear: never to be logged (a ``repr`` of them
     is no way to name a client). Raises ConfigError for a file or a secret that cannot be had.
     """
+    transport = "SSL" if kafka.security.tls else "PLAINTEXT"
+    # A broker sends the first message of a fetch however large it is.
+    response_bytes = max(_RESPONSE_BYTES, (kafka.max_message_bytes or 0) + _BESIDE_A_MESSAGE)
     settings: Settings = {
         "bootstrap.servers": ",".join(kafka.brokers),
         "client.id": "tidelake",
         "group.id": revealed("kafka-group-id", kafka.group_id),
-        "security.protocol": _protocol(kafka.security),
-        "receive.message.max.bytes": _response_bytes(kafka.max_message_bytes),
+        "security.protocol": f"SASL_{transport}" if kafka.security.sasl_mechanism else transport,
+        "receive.message.max.bytes": response_bytes,
     }
     if kafka.client_rack:
         settings["client.rack"] = revealed("kafka-client-rack", kafka.client_rack)
     return settings | _sasl(kafka.security) | _tls(kafka.security)
-
-
-def _response_bytes(max_message_bytes: int | None) -> int:
-    """A broker sends the first message of a fetch however large it is."""
-    return max(_RESPONSE_BYTES, (max_message_bytes or 0) + _BESIDE_A_MESSAGE)
-
-
-def _protocol(security: KafkaSecurity) -> str:
-    transport = "SSL" if security.tls else "PLAINTEXT"
-    return f"SASL_{transport}" if security.sasl_mechanism else transport
 
 
 def _sasl(security: KafkaSecurity) -> Settings:
