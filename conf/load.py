@@ -145,12 +145,13 @@ def _read(
 
 def load_sink(
     *, config: Path | None, environment: Mapping[str, str], sink_uri: str | None
-) -> tuple[str, Mapping[str, str]]:
-    """The warehouse and its storage options, for those who only read there."""
+) -> DeltaSink:
+    """The warehouse and its storage options, for those who need no more of a changefeed."""
     document = read_checked(config) if config is not None else {}
     values = {**document, **from_environment(environment)}
     options = _string_items("storage-options", document.get("storage-options", {}))
-    return warehouse_of(sink_uri or values.get("sink-uri")), dict(options)
+    warehouse = warehouse_of(sink_uri or values.get("sink-uri"))
+    return DeltaSink(warehouse=warehouse, storage_options=options)
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

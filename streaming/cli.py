@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from conf.load import load_settings
+from conf.load import load_settings, load_sink
 from conf.masking import masked
 from coordination.version import tidelake_version
 from streaming import cli_cluster, logs
@@ -34,7 +34,6 @@ from streaming.cli_options import (
     logged,
     reported,
     settings_of,
-    warehouse_of,
 )
 from streaming.process_list import mask_arguments
 
@@ -142,11 +141,11 @@ def progress(
 ) -> None:
     """Show how fresh each table is: state, checkpoint, lag, Delta version."""
     with reported():
-        warehouse, options = warehouse_of(config, sink_uri)
+        sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         from streaming import report, views
 
         def read() -> report.ProgressReport:
-            return report.read_progress(warehouse, options, changefeed_id)
+            return report.read_progress(sink, changefeed_id)
 
         as_json = output_format == "json"
         if watch:
@@ -168,11 +167,11 @@ def snapshot(
 ) -> None:
     """Show the Delta version of each table as of one TiDB timestamp, and the SQL to read them."""
     with reported():
-        warehouse, options = warehouse_of(config, sink_uri)
+        sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         from streaming import report, views
 
         limit = report.parse_as_of(as_of) if as_of is not None else None
-        found = report.read_snapshot(warehouse, options, changefeed_id, limit)
+        found = report.read_snapshot(sink, changefeed_id, limit)
         views.show(found, views.snapshot, as_json=output_format == "json")
 
 

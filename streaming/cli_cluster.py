@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conf.keys import CHANGEFEED_FILE
-from conf.load import changefeed_document, load_server, load_settings
+from conf.load import changefeed_document, load_server, load_settings, load_sink
 from streaming import logs
 from streaming.cli_options import (
     AdvertiseAddr,
@@ -30,7 +30,6 @@ from streaming.cli_options import (
     logged,
     reported,
     settings_of,
-    warehouse_of,
 )
 
 if TYPE_CHECKING:
@@ -238,10 +237,10 @@ def resume_table(
 
 def _pause(name: str, sink_uri: str | None, config: Path | None, *, paused: bool) -> None:
     with reported():
-        warehouse, options = warehouse_of(config, sink_uri)
+        sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         from streaming.operations import set_table_paused
 
-        changed = set_table_paused(warehouse, options, name, paused=paused)
+        changed = set_table_paused(sink, name, paused=paused)
         state = "is paused" if paused else "goes on"
         typer.echo(f"{name} {state}" + ("" if changed else " already"))
 

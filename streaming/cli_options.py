@@ -12,11 +12,10 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from conf.load import CONFIG_VARIABLE, load_sink
+from conf.load import CONFIG_VARIABLE
 from conf.masking import masked
 from conf.settings import SettingError
 from coordination.errors import ConfigError, Stop, TidelakeError
-from coordination.secrets import revealed_options
 from streaming import logs
 
 EXIT_FAILED = 1
@@ -79,12 +78,6 @@ NoConfirm = Annotated[
 def settings_of(options: Mapping[str, object]) -> dict[str, object]:
     """A command's options by the names of their settings; what is no setting has no name there."""
     return {name.replace("_", "-"): value for name, value in options.items() if name != "config"}
-
-
-def warehouse_of(config: Path | None, sink_uri: str | None) -> tuple[str, Mapping[str, str]]:
-    """Where the tables are, and its storage options with their secrets, for who needs no more."""
-    warehouse, options = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-    return warehouse, revealed_options(options)
 
 
 class MaskingGroup(TyperGroup):

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from conf.settings import Changefeed, EtcdSettings, SettingError, TransportSettings
+from conf.settings import Changefeed, DeltaSink, EtcdSettings, SettingError, TransportSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.etcd3_client import connect
@@ -37,6 +37,7 @@ from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.metadata.operator import ChangefeedOperator
 from coordination.model import CaptureID, ChangefeedID, TableName, Ts, tso_time
 from coordination.scheduler.grpc_calls import call_owner
+from coordination.secrets import revealed_options
 from streaming.admission import refuse_a_runs
 from streaming.cluster.changefeed_settings import changefeed_settings, described, updated, uris
 
@@ -219,17 +220,15 @@ def operator(etcd: EtcdSettings, tls: TransportSettings) -> Iterator[Operator]:
         client.close()
 
 
-def set_table_paused(
-    warehouse: str, storage_options: Mapping[str, str], table: str, *, paused: bool
-) -> bool:
+def set_table_paused(sink: DeltaSink, table: str, *, paused: bool) -> bool:
     """Let nothing be committed to a table, or take the commits up again; False: so it is already.
 
     Its changes wait meanwhile."""
     from sinks.merge_on_write.pause import set_paused  # Delta is imported where it is needed
     from sinks.tables import table_uri
 
-    uri = table_uri(warehouse, table_name(table))
-    return set_paused(uri, storage_options, paused=paused)
+    uri = table_uri(sink.warehouse, table_name(table))
+    return set_paused(uri, revealed_options(sink.storage_options), paused=paused)
 
 
 def table_name(text: str) -> TableName:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from conf.settings import DeltaSink
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName, time_tso, tso_time
-from sinks.changefeeds import ChangefeedRow, Changefeeds
-from sinks.progress import Progress, ProgressRow
-from sinks.snapshots import SnapshotRow, Snapshots
+from sinks.changefeeds import ChangefeedRow
+from sinks.progress import ProgressRow
+from sinks.snapshots import SnapshotRow
 from sinks.tables import table_uri
 from streaming.backlog import NEARLY_S
+from streaming.control_tables import ControlTables
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)  # of TSOs: a start-ts of 0 or 1 is no time
 _TSO = re.compile(r"^\d{1,19}$")
@@ -93,13 +95,11 @@ class SnapshotReport:
         }
 
 
-def read_progress(
-    warehouse: str, storage_options: Mapping[str, str], changefeed_id: str | None
-) -> ProgressReport:
+def read_progress(sink: DeltaSink, changefeed_id: str | None) -> ProgressReport:
     """Every changefeed of the warehouse, or the one that is named."""
-    rows = _changefeeds(warehouse, storage_options, changefeed_id)
+    rows = _changefeeds(sink, changefeed_id)
     wanted = {row.changefeed_id for row in rows}
-    spans = Progress(warehouse, storage_options).read_all()
+    spans = ControlTables.of(sink).progress.read_all()
     return ProgressReport(
         changefeeds=rows,
         spans=tuple(span for span in spans if span.changefeed_id in wanted),
@@ -108,19 +108,17 @@ def read_progress(
 
 
 def read_snapshot(
-    warehouse: str,
-    storage_options: Mapping[str, str],
-    changefeed_id: str | None,
-    as_of: int | None = None,
+    sink: DeltaSink, changefeed_id: str | None, as_of: int | None = None
 ) -> SnapshotReport:
     """The newest snapshot, or the newest one at or below a TSO."""
-    rows = _changefeeds(warehouse, storage_options, changefeed_id)
+    rows, tables = _changefeeds(sink, changefeed_id), ControlTables.of(sink)
+    warehouse = sink.warehouse
     if len(rows) > 1:
         raise ConfigError(
             f"{warehouse} has the changefeeds {_names(rows)}: say which by --changefeed-id"
         )
     name = rows[0].changefeed_id
-    ledger = Snapshots(warehouse, storage_options)
+    ledger = tables.snapshots
     found = ledger.latest(name) if as_of is None else ledger.as_of(name, as_of)
     if found is None:
         at = checkpoint_time(as_of) if as_of is not None else None
@@ -130,7 +128,7 @@ def read_snapshot(
             f"changefeed {name} has no snapshot{below} in {warehouse}: "
             "`tidelake progress` shows how far its tables are"
         )
-    spans = Progress(warehouse, storage_options).read(name)
+    spans = tables.progress.read(name)
     known = {str(table): table for table in spans}  # one with further dots is there
     return SnapshotReport(
         row=found,
@@ -199,10 +197,8 @@ def is_moving(row: ChangefeedRow) -> bool:
     return row.state != "finished"
 
 
-def _changefeeds(
-    warehouse: str, storage_options: Mapping[str, str], changefeed_id: str | None
-) -> tuple[ChangefeedRow, ...]:
-    rows = Changefeeds(warehouse, storage_options).read_all()
+def _changefeeds(sink: DeltaSink, changefeed_id: str | None) -> tuple[ChangefeedRow, ...]:
+    rows, warehouse = ControlTables.of(sink).changefeeds.read_all(), sink.warehouse
     if not rows:
         raise TidelakeError(
             f"no changefeed has run in {warehouse} yet: there is no _tidelake/changefeeds; "

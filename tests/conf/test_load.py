@@ -349,9 +349,11 @@ def test_a_topic_that_cannot_be_an_id_is_never_bent_into_one(topic: str, says: s
 
 
 def test_readers_need_the_sink_alone():
-    assert load_sink(config=None, environment={}, sink_uri="delta:///a") == ("/a", {})
+    assert load_sink(config=None, environment={}, sink_uri="delta:///a") == DeltaSink(
+        warehouse="/a"
+    )
     environment = {"TIDELAKE_SINK_URI": "delta+s3://b/c"}
-    assert load_sink(config=None, environment=environment, sink_uri=None)[0] == "s3://b/c"
+    assert load_sink(config=None, environment=environment, sink_uri=None).warehouse == "s3://b/c"
 
 
 @pytest.mark.parametrize("name", ["local.toml", "production.toml"])
