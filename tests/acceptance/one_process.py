@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -32,10 +33,12 @@ from coordination import failpoint
 from coordination.clock import SystemClock
 from coordination.errors import TryAgain
 from coordination.etcd.client import EtcdClient
-from coordination.model import TableName, Ts
+from coordination.model import Ts
+from sinks.apply import TableWrite
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.progress import Progress, ProgressRow
 from streaming.apply.applier import Applier
+from streaming.apply.table_task import TableTask
 from streaming.cluster.query import CHECKPOINT_PREFIX
 from streaming.run_capture import RunCapture
 from streaming.session import SparkOnDemand, configure
@@ -326,12 +329,17 @@ class Sleep:
     def __init__(self, monkeypatch: Any, capture: str, *, above: int = 0) -> None:
         self.asleep = threading.Event()
         self.wake = threading.Event()
-        check = Applier._before_commit
+        write_of = Applier._write_of
 
-        def before_commit(applier: Applier, name: TableName, limit: Ts) -> None:
-            check(applier, name, limit)
-            if applier._permit.capture_id == capture and limit > above:
-                self.asleep.set()
-                assert self.wake.wait(PATIENCE_S)
+        def held_write(applier: Applier, task: TableTask, rows: pa.Table, limit: Ts) -> TableWrite:
+            write = write_of(applier, task, rows, limit)
 
-        monkeypatch.setattr(Applier, "_before_commit", before_commit)
+            def before_commit() -> None:
+                write.before_commit()
+                if applier._permit.capture_id == capture and limit > above:
+                    self.asleep.set()
+                    assert self.wake.wait(PATIENCE_S)
+
+            return replace(write, before_commit=before_commit)
+
+        monkeypatch.setattr(Applier, "_write_of", held_write)
