@@ -14,7 +14,7 @@ from coordination.errors import Fenced
 from coordination.fence import Fence
 from coordination.model import CaptureID, Ownership, ProcessorEpoch, Revision
 from tests.coordination.test_server import Cluster, life_id
-from tests.simulation.world import SESSION, SimCapture
+from tests.simulation.world import SESSION, STEP_S, SimCapture
 
 OWNERSHIP = Ownership(
     capture_id=CaptureID("c"),
@@ -65,8 +65,8 @@ def test_a_machine_that_does_not_know_that_it_was_paused_does_no_harm() -> None:
 
     paused_s = 12.0
     paused.freeze(world.clock.now_s + paused_s)
-    cluster.until(lambda: world.clock.now_s >= paused.frozen_until)
-    paused.clock.lose(paused_s)
+    cluster.until(lambda: world.clock.now_s >= paused.frozen_until - STEP_S)  # before it looks
+    paused.clock.lose(paused_s - STEP_S)
     assert before not in cluster.where().values(), "others have its tables"
     assert paused.plane.replicas[0].is_trusted, "it does not know"
     woken_at = world.clock.now_s
