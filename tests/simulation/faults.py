@@ -15,10 +15,9 @@ from tests.fakes.fake_replica import PLAYED
 from tests.fakes.fake_source import ts_at
 from tests.simulation.feeds import CLUSTER, SimFeed
 from tests.simulation.plots import PLOTS
-from tests.simulation.world import STARTED_AT, SimCapture, World
+from tests.simulation.world import SimCapture, World
 
 MAX_CAPTURES = 4
-BEGIN_S = 4.0  # till then tables are written for the first time
 
 
 class Faults:
@@ -32,7 +31,7 @@ class Faults:
         self.world = world
         self._without = without
         self.dice = dice = world.dice("faults")
-        self._chance = dice.choice((0.02, 0.05, 0.15, 0.3))
+        self._chance = dice.choice((0.05, 0.15, 0.3))
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._deeds: list[Callable[[], None]] = [
             self.crash,
@@ -84,7 +83,7 @@ class Faults:
         self._later = [each for each in self._later if each[0] > now]
         for deed in due:
             deed()
-        if now >= STARTED_AT + BEGIN_S and self.dice.random() < self._chance:
+        if self.dice.random() < self._chance:
             self._do(self.dice.choice(self._deeds))
 
     def _do(self, deed: Callable[[], None]) -> None:
