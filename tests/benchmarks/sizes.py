@@ -64,7 +64,7 @@ FULL = Size(
     garbage_changes=500_000,
     idle_s=60,
     captures_s=90,
-    scaling_changes=2_000_000,  # more than one read of eight tasks,
+    scaling_changes=2_000_000,  # more than one read of eight tasks
 )
 QUICK = Size(
     bulk={1 * MILLION: (Stage(changes=500_000, tidelake=1, delta_rs=1, naive=1),)},
