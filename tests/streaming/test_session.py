@@ -72,16 +72,17 @@ def test_what_spark_leaves_is_in_the_temporary_folder_of_this_process(
     conf = session_conf("local[2]", None)
     assert conf["spark.local.dir"] == str(tmp_path)
     assert f'"-Djava.io.tmpdir={tmp_path}"' in conf["spark.driver.extraJavaOptions"]
-    assert conf["spark.python.unix.domain.socket.enabled"] == "true"
     assert conf["spark.ui.enabled"] == "false"
     assert conf["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.local.dir" not in session_conf("spark://elsewhere:7077", None)
 
 
-def test_a_folder_with_a_long_path_has_no_sockets(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tempfile.tempdir", "/" + "long" * 20)
-    conf = session_conf("local[2]", None)
-    assert conf["spark.python.unix.domain.socket.enabled"] == "false"
+@pytest.mark.parametrize(("folder", "has"), [("/tmp/short", "true"), ("/" + "long" * 20, "false")])
+def test_sockets_are_files_where_their_paths_are_short_enough(
+    folder: str, has: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tempfile.tempdir", folder)
+    assert session_conf("local[2]", None)["spark.python.unix.domain.socket.enabled"] == has
 
 
 def test_jars_that_must_be_fetched_are_announced(
