@@ -135,10 +135,10 @@ class FakeWarehouse:
         if self.start not in (None, start) and not is_earlier:
             self._rewind(start.ts)
         self.start = start
-        for table_id, row in self.progress.items():
+        for table_id in self.registered:  # one that was dropped is sealed: its row stays
             at = self.opened(table_id)
             self.progress[table_id] = replace(
-                row, checkpoint_ts=at.identity_ts, delta_version=at.version
+                self.progress[table_id], checkpoint_ts=at.identity_ts, delta_version=at.version
             )
         tables = tuple(
             RegisteredTable(span=each.span, start_ts=Ts(self.start_of(table_id)))

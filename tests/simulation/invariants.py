@@ -158,6 +158,8 @@ class Watchman:
             if (inner := capture.server.capture) is not None
             and inner.owner is not None
             and inner.leads_since in alive
+            # A backup brings back the key of one that slept through the end of its lease.
+            and (not self._world.lenient_until or is_open(capture.fence))
         ]
         require(len(leading) <= 1, f"I8: {leading} all lead")
 
