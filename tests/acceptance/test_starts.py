@@ -162,13 +162,14 @@ def test_no_cut_is_published_while_a_table_shows_what_it_had_beyond_a_rewind(
 
     lives.finish(target_ts=45, overwrite_checkpoint_ts=15)
 
-    assert cuts_above_creation(lives) == [25]
+    before = cuts_above_creation(lives)
+    assert before in ([25], [25, 29])  # what was seen of the feed when it stopped at 25
     rewinding = lives.changefeed()
     assert rewinding is not None
     assert rewinding.max_published_ts == 65
     lives.produce(marks(90))
     lives.finish(target_ts=80)
-    assert cuts_above_creation(lives) == [25, 80]
+    assert cuts_above_creation(lives) == [*before, 80]
     assert values(lives, "a") == {1: "at 60"}
 
 
