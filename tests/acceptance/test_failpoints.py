@@ -224,7 +224,8 @@ def test_a_first_run_ends_far_below_the_end_and_the_second_goes_on(
 
 
 def test_who_is_stopped_in_order_leaves_a_row_that_says_so(lives: Lives, feed: Feed) -> None:
-    lives.produce(feed.messages)
+    half = len(feed.messages) // 2  # else a table may be beyond the target, which then has no cut
+    lives.produce(feed.messages[:half])
     life = lives.begin()
     life.wait_until(lambda: (row := lives.changefeed()) and row.checkpoint_ts > 0)
     assert life.stop() is None
@@ -232,5 +233,6 @@ def test_who_is_stopped_in_order_leaves_a_row_that_says_so(lives: Lives, feed: F
     assert row is not None
     assert row.state == "stopped"
     lives.look()
+    lives.produce(feed.messages[half:])
     lives.finish(target_ts=feed.last_ts, max_messages=10_000)
     lives.assert_is(feed.events)

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Assignment
 from kafka import KafkaAdminClient, TopicPartition
 
@@ -187,12 +187,20 @@ class KafkaBroker:
             return list(_read_all(consumer, topic, self._offsets(topic)))
 
     def _offsets(self, topic: str) -> dict[int, tuple[int, int]]:
+        deadline = time.monotonic() + 10
         with self._consumer() as consumer:
-            partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-            return {
-                p: consumer.get_watermark_offsets(Assignment(topic, p), timeout=10)
-                for p in sorted(partitions)
-            }
+            while True:
+                partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+                try:
+                    return {
+                        p: consumer.get_watermark_offsets(Assignment(topic, p), timeout=10)
+                        for p in sorted(partitions)
+                    }
+                except KafkaException as error:  # a topic just made: it leads, and knows it soon
+                    code = error.args[0].code()
+                    if code != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.1)
 
     @contextmanager
     def _admin(self) -> Iterator[KafkaAdminClient]:
