@@ -23,8 +23,8 @@ from streaming.source.consumer import RangeConsumer
 from streaming.source.ranges import OffsetRange, TopicPartition
 
 # Of messages that are decoded at once: each table in them costs some milliseconds beside its rows.
-CHUNK_BYTES: Final = 32 << 20
-CHUNK_MESSAGES: Final = 100_000
+CHUNK_BYTES: Final = 16 << 20
+CHUNK_MESSAGES: Final = 50_000
 SIDE_BY_SIDE: Final = 1_000  # ranges of at most so many messages are read together
 TASK_BYTES: Final = 64 << 20  # of messages in one task: it stops there
 NO_PROGRESS_S: Final = 30.0

@@ -32,6 +32,7 @@ _OPS: Final = pa.array([b'INSERT"', b'UPDATE"', b'DELETE"'], pa.binary())
 _COMMIT_TS: Final = r'"_tidb":\{"commitTs":(?P<ts>0|[1-9][0-9]{0,17})\}\}$'
 _END_BYTES: Final = 48  # of a message in which its commit-ts stands
 FEW: Final = 48  # so many are read sooner one by one than by a call of pyarrow.json
+PARSED_BYTES: Final = 8 << 20  # in one such call: it takes several times as much memory
 _MAX_TEMPLATES: Final = 16
 _MAX_SAMPLES: Final = 16
 _ROW: Final = re.compile(r" in row (\d+)$")
@@ -152,7 +153,8 @@ def _read(
         return [], taken
     here = some(here, at)
     found: list[Rows] = []
-    todo = [np.arange(len(at))]
+    size = max(FEW, len(at) * PARSED_BYTES // max(1, here.nbytes))
+    todo = [np.arange(first, min(first + size, len(at))) for first in range(0, len(at), size)]
     while todo:
         part = todo.pop()
         if len(part) < min(FEW, len(at)) or budget[0] <= 0:
