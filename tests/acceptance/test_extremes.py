@@ -51,8 +51,8 @@ def produce(broker: KafkaBroker, topic: str, messages: Iterable[Message]) -> Non
 
 
 def source_uri(broker: KafkaBroker, topic: str) -> str:
-    partitions = f"partition-num={PARTITIONS}"
-    return f"kafka://{broker.bootstrap}/{topic}?protocol=canal-json&{partitions}"
+    parameters = f"protocol=canal-json&partition-num={PARTITIONS}&enable-tidb-extension=true"
+    return f"kafka://{broker.bootstrap}/{topic}?{parameters}"
 
 
 # In make test.

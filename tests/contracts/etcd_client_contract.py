@@ -48,6 +48,27 @@ class Seen:
         return self._events.pop(0)
 
 
+def _told_of_two_prefixes(client: EtcdClient, root: str) -> list[list[tuple[int, str]]] | None:
+    """(revision, key) of each batch, of 60 transactions; None where it said that it missed some."""
+    seen, two, last = Seen(), (root + "a/", root + "c/"), root + "c/last"
+    start = Revision(client.range(root).revision + 1)
+    watch = client.watch(two, seen, prefix=True, start_revision=start)
+    for n in range(60):
+        keys = [(root + "a/1", root + "c/1"), (root + "a/2",), (root + "c/2",)][n % 3]
+        client.txn((), (*(Put(key, b"%d" % n) for key in keys), Put(root + "b/1", b"")))
+    client.put(last, b"")
+    told: list[list[tuple[int, str]]] = []
+    while not told or told[-1][-1][1] != last:
+        batch = seen.batch()
+        if batch.missed:
+            watch.cancel()
+            return None
+        told.append([(e.kv.mod_revision, e.kv.key) for e in batch.events])
+        assert all(key.startswith(two) for _, key in told[-1])
+    watch.cancel()
+    return told
+
+
 class EtcdClientContract:
     """A subclass has the fixtures `client`, `compact` and `pass_time` (in seconds)."""
 
@@ -206,26 +227,19 @@ class EtcdClientContract:
     def test_a_watch_of_two_prefixes_tells_whole_moments_in_order(
         self, client: EtcdClient, root: str
     ) -> None:
-        """Whichever of them a transaction wrote to; and nothing of what lies between."""
-        seen, two = Seen(), (root + "a/", root + "c/")
-        start = Revision(client.range(root).revision + 1)
-        watch = client.watch(two, seen, prefix=True, start_revision=start)
-        last = root + "c/last"
-        for n in range(60):
-            keys = [(root + "a/1", root + "c/1"), (root + "a/2",), (root + "c/2",)][n % 3]
-            client.txn((), (*(Put(key, b"%d" % n) for key in keys), Put(root + "b/1", b"")))
-        client.put(last, b"")
-        batches = [seen.batch()]
-        while batches[-1].events[-1].kv.key != last:
-            batches.append(seen.batch())
-        told = [[(e.kv.mod_revision, e.kv.key) for e in batch.events] for batch in batches]
+        """Whichever of them a transaction wrote to; and nothing of what lies between. An etcd that
+        speaks of progress too early (ours, 3.5.1) costs a moment now and then: it is told as
+        missed, never by half."""
+        told = next(
+            told
+            for attempt in range(10)
+            if (told := _told_of_two_prefixes(client, f"{root}{attempt}/")) is not None
+        )
         revisions = [revision for batch in told for revision, _ in batch]
         assert revisions == sorted(revisions)
         assert len(revisions) == 81
-        assert all(key.startswith(two) for batch in told for _, key in batch)
         for before, after in pairwise(told):
             assert before[-1][0] < after[0][0], "a moment was told in two"
-        watch.cancel()
 
     def test_a_watch_of_one_key_is_of_one_key(self, client: EtcdClient, root: str) -> None:
         seen = Seen()
