@@ -1,6 +1,6 @@
 """A table's MySQL definition: its columns, their types and the handle key (docs/types.md).
 
-It comes from a CREATE TABLE (``ddl.py``), from the table's own properties at a later start
+It comes from a CREATE TABLE (``sinks/ddl``), from the table's own properties at a later start
 (``TableSchema.from_json``), or, where the stream starts later than the CREATE TABLE, from a row's
 ``mysqlType`` (``schema_from_mysql_types``), which says less.
 """
@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Generated = Literal["", "virtual", "stored"]
+IndexKind = Literal["primary", "unique", "plain"]
+CURRENT_TIMESTAMP = "CURRENT_TIMESTAMP"  # a default that is an expression, in any spelling of it
 
 SYNONYMS = {
     "bool": "tinyint",
@@ -160,15 +162,32 @@ class Column:
     type: MySQLType
     nullable: bool = True
     generated: Generated = ""
+    default: str | None = None  # as the DDL writes the value; None: NULL, or none at all
+    default_is_expression: bool = False  # CURRENT_TIMESTAMP, uuid(), …: ``default`` is no value
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """``columns`` is empty where one of its parts is an expression."""
+
+    name: str
+    columns: tuple[str, ...]
+    kind: IndexKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """Columns in table order and the handle key (empty: a table without one, rule 8)."""
+    """Columns in table order and the handle key (empty: a table without one, rule 8).
+
+    Schemas that were stored before there were ``indexes``, and those that a row alone tells, have
+    none there, not even the key.
+    """
 
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     key_index: str | None = None  # the unique index that is the handle key; None: the PRIMARY KEY
+    indexes: tuple[Index, ...] = ()  # all of them, in the order of TiDB's index IDs
+    binary_charset: bool = False  # the table's CHARACTER SET is binary: text columns hold bytes
 
     @property
     def delivered(self) -> tuple[Column, ...]:
@@ -191,10 +210,21 @@ class TableSchema:
                 "type": str(column.type),
                 "nullable": column.nullable,
                 **({"generated": column.generated} if column.generated else {}),
+                **({"default": column.default} if column.default is not None else {}),
+                **({"default_is_expression": True} if column.default_is_expression else {}),
             }
             for column in self.columns
         ]
-        fields = {"columns": columns, "key": list(self.key), "key_index": self.key_index}
+        fields = {
+            "columns": columns,
+            "key": list(self.key),
+            "key_index": self.key_index,
+            "indexes": [
+                {"name": index.name, "columns": list(index.columns), "kind": index.kind}
+                for index in self.indexes
+            ],
+            **({"binary_charset": True} if self.binary_charset else {}),
+        }
         return json.dumps(fields, ensure_ascii=False)
 
     @classmethod
@@ -207,10 +237,21 @@ class TableSchema:
                 type=MySQLType.parse(column["type"]),
                 nullable=column["nullable"],
                 generated=column.get("generated", ""),
+                default=column.get("default"),
+                default_is_expression=column.get("default_is_expression", False),
             )
             for column in fields["columns"]
         )
-        return cls(columns=columns, key=tuple(fields["key"]), key_index=fields.get("key_index"))
+        return cls(
+            columns=columns,
+            key=tuple(fields["key"]),
+            key_index=fields.get("key_index"),
+            indexes=tuple(
+                Index(index["name"], tuple(index["columns"]), index["kind"])
+                for index in fields.get("indexes", ())
+            ),
+            binary_charset=fields.get("binary_charset", False),
+        )
 
 
 def schema_from_mysql_types(

@@ -13,9 +13,16 @@ from dataclasses import dataclass
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts, tso_time
-from sinks import ddl as ddls
-from sinks import ddl_alter as reasons
-from sinks.ddl import CreateTable, CreateTableLike, NoEffect, Unsupported, added_columns, classify
+from sinks.ddl import alter as reasons
+from sinks.ddl import classify as ddls
+from sinks.ddl.classify import (
+    CreateTable,
+    CreateTableLike,
+    NoEffect,
+    Unsupported,
+    added_columns,
+    classify,
+)
 from sinks.delta_types import delta_type
 from sinks.schema import TableSchema
 from sinks.tables import table_uri

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordination.model import TableName
-from sinks.ddl import CreateTable, CreateTableLike, Ddl, Unsupported, classify
+from sinks.ddl.classify import CreateTable, CreateTableLike, Ddl, Unsupported, classify
 from sinks.schema import TableSchema
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from coordination.model import TableName
-from sinks.ddl import CreateTable, CreateTableLike, Ddl, NoEffect, Unsupported, classify
+from sinks.ddl.classify import CreateTable, CreateTableLike, Ddl, NoEffect, Unsupported, classify
 from sinks.schema import MySQLType, TableSchema
 
 RECORDED = json.loads(
     gzip.decompress(
-        (Path(__file__).parents[1] / "data" / "wire" / "ddls.json.gz").read_bytes()
+        (Path(__file__).parents[2] / "data" / "wire" / "ddls.json.gz").read_bytes()
     ).decode()
 )
 DDLS: list[dict[str, Any]] = RECORDED["ddls"]

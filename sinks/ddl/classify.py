@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordination.model import TableName
-from sinks.ddl_alter import RENAMES, Outcome, alter_database, alter_table, create_index, drop_index
-from sinks.ddl_create import read_added, read_index, read_table
-from sinks.ddl_words import Word, Words, read_words
+from sinks.ddl.alter import RENAMES, Outcome, alter_database, alter_table, create_index, drop_index
+from sinks.ddl.definitions import read_added, read_index, read_table
+from sinks.ddl.words import Word, Words, read_words
 from sinks.schema import Column, TableSchema
 
 

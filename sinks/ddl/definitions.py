@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
-from sinks.ddl_words import Word, Words, names_binary_charset, split_by_comma
+from sinks.ddl.words import Word, Words, names_binary_charset, split_by_comma
 from sinks.schema import (
     BINARY_FORM,
     KNOWN_TYPES,
     SYNONYMS,
     Column,
     Generated,
+    Index,
+    IndexKind,
     MySQLType,
     TableSchema,
 )
@@ -26,16 +27,6 @@ _DEFAULT_DECIMAL = (10, 0)
 _LENGTH_ONE = ("bit", "char", "binary")  # what a bare one means in a definition
 _INDEX_WORDS = ("INDEX", "KEY")
 _BARE_KEY = re.compile("(?<! PRIMARY)(?<! UNIQUE) KEY ")  # ``id INT KEY`` is a primary key
-_IndexKind = Literal["primary", "unique", "plain"]
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """An index of a definition; ``columns`` is empty where one of its parts is an expression."""
-
-    name: str
-    columns: tuple[str, ...]
-    kind: _IndexKind
 
 
 def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
@@ -78,7 +69,7 @@ def read_index(part: Sequence[Word]) -> Index | None:
     name = _constraint_name(words)
     if words.peek().upper == "FOREIGN":
         return None
-    kind: _IndexKind = "plain"
+    kind: IndexKind = "plain"
     if words.accept("PRIMARY", "KEY"):
         return _index(words, "", "primary")
     if words.accept("UNIQUE"):
@@ -98,7 +89,7 @@ def _constraint_name(words: Words) -> str:
     return ""
 
 
-def _index(words: Words, name: str, kind: _IndexKind) -> Index:
+def _index(words: Words, name: str, kind: IndexKind) -> Index:
     while words.peek().kind != "group":
         word = words.take()
         if word.kind == "end":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sinks.ddl_create import Index, can_be_key, read_index
-from sinks.ddl_words import Word, Words, names_binary_charset, split_by_comma
-from sinks.schema import TableSchema
+from sinks.ddl.definitions import can_be_key, read_index
+from sinks.ddl.words import Word, Words, names_binary_charset, split_by_comma
+from sinks.schema import Index, TableSchema
 
 Outcome = tuple[tuple[str, ...], str]
 """Event types, and why the statement is not supported (empty: it changes nothing here)."""

@@ -1,0 +1,8 @@
+"""A DDL of the stream: from its text to effects, and from effects to a table's next schema.
+
+effects       what a statement does, as data
+statements    from a statement to its effects
+alter, definitions, words     the readers: parts of an ALTER TABLE, columns and indexes, words
+evolve        a table's schema after an ALTER TABLE; added_values: what old rows then show
+classify      what is done about a statement today
+"""
