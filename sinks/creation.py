@@ -17,6 +17,7 @@ from sinks.apply import Target
 from sinks.delta_types import delta_type, log_type
 from sinks.merge_on_write.actions import Metadata, Protocol
 from sinks.merge_on_write.commit import create_table
+from sinks.merge_on_write.new_shape import statistics_property
 from sinks.merge_on_write.storage import open_storage
 from sinks.schema import TableSchema
 from sinks.storage_errors import one_sentence
@@ -38,10 +39,6 @@ UPKEEP = {
     "delta.logRetentionDuration": RETENTION,
     "delta.checkpointInterval": "100",
 }
-INDEXED_COLUMNS = 32  # as many as Delta gives statistics by default
-# Delta refuses binary and array in dataSkippingStatsColumns. delta-rs rounds the statistics of
-# decimals to doubles (bigint unsigned is one), and a reader that trusts them loses rows: none then.
-NO_STATISTICS = ("binary", "array", "decimal")
 
 
 def create(
@@ -123,24 +120,8 @@ def table_properties(schema: TableSchema, properties: Mapping[str, str]) -> dict
         KEY: json.dumps(list(schema.key), ensure_ascii=False),
         SCHEMA: schema.to_json(),
     }
-    statistics = _statistics_columns(schema)
-    if statistics:
-        found["delta.dataSkippingStatsColumns"] = ",".join(statistics)
-    else:
-        found["delta.dataSkippingNumIndexedCols"] = "0"
-    return found
-
-
-def _statistics_columns(schema: TableSchema) -> list[str]:
-    """Key columns first, then the table's first ones; only those whose statistics can be trusted.
-
-    Always a list, never Delta's default of "the first 32": a decimal that is added later must not
-    get statistics by itself.
-    """
     types = {column.name: delta_type(column.type) for column in schema.delivered}
-    names = dict.fromkeys([*schema.key, *types])
-    able = [name for name in names if not types[name].startswith(NO_STATISTICS)]
-    return ["`" + name.replace("`", "``") + "`" for name in able[:INDEXED_COLUMNS]]
+    return found | statistics_property({name: types[name] for name in [*schema.key, *types]})
 
 
 def _check_ours(target: Target, wanted: Mapping[str, str], present: TargetState) -> None:

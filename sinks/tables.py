@@ -24,6 +24,8 @@ GENERATION = "tidelake.generation"
 KEY = "tidelake.key"
 SCHEMA = "tidelake.schema"
 DDL = "tidelake.ddl"
+ALTERED = "tidelake.altered"  # the newest DDL that the table's shape holds
+LAST_DDL = "tidelake.last-ddl"  # which its present writer has carried out: app ID, commit-ts, order
 WRITER = "tidelake.writer"  # the app ID that may write since the last seal
 SHOWN = "tidelake.shown"  # what the table held when it was rewound below it: a TSO
 
@@ -32,7 +34,7 @@ ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlIdentity:
-    """Which CREATE TABLE made a table: commit-ts, and its order among the DDLs there."""
+    """Which DDL made a table, or altered it: commit-ts, and its order among the DDLs there."""
 
     commit_ts: Ts
     order: int

@@ -76,10 +76,11 @@ def to_utc(local: pa.Array, time_zone: str) -> pa.Array:
 
 @lru_cache(maxsize=16)
 def _known(time_zone: str) -> _Offsets:
-    return _Offsets(_zone(time_zone))
+    return _Offsets(zone_of(time_zone))
 
 
-def _zone(name: str) -> tzinfo:
+def zone_of(name: str) -> tzinfo:
+    """Of a zone's name or ``+08:00``. Raises ZoneInfoNotFoundError."""
     if name[0] not in "+-":
         return ZoneInfo(name)
     hours, minutes = int(name[1:3]), int(name[4:6])

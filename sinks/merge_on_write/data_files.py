@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -104,17 +104,38 @@ def read_columns(
     A column that the file lacks is NULL: it was added later.
     """
     with pq.ParquetFile(files.open_input(file.path)) as parquet:
-        have = set(parquet.schema_arrow.names)
-        rows = parquet.metadata.num_rows
-        wanted = [column.physical for column in columns if column.physical in have]
-        table = parquet.read(columns=wanted, use_threads=True)
-    arrays = [
+        groups = range(parquet.metadata.num_row_groups)
+        return _read(parquet, groups, columns), int(parquet.metadata.num_rows)
+
+
+def read_pieces(
+    files: LocatedFiles, file: DataFile, columns: Sequence[ShapeColumn], most_rows: int
+) -> Iterator[pa.Table]:
+    """The same as tables by physical names, a few row groups at a time."""
+    with pq.ParquetFile(files.open_input(file.path)) as parquet:
+        count = parquet.metadata.num_row_groups
+        rows = [parquet.metadata.row_group(number).num_rows for number in range(count)]
+        begin = 0
+        while begin < count:
+            end = begin + 1
+            while end < count and sum(rows[begin : end + 1]) <= most_rows:
+                end += 1
+            arrays = _read(parquet, range(begin, end), columns)
+            yield pa.table(arrays, names=[column.physical for column in columns])
+            begin = end
+
+
+def _read(parquet: pq.ParquetFile, groups: range, columns: Sequence[ShapeColumn]) -> list[pa.Array]:
+    have = set(parquet.schema_arrow.names)
+    rows = sum(parquet.metadata.row_group(number).num_rows for number in groups)
+    wanted = [column.physical for column in columns if column.physical in have]
+    table = parquet.read_row_groups(list(groups), columns=wanted, use_threads=True)
+    return [
         one_array(table[column.physical], column.arrow)
         if column.physical in have
         else pa.nulls(rows, column.arrow)
         for column in columns
     ]
-    return arrays, rows
 
 
 def one_array(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
@@ -18,17 +18,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordination.errors import TidelakeError, TryAgain
+from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableHeld, TableWrite
+from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableHeld, TableWrite, Target
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import AppTransaction, DataFile, Json
-from sinks.merge_on_write.commit import LostRace, TooLate, prove_no_other_lock, prove_put_if_absent
+from sinks.merge_on_write.alter import TableDdl, alter
+from sinks.merge_on_write.commit import prove_no_other_lock, prove_put_if_absent
 from sinks.merge_on_write.file_rows import DeletedRows, IndexMemory, mark
 from sinks.merge_on_write.key_hash import keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, first_double, sort_keys
 from sinks.merge_on_write.located import LocatedFiles
-from sinks.merge_on_write.log_reader import LogMoved
 from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
@@ -37,7 +37,6 @@ from sinks.merge_on_write.table_shape import TableShape
 from sinks.merge_on_write.upkeep import TableUpkeep
 from sinks.storage_errors import one_sentence
 
-MAX_RACES = 8  # lost in a row by one write; then the caller looks at its permit again
 INDEX_MEMORY_BYTES = 1 << 30
 READERS = 4  # files whose keys are read side by side: reading leaves the interpreter free
 
@@ -72,19 +71,33 @@ class MergeOnWriteEngine:
     def apply(self, write: TableWrite) -> Applied | Skipped:
         """Raises NotForThisEngine for a table that the Spark engine must write, TryAgain where
         other writers came first too often."""
-        table = self.table(write.target.uri)
+        key = write.target.schema.key
+        return self._run(write.target, key, lambda table: _Upsert(table, write).run())
+
+    def alter(self, order: TableDdl) -> Applied | Skipped:
+        """As ``apply``, of a DDL. A table that is for the Spark engine is refused."""
+        schema = order.target.schema if order.change is None else order.change.after
+        return self._run(order.target, schema.key, lambda table: alter(table, order))
+
+    def _run(
+        self,
+        target: Target,
+        key: Sequence[str],
+        deed: Callable[[OpenTable], Applied | Skipped],
+    ) -> Applied | Skipped:
+        """``key``: of the table afterwards."""
+        table = self.table(target.uri)
         with table.lock:
             try:
-                with one_sentence("write to", write.target.uri):
-                    result = _Upsert(table, write).run()
+                with one_sentence("write to", target.uri):
+                    result = deed(table)
             except TableGone as gone:
                 table.forget()
-                name = write.target.name
                 raise TidelakeError(
-                    f"table {name} is gone from {write.target.uri}; restore it"
+                    f"table {target.name} is gone from {target.uri}; restore it"
                 ) from gone
         if isinstance(result, Applied) and self._keeps_up:
-            self.upkeep.committed(table, write.target.schema.key)
+            self.upkeep.committed(table, key)
         return result
 
     def table(self, uri: str) -> OpenTable:
@@ -122,24 +135,16 @@ class _Upsert:
         self._written_as: TableShape | None = None  # once, whatever races are lost
 
     def run(self) -> Applied | Skipped:
-        table_id: str | None = None
-        for _ in range(MAX_RACES):
-            self._table.refresh()
-            metadata = self._table.state.metadata
-            assert metadata is not None
-            if table_id not in (None, metadata.id):
-                raise TryAgain(f"the table at {self._table.uri} was made again by somebody")
-            table_id = metadata.id
-            identity = self._table.state.transactions.get(self._write.target.app_id)
-            if identity is not None and identity.version >= self._write.limit:
-                return Skipped(self._table.state.version, Ts(identity.version))
-            if is_paused(self._table.state.metadata):
-                raise TableHeld(f"table {self._write.target.name} is paused")
-            try:
-                return Applied(self._commit())
-            except (LostRace, LogMoved, TooLate):
-                continue
-        raise TryAgain(f"other commits came first on {self._write.target.uri}")
+        return self._table.until_won(self._try)
+
+    def _try(self) -> Applied | Skipped:
+        state = self._table.state
+        identity = state.transactions.get(self._write.target.app_id)
+        if identity is not None and identity.version >= self._write.limit:
+            return Skipped(state.version, Ts(identity.version))
+        if is_paused(state.metadata):
+            raise TableHeld(f"table {self._write.target.name} is paused")
+        return Applied(self._commit())
 
     def _commit(self) -> int:
         """One try on the version that was followed. Raises LostRace."""

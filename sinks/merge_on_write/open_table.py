@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
 from coordination.clock import SystemClock
+from coordination.errors import TryAgain
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile, Json
-from sinks.merge_on_write.commit import LostRace, commit
+from sinks.merge_on_write.commit import LostRace, TooLate, commit
 from sinks.merge_on_write.deletion_vector import file_of, read_vector
 from sinks.merge_on_write.file_rows import DeletedRows, FileRows, IndexMemory
 from sinks.merge_on_write.forgotten import WITHIN_MS
@@ -32,7 +33,9 @@ from sinks.merge_on_write.sorted_files import NewFile
 from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
 
+MAX_RACES = 8  # lost in a row by one write; then the caller looks at its permit again
 _CLOCK = SystemClock()
+Result = TypeVar("Result")
 
 
 class TableGone(Exception):
@@ -103,6 +106,25 @@ class OpenTable:
         self._state = self._shape = None
         self._files.clear()
         self._memory.drop(self.uri)
+
+    def until_won(self, attempt: Callable[[], Result]) -> Result:
+        """The outcome of an attempt on the newest version: again where another commit came first.
+
+        The attempt looks at the table's identities itself. TryAgain: it has lost too many races,
+        or the table was made again.
+        """
+        table_id: str | None = None
+        for _ in range(MAX_RACES):
+            self.refresh()
+            assert self.state.metadata is not None
+            if table_id not in (None, self.state.metadata.id):
+                raise TryAgain(f"the table at {self.uri} was made again by somebody")
+            table_id = self.state.metadata.id
+            try:
+                return attempt()
+            except (LostRace, LogMoved, TooLate):
+                continue
+        raise TryAgain(f"other commits came first on {self.uri}")
 
     def commit(
         self, after: int, actions: Sequence[Json], *, operation: str, user_metadata: str

@@ -153,11 +153,16 @@ def _statistics_columns(
     """Which columns get statistics, by their names: the listed ones, else the first so many."""
     listed = settings.get("delta.dataSkippingStatsColumns")
     if listed is not None:
-        names = (found[1] or found[2] or "" for found in _LISTED_NAME.finditer(listed))
-        return frozenset(name.replace("``", "`") for name in names)
+        return frozenset(listed_columns(listed))
     count = int(settings.get("delta.dataSkippingNumIndexedCols", INDEXED_COLUMNS))
     names_in_order = [field["name"] for field in fields]
     return frozenset(names_in_order if count < 0 else names_in_order[:count])
+
+
+def listed_columns(text: str) -> list[str]:
+    """The names in ``delta.dataSkippingStatsColumns``."""
+    names = (found[1] or found[2] or "" for found in _LISTED_NAME.finditer(text))
+    return [name.replace("``", "`") for name in names]
 
 
 def _is_on(settings: Mapping[str, str], key: str) -> bool:

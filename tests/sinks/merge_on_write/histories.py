@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -75,6 +75,8 @@ NAMES = ("id", "a b", "c`d", "e.f", "größe", 'x"y', "_op", "select", "t", "a,;
 class History:
     """One table, its model, and the dice."""
 
+    MAPPED: ClassVar = 0.6  # the share of tables that are mapped by name
+
     seed: int
     folder: Path
     rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
@@ -98,7 +100,7 @@ class History:
         )
         ddl = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE TABLE …")
         origin = ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=ddl)
-        self.is_mapped = self.dice.random() < 0.6
+        self.is_mapped = self.dice.random() < self.MAPPED
         if self.is_mapped:
             create(self.target, properties=origin)
         else:  # as a user may have made it

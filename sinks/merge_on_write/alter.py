@@ -1,0 +1,170 @@
+"""A DDL on a target: one put-if-absent commit, which takes effect once and in its place.
+
+It carries the table's new metadata, the removes and adds of what had to be written anew, and who
+did it: the DDL's position (commit-ts and order) in the table's properties. Whoever tries the same
+or an older DDL again, however late, finds it there and changes nothing.
+
+The transaction identity goes to commit-ts - 1: all rows below the DDL are in the table, and a late
+write of them is skipped. Not to commit-ts: rows of the same ts come after the DDL, and must not be.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from coordination.errors import TidelakeError
+from coordination.model import Ts
+from sinks.apply import Applied, Skipped, TableHeld, Target
+from sinks.ddl.evolve import SchemaChange
+from sinks.merge_on_write.actions import AppTransaction, Json, Metadata
+from sinks.merge_on_write.commit import LostRace
+from sinks.merge_on_write.new_shape import NewShape, reshaped
+from sinks.merge_on_write.open_table import OpenTable
+from sinks.merge_on_write.pause import is_paused
+from sinks.merge_on_write.rewrite import check_key, rewrite
+from sinks.merge_on_write.sorted_files import NewFile
+from sinks.tables import ALTERED, DDL, LAST_DDL, DdlIdentity
+from sinks.text_arrays import CastRules
+
+_PHYSICAL_BITS = 18  # a TSO is milliseconds and so many bits of a counter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDdl:
+    """What a DDL does to one target. ``change`` None: its shape stays; ``empties``: its rows go.
+
+    Neither (a DDL that an operator skips): only its position is put into the table.
+    """
+
+    target: Target
+    ddl: DdlIdentity
+    change: SchemaChange | None = None
+    empties: bool = False
+    on_add_default: Literal["rewrite", "null"] = "rewrite"
+    on_type_change: Literal["rewrite", "stop"] = "rewrite"
+    rules: CastRules = field(default_factory=lambda: CastRules(time_zone="UTC", zero_date="null"))
+    before_commit: Callable[[], None] = lambda: None
+
+
+def alter(table: OpenTable, order: TableDdl) -> Applied | Skipped:
+    """Carry the DDL out, or find that it was. Hold the table's lock.
+
+    Raises NotForThisEngine for a table that this engine does not write, TidelakeError with the
+    reason where the rows do not allow the change, TableHeld, TryAgain.
+    """
+    return table.until_won(lambda: _try(table, order))
+
+
+def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
+    """On the version that was followed. Raises LostRace."""
+    state, app_id = table.state, order.target.app_id
+    assert state.metadata is not None
+    identity = state.transactions.get(app_id)
+    reached = Ts(0 if identity is None else identity.version)
+    configuration = state.metadata.configuration
+    is_in_shape = is_at_least(configuration, order.ddl)
+    if is_carried_out(configuration, app_id, reached, order.ddl) or (
+        is_in_shape and not order.empties
+    ):
+        return Skipped(state.version, reached)
+    if is_paused(state.metadata):
+        raise TableHeld(f"table {order.target.name} is paused")
+    _ = table.shape  # NotForThisEngine
+    new = None if order.change is None or is_in_shape else _reshaped(table, order, order.change)
+    properties = {LAST_DDL: _position_text(app_id, order.ddl)}
+    if not is_in_shape:
+        properties[ALTERED] = order.ddl.to_json()
+    metadata = state.metadata if new is None else new.metadata
+    told = {**metadata.fields, "configuration": {**metadata.configuration, **properties}}
+    now_ms = int(time.time() * 1000)
+    txn = AppTransaction(
+        app_id=app_id, version=max(reached, order.ddl.commit_ts - 1), last_updated_ms=now_ms
+    )
+    actions = [txn.to_json(), Metadata(fields=told).to_json()]
+    if new is not None and new.protocol != state.protocol:
+        actions.append(new.protocol.to_json())
+    return Applied(_commit(table, order, new, actions, now_ms))
+
+
+def is_carried_out(
+    configuration: Mapping[str, str], app_id: str, reached: Ts, ddl: DdlIdentity
+) -> bool:
+    """Whether this writer has been at the DDL or beyond: by rows of its commit-ts or later (a
+    sealed one is beyond all), or by a DDL. A rewound table knows of DDLs that another has done."""
+    writer, *position = json.loads(configuration.get(LAST_DDL, '["", 0, 0]'))
+    return reached >= ddl.commit_ts or (
+        writer == app_id and tuple(position) >= (ddl.commit_ts, ddl.order)
+    )
+
+
+def is_at_least(configuration: Mapping[str, str], ddl: DdlIdentity) -> bool:
+    """Whether the table's shape is what the DDL makes of it, or a later one."""
+    texts = [configuration[name] for name in (DDL, ALTERED) if name in configuration]
+    found = [DdlIdentity.from_json(text) for text in texts]
+    return any((each.commit_ts, each.order) >= (ddl.commit_ts, ddl.order) for each in found)
+
+
+def _position_text(app_id: str, ddl: DdlIdentity) -> str:
+    return json.dumps([app_id, ddl.commit_ts, ddl.order])
+
+
+def _reshaped(table: OpenTable, order: TableDdl, change: SchemaChange) -> NewShape:
+    state = table.state
+    assert state.metadata is not None
+    assert state.protocol is not None
+    new = reshaped(state.protocol, state.metadata, change, on_add_default=order.on_add_default)
+    converted = [each.column.name for each in new.origins if each.types is not None]
+    if converted and order.on_type_change == "stop":
+        raise TidelakeError(
+            f"table {order.target.name}: the type of {', '.join(converted)} changes, which means "
+            "to write all rows anew: on-type-change = 'stop' forbids it"
+        )
+    return new
+
+
+def _commit(
+    table: OpenTable, order: TableDdl, new: NewShape | None, actions: list[Json], now_ms: int
+) -> int:
+    looked_at = table.state.version
+    key = order.target.schema.key if new is None or order.change is None else order.change.after.key
+    written: list[NewFile] = []
+    is_put = False
+    try:
+        if order.empties or (new is not None and new.must_rewrite):
+            removed = [each.file.remove(now_ms, data_change=True) for each in table.files.values()]
+            if new is not None and not order.empties:
+                _write(table, order, new, key, written)
+            actions += [*removed, *(each.file.add(data_change=True) for each in written)]
+        order.before_commit()
+        is_put = True
+        version = table.commit(
+            looked_at,
+            actions,
+            operation="TRUNCATE" if order.empties else "ALTER TABLE",
+            user_metadata=order.ddl.to_json(),
+        )
+    except BaseException as error:
+        if not is_put or isinstance(error, LostRace):  # no commit names the files, and none will
+            table.storage.delete(each.file.path for each in written)
+        raise
+    if key:
+        table.learn(key, written)
+    return version
+
+
+def _write(
+    table: OpenTable, order: TableDdl, new: NewShape, key: tuple[str, ...], written: list[NewFile]
+) -> None:
+    name = order.target.name
+    ddl_ms = order.ddl.commit_ts >> _PHYSICAL_BITS
+    try:
+        for each in rewrite(table, new, key, order.rules, ddl_ms):
+            written.append(each)
+        if new.key_changes:
+            check_key(table, new.shape, key, written)
+    except TidelakeError as error:
+        raise type(error)(f"table {name}: {error}") from error

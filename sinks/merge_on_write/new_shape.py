@@ -1,0 +1,213 @@
+"""A table's metadata after a DDL, and what its rows must become by it: a decision without I/O.
+
+Columns are mapped by name: a physical name never means another column or another type. So whatever
+keeps a column's Delta type is metadata alone: a file that lacks a column reads as NULL there, and
+what it has of a dropped column is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from coordination.errors import TidelakeError
+from sinks.ddl.evolve import SchemaChange
+from sinks.delta_types import delta_type, log_type, sql_type
+from sinks.merge_on_write.actions import Json, Metadata, Protocol
+from sinks.merge_on_write.table_shape import (
+    INDEXED_COLUMNS,
+    NotForThisEngine,
+    ShapeColumn,
+    TableShape,
+    listed_columns,
+)
+from sinks.schema import MySQLType
+from sinks.tables import KEY, SCHEMA
+from sinks.type_changes import needs_conversion
+
+MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
+STATISTICS = "delta.dataSkippingStatsColumns"
+NO_STATISTICS = "delta.dataSkippingNumIndexedCols"
+_ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+# Delta refuses binary and array in dataSkippingStatsColumns. delta-rs rounds the statistics of
+# decimals to doubles (bigint unsigned is one), and a reader that trusts them loses rows: none then.
+_WITHOUT_STATISTICS = ("binary", "array", "decimal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnOrigin:
+    """Where the values of a column come from when rows are written anew."""
+
+    column: ShapeColumn
+    source: ShapeColumn | None  # of the old shape
+    types: tuple[MySQLType, MySQLType] | None = None  # converted from the one to the other
+    fill: tuple[MySQLType, str] | None = None  # instead of NULL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewShape:
+    protocol: Protocol
+    metadata: Metadata
+    shape: TableShape
+    origins: tuple[ColumnOrigin, ...]  # of the columns of ``shape``, in their order
+    key_changes: bool  # in its columns or their values: NULL and doubles may come up
+
+    @property
+    def must_rewrite(self) -> bool:
+        return self.key_changes or any(each.types or each.fill for each in self.origins)
+
+
+def reshaped(
+    protocol: Protocol,
+    metadata: Metadata,
+    change: SchemaChange,
+    *,
+    on_add_default: Literal["rewrite", "null"],
+) -> NewShape:
+    """Raises NotForThisEngine where this engine does not write the table, TidelakeError where the
+    table has not the columns that the change speaks of."""
+    old = TableShape.of(protocol, metadata)
+    if metadata.configuration.get("delta.columnMapping.mode") != "name":
+        raise NotForThisEngine("its columns are not mapped by name (delta.columnMapping.mode)")
+    fields = {field["name"]: field for field in metadata.schema["fields"]}
+    known = {column.name for column in change.before.delivered}
+    last_id = max(_ids(fields.values(), metadata.configuration))
+    made: list[Json] = []
+    for column in change.after.delivered:
+        source = change.sources[column.name]
+        if source is not None and source not in fields:
+            raise TidelakeError(
+                f"the table has no column {source} any more: it was dropped or renamed by hand"
+            )
+        field = _field(column.name, delta_type(column.type), fields.get(source or ""), last_id + 1)
+        last_id = max(last_id, field["metadata"][_ID])
+        made.append(field)
+    made += (field for name, field in fields.items() if name not in known)  # somebody's by hand
+    _refuse_doubles(made)
+    configuration = {
+        **metadata.configuration,
+        KEY: json.dumps(list(change.after.key), ensure_ascii=False),
+        SCHEMA: change.after.to_json(),
+        MAX_COLUMN_ID: str(last_id),
+    }
+    _put_statistics(configuration, change, made)
+    text = json.dumps({"type": "struct", "fields": made}, ensure_ascii=False)
+    fields_of_metadata = {**metadata.fields, "schemaString": text, "configuration": configuration}
+    new_metadata = Metadata(fields=fields_of_metadata)
+    new_protocol = _with_features(protocol, made)
+    shape = TableShape.of(new_protocol, new_metadata)
+    fills = {} if on_add_default == "null" else change.fills
+    return NewShape(
+        protocol=new_protocol,
+        metadata=new_metadata,
+        shape=shape,
+        origins=tuple(_origins(old, shape, change, fills)),
+        key_changes=_key_changes(change),
+    )
+
+
+def _ids(fields: Any, configuration: Mapping[str, str]) -> list[int]:
+    """Those that are used, and the greatest that ever was: it never falls."""
+    used = [int(field["metadata"][_ID]) for field in fields]
+    return [*used, int(configuration.get(MAX_COLUMN_ID, "0"))]
+
+
+def _field(name: str, kind: str, source: Json | None, new_id: int) -> Json:
+    """With the identity of its source where the type stays; its comment and notes stay always."""
+    if source is not None and sql_type(source["type"]) == kind:
+        return {**source, "name": name}
+    notes = {} if source is None else source["metadata"]
+    identity = {_ID: new_id, _PHYSICAL: f"col-{uuid.uuid4()}"}
+    metadata = {**notes, **identity}
+    return {"name": name, "type": log_type(kind), "nullable": True, "metadata": metadata}
+
+
+def _refuse_doubles(fields: Sequence[Json]) -> None:
+    """Delta's names differ in more than case."""
+    seen: set[str] = set()
+    for field in fields:
+        if field["name"].lower() in seen:
+            raise TidelakeError(
+                f"the table has a column {field['name']} already, which was added by hand: drop or "
+                "rename it there"
+            )
+        seen.add(field["name"].lower())
+
+
+def _with_features(protocol: Protocol, fields: Sequence[Json]) -> Protocol:
+    """The first DATETIME needs a feature."""
+    needs = any("timestamp_ntz" in sql_type(field["type"]) for field in fields)
+    if not needs or "timestampNtz" in protocol.features:
+        return protocol
+    return replace(
+        protocol,
+        reader_features=(protocol.reader_features or frozenset()) | {"timestampNtz"},
+        writer_features=(protocol.writer_features or frozenset()) | {"timestampNtz"},
+    )
+
+
+def _put_statistics(
+    configuration: dict[str, str], change: SchemaChange, fields: Sequence[Json]
+) -> None:
+    """Names in the list follow renames and drops; the key and new columns get statistics too."""
+    listed = configuration.pop(STATISTICS, None)
+    if listed is None:  # none of ours was able, or somebody has said otherwise
+        return
+    types = {field["name"]: sql_type(field["type"]) for field in fields}
+    sources = {source: name for name, source in change.sources.items() if source is not None}
+    before = {column.name for column in change.before.delivered}
+    kept = [sources.get(name) if name in before else name for name in listed_columns(listed)]
+    added = [name for name, source in change.sources.items() if source is None]
+    wanted = (name for name in [*change.after.key, *kept, *added] if name in types)
+    configuration |= statistics_property({name: types[name] for name in wanted if name})
+
+
+def statistics_property(types: Mapping[str, str]) -> dict[str, str]:
+    """Which columns get statistics: of these, the most important first, those whose statistics can
+    be trusted.
+
+    Always a list, never Delta's default of "the first 32": a decimal that is added later must not
+    get statistics by itself.
+    """
+    able = [name for name, kind in types.items() if not kind.startswith(_WITHOUT_STATISTICS)]
+    if not able:
+        return {NO_STATISTICS: "0"}
+    quoted = ("`" + name.replace("`", "``") + "`" for name in able[:INDEXED_COLUMNS])
+    return {STATISTICS: ",".join(quoted)}
+
+
+def _origins(
+    old: TableShape, new: TableShape, change: SchemaChange, fills: Mapping[str, str]
+) -> list[ColumnOrigin]:
+    found = []
+    for column in new.columns:
+        if column.name not in change.sources:
+            found.append(ColumnOrigin(column=column, source=old.column(column.name)))
+            continue
+        source = change.sources[column.name]
+        kind = change.after.column(column.name).type
+        if source is None:
+            text = fills.get(column.name)
+            fill = None if text is None else (kind, text)
+            found.append(ColumnOrigin(column=column, source=None, fill=fill))
+            continue
+        was = change.before.column(source).type
+        types = (was, kind) if needs_conversion(was, kind) else None
+        found.append(ColumnOrigin(column=column, source=old.column(source), types=types))
+    return found
+
+
+def _key_changes(change: SchemaChange) -> bool:
+    """A table that loses its key has nothing that could be wrong in it."""
+    if not change.after.key:
+        return False
+    sources = [change.sources[name] for name in change.after.key]
+    if None in sources or set(sources) != set(change.before.key):
+        return True
+    return any(
+        needs_conversion(change.before.column(source or "").type, change.after.column(name).type)
+        for name, source in zip(change.after.key, sources, strict=True)
+    )

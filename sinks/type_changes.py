@@ -1,0 +1,308 @@
+"""What MySQL makes of the values of a column when its type changes (TiDB's rules, where clear).
+
+A target's rows were written in the old type, and no message brings them again: they are converted
+here, value by value, as TiDB converts them. One that cannot be, or of which the rules are not
+clear, is an error that names it; nothing becomes NULL in silence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, datetime, time, timedelta
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from coordination.errors import TidelakeError
+from sinks.casts import cast_column
+from sinks.delta_types import INTEGER_BITS, arrow_type
+from sinks.schema import BINARY_TYPES, CURRENT_TIMESTAMP, Column, MySQLType
+from sinks.text_arrays import CastRules
+from sinks.time_zones import to_utc, zone_of
+
+_FLOATS = ("float", "double")
+_OWN_KIND = ("decimal", "enum", "set", "json", "time", "date", "datetime", "timestamp", "vector")
+_NUMBERS = ("integer", "decimal", "float")
+_NAMES = ("enum", "set")
+_MOMENTS = ("date", "datetime", "timestamp")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_TIME = re.compile(r"(-?)([0-9]{1,3}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,6})?)")
+_YEARS = range(1901, 2156)
+
+
+class CannotConvert(TidelakeError):
+    """A value of the old type that is none of the new one, or may not be: named in the text."""
+
+
+def needs_conversion(old: MySQLType, new: MySQLType) -> bool:
+    """Whether old values may be written differently in the new type: Delta's type is not all."""
+    if arrow_type(old) != arrow_type(new):
+        return True
+    was, now = _kind(old), _kind(new)
+    if was != now:
+        return now in (*_NAMES, "json", "time") or {was, now} == {"decimal", "text"}
+    loses = _LOSES.get(now)
+    return loses is not None and loses(old, new)
+
+
+def converted(values: pa.Array, old: MySQLType, new: MySQLType, time_zone: str) -> pa.Array:
+    """The values in ``arrow_type(new)``. ``time_zone``: what a TIMESTAMP is as a DATETIME or text.
+
+    CannotConvert names the first value that cannot be.
+    """
+    kind = arrow_type(new)
+    if values.null_count == len(values):
+        return pa.nulls(len(values), kind)
+    if _is_wider(old, new):
+        return values.cast(kind)
+    convert = _conversion(old, new, time_zone)
+    encoded = values.dictionary_encode()
+    found = []
+    for value in encoded.dictionary.to_pylist():
+        try:
+            found.append(None if value is None else convert(value))
+        except (ValueError, ArithmeticError, KeyError, OverflowError) as error:
+            raise CannotConvert(
+                f"its value {value!r} ({old}) cannot be converted to {new}: {error}"
+            ) from error
+    if _kind(new) == "timestamp" and _kind(old) != "timestamp":
+        made = to_utc(pa.array(found, pa.timestamp("us")), time_zone)
+    else:
+        made = pa.array(found, kind)
+    return made.take(encoded.indices)
+
+
+def fill_values(text: str, kind: MySQLType, rules: CastRules, ddl_ms: int) -> pa.Array:
+    """The one value that old rows show in an added column; ``ddl_ms``: milliseconds since 1970."""
+    if text == CURRENT_TIMESTAMP:
+        moment = datetime.fromtimestamp(ddl_ms / 1000, zone_of(rules.time_zone))
+        text = _text_of(moment.replace(tzinfo=None), replace(kind, length=kind.length or 0))
+        text = text[:10] if kind.name == "date" else text
+    found = cast_column(pa.array([text]), Column(name="", type=kind), rules)
+    if found.failed is not None:
+        raise CannotConvert(f"the default {text!r} of the added column is no {kind}")
+    return found.values
+
+
+def _kind(of: MySQLType) -> str:
+    if of.name in INTEGER_BITS or of.name in ("bit", "year"):
+        return "integer"
+    if of.name in _FLOATS:
+        return "float"
+    if of.name in BINARY_TYPES:
+        return "bytes"
+    return of.name if of.name in _OWN_KIND else "text"
+
+
+def _is_wider(old: MySQLType, new: MySQLType) -> bool:
+    """Arrow's cast is exact."""
+    if old.name in INTEGER_BITS and new.name in INTEGER_BITS:
+        (low, high), (lowest, highest) = _range(old), _range(new)
+        return lowest <= low and high <= highest
+    return (old.name, new.name) in (("float", "double"), ("date", "datetime"))
+
+
+def _range(of: MySQLType) -> tuple[int, int]:
+    if of.name == "bit":
+        return 0, 2 ** (of.length or 64) - 1
+    bits = INTEGER_BITS[of.name]
+    return (0, 2**bits - 1) if of.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _conversion(old: MySQLType, new: MySQLType, time_zone: str) -> Callable[[Any], Any]:
+    was, now = _kind(old), _kind(new)
+    zone = zone_of(time_zone)
+
+    def local(value: Any) -> Any:
+        return value.astimezone(zone).replace(tzinfo=None) if was == "timestamp" else value
+
+    ways: list[tuple[bool, Callable[[Any], Any]]] = [
+        ("vector" in (was, now) or now == "json", _unclear),
+        (new.name == "bit" and was not in _NUMBERS, _unclear),
+        (old.name == "bit" and now not in _NUMBERS, _unclear),
+        (
+            now in _NUMBERS and was in (*_NUMBERS, *_NAMES, "text"),
+            lambda value: _number(value, old, new),
+        ),
+        (now in (*_NAMES, "text", "bytes"), lambda value: _as_text(local(value), old, new)),
+        (was == now == "timestamp", lambda value: _rounded(value, new)),
+        (now in _MOMENTS and was in _MOMENTS, lambda value: _as_moment(local(value), new)),
+        (now in _MOMENTS and was == "text", lambda value: _as_moment(_read_moment(value), new)),
+        (now == "time" and was in ("text", "time"), lambda value: _as_time(value, new)),
+    ]
+    return next((way for is_it, way in ways if is_it), _unclear)
+
+
+def _unclear(_value: Any) -> Any:
+    raise ValueError("what MySQL makes of it is not clear")
+
+
+def _number(value: Any, old: MySQLType, new: MySQLType) -> Any:
+    with localcontext(prec=100):
+        number = _read_number(value, old)
+        if new.unsigned and number < 0:
+            raise ValueError("it is below zero")
+        if _kind(new) == "float":
+            return _as_float(float(number), new)
+        if _kind(new) == "decimal":
+            return _as_decimal(number, new)
+        if old.name in _FLOATS:
+            whole = int(number.to_integral_value(ROUND_HALF_EVEN))
+        else:
+            whole = int(number.to_integral_value(ROUND_HALF_UP))
+    if new.name == "year":
+        return _as_year(whole, value)
+    low, high = _range(new)
+    if not low <= whole <= high:
+        raise ValueError("it is out of range")
+    return whole
+
+
+def _read_number(value: Any, old: MySQLType) -> Decimal:
+    if old.name == "enum" and old.elements:
+        return Decimal(("", *old.elements).index(value))
+    if old.name == "set" and old.elements:
+        names = value.split(",") if value else []
+        return Decimal(sum(1 << old.elements.index(name) for name in names))
+    if isinstance(value, str):
+        if not _NUMBER.fullmatch(value.strip(" ")):
+            raise ValueError("it is no number")
+        return Decimal(value.strip(" "))
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def _as_year(whole: int, value: Any) -> int:
+    if 1 <= whole <= 99 and not isinstance(value, str):
+        return whole + (2000 if whole < 70 else 1900)
+    if whole not in _YEARS and not (whole == 0 and not isinstance(value, str)):
+        raise ValueError("it is out of range")
+    return whole
+
+
+def _as_float(number: float, new: MySQLType) -> float:
+    if new.scale is not None:
+        number = float(Decimal(repr(number)).quantize(Decimal(1).scaleb(-new.scale), ROUND_HALF_UP))
+    if new.name == "float":
+        with np.errstate(over="ignore"):
+            number = float(np.float32(number))
+    if not np.isfinite(number):
+        raise ValueError("it is out of range")
+    return number
+
+
+def _as_decimal(number: Decimal, new: MySQLType) -> Decimal | str:
+    if new.length is None:
+        raise ValueError("the precision of the new type is not known")
+    found = number.quantize(Decimal(1).scaleb(-(new.scale or 0)), ROUND_HALF_UP)
+    if found and found.adjusted() >= new.length - (new.scale or 0):
+        raise ValueError("it is out of range")
+    return f"{found:f}" if pa.types.is_string(arrow_type(new)) else found
+
+
+def _as_text(value: Any, old: MySQLType, new: MySQLType) -> Any:
+    if _kind(new) == "bytes":
+        raw = value if isinstance(value, bytes) else _text_of(value, old).encode()
+        return raw.ljust(new.length or 1, b"\0") if new.name == "binary" else raw
+    text = _text_of(value, old)
+    if new.name == "enum" and new.elements:
+        return _element(text, new) if text else text
+    if new.name == "set" and new.elements:
+        chosen = {_element(name, new) for name in text.split(",")} if text else set()
+        return ",".join(name for name in new.elements if name in chosen)
+    if new.name in ("enum", "set"):
+        raise ValueError("the elements of the new type are not known")
+    return text.rstrip(" ") if new.name == "char" else text
+
+
+def _text_of(value: Any, old: MySQLType) -> str:
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, float):
+        shortest = str(np.float32(value)) if old.name == "float" else repr(value)
+        text = f"{Decimal(shortest):f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    if isinstance(value, datetime):
+        return _seconds(value.isoformat(" ", "microseconds"), old.length)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return f"{value:04d}" if old.name == "year" else str(value)
+
+
+def _seconds(text: str, digits: int | None) -> str:
+    """With so many digits of a fraction, of six."""
+    return text[: len(text) - 6 + digits] if digits else text[:-7]
+
+
+def _element(text: str, new: MySQLType) -> str:
+    """In the spelling of the definition; collations of TiDB mostly compare in any case."""
+    if text in new.elements:
+        return text
+    folded = {name.casefold(): name for name in reversed(new.elements)}
+    if text.casefold() not in folded:
+        raise ValueError(f"{text!r} is not among its names")
+    return folded[text.casefold()]
+
+
+def _as_moment(value: Any, new: MySQLType) -> Any:
+    if new.name == "date":
+        return value.date() if isinstance(value, datetime) else value
+    if not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    return _rounded(value, new)
+
+
+def _rounded(value: datetime, new: MySQLType) -> datetime:
+    """To the fraction that the new type keeps, half up."""
+    step = 10 ** (6 - (new.length or 0))
+    micros = (value.microsecond + step // 2) // step * step
+    return value.replace(microsecond=0) + timedelta(microseconds=micros)
+
+
+def _read_moment(text: str) -> datetime:
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", text.strip(" "), re.A):
+        raise ValueError("it is no date or time of the form 2020-01-02 03:04:05")
+    return datetime.fromisoformat(text.strip(" "))
+
+
+def _as_time(text: str, new: MySQLType) -> str:
+    found = _TIME.fullmatch(text.strip(" "))
+    if found is None:
+        raise ValueError("it is no time of the form 03:04:05")
+    sign, hours, minutes, seconds = found.groups()
+    digits = new.length or 0
+    units = int((Decimal(seconds).scaleb(digits)).to_integral_value(ROUND_HALF_UP))
+    units += (int(hours) * 60 + int(minutes)) * 60 * 10**digits
+    whole, fraction = divmod(units, 10**digits)
+    text = f"{sign}{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    return f"{text}.{fraction:0{digits}d}" if digits else text
+
+
+def _has_fewer_digits(old: MySQLType, new: MySQLType) -> bool:
+    return (new.length or 0) < (old.length or 0)
+
+
+def _lacks_names(old: MySQLType, new: MySQLType) -> bool:
+    return bool(new.elements) and not set(old.elements) <= set(new.elements)
+
+
+def _is_padded(old: MySQLType, new: MySQLType) -> bool:
+    is_wider = old.name != "binary" or (old.length or 1) < (new.length or 1)
+    return new.name == "binary" and is_wider
+
+
+# Of two types of one kind and one Delta type: whether a value of the old one may be another text.
+_LOSES: dict[str, Callable[[MySQLType, MySQLType], bool]] = {
+    **dict.fromkeys(("time", "datetime", "timestamp"), _has_fewer_digits),
+    **dict.fromkeys(_NAMES, _lacks_names),
+    "bytes": _is_padded,
+    "float": lambda old, new: new.scale is not None and (old.scale or 99) > new.scale,
+    "integer": lambda old, new: new.name in ("bit", "year") and old.name != new.name,
+    "decimal": lambda old, new: pa.types.is_string(arrow_type(new)) and old.scale != new.scale,
+    "text": lambda old, new: new.name == "char" and old.name != "char",
+}

@@ -1,0 +1,191 @@
+"""What becomes of old values when a column's type changes. Without Spark.
+
+What is expected stands in TiDB's ``pkg/types`` (``ConvertTo``) and in MySQL's manual, 12.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sinks.delta_types import arrow_type
+from sinks.schema import MySQLType
+from sinks.type_changes import CannotConvert, converted, needs_conversion
+
+
+def parse(text: str) -> MySQLType:
+    return MySQLType.parse(text)
+
+
+def one(value: Any, old: str, new: str, time_zone: str = "UTC") -> Any:
+    """Through an array with NULL, and the same value twice."""
+    before = pa.array([None, value, value], arrow_type(parse(old)))
+    found = converted(before, parse(old), parse(new), time_zone)
+    assert found.type == arrow_type(parse(new))
+    assert found.null_count == 1
+    nothing, first, second = found.to_pylist()
+    assert nothing is None
+    assert first == second
+    assert needs_conversion(parse(old), parse(new)) or first == value
+    return first
+
+
+def at(text: str, zone: Any = None) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=zone)
+
+
+@pytest.mark.parametrize(
+    ("value", "old", "new", "wanted"),
+    [
+        (-128, "tinyint", "bigint", -128),
+        (200, "int", "tinyint unsigned", 200),
+        (2**31, "bigint", "int unsigned", 2**31),
+        (7, "int", "bigint unsigned", Decimal(7)),
+        (Decimal(2**63 - 1), "bigint unsigned", "bigint", 2**63 - 1),
+        (5, "int", "year", 2005),
+        (70, "int", "year", 1970),
+        (2155, "int", "year", 2155),
+        (2024, "year", "int", 2024),
+        (2024, "year", "varchar(4)", "2024"),
+        (0, "year", "varchar(4)", "0000"),
+        (5, "int", "bit(3)", 5),
+        (5, "bit(3)", "int", 5),
+        (7, "int", "decimal(5,2)", Decimal("7.00")),
+        (7, "int", "double", 7.0),
+        (16777217, "int", "float", 16777216.0),
+        (-7, "int", "varchar(9)", "-7"),
+        (7, "int", "varbinary(9)", b"7"),
+        (Decimal("2.50"), "decimal(5,2)", "int", 3),
+        (Decimal("-2.50"), "decimal(5,2)", "int", -3),
+        (Decimal("1.25"), "decimal(5,2)", "decimal(5,1)", Decimal("1.3")),
+        (Decimal("-1.25"), "decimal(5,2)", "decimal(5,1)", Decimal("-1.3")),
+        (Decimal("1.20"), "decimal(5,2)", "varchar(9)", "1.20"),
+        (Decimal("1.20"), "decimal(5,2)", "decimal(50,3)", "1.200"),
+        ("1.20", "decimal(50,2)", "decimal(50,3)", "1.200"),
+        ("1.20", "decimal(50,2)", "decimal(5,1)", Decimal("1.2")),
+        ("1.20", "decimal(50,2)", "varchar(9)", "1.20"),
+        (Decimal("0.1"), "decimal(5,1)", "double", 0.1),
+        (2.5, "double", "int", 2),
+        (3.5, "double", "int", 4),
+        (0.125, "double", "decimal(5,2)", Decimal("0.13")),
+        (1.005, "double(9,3)", "double(9,2)", 1.01),
+        (0.5, "float", "double", 0.5),
+        (1e20, "double", "varchar(30)", "100000000000000000000"),
+        (1.5e-7, "double", "varchar(30)", "0.00000015"),
+        (1.0, "double", "varchar(30)", "1"),
+        (0.1, "float", "varchar(30)", "0.1"),
+        ("12", "varchar(9)", "int", 12),
+        (" -12 ", "varchar(9)", "int", -12),
+        ("1.5", "varchar(9)", "int", 2),
+        ("1e2", "varchar(9)", "int", 100),
+        ("1.005", "varchar(9)", "decimal(5,2)", Decimal("1.01")),
+        ("1e-1", "varchar(9)", "double", 0.1),
+        ("ü", "varchar(9)", "varbinary(9)", "ü".encode()),
+        ("ü", "varchar(9)", "binary(4)", "ü".encode() + b"\0\0"),
+        ("ü".encode(), "varbinary(9)", "text", "ü"),
+        (b"a", "varbinary(9)", "binary(3)", b"a\0\0"),
+        (b"a", "binary(1)", "binary(3)", b"a\0\0"),
+        ("a  ", "varchar(9)", "char(9)", "a"),
+        ("a  ", "char(9)", "varchar(9)", "a  "),
+        ("B", "varchar(9)", "enum('a','b')", "b"),
+        ("", "enum('a','b')", "enum('b','c','a')", ""),
+        ("b", "enum('a','b')", "int", 2),
+        ("b,a", "varchar(9)", "set('a','b')", "a,b"),
+        ("a,c", "set('a','b','c')", "int", 5),
+        ("a,b", "set('a','b')", "varchar(9)", "a,b"),
+        ('{"a": 1}', "json", "text", '{"a": 1}'),
+        (date(2024, 2, 29), "date", "datetime(3)", at("2024-02-29")),
+        (date(2024, 2, 29), "date", "varchar(10)", "2024-02-29"),
+        (at("2024-02-29T23:59:59.9"), "datetime(1)", "date", date(2024, 2, 29)),
+        (at("2024-01-01T00:00:00.5"), "datetime(6)", "datetime", at("2024-01-01T00:00:01")),
+        (at("2024-01-01T00:00:00.1235"), "datetime(6)", "datetime(3)",
+         at("2024-01-01T00:00:00.124")),
+        (at("2024-01-01T00:00:00.12"), "datetime(2)", "varchar(30)", "2024-01-01 00:00:00.12"),
+        (at("2024-01-01T00:00:00"), "datetime", "varchar(30)", "2024-01-01 00:00:00"),
+        ("2024-01-01", "varchar(30)", "datetime", at("2024-01-01")),
+        ("2024-01-01 01:02:03.45", "varchar(30)", "datetime(1)", at("2024-01-01T01:02:03.5")),
+        ("2024-01-01 01:02:03", "varchar(30)", "date", date(2024, 1, 1)),
+        ("01:02:03.5", "time(1)", "time", "01:02:04"),
+        ("-838:59:58.5", "time(1)", "time", "-838:59:59"),
+        ("1:59:59.99", "varchar(30)", "time(1)", "02:00:00.0"),
+        ("01:02:03", "time", "varchar(30)", "01:02:03"),
+    ],
+)  # fmt: skip
+def test_a_value_becomes_what_tidb_makes_of_it(value: Any, old: str, new: str, wanted: Any) -> None:
+    found = one(value, old, new)
+    assert (type(found), found) == (type(wanted), wanted)
+
+
+def test_a_timestamp_and_a_datetime_meet_in_the_servers_zone() -> None:
+    instant, local = at("2024-07-01T00:00:00", UTC), at("2024-07-01T02:00:00")
+    zone = "Europe/Berlin"
+    assert one(instant, "timestamp", "datetime", zone) == local
+    assert one(local, "datetime", "timestamp", zone) == instant
+    assert one(instant, "timestamp", "varchar(20)", zone) == "2024-07-01 02:00:00"
+    assert one("2024-07-01 02:00:00", "varchar(20)", "timestamp", zone) == instant
+    fine = at("2024-07-01T00:00:00.6", UTC)
+    assert one(fine, "timestamp(1)", "timestamp", zone) == at("2024-07-01T00:00:01", UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "old", "new", "why"),
+    [
+        (128, "int", "tinyint", "out of range"),
+        (-1, "int", "int unsigned", "out of range|below zero"),
+        (100, "int", "year", "out of range"),
+        (8, "int", "bit(3)", "out of range"),
+        (Decimal("999.99"), "decimal(5,2)", "decimal(5,3)", "out of range"),
+        (Decimal("99.95"), "decimal(5,2)", "decimal(3,1)", "out of range"),
+        (Decimal(-1), "decimal(5,2)", "decimal(6,2) unsigned", "below zero"),
+        (1e300, "double", "float", "out of range"),
+        ("12a", "varchar(9)", "int", "no number"),
+        ("", "varchar(9)", "int", "no number"),
+        ("0x1f", "varchar(9)", "double", "no number"),
+        ("nan", "varchar(9)", "double", "no number"),
+        (b"\xff", "varbinary(9)", "text", "utf-8"),
+        ("c", "varchar(9)", "enum('a','b')", "not among its names"),
+        ("a", "varchar(9)", "enum", "not known"),
+        ("2024-02-30", "varchar(30)", "date", "day is out of range|day 30"),
+        ("20240101", "varchar(30)", "date", "no date or time"),
+        ("0000-00-00", "varchar(30)", "date", "year 0 is out of range|year must be"),
+        ("x", "varchar(30)", "time", "no time"),
+        ("{}", "text", "json", "not clear"),
+        (5, "bit(3)", "varchar(9)", "not clear"),
+        ("5", "varchar(9)", "bit(3)", "not clear"),
+        (20240101, "int", "date", "not clear"),
+        (date(2024, 1, 1), "date", "int", "not clear"),
+        (at("9999-12-31T23:59:59.9"), "datetime(1)", "datetime", "out of range"),
+    ],
+)
+def test_a_value_without_a_place_is_named(value: Any, old: str, new: str, why: str) -> None:
+    with pytest.raises(CannotConvert, match=f"(?s)its value .*{old[:3]}.*: .*(?:{why})"):
+        one(value, old, new)
+
+
+def test_of_nothing_nothing_is_asked() -> None:
+    found = converted(pa.nulls(3, pa.string()), parse("text"), parse("json"), "UTC")
+    assert found.null_count == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("int", "int"),
+        ("int", "mediumint"),
+        ("varchar(9)", "varchar(90)"),
+        ("varchar(9)", "longtext"),
+        ("char(9)", "varchar(9)"),
+        ("enum('a')", "enum('b','a')"),
+        ("enum('a')", "varchar(9)"),
+        ("datetime", "datetime(6)"),
+        ("json", "text"),
+        ("blob", "longblob"),
+        ("double", "double unsigned"),
+    ],
+)
+def test_what_keeps_every_value_is_no_conversion(old: str, new: str) -> None:
+    assert not needs_conversion(parse(old), parse(new))
