@@ -13,22 +13,22 @@ from dataclasses import dataclass
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts, tso_time
-from sinks.ddl import alter as reasons
-from sinks.ddl import classify as ddls
-from sinks.ddl.classify import (
+from sinks.ddl import classify as reasons
+from sinks.ddl.classify import classify
+from sinks.ddl.effects import (
+    AddColumn,
+    AlterTable,
     CreateTable,
     CreateTableLike,
     NoEffect,
+    Statement,
     Unsupported,
-    added_columns,
-    classify,
 )
+from sinks.ddl.statements import read_ddl
 from sinks.delta_types import delta_type
-from sinks.schema import TableSchema
+from sinks.schema import Column, TableSchema
 from sinks.tables import table_uri
 from streaming.filter import TableFilter
-
-Ddl = CreateTable | CreateTableLike | NoEffect | Unsupported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +95,11 @@ def plan(
         if event.commit_ts < checkpoint or event.commit_ts <= start_ts:
             continue
         schema = schemas.get(event.name)
-        ddl = classify(event.query, event.ddl_type, event.name.schema, event.name.table, schema)
-        if not _is_wanted(event, ddl, table_filter):
+        name = event.name
+        statement = classify(event.query, event.ddl_type, name.schema, name.table, schema)
+        if not _is_wanted(event, statement, table_filter):
             continue
+        (ddl,) = statement.effects
         if isinstance(ddl, CreateTable | CreateTableLike):
             if event.commit_ts == checkpoint and event.name in known:
                 continue
@@ -112,10 +114,10 @@ def plan(
     return DdlPlan(limit=limit, creations=tuple(creations))
 
 
-def _is_wanted(event: DdlEvent, ddl: Ddl, table_filter: TableFilter) -> bool:
+def _is_wanted(event: DdlEvent, statement: Statement, table_filter: TableFilter) -> bool:
     """A DDL of a schema has an empty table name: the filter answers for the whole schema."""
     return table_filter.selects(event.name) and not table_filter.ignores_ddl(
-        event.name, ddl.event_types, event.query
+        event.name, statement.event_types, event.query
     )
 
 
@@ -162,7 +164,7 @@ def _way_past(ddl: DdlEvent, why: str, warehouse: str) -> str:
                 f"To go on, {pass_over}: rows under the new name make a new table, without the "
                 f"earlier rows; {leave_out}"
             )
-        case ddls.REMOVES_TABLE | ddls.REMOVES_TABLES:
+        case reasons.REMOVES_TABLE | reasons.REMOVES_TABLES:
             return f"To go on, {pass_over}: the target stays as it is; {leave_out}"
         case _:
             return (
@@ -174,7 +176,7 @@ def _way_past(ddl: DdlEvent, why: str, warehouse: str) -> str:
 def _statement(ddl: DdlEvent, warehouse: str) -> str:
     """In Spark SQL, with the MySQL types as comments: they say what names an enum has."""
     target = f"ALTER TABLE delta.`{table_uri(warehouse, ddl.name)}`"
-    columns = [column for column in added_columns(ddl.query) if column.generated != "virtual"]
+    columns = [column for column in _added(ddl) if column.generated != "virtual"]
     if not columns:
         return f"{target} …"
     added = ", ".join(
@@ -183,6 +185,14 @@ def _statement(ddl: DdlEvent, warehouse: str) -> str:
         for column in columns
     )
     return f"{target} ADD COLUMNS ({added})"
+
+
+def _added(ddl: DdlEvent) -> list[Column]:
+    """What an ALTER TABLE adds that does nothing else; empty for any other statement."""
+    effects = read_ddl(ddl.query, ddl.ddl_type, ddl.name.schema, ddl.name.table).effects
+    changes = effects[0].changes if isinstance(effects[0], AlterTable) else ()
+    added = [change.column for change in changes if isinstance(change, AddColumn)]
+    return added if len(effects) == 1 and len(added) == len(changes) else []
 
 
 def _escaped(text: str) -> str:

@@ -1,63 +1,81 @@
-"""Which parts of an ALTER TABLE change a target table, and what TiCDC calls them."""
+"""The parts of an ALTER TABLE: what each does, and what TiCDC calls it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
-from sinks.ddl.definitions import can_be_key, read_index
-from sinks.ddl.words import Word, Words, names_binary_charset, split_by_comma
-from sinks.schema import Index, TableSchema
+from coordination.model import TableName
+from sinks.ddl.defaults import default_value
+from sinks.ddl.definitions import is_constraint, read_column, read_index
+from sinks.ddl.effects import (
+    FIRST,
+    AddColumn,
+    AddIndex,
+    AlterTable,
+    Change,
+    ConvertCharset,
+    DropColumn,
+    DropIndex,
+    DropPartition,
+    DropPrimaryKey,
+    Effect,
+    ExchangePartition,
+    ModifyColumn,
+    NoEffect,
+    RenameColumn,
+    RenameIndex,
+    RenameTable,
+    SetCharset,
+    SetDefault,
+    Statement,
+    TruncatePartition,
+    Unsupported,
+)
+from sinks.ddl.keys import PRIMARY
+from sinks.ddl.words import Word, Words, names_binary_charset, same_name, split_by_comma
+from sinks.schema import Index
 
-Outcome = tuple[tuple[str, ...], str]
-"""Event types, and why the statement is not supported (empty: it changes nothing here)."""
+NOTHING = "it changes neither columns nor rows"
+KEEPS_ROWS = "it moves rows between partitions, and all of them stay"
 
-COLUMNS = "it changes the table's columns"
-KEY = "it changes the table's key"
-RENAMES = "it renames a table"
-_PARTITIONS = "it changes partitions, and with them perhaps rows"
+Part = tuple[tuple[str, ...], tuple[Change | Effect, ...]]
+"""A part's event types, and what it does; nothing: no effect."""
 
-# By the words that a part of the statement starts with; the first match counts.
-_PARTS: dict[tuple[str, ...], Outcome] = {
-    ("ADD", "CHECK"): (("modify constraint",), ""),
-    ("ADD", "CONSTRAINT"): (("modify constraint",), ""),  # CHECK: keys were read before
-    ("ADD", "STATS_EXTENDED"): ((), ""),
-    ("ADD", "PARTITION"): (("add table partition",), _PARTITIONS),
-    ("ADD",): (("add column",), COLUMNS),
-    ("DROP", "PRIMARY"): (("drop primary key",), KEY),
-    ("DROP", "FOREIGN"): (("drop foreign key",), ""),
-    ("DROP", "CHECK"): (("modify constraint",), ""),
-    ("DROP", "STATS_EXTENDED"): ((), ""),
-    ("DROP", "PARTITION"): (("drop table partition",), "it removes rows"),
-    ("DROP",): (("drop column",), COLUMNS),
-    ("RENAME", "COLUMN"): (("modify column", "rename column"), COLUMNS),
-    ("RENAME",): (("rename table",), RENAMES),
-    ("MODIFY",): (("modify column",), COLUMNS),
-    ("CHANGE",): (("modify column",), COLUMNS),
-    ("ALTER", "INDEX"): (("alter index visibility",), ""),
-    ("ALTER", "CHECK"): (("modify constraint",), ""),
-    ("ALTER", "CONSTRAINT"): (("modify constraint",), ""),
-    ("ALTER",): (("set default value", "modify default value"), "it changes a column's default"),
-    ("TRUNCATE", "PARTITION"): (("truncate table partition",), "it removes rows"),
-    ("EXCHANGE", "PARTITION"): (("exchange table partition",), "it exchanges rows"),
-    ("REORGANIZE", "PARTITION"): (("reorganize table partition",), _PARTITIONS),
-    ("REBUILD", "PARTITION"): (("rebuild table partition",), _PARTITIONS),
-    ("COALESCE", "PARTITION"): (("coalesce table partition",), _PARTITIONS),
-    ("SPLIT",): (("split table partition",), _PARTITIONS),
-    ("PARTITION", "BY"): (("alter table partitioning",), _PARTITIONS),
-    ("REMOVE", "PARTITIONING"): (("remove table partitioning",), _PARTITIONS),
-    ("REMOVE", "TTL"): (("alter ttl remove",), ""),
-    ("TTL",): (("alter ttl info",), ""),
-    ("TTL_ENABLE",): (("alter ttl info",), ""),
-    ("TTL_JOB_INTERVAL",): (("alter ttl info",), ""),
-    ("COMMENT",): (("modify table comment",), ""),
-    ("AUTO_INCREMENT",): (("rebase auto id",), ""),
-    ("FORCE", "AUTO_INCREMENT"): (("rebase auto id",), ""),
-    ("CONVERT", "TO"): (("modify table charset and collate",), ""),
-    ("DEFAULT",): (("modify table charset and collate",), ""),
-    ("CHARACTER",): (("modify table charset and collate",), ""),
-    ("CHARSET",): (("modify table charset and collate",), ""),
-    ("COLLATE",): (("modify table charset and collate",), ""),
-    ("ENGINE",): (("modify storage engine",), ""),
+# By the words that a part starts with, the first match counts: parts that change nothing here.
+_NEUTRAL: dict[tuple[str, ...], str] = {
+    ("ADD", "CHECK"): "modify constraint",
+    ("ADD", "CONSTRAINT"): "modify constraint",  # CHECK: keys are read before
+    ("ADD", "STATS_EXTENDED"): "",
+    ("DROP", "FOREIGN"): "drop foreign key",
+    ("DROP", "CHECK"): "modify constraint",
+    ("DROP", "STATS_EXTENDED"): "",
+    ("ALTER", "INDEX"): "alter index visibility",
+    ("ALTER", "CHECK"): "modify constraint",
+    ("ALTER", "CONSTRAINT"): "modify constraint",
+    ("REMOVE", "TTL"): "alter ttl remove",
+    ("TTL",): "alter ttl info",
+    ("TTL_ENABLE",): "alter ttl info",
+    ("TTL_JOB_INTERVAL",): "alter ttl info",
+    ("COMMENT",): "modify table comment",
+    ("AUTO_INCREMENT",): "rebase auto id",
+    ("FORCE", "AUTO_INCREMENT"): "rebase auto id",
+    ("DEFAULT",): "modify table charset and collate",
+    ("CHARACTER",): "modify table charset and collate",
+    ("CHARSET",): "modify table charset and collate",
+    ("COLLATE",): "modify table charset and collate",
+    ("ENGINE",): "modify storage engine",
+}
+_KEEP_ROWS: dict[tuple[str, ...], str] = {
+    ("ADD", "PARTITION"): "add table partition",
+    ("REORGANIZE", "PARTITION"): "reorganize table partition",
+    ("REBUILD", "PARTITION"): "rebuild table partition",
+    ("COALESCE", "PARTITION"): "coalesce table partition",
+    ("LAST", "PARTITION"): "add table partition",
+    ("MERGE", "FIRST", "PARTITION"): "reorganize table partition",
+    ("SPLIT",): "split table partition",
+    ("PARTITION", "BY"): "alter table partitioning",
+    ("REMOVE", "PARTITIONING"): "remove table partitioning",
 }
 _NEUTRAL_OPTIONS = frozenset(
     (
@@ -70,83 +88,222 @@ _NEUTRAL_OPTIONS = frozenset(
         *("STATS_TOPN", "STATS_OPTIONS", "STATS_COL_CHOICE", "STATS_COL_LIST", "STATS_SAMPLE_RATE"),
     )
 )
-_OPTION_EVENT = ("alert table option",)  # TiCDC's spelling
+_OPTION_EVENT = "alert table option"  # TiCDC's spelling
 _MANNER = ("ALGORITHM", "LOCK")  # how the statement is done, not what
 
 
-def alter_table(specification: Sequence[Word], known: TableSchema | None) -> Outcome:
-    """What stands behind ``ALTER TABLE name``; ``known`` is the target's schema."""
+def read_alter(
+    specification: Sequence[Word], name: TableName, old_name: TableName | None
+) -> Statement:
+    """What stands behind ``ALTER TABLE name``. ``old_name`` is for RENAME, whose message names the
+    new one; None where it is not known.
+    """
     parts = [part for part in split_by_comma(specification) if part[0].upper not in _MANNER]
-    if not parts:
-        return ("alter table",), ""
-    if "PARTITION" in [word.upper for word in parts[0][:2]]:
-        parts = parts[:1]  # its commas part partitions, not parts of the statement
-    outcomes = [_part(part, known) for part in parts]
-    reasons = list(dict.fromkeys(reason for _, reason in outcomes if reason))
-    events = outcomes[0][0] if len(outcomes) == 1 else ("multi schema change",)
-    return (*events, "alter table"), "; ".join(reasons)
+    if parts and "PARTITION" in [word.upper for word in parts[0][:2]]:
+        parts = [tuple(specification)]  # its commas part partitions, not parts of the statement
+    read = [_part(part, name, old_name) for part in parts]
+    events = read[0][0] if len(read) == 1 else ("multi schema change",) if read else ()
+    effects = tuple(_gathered(name, [each for _, found in read for each in found]))
+    return Statement(
+        effects=effects or (NoEffect(reason=NOTHING),), event_types=(*events, "alter table")
+    )
 
 
-def alter_database(specification: Sequence[Word]) -> Outcome:
-    bytes_by_default = names_binary_charset(specification)
-    reason = "the text columns of its new tables may hold bytes" if bytes_by_default else ""
-    return ("modify schema charset and collate", "alter database"), reason
+def _gathered(name: TableName, found: Sequence[Change | Effect]) -> Iterator[Effect]:
+    """Changes that follow one another are one effect."""
+    for is_change, group in groupby(found, lambda each: isinstance(each, Change)):
+        if is_change:
+            yield AlterTable(
+                name=name, changes=tuple(each for each in group if isinstance(each, Change))
+            )
+        else:
+            yield from (each for each in group if not isinstance(each, Change))
 
 
-def create_index(index: Index | None, known: TableSchema | None) -> Outcome:
-    """TiCDC's handle key without a primary key is the smallest NOT NULL unique index."""
-    events = ("create index", "alter table")
-    if index is None or index.kind != "unique" or known is None or known.key_index is None:
-        return events, ""
-    smaller = len(index.columns) < len(known.key) and can_be_key(index.columns, known)
-    return events, KEY if smaller else ""
+def _part(part: tuple[Word, ...], name: TableName, old_name: TableName | None) -> Part:
+    words = Words(part)
+    found = _partitions(words, name) or _neutral(part)
+    if found is not None:
+        return found
+    match words.take().upper:
+        case "ADD":
+            found = _add(words)
+        case "DROP":
+            found = _drop(words)
+        case "RENAME":
+            found = _rename(words, name, old_name)
+        case "MODIFY" | "CHANGE" as verb:
+            found = ("modify column",), _modified(words, is_renamed=verb == "CHANGE")
+        case "ALTER":
+            found = _default(words)
+        case "CONVERT":
+            convert = ConvertCharset(binary=bool(names_binary_charset(part)))
+            found = ("modify table charset and collate",), (convert,)
+        case _:
+            unknown = f"its part {part[0].text or '(…)'} is unknown here"
+            found = (), (Unsupported(reason=unknown),)
+    return found
 
 
-def drop_index(name: str, known: TableSchema | None) -> str:
-    """Why an index may not go: it is the handle key."""
-    ours = known.key_index if known is not None else None
-    return KEY if name.lower() in ("primary", (ours or "primary").lower()) else ""
+def _partitions(words: Words, name: TableName) -> Part | None:
+    if words.accept("DROP", "PARTITION"):
+        words.accept("IF", "EXISTS")
+        drop = DropPartition(name=name, partitions=_names(words))
+        return ("drop table partition",), (drop,)
+    if words.accept("TRUNCATE", "PARTITION"):
+        truncate = TruncatePartition(name=name, partitions=_names(words))
+        return ("truncate table partition",), (truncate,)
+    if words.accept("FIRST", "PARTITION"):
+        unnamed = Unsupported(reason="it removes partitions that it does not name")
+        return ("drop table partition",), (unnamed,)
+    if words.accept("EXCHANGE", "PARTITION"):
+        partition = words.name()
+        words.accept("WITH", "TABLE")
+        schema, table = words.table_name()
+        other = TableName(schema or name.schema, table)
+        exchange = ExchangePartition(name=name, partition=partition, table=other)
+        return ("exchange table partition",), (exchange,)
+    event = next((event for start, event in _KEEP_ROWS.items() if words.accept(*start)), None)
+    return ((event,), (NoEffect(reason=KEEPS_ROWS),)) if event else None
 
 
-def _part(part: tuple[Word, ...], known: TableSchema | None) -> Outcome:
-    by_index = _index_part(part, known)
-    if by_index is not None:
-        return by_index
-    for start, (events, reason) in _PARTS.items():
-        if Words(part).accept(*start):
-            return events, reason or _bytes_reason(start, part)
-    if _is_neutral(part):
-        return _OPTION_EVENT, _bytes_reason((), part)
-    return (), f"its part {part[0].text or '(…)'} is unknown here"
+def _names(words: Words) -> tuple[str, ...]:
+    """Empty for ALL."""
+    if words.peek().upper == "ALL":
+        return ()
+    return tuple(Words(part).name() for part in split_by_comma(words.rest()))
 
 
-def _index_part(part: tuple[Word, ...], known: TableSchema | None) -> Outcome | None:
-    verb, words = part[0].upper, Words(part[1:])
-    if verb == "ADD":
-        index = read_index(words.rest())
-        if index is not None and index.kind == "primary":
-            return ("add primary key",), KEY
-        if index is None:
-            foreign = any(word.upper == "FOREIGN" for word in part)
-            return (("add foreign key",), "") if foreign else None
-        return ("create index",), create_index(index, known)[1]
-    what = words.accept_any("INDEX", "KEY", "CONSTRAINT")
-    if not what or verb not in ("DROP", "RENAME"):
-        return None
-    words.accept("IF", "EXISTS")
-    event = "modify constraint" if what == "CONSTRAINT" else f"{verb.lower()} index"
-    return (event,), drop_index(words.name(), known)
-
-
-def _is_neutral(part: Sequence[Word]) -> bool:
+def _neutral(part: tuple[Word, ...]) -> Part | None:
+    """A table's options, and what else changes nothing; but a character set may make bytes."""
     first, second = part[0].upper, part[1].upper if len(part) > 1 else ""
-    if first == "PARTITION":
-        return bool({"PLACEMENT", "ATTRIBUTES"} & {word.upper for word in part})
-    return first in _NEUTRAL_OPTIONS or (first == "SET" and second in ("TIFLASH", "HYPO"))
+    if first == "ADD" and read_index(part[1:]) is not None:
+        return None
+    words = {word.upper for word in part}
+    event = next((event for start, event in _NEUTRAL.items() if Words(part).accept(*start)), None)
+    if first == "ADD" and "FOREIGN" in words:
+        event = "add foreign key"
+    elif event is None and (
+        first in _NEUTRAL_OPTIONS
+        or (first == "SET" and second in ("TIFLASH", "HYPO"))
+        or (first == "PARTITION" and {"PLACEMENT", "ATTRIBUTES"} & words)
+    ):
+        event = _OPTION_EVENT
+    if event is None:
+        return None
+    binary = names_binary_charset(part) if first not in ("ADD", "DROP") else None
+    changes = (SetCharset(binary=binary),) if binary is not None else ()
+    return (event,) if event else (), changes
 
 
-def _bytes_reason(start: tuple[str, ...], part: Sequence[Word]) -> str:
-    """Text stays text in any character set but this one."""
-    if start[:1] in (("ADD",), ("DROP",)) or not names_binary_charset(part):
-        return ""
-    return "CHARACTER SET binary makes bytes of text"
+def _add(words: Words) -> Part:
+    index = read_index(words.rest())
+    if index is not None:
+        event = "add primary key" if index.kind == "primary" else "create index"
+        return (event,), (_add_index(index, words.rest()),)
+    words.accept("COLUMN")
+    if_not_exists = words.accept("IF", "NOT", "EXISTS")
+    group = words.peek().kind == "group"
+    changes: list[Change] = []
+    for part in split_by_comma(words.take().inner) if group else [words.rest()]:
+        index = read_index(part)
+        if index is not None:
+            changes.append(_add_index(index, part))
+        elif not is_constraint(part):
+            read = read_column(part, binary=False)
+            changes.append(
+                AddColumn(
+                    column=read.column,
+                    place=_place(part),
+                    if_not_exists=if_not_exists,
+                    has_charset=read.has_charset,
+                )
+            )
+            changes += [AddIndex(index=read.index)] if read.index else []
+    return ("add column",), tuple(changes)
+
+
+def _add_index(index: Index, part: Sequence[Word]) -> AddIndex:
+    return AddIndex(index=index, if_not_exists=any(word.upper == "EXISTS" for word in part))
+
+
+def _drop(words: Words) -> Part:
+    if words.accept("PRIMARY", "KEY"):
+        return ("drop primary key",), (DropPrimaryKey(),)
+    what = words.accept_any("INDEX", "KEY", "CONSTRAINT", "COLUMN")
+    if_exists = words.accept("IF", "EXISTS")
+    name = words.name()
+    if what in ("INDEX", "KEY"):
+        return ("drop index",), (drop_index(name, if_exists),)
+    if what == "CONSTRAINT":  # a CHECK, perhaps
+        return ("modify constraint",), (drop_index(name, if_exists=True),)
+    return ("drop column",), (DropColumn(name=name, if_exists=if_exists),)
+
+
+def drop_index(name: str, if_exists: bool) -> DropIndex | DropPrimaryKey:
+    if same_name(name, PRIMARY):
+        return DropPrimaryKey()
+    return DropIndex(name=name, if_exists=if_exists)
+
+
+def _rename(words: Words, name: TableName, old_name: TableName | None) -> Part:
+    what = words.accept_any("COLUMN", "INDEX", "KEY")
+    if not what:
+        words.accept_any("TO", "AS", "=")
+        return ("rename table",), (rename_table(old_name, words.table_name(), name.schema),)
+    before = words.name()
+    words.accept("TO")
+    if what == "COLUMN":
+        column = RenameColumn(name=before, new_name=words.name())
+        return ("modify column", "rename column"), (column,)
+    return ("rename index",), (RenameIndex(name=before, new_name=words.name()),)
+
+
+def rename_table(
+    old_name: TableName | None, new_name: tuple[str, str], schema: str
+) -> RenameTable | Unsupported:
+    """``old_name`` without a schema is in ``schema`` if the new one does not say another."""
+    if old_name is None or (not old_name.schema and new_name[0]):
+        return Unsupported(reason="it does not say from which database it takes the table")
+    return RenameTable(
+        name=TableName(old_name.schema or schema, old_name.table),
+        new_name=TableName(new_name[0] or schema, new_name[1]),
+    )
+
+
+def _modified(words: Words, is_renamed: bool) -> tuple[Change, ...]:
+    words.accept("COLUMN")
+    if_exists = words.accept("IF", "EXISTS")
+    old = words.name() if is_renamed else words.peek().text
+    definition = words.rest()
+    read = read_column(definition, binary=False)
+    change = ModifyColumn(
+        name=old,
+        column=read.column,
+        place=_place(definition),
+        if_exists=if_exists,
+        has_charset=read.has_charset,
+    )
+    return (change, AddIndex(index=read.index)) if read.index else (change,)
+
+
+def _place(definition: Sequence[Word]) -> str | None:
+    """FIRST or AFTER at the end of a column's definition."""
+    if definition[-1].upper == "FIRST":
+        return FIRST
+    return definition[-1].text if definition[-2].upper == "AFTER" else None
+
+
+def _default(words: Words) -> Part:
+    """ALTER COLUMN: only its default is read."""
+    words.accept("COLUMN")
+    words.accept("IF", "EXISTS")
+    name = words.name()
+    if words.accept("DROP", "DEFAULT"):
+        change = SetDefault(name=name, default=None)
+    elif words.accept("SET", "DEFAULT"):
+        default, is_expression = default_value(words.rest(), None)
+        change = SetDefault(name=name, default=default, default_is_expression=is_expression)
+    else:
+        return (), (Unsupported(reason="its part ALTER COLUMN is unknown here"),)
+    return ("set default value", "modify default value"), (change,)

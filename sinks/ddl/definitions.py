@@ -1,15 +1,17 @@
-"""The columns and the handle key of a CREATE TABLE, read from its words as TiDB reads them.
+"""Columns, indexes and tables as definitions write them, read from their words as TiDB reads them.
 
-What is not a column, its type or a key is passed over; what cannot be read raises ValueError with a
-sentence.
+What is not a column, its type, its default or a key is passed over; what cannot be read raises
+ValueError with a sentence.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from sinks.ddl.defaults import read_default
+from sinks.ddl.keys import keyed, named
 from sinks.ddl.words import Word, Words, names_binary_charset, split_by_comma
 from sinks.schema import (
     BINARY_FORM,
@@ -26,7 +28,17 @@ from sinks.schema import (
 _DEFAULT_DECIMAL = (10, 0)
 _LENGTH_ONE = ("bit", "char", "binary")  # what a bare one means in a definition
 _INDEX_WORDS = ("INDEX", "KEY")
+AUTO_INCREMENT = "AUTO_INCREMENT"  # or AUTO_RANDOM: an expression, as a default
 _BARE_KEY = re.compile("(?<! PRIMARY)(?<! UNIQUE) KEY ")  # ``id INT KEY`` is a primary key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnDefinition:
+    """A column, and what else its definition says."""
+
+    column: Column
+    index: Index | None  # PRIMARY KEY or UNIQUE
+    has_charset: bool
 
 
 def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
@@ -39,28 +51,13 @@ def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
         index = read_index(part)
         if index is not None:
             of_table.append(index)
-        elif not _is_constraint(part):
-            column, index = _read_column(part, binary)
-            columns.append(column)
-            of_columns += [index] if index else []
+        elif not is_constraint(part):
+            definition = read_column(part, binary)
+            columns.append(definition.column)
+            of_columns += [definition.index] if definition.index else []
     if not columns:
         raise ValueError("the CREATE TABLE has no columns")
-    return _with_key(columns, _named([*of_table, *of_columns]))  # in TiDB's order
-
-
-def read_added(specification: Sequence[Word]) -> tuple[Column, ...]:
-    """The columns of an ALTER TABLE that adds columns and does nothing else; else none."""
-    columns: list[Column] = []
-    for part in split_by_comma(specification):
-        words = Words(part)
-        if not words.accept("ADD") or read_index(words.rest()) or _is_constraint(part[1:]):
-            return ()
-        words = Words(part[1:])
-        words.accept("COLUMN")
-        words.accept("IF", "NOT", "EXISTS")
-        inner = words.peek().inner if words.peek().kind == "group" else words.rest()
-        columns += [_read_column(each, binary=False)[0] for each in split_by_comma(inner)]
-    return tuple(columns)
+    return keyed(columns, named([*of_table, *of_columns]), binary)  # in TiDB's order
 
 
 def read_index(part: Sequence[Word]) -> Index | None:
@@ -84,8 +81,8 @@ def read_index(part: Sequence[Word]) -> Index | None:
 
 def _constraint_name(words: Words) -> str:
     if words.accept("CONSTRAINT") and words.peek().kind in ("name", "word"):
-        named = words.peek().upper not in ("PRIMARY", "UNIQUE", "CHECK", "FOREIGN")
-        return words.name() if named else ""
+        is_named = words.peek().upper not in ("PRIMARY", "UNIQUE", "CHECK", "FOREIGN")
+        return words.name() if is_named else ""
     return ""
 
 
@@ -100,61 +97,18 @@ def _index(words: Words, name: str, kind: IndexKind) -> Index:
             name = word.text
     parts = split_by_comma(words.take().inner)
     columns = tuple(part[0].text for part in parts if part[0].kind in ("name", "word"))
-    return Index(name, columns if len(columns) == len(parts) else (), kind)
+    return Index(
+        "" if kind == "primary" else name, columns if len(columns) == len(parts) else (), kind
+    )
 
 
-def _is_constraint(part: Sequence[Word]) -> bool:
+def is_constraint(part: Sequence[Word]) -> bool:
     """CHECK or FOREIGN KEY, with or without a name (the columns of those names are in quotes)."""
     return part[0].upper in ("CONSTRAINT", "CHECK", "FOREIGN", "PERIOD")
 
 
-def _named(indexes: list[Index]) -> list[Index]:
-    """Nameless indexes get their first column's name, as in MySQL; _2, _3 … where it is taken."""
-    taken = {"primary", *(index.name.lower() for index in indexes)}
-    named = []
-    for index in indexes:
-        if index.name or index.kind == "primary":
-            named.append(index)
-            continue
-        base = index.columns[0] if index.columns else "expression_index"
-        name, number = base, 1
-        while name.lower() in taken:
-            number += 1
-            name = f"{base}_{number}"
-        taken.add(name.lower())
-        named.append(replace(index, name=name))
-    return named
-
-
-def _with_key(columns: list[Column], indexes: list[Index]) -> TableSchema:
-    """The handle key: the primary key, else the NOT NULL unique index with the fewest columns."""
-    primary = next((index for index in indexes if index.kind == "primary"), None)
-    if primary is not None:
-        in_key = {name.lower() for name in primary.columns}
-        columns = [
-            replace(column, nullable=False) if column.name.lower() in in_key else column
-            for column in columns
-        ]
-    schema = TableSchema(columns=tuple(columns), key=())
-    candidates = [i for i in indexes if i.kind == "unique" and can_be_key(i.columns, schema)]
-    chosen = primary or min(candidates, key=lambda index: len(index.columns), default=None)
-    if chosen is None:
-        return schema
-    try:
-        key = tuple(schema.column(name).name for name in chosen.columns)
-    except KeyError as missing:
-        raise ValueError(f"the key names {missing}, which is no column") from None
-    return replace(schema, key=key, key_index=None if primary else chosen.name)
-
-
-def can_be_key(names: Sequence[str], schema: TableSchema) -> bool:
-    """Whether a unique index on these columns tells rows apart: NOT NULL, and sent by TiCDC."""
-    columns = {column.name.lower(): column for column in schema.delivered}
-    found = [columns.get(name.lower()) for name in names]
-    return bool(found) and all(column is not None and not column.nullable for column in found)
-
-
-def _read_column(part: Sequence[Word], binary: bool) -> tuple[Column, Index | None]:
+def read_column(part: Sequence[Word], binary: bool) -> ColumnDefinition:
+    """``binary``: CHARACTER SET binary is what a column has that names none."""
     words = Words(part)
     name = words.name()
     type_name, arguments = _read_type(words)
@@ -168,17 +122,23 @@ def _read_column(part: Sequence[Word], binary: bool) -> tuple[Column, Index | No
     generated: Generated = ""
     if " AS () " in text:
         generated = "stored" if " STORED " in text or " PERSISTENT " in text else "virtual"
+    default, is_expression = read_default(attributes, mysql_type)
+    if default is None and (serial or " AUTO_INCREMENT " in text or " AUTO_RANDOM " in text):
+        default, is_expression = AUTO_INCREMENT, True
     column = Column(
         name=name,
         type=mysql_type,
         nullable=not (" NOT NULL " in text or primary or serial),
         generated=generated,
+        default=default,
+        default_is_expression=is_expression,
     )
-    if primary:
-        return column, Index("", (name,), "primary")
-    if serial or " UNIQUE " in text:
-        return column, Index("", (name,), "unique")
-    return column, None
+    index = Index("", (name,), "primary" if primary else "unique")
+    return ColumnDefinition(
+        column=column,
+        index=index if primary or serial or " UNIQUE " in text else None,
+        has_charset=said is not None,
+    )
 
 
 def _read_type(words: Words) -> tuple[str, tuple[Word, ...] | None]:
@@ -210,10 +170,15 @@ def _type(
         text += " unsigned"
     mysql_type = MySQLType.parse(text)
     if in_bytes or any(word.upper == "BYTE" for word in attributes):
-        mysql_type = replace(mysql_type, name=BINARY_FORM.get(mysql_type.name, mysql_type.name))
+        mysql_type = in_binary(mysql_type)
     if mysql_type.name not in KNOWN_TYPES:
         raise ValueError(f"column {column} has the type {name}, which is not supported")
     return _completed(mysql_type)
+
+
+def in_binary(mysql_type: MySQLType) -> MySQLType:
+    """What CHARACTER SET binary makes of it: bytes, where it is text."""
+    return replace(mysql_type, name=BINARY_FORM.get(mysql_type.name, mysql_type.name))
 
 
 def _argument(column: str, part: Sequence[Word]) -> str:

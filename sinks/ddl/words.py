@@ -20,9 +20,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A piece of SQL. ``text`` is without quotes; a group has its words in ``inner`` instead."""
+    """A piece of SQL. ``text`` is without quotes; a group has its words in ``inner`` instead.
 
-    kind: Literal["word", "name", "text", "number", "mark", "group", "end"]
+    Of b'01' and x'4f' (``bits``, ``hex``) it is the digits.
+    """
+
+    kind: Literal["word", "name", "text", "number", "bits", "hex", "mark", "group", "end"]
     text: str
     inner: tuple[Word, ...] = ()
 
@@ -87,6 +90,11 @@ def split_by_comma(words: Sequence[Word]) -> list[tuple[Word, ...]]:
         else:
             parts[-1].append(word)
     return [tuple(part) for part in parts if part]
+
+
+def same_name(name: str, other: str) -> bool:
+    """As MySQL compares the names of columns and indexes."""
+    return name.lower() == other.lower()
 
 
 def names_binary_charset(words: Sequence[Word]) -> bool | None:
@@ -154,8 +162,12 @@ def _of_token(token: Token) -> Iterator[Word]:
             yield Word("name", text)
         case TokenType.STRING | TokenType.NATIONAL_STRING:
             yield Word("text", text)
-        case TokenType.NUMBER | TokenType.BIT_STRING | TokenType.HEX_STRING:
+        case TokenType.NUMBER:
             yield Word("number", text)
+        case TokenType.BIT_STRING:
+            yield Word("bits", text)
+        case TokenType.HEX_STRING:
+            yield Word("hex", text)
         case _ if text[:1].isalnum() or text[:1] in ("_", "$"):
             yield from (Word("word", part) for part in text.split())
         case _:

@@ -10,7 +10,7 @@ import pytest
 
 from conf.settings import EventFilter, FilterSettings
 from coordination.model import TableName, Ts
-from sinks.ddl.classify import CreateTable, CreateTableLike
+from sinks.ddl.effects import CreateTable, CreateTableLike
 from sinks.schema import TableSchema
 from streaming.ddl_plan import DdlEvent, DdlPlan, in_order, plan, refusal
 from streaming.filter import TableFilter

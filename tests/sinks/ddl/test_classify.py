@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from coordination.model import TableName
-from sinks.ddl.classify import CreateTable, CreateTableLike, Ddl, NoEffect, Unsupported, classify
+from sinks.ddl.classify import classify
+from sinks.ddl.effects import (
+    CreateTable,
+    CreateTableLike,
+    Effect,
+    NoEffect,
+    Statement,
+    Unsupported,
+)
 from sinks.schema import MySQLType, TableSchema
 
 RECORDED = json.loads(
@@ -25,8 +33,13 @@ NO_EFFECT = "NoEffect"
 UNSUPPORTED = "Unsupported"
 
 
-def _classify(query: str, known: TableSchema | None = None) -> Ddl:
-    return classify(query, "ALTER", "shop", "t", known)
+def _classify(query: str, known: TableSchema | None = None) -> Effect:
+    return _effect(classify(query, "ALTER", "shop", "t", known))
+
+
+def _effect(statement: Statement) -> Effect:
+    (effect,) = statement.effects
+    return effect
 
 
 def _schema(query: str) -> TableSchema:
@@ -62,12 +75,13 @@ OUTCOMES = {  # by TiDB's job type: the outcome, and TiCDC's event names
 def test_every_recorded_ddl_is_classified(ddl: dict[str, Any], written: str) -> None:
     query = ddl[written]
     outcome, events = OUTCOMES[ddl["type"]]
-    got = classify(query, "", ddl["schema"], ddl["table"])
+    statement = classify(query, "", ddl["schema"], ddl["table"])
+    got = _effect(statement)
     if " LIKE " in query:
         outcome = "CreateTableLike"
     if "RENAME COLUMN" in query:
         events = ("modify column", "rename column", "alter table")
-    assert (type(got).__name__, got.event_types) == (outcome, events)
+    assert (type(got).__name__, statement.event_types) == (outcome, events)
     if isinstance(got, CreateTable | CreateTableLike):
         assert got.name == TableName(ddl["schema"], ddl["table"])
 
@@ -193,9 +207,9 @@ def _generated(column: dict[str, Any]) -> str:
     ],
 )
 def test_what_changes_nothing_passes(query: str, events: tuple[str, ...]) -> None:
-    ddl = _classify(query)
-    assert isinstance(ddl, NoEffect), ddl
-    assert ddl.event_types == events
+    statement = classify(query, "ALTER", "shop", "t")
+    assert isinstance(_effect(statement), NoEffect), statement
+    assert statement.event_types == events
 
 
 @pytest.mark.parametrize(
@@ -235,10 +249,10 @@ def test_what_changes_nothing_passes(query: str, events: tuple[str, ...]) -> Non
     ],
 )
 def test_what_changes_rows_columns_or_key_is_unsupported(query: str, event: str) -> None:
-    ddl = _classify(query)
-    assert isinstance(ddl, Unsupported), ddl
-    assert ddl.event_types[0] == event
-    assert ("alter table" in ddl.event_types) == (
+    statement = classify(query, "ALTER", "shop", "t")
+    assert isinstance(_effect(statement), Unsupported), statement
+    assert statement.event_types[0] == event
+    assert ("alter table" in statement.event_types) == (
         "ALTER TABLE" in query or "INDEX" in query or "RENAME" in query
     )
 

@@ -1,0 +1,221 @@
+"""The DEFAULT of a column as a definition writes it, and what rows that are there show of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+
+from sinks.ddl.words import Word, Words
+from sinks.schema import BINARY_TYPES, CURRENT_TIMESTAMP, INTEGER_TYPES, Column, MySQLType
+
+_NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_DATE", "CURDATE")
+_NUMBERS = (*INTEGER_TYPES, "decimal", "float", "double", "bit", "year")
+_NO_DEFAULT = ("COLUMN_FORMAT", "STORAGE")  # the DEFAULT behind them is a value of theirs
+
+Default = tuple[str | None, bool]
+"""``Column.default`` and ``Column.default_is_expression``."""
+
+
+def read_default(attributes: Sequence[Word], mysql_type: MySQLType) -> Default:
+    """From the words behind a column's type."""
+    words = Words(attributes)
+    before = ""
+    while words.peek().kind != "end":
+        word = words.take().upper
+        if word == "DEFAULT" and before not in _NO_DEFAULT and words.peek().upper != "VALUE":
+            return default_value(words.rest(), mysql_type)
+        before = word
+    return None, False
+
+
+def default_value(following: Sequence[Word], mysql_type: MySQLType | None) -> Default:
+    """From the words behind DEFAULT; without a type (SET DEFAULT), bytes are read as UTF-8."""
+    return _value(Words(following), mysql_type)
+
+
+def _value(words: Words, mysql_type: MySQLType | None) -> Default:
+    first = words.take()
+    if first.kind == "group":
+        inner = Words(first.inner)
+        found = _value(inner, mysql_type)
+        return found if inner.peek().kind == "end" else (_text(first), True)
+    if first.upper in ("-", "+", ".") and words.peek().kind == "number":
+        return (first.text.strip("+") + words.take().text).replace("-.", "-0."), False
+    if first.upper.startswith("_") and words.peek().kind in ("text", "hex", "bits"):
+        first = words.take()  # behind the name of a character set
+    if first.upper in ("DATE", "TIME", "TIMESTAMP") and words.peek().kind == "text":
+        first = words.take()
+    if first.kind in ("text", "hex", "bits", "number"):
+        return _literal(first, mysql_type), False
+    if first.upper in ("NULL", "TRUE", "FALSE"):
+        return {"NULL": None, "TRUE": "1", "FALSE": "0"}[first.upper], False
+    if first.kind == "end":
+        raise ValueError("a DEFAULT has no value")
+    arguments = words.take() if words.peek().kind == "group" else None
+    if first.upper in _NOW:
+        return CURRENT_TIMESTAMP, True
+    return _text(first) + (_text(arguments) if arguments else ""), True
+
+
+def _literal(word: Word, mysql_type: MySQLType | None) -> str:
+    name = mysql_type.name if mysql_type else ""
+    if word.kind in ("hex", "bits"):
+        digits, radix = (word.text, 16) if word.kind == "hex" else (word.text, 2)
+        number = int(digits or "0", radix)
+        if name in _NUMBERS or (not name and radix == 2):
+            return str(number)
+        raw = number.to_bytes((len(digits) * (4 if radix == 16 else 1) + 7) // 8, "big")
+    elif word.kind == "text" and name == "bit":
+        return str(int.from_bytes(word.text.encode(), "big"))
+    elif word.kind == "text" and name in BINARY_TYPES:
+        raw = word.text.encode()
+    else:
+        return word.text
+    return raw.decode("latin-1" if name in BINARY_TYPES else "utf-8", errors="replace")
+
+
+def _text(word: Word) -> str:
+    """For people: an expression is not computed here."""
+    if word.kind == "group":
+        return "(" + " ".join(_text(each) for each in word.inner) + ")"
+    return f"'{word.text}'" if word.kind == "text" else word.text
+
+
+def as_bytes(text: str) -> str:
+    """The text of a column that turns out to hold bytes: each as a character."""
+    return text.encode().decode("latin-1")
+
+
+def fill(column: Column) -> str | None:
+    """What rows that are there show in an added column, as canal-json would send it.
+
+    None is NULL; CURRENT_TIMESTAMP stands for the time of the DDL. Raises ValueError where the
+    value cannot be told.
+    """
+    if column.default_is_expression:
+        if column.default == CURRENT_TIMESTAMP:
+            return CURRENT_TIMESTAMP
+        raise ValueError(
+            f"the default of column {column.name} is the expression {column.default}: what it gave "
+            "to rows that are there is not known"
+        )
+    if column.default is None:
+        return None if column.nullable else _zero(column.type)
+    try:
+        return _as_sent(column.default, column.type)
+    except (ValueError, InvalidOperation):
+        raise ValueError(
+            f"the default {column.default!r} of column {column.name} is no {column.type}"
+        ) from None
+
+
+def _zero(mysql_type: MySQLType) -> str:
+    """What MySQL calls the implicit default of a NOT NULL column."""
+    name, length = mysql_type.name, mysql_type.length or 0
+    if name in _NUMBERS or name == "set":
+        return "0"
+    if name == "binary":
+        return "\0" * length
+    zeros = {
+        "date": "0000-00-00",
+        "datetime": "0000-00-00 00:00:00",
+        "timestamp": "0000-00-00 00:00:00",
+        "time": "00:00:00" + _fraction(0, length),
+        "enum": "1",
+        "json": "null",
+        "vector": "[]",
+    }
+    return zeros.get(name, "")
+
+
+def _as_sent(text: str, mysql_type: MySQLType) -> str:
+    match name := mysql_type.name:
+        case "date" | "datetime" | "timestamp":
+            text = _moment(text, mysql_type)
+        case "time":
+            text = _time(text, mysql_type.length or 0)
+        case "enum":
+            text = str(_position(text, mysql_type.elements) + 1)
+        case "set" if text in mysql_type.elements or not text.isdecimal():
+            chosen = {_position(each, mysql_type.elements) for each in text.split(",") if each}
+            text = str(sum(1 << position for position in chosen))
+        case "char":
+            text = text.rstrip(" ")
+        case "binary":
+            text = text.ljust(mysql_type.length or 0, "\0")
+        case _ if name in _NUMBERS:
+            text = _number(text, mysql_type)
+    return text
+
+
+def _position(text: str, elements: Sequence[str]) -> int:
+    """Of an element by its name, in any case, or by its number."""
+    known = [element.lower() for element in elements]
+    if text.rstrip(" ").lower() in known:
+        return known.index(text.rstrip(" ").lower())
+    if 0 < int(text) <= len(elements):
+        return int(text) - 1
+    raise ValueError(text)
+
+
+def _number(text: str, mysql_type: MySQLType) -> str:
+    number = Decimal(text.strip())
+    if mysql_type.name in ("float", "double") and mysql_type.scale is None:
+        return text.strip()
+    scale = 0 if mysql_type.name not in ("decimal", "float", "double") else mysql_type.scale or 0
+    rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    if mysql_type.name == "year" and 0 < rounded < 100:
+        rounded += 2000 if rounded < 70 else 1900
+    return f"{rounded:f}"
+
+
+_DATE = r"(\d{4}|\d{2})[^\d\s](\d{1,2})[^\d\s](\d{1,2})"
+_CLOCK = r"(?:[\sT]+(\d{1,2})\D(\d{1,2})(?:\D(\d{1,2})(?:\.(\d*))?)?)?"
+_WRITTEN = re.compile(_DATE + _CLOCK)
+_IN_DIGITS = re.compile(r"(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2})(?:\.(\d*))?)?")
+_OF_DAY = re.compile(r"(-?)(?:(\d+)\s+)?(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?")
+_OF_DAY_IN_DIGITS = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?")
+
+
+def _moment(text: str, mysql_type: MySQLType) -> str:
+    found = _WRITTEN.fullmatch(text.strip()) or _IN_DIGITS.fullmatch(text.strip())
+    if found is None:
+        if text.strip() == "0":
+            return _zero(mysql_type)
+        raise ValueError(text)
+    year, month, day, *clock = (int(part or 0) for part in found.groups()[:6])
+    if len(found[1]) == 2:
+        year += 2000 if year < 70 else 1900
+    if mysql_type.name == "date":
+        return f"{year:04}-{month:02}-{day:02}"
+    hour, minute, second = clock
+    digits = mysql_type.length or 0
+    micros = _rounded(found[7], digits)
+    if micros == 10**6:
+        moment = datetime(year, month, day, hour, minute, second) + timedelta(seconds=1)  # noqa: DTZ001
+        return f"{moment:%Y-%m-%d %H:%M:%S}" + _fraction(0, digits)
+    text = f"{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"
+    return text + _fraction(micros, digits)
+
+
+def _time(text: str, digits: int) -> str:
+    found = _OF_DAY.fullmatch(text.strip()) or _OF_DAY_IN_DIGITS.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(text)
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:5])
+    micros = _rounded(found[6], digits)
+    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds + micros // 10**6
+    clock = f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
+    return found[1] + clock + _fraction(micros % 10**6, digits)
+
+
+def _rounded(fraction: str | None, digits: int) -> int:
+    """Microseconds of a fraction that keeps so many digits; 10**6 where it rounds up to one."""
+    step = Decimal(1).scaleb(-digits)
+    return int(Decimal(f"0.{fraction or 0}").quantize(step, ROUND_HALF_UP) * 10**6)
+
+
+def _fraction(micros: int, digits: int) -> str:
+    return f".{micros:06}"[: digits + 1] if digits else ""

@@ -1,0 +1,225 @@
+"""From the text of a DDL to its effects. What is not understood is Unsupported, with a sentence."""
+
+from __future__ import annotations
+
+from coordination.model import TableName
+from sinks.ddl.alter import drop_index, read_alter, rename_table
+from sinks.ddl.definitions import read_index, read_table
+from sinks.ddl.effects import (
+    AddIndex,
+    AlterTable,
+    CreateTable,
+    CreateTableLike,
+    DropDatabase,
+    DropTable,
+    Effect,
+    NoEffect,
+    RecoverTable,
+    Statement,
+    TruncateTable,
+    Unsupported,
+)
+from sinks.ddl.words import Word, Words, names_binary_charset, read_words, split_by_comma
+
+_EVENTS_OF_TYPE = {  # by canal-json's `type`, for what cannot be read
+    "CREATE": ("create table",),
+    "RENAME": ("rename table", "alter table"),
+    "CINDEX": ("create index", "alter table"),
+    "DINDEX": ("drop index", "alter table"),
+    "ALTER": ("alter table",),
+    "ERASE": ("drop table",),
+    "TRUNCATE": ("truncate table",),
+}
+_STATISTICS = "statistics are not replicated"
+_VIEWS = "views are not replicated"
+_SEQUENCES = "sequences are not replicated"
+_TEMPORARY = "temporary tables are not replicated"
+
+# Statements that their first words decide: why they have no effect, and their event types.
+_NO_EFFECT: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
+    ("ANALYZE",): (_STATISTICS, ()),
+    ("LOCK", "STATS"): (_STATISTICS, ()),
+    ("UNLOCK", "STATS"): (_STATISTICS, ()),
+    ("DROP", "STATS"): (_STATISTICS, ()),
+    ("LOAD", "STATS"): (_STATISTICS, ()),
+    ("REFRESH", "STATS"): (_STATISTICS, ()),
+    ("CREATE", "STATISTICS"): (_STATISTICS, ()),
+    ("DROP", "STATISTICS"): (_STATISTICS, ()),
+    ("COMMENT", "ON"): ("comments are not replicated", ()),
+    ("DROP", "VIEW"): (_VIEWS, ("drop view",)),
+    ("ALTER", "VIEW"): (_VIEWS, ()),
+    ("CREATE", "SEQUENCE"): (_SEQUENCES, ()),
+    ("ALTER", "SEQUENCE"): (_SEQUENCES, ()),
+    ("DROP", "SEQUENCE"): (_SEQUENCES, ()),
+    ("DROP", "TEMPORARY"): (_TEMPORARY, ("drop table",)),
+    ("DROP", "GLOBAL", "TEMPORARY"): (_TEMPORARY, ("drop table",)),
+}
+_OBJECTS = ("TABLE", "DATABASE", "SCHEMA", "INDEX", "VIEW")
+
+
+def read_ddl(query: str, ddl_type: str, schema: str, table: str) -> Statement:
+    """``schema`` and ``table`` are the message's, ``ddl_type`` canal's. It never raises.
+
+    A statement about one table is about the message's, whose name has TiDB's own spelling; where
+    there are several, and in a rename, they are as the statement spells them.
+    """
+    try:
+        return _statement(read_words(query), TableName(schema, table))
+    except (ValueError, IndexError) as error:
+        reason = f"it cannot be read: {error}"
+        events = _EVENTS_OF_TYPE.get(ddl_type, ())
+        return Statement(effects=(Unsupported(reason=reason),), event_types=events)
+
+
+def _statement(all_words: tuple[Word, ...], name: TableName) -> Statement:
+    for start, (reason, events) in _NO_EFFECT.items():
+        if Words(all_words).accept(*start):
+            return _of(NoEffect(reason=reason), *events)
+    words = Words(all_words)
+    verb = words.take().text.upper()
+    match verb:
+        case "CREATE":
+            found = _create(words, name)
+        case "ALTER":
+            found = _alter(words, name)
+        case "DROP":
+            found = _drop(words, name)
+        case "TRUNCATE":
+            words.accept("TABLE")
+            found = _of(TruncateTable(name=_the(words.table_name(), name)), "truncate table")
+        case "RENAME":
+            found = _rename(words, name)
+        case "RECOVER" | "FLASHBACK":
+            found = _recover(words, name)
+        case _:
+            found = None
+    return found or _of(Unsupported(reason=f"{verb} … is unknown here"))
+
+
+def _of(effect: Effect, *event_types: str) -> Statement:
+    return Statement(effects=(effect,), event_types=event_types)
+
+
+def _the(schema_and_table: tuple[str, str], name: TableName) -> TableName:
+    """The one table of a statement."""
+    return name if name.table else _full(schema_and_table, name)
+
+
+def _full(schema_and_table: tuple[str, str], name: TableName) -> TableName:
+    return TableName(schema_and_table[0] or name.schema, schema_and_table[1])
+
+
+def _create(words: Words, name: TableName) -> Statement | None:
+    modifiers = set()  # OR REPLACE, UNIQUE, DEFINER=…
+    while words.peek().kind not in ("end", "group") and words.peek().upper not in _OBJECTS:
+        modifiers.add(words.take().upper)
+    match words.take().upper:
+        case "TABLE":
+            return _of(_create_table(words, modifiers, name), "create table")
+        case "DATABASE" | "SCHEMA":
+            reason = "a database is a folder, made with its first table"
+            return _of(NoEffect(reason=reason), "create database", "create schema")
+        case "VIEW":
+            return _of(NoEffect(reason=_VIEWS), "create view")
+        case "INDEX":
+            return _create_index(words, "UNIQUE" in modifiers, name)
+    return None
+
+
+def _create_table(words: Words, modifiers: set[str], name: TableName) -> Effect:
+    if "TEMPORARY" in modifiers:
+        return NoEffect(reason=_TEMPORARY)
+    if "REPLACE" in modifiers:
+        return Unsupported(reason="it may remove a table")
+    words.accept("IF", "NOT", "EXISTS")
+    target = _the(words.table_name(), name)
+    inside = Words(words.peek().inner)
+    source = next((part for part in (words, inside) if part.accept("LIKE")), None)
+    if source is not None:
+        return CreateTableLike(name=target, source=_full(source.table_name(), name))
+    body, options = words.take(), words.rest()
+    if body.kind != "group" or any(word.upper in ("AS", "SELECT") for word in options):
+        return Unsupported(reason="it takes columns or rows from a query")
+    return CreateTable(name=target, schema=read_table(body.inner, options))
+
+
+def _create_index(words: Words, unique: bool, name: TableName) -> Statement:
+    if_not_exists = words.accept("IF", "NOT", "EXISTS")
+    index_name = words.name()
+    while not words.accept("ON"):
+        if words.take().kind == "end":
+            raise ValueError("the index names no table")
+    table = _the(words.table_name(), name)
+    columns = next((word for word in words.rest() if word.kind == "group"), None)
+    if columns is None:
+        raise ValueError("the index names no columns")
+    definition = (Word("word", "UNIQUE" if unique else "INDEX"), Word("name", index_name), columns)
+    index = read_index(definition)
+    assert index is not None
+    add = AddIndex(index=index, if_not_exists=if_not_exists)
+    return _of(AlterTable(name=table, changes=(add,)), "create index", "alter table")
+
+
+def _alter(words: Words, name: TableName) -> Statement | None:
+    match words.take().upper:
+        case "DATABASE" | "SCHEMA":
+            bytes_by_default = names_binary_charset(words.rest())
+            events = ("modify schema charset and collate", "alter database")
+            if bytes_by_default:
+                reason = "the text columns of its new tables may hold bytes"
+                return _of(Unsupported(reason=reason), *events)
+            return _of(NoEffect(reason="databases have no options here"), *events)
+        case "TABLE":
+            words.accept("IF", "EXISTS")
+            written = words.table_name()
+            return read_alter(words.rest(), _the(written, name), TableName(*written))
+    return None
+
+
+def _drop(words: Words, name: TableName) -> Statement | None:
+    match words.take().upper:
+        case "TABLE" | "TABLES":
+            if_exists = words.accept("IF", "EXISTS")
+            tables = [Words(part).table_name() for part in split_by_comma(words.rest())]
+            names = (
+                [_the(tables[0], name)] if len(tables) == 1 else [_full(t, name) for t in tables]
+            )
+            return Statement(
+                effects=tuple(DropTable(name=each, if_exists=if_exists) for each in names),
+                event_types=("drop table",),
+            )
+        case "DATABASE" | "SCHEMA":
+            if_exists = words.accept("IF", "EXISTS")
+            effect = DropDatabase(schema=words.name(), if_exists=if_exists)
+            return _of(effect, "drop database", "drop schema")
+        case "INDEX":
+            if_exists = words.accept("IF", "EXISTS")
+            index = drop_index(words.name(), if_exists)
+            words.accept("ON")
+            table = _the(words.table_name(), name)
+            alter = AlterTable(name=table, changes=(index,))
+            return _of(alter, "drop index", "alter table")
+    return None
+
+
+def _rename(words: Words, name: TableName) -> Statement | None:
+    if not words.accept_any("TABLE", "TABLES"):
+        return None
+    effects = tuple(_renamed(Words(part), name) for part in split_by_comma(words.rest()))
+    return Statement(effects=effects, event_types=("rename table", "alter table"))
+
+
+def _renamed(words: Words, name: TableName) -> Effect:
+    before = TableName(*words.table_name())
+    words.accept("TO")
+    return rename_table(before, words.table_name(), name.schema)
+
+
+def _recover(words: Words, name: TableName) -> Statement | None:
+    if not words.accept("TABLE"):
+        return None
+    if words.accept("BY", "JOB"):
+        return _of(RecoverTable(name=name), "recover table")
+    dropped = _full(words.table_name(), name)
+    new_name = TableName(name.schema, words.name()) if words.accept("TO") else None
+    return _of(RecoverTable(name=dropped, new_name=new_name), "recover table")
