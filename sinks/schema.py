@@ -168,7 +168,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """``columns`` is empty where one of its parts is an expression."""
+    """``columns`` is empty where a part is an expression, or where it holds some rows only."""
 
     name: str
     columns: tuple[str, ...]

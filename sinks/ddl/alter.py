@@ -37,6 +37,7 @@ from sinks.ddl.words import Word, Words, names_binary_charset, same_name, split_
 from sinks.schema import Index
 
 NOTHING = "it changes neither columns nor rows"
+FROM_UNKNOWN = "it does not say from which database it takes the table"
 KEEPS_ROWS = "it moves rows between partitions, and all of them stay"
 
 Part = tuple[tuple[str, ...], tuple[Change | Effect, ...]]
@@ -88,15 +89,21 @@ _NEUTRAL_OPTIONS = frozenset(
         *("STATS_TOPN", "STATS_OPTIONS", "STATS_COL_CHOICE", "STATS_COL_LIST", "STATS_SAMPLE_RATE"),
     )
 )
+_EVENTS: dict[str, tuple[str, ...]] = {  # by a part's verb, where no more can be read
+    "ADD": ("add column",),
+    "DROP": ("drop column",),
+    "MODIFY": ("modify column",),
+    "CHANGE": ("modify column",),
+    "RENAME": ("rename table",),
+    "ALTER": ("set default value", "modify default value"),
+}
 _OPTION_EVENT = "alert table option"  # TiCDC's spelling
 _MANNER = ("ALGORITHM", "LOCK")  # how the statement is done, not what
 
 
-def read_alter(
-    specification: Sequence[Word], name: TableName, old_name: TableName | None
-) -> Statement:
-    """What stands behind ``ALTER TABLE name``. ``old_name`` is for RENAME, whose message names the
-    new one; None where it is not known.
+def read_alter(specification: Sequence[Word], name: TableName, old_name: TableName) -> Statement:
+    """What stands behind ``ALTER TABLE``; ``old_name`` as written there, which RENAME needs, since
+    its message has the new one.
     """
     parts = [part for part in split_by_comma(specification) if part[0].upper not in _MANNER]
     if parts and "PARTITION" in [word.upper for word in parts[0][:2]]:
@@ -120,7 +127,16 @@ def _gathered(name: TableName, found: Sequence[Change | Effect]) -> Iterator[Eff
             yield from (each for each in group if not isinstance(each, Change))
 
 
-def _part(part: tuple[Word, ...], name: TableName, old_name: TableName | None) -> Part:
+def _part(part: tuple[Word, ...], name: TableName, old_name: TableName) -> Part:
+    """What cannot be read still has its event types, so that a filter can pass over it."""
+    try:
+        return _read_part(part, name, old_name)
+    except ValueError as error:
+        events = _EVENTS.get(part[0].upper, ())
+        return events, (Unsupported(reason=f"it cannot be read: {error}"),)
+
+
+def _read_part(part: tuple[Word, ...], name: TableName, old_name: TableName) -> Part:
     words = Words(part)
     found = _partitions(words, name) or _neutral(part)
     if found is not None:
@@ -133,7 +149,7 @@ def _part(part: tuple[Word, ...], name: TableName, old_name: TableName | None) -
         case "RENAME":
             found = _rename(words, name, old_name)
         case "MODIFY" | "CHANGE" as verb:
-            found = ("modify column",), _modified(words, is_renamed=verb == "CHANGE")
+            found = _EVENTS[verb], _modified(words, is_renamed=verb == "CHANGE")
         case "ALTER":
             found = _default(words)
         case "CONVERT":
@@ -220,7 +236,7 @@ def _add(words: Words) -> Part:
                 )
             )
             changes += [AddIndex(index=read.index)] if read.index else []
-    return ("add column",), tuple(changes)
+    return _EVENTS["ADD"], tuple(changes)
 
 
 def _add_index(index: Index, part: Sequence[Word]) -> AddIndex:
@@ -232,12 +248,12 @@ def _drop(words: Words) -> Part:
         return ("drop primary key",), (DropPrimaryKey(),)
     what = words.accept_any("INDEX", "KEY", "CONSTRAINT", "COLUMN")
     if_exists = words.accept("IF", "EXISTS")
-    name = words.name()
+    name = words.column_name()
     if what in ("INDEX", "KEY"):
         return ("drop index",), (drop_index(name, if_exists),)
     if what == "CONSTRAINT":  # a CHECK, perhaps
         return ("modify constraint",), (drop_index(name, if_exists=True),)
-    return ("drop column",), (DropColumn(name=name, if_exists=if_exists),)
+    return _EVENTS["DROP"], (DropColumn(name=name, if_exists=if_exists),)
 
 
 def drop_index(name: str, if_exists: bool) -> DropIndex | DropPrimaryKey:
@@ -246,25 +262,25 @@ def drop_index(name: str, if_exists: bool) -> DropIndex | DropPrimaryKey:
     return DropIndex(name=name, if_exists=if_exists)
 
 
-def _rename(words: Words, name: TableName, old_name: TableName | None) -> Part:
+def _rename(words: Words, name: TableName, old_name: TableName) -> Part:
     what = words.accept_any("COLUMN", "INDEX", "KEY")
     if not what:
         words.accept_any("TO", "AS", "=")
-        return ("rename table",), (rename_table(old_name, words.table_name(), name.schema),)
-    before = words.name()
+        return _EVENTS["RENAME"], (rename_table(old_name, words.table_name(), name.schema),)
+    before = words.column_name()
     words.accept("TO")
+    after = words.column_name()
     if what == "COLUMN":
-        column = RenameColumn(name=before, new_name=words.name())
-        return ("modify column", "rename column"), (column,)
-    return ("rename index",), (RenameIndex(name=before, new_name=words.name()),)
+        return ("modify column", "rename column"), (RenameColumn(name=before, new_name=after),)
+    return ("rename index",), (RenameIndex(name=before, new_name=after),)
 
 
 def rename_table(
-    old_name: TableName | None, new_name: tuple[str, str], schema: str
+    old_name: TableName, new_name: tuple[str, str], schema: str
 ) -> RenameTable | Unsupported:
-    """``old_name`` without a schema is in ``schema`` if the new one does not say another."""
-    if old_name is None or (not old_name.schema and new_name[0]):
-        return Unsupported(reason="it does not say from which database it takes the table")
+    """``schema`` is that of the table as it is called now: a message does not tell the old one."""
+    if not old_name.schema and new_name[0]:
+        return Unsupported(reason=FROM_UNKNOWN)
     return RenameTable(
         name=TableName(old_name.schema or schema, old_name.table),
         new_name=TableName(new_name[0] or schema, new_name[1]),
@@ -274,11 +290,11 @@ def rename_table(
 def _modified(words: Words, is_renamed: bool) -> tuple[Change, ...]:
     words.accept("COLUMN")
     if_exists = words.accept("IF", "EXISTS")
-    old = words.name() if is_renamed else words.peek().text
+    old = words.column_name() if is_renamed else ""
     definition = words.rest()
     read = read_column(definition, binary=False)
     change = ModifyColumn(
-        name=old,
+        name=old or read.column.name,
         column=read.column,
         place=_place(definition),
         if_exists=if_exists,
@@ -291,19 +307,23 @@ def _place(definition: Sequence[Word]) -> str | None:
     """FIRST or AFTER at the end of a column's definition."""
     if definition[-1].upper == "FIRST":
         return FIRST
-    return definition[-1].text if definition[-2].upper == "AFTER" else None
+    words = Words(definition[1:])
+    while not words.accept("AFTER"):
+        if words.take().kind == "end":
+            return None
+    return words.column_name()
 
 
 def _default(words: Words) -> Part:
     """ALTER COLUMN: only its default is read."""
     words.accept("COLUMN")
     words.accept("IF", "EXISTS")
-    name = words.name()
+    name = words.column_name()
     if words.accept("DROP", "DEFAULT"):
         change = SetDefault(name=name, default=None)
     elif words.accept("SET", "DEFAULT"):
         default, is_expression = default_value(words.rest(), None)
         change = SetDefault(name=name, default=default, default_is_expression=is_expression)
     else:
-        return (), (Unsupported(reason="its part ALTER COLUMN is unknown here"),)
-    return ("set default value", "modify default value"), (change,)
+        return (), (Unsupported(reason="its part ALTER is unknown here"),)
+    return _EVENTS["ALTER"], (change,)

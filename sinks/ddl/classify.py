@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sinks.ddl.alter import KEEPS_ROWS, NOTHING
+from sinks.ddl.alter import FROM_UNKNOWN, KEEPS_ROWS, NOTHING
 from sinks.ddl.effects import (
     AddColumn,
     AddIndex,
@@ -86,7 +86,7 @@ def _why(effect: Effect | Change, known: TableSchema | None) -> Iterator[str]:
     """Why the changefeed stops for it; nothing: it does not."""
     match effect:
         case Unsupported(reason=reason):
-            yield reason
+            yield RENAMES if reason == FROM_UNKNOWN else reason
         case NoEffect(reason=reason) if reason == KEEPS_ROWS:
             yield "it changes partitions, and with them perhaps rows"
         case AlterTable(changes=changes):

@@ -12,7 +12,7 @@ from sinks.schema import BINARY_TYPES, CURRENT_TIMESTAMP, INTEGER_TYPES, Column,
 
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_DATE", "CURDATE")
 _NUMBERS = (*INTEGER_TYPES, "decimal", "float", "double", "bit", "year")
-_NO_DEFAULT = ("COLUMN_FORMAT", "STORAGE")  # the DEFAULT behind them is a value of theirs
+_NO_DEFAULT = ("COLUMN_FORMAT", "STORAGE", "SET")  # the DEFAULT behind them is not the column's
 
 Default = tuple[str | None, bool]
 """``Column.default`` and ``Column.default_is_expression``."""
@@ -36,19 +36,21 @@ def default_value(following: Sequence[Word], mysql_type: MySQLType | None) -> De
 
 
 def _value(words: Words, mysql_type: MySQLType | None) -> Default:
+    sign = words.accept_any("-", "+").strip("+")
+    point = "0." if words.accept(".") else ""
     first = words.take()
+    if first.kind == "number":
+        return sign + point + first.text, False
     if first.kind == "group":
         inner = Words(first.inner)
         found = _value(inner, mysql_type)
         return found if inner.peek().kind == "end" else (_text(first), True)
-    if first.upper in ("-", "+", ".") and words.peek().kind == "number":
-        return (first.text.strip("+") + words.take().text).replace("-.", "-0."), False
     if first.upper.startswith("_") and words.peek().kind in ("text", "hex", "bits"):
         first = words.take()  # behind the name of a character set
     if first.upper in ("DATE", "TIME", "TIMESTAMP") and words.peek().kind == "text":
         first = words.take()
-    if first.kind in ("text", "hex", "bits", "number"):
-        return _literal(first, mysql_type), False
+    if first.kind in ("text", "hex", "bits"):
+        return literal(first, mysql_type), False
     if first.upper in ("NULL", "TRUE", "FALSE"):
         return {"NULL": None, "TRUE": "1", "FALSE": "0"}[first.upper], False
     if first.kind == "end":
@@ -59,12 +61,15 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
     return _text(first) + (_text(arguments) if arguments else ""), True
 
 
-def _literal(word: Word, mysql_type: MySQLType | None) -> str:
+def literal(word: Word, mysql_type: MySQLType | None) -> str:
+    """Bytes are UTF-8, but those of a column of bytes are characters; numbers are in decimal.
+    Bits without a type are those of a BIT.
+    """
     name = mysql_type.name if mysql_type else ""
     if word.kind in ("hex", "bits"):
         digits, radix = (word.text, 16) if word.kind == "hex" else (word.text, 2)
         number = int(digits or "0", radix)
-        if name in _NUMBERS or (not name and radix == 2):
+        if name in _NUMBERS or (radix == 2 and mysql_type is None):
             return str(number)
         raw = number.to_bytes((len(digits) * (4 if radix == 16 else 1) + 7) // 8, "big")
     elif word.kind == "text" and name == "bit":

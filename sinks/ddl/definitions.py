@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sinks.ddl.defaults import read_default
+from sinks.ddl.defaults import literal, read_default
 from sinks.ddl.keys import keyed, named
 from sinks.ddl.words import Word, Words, names_binary_charset, split_by_comma
 from sinks.schema import (
@@ -96,7 +96,9 @@ def _index(words: Words, name: str, kind: IndexKind) -> Index:
         elif word.upper not in ("IF", "NOT", "EXISTS"):
             name = word.text
     parts = split_by_comma(words.take().inner)
-    columns = tuple(part[0].text for part in parts if part[0].kind in ("name", "word"))
+    if any(word.upper == "WHERE" for word in words.rest()):
+        parts = []  # a partial index
+    columns = tuple(Words(part).column_name() for part in parts if part[0].kind in ("name", "word"))
     return Index(
         "" if kind == "primary" else name, columns if len(columns) == len(parts) else (), kind
     )
@@ -110,7 +112,7 @@ def is_constraint(part: Sequence[Word]) -> bool:
 def read_column(part: Sequence[Word], binary: bool) -> ColumnDefinition:
     """``binary``: CHARACTER SET binary is what a column has that names none."""
     words = Words(part)
-    name = words.name()
+    name = words.column_name()
     type_name, arguments = _read_type(words)
     attributes = words.rest()
     said = names_binary_charset(attributes)
@@ -183,8 +185,8 @@ def in_binary(mysql_type: MySQLType) -> MySQLType:
 
 def _argument(column: str, part: Sequence[Word]) -> str:
     word = part[-1]  # behind an introducer such as _utf8mb4
-    if word.kind == "text":
-        return "'" + word.text.rstrip(" ").replace("'", "''") + "'"
+    if word.kind in ("text", "hex", "bits"):
+        return "'" + literal(word, MySQLType(name="enum")).rstrip(" ").replace("'", "''") + "'"
     if word.kind == "number":
         return word.text
     raise ValueError(f"the type of column {column} cannot be read")

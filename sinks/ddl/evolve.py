@@ -1,11 +1,34 @@
-"""A table's schema after an ALTER TABLE, and where each column of it comes from: pure."""
+"""A table's schema after an ALTER TABLE, and where each column of it comes from: pure.
+
+As in MySQL all changes of a statement happen at once: what a change touches goes by the name that
+it had before the statement; AFTER and new indexes go by the names after it. Indexes are added last.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from sinks.schema import TableSchema
+from sinks.ddl.defaults import as_bytes, fill
+from sinks.ddl.definitions import in_binary
+from sinks.ddl.effects import (
+    FIRST,
+    AddColumn,
+    AddIndex,
+    Change,
+    ConvertCharset,
+    DropColumn,
+    DropIndex,
+    DropPrimaryKey,
+    ModifyColumn,
+    RenameColumn,
+    RenameIndex,
+    SetCharset,
+    SetDefault,
+)
+from sinks.ddl.keys import PRIMARY, keyed, named
+from sinks.ddl.words import same_name
+from sinks.schema import Column, Index, IndexKind, TableSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,3 +45,196 @@ class SchemaChange:
     after: TableSchema
     sources: Mapping[str, str | None]
     fills: Mapping[str, str]
+
+
+def evolved(schema: TableSchema, changes: Sequence[Change]) -> SchemaChange:
+    """Raises ValueError with a sentence where the changes do not fit the schema (a column is
+    missing, or there already), or where it cannot be told what old rows show of a new column.
+    """
+    table = _Table(schema)
+    for change in changes:
+        table.change_columns(change)
+        table.change_indexes(change)
+    for change in changes:
+        if isinstance(change, AddIndex):
+            table.add_index(change)
+    after = table.schema()
+    source_of = {each.column.name: each.old for each in table.columns}
+    sources: dict[str, str | None] = {}
+    fills: dict[str, str] = {}
+    for column in after.delivered:
+        old = source_of[column.name]
+        sources[column.name] = old.name if old else None
+        was = old.generated if old else ""
+        if was == "virtual" or (column.generated and not was):
+            raise ValueError(f"what old rows have in {column.name} is computed, and is not sent")
+        text = fill(column) if old is None else None
+        if text is not None:
+            fills[column.name] = text
+    return SchemaChange(before=schema, after=after, sources=sources, fills=fills)
+
+
+@dataclass(slots=True, eq=False)
+class _Column:
+    column: Column
+    old: Column | None  # as it was before the statement
+
+
+@dataclass(slots=True, eq=False)
+class _Index:
+    name: str
+    columns: list[_Column]
+    kind: IndexKind
+
+
+class _Table:
+    """A schema while it changes: indexes hold columns, so that renames need not touch them."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        self.columns = [_Column(column=column, old=column) for column in schema.columns]
+        self._indexes = [
+            _Index(name=index.name, columns=self._named(index.columns), kind=index.kind)
+            for index in _all_indexes(schema)
+        ]
+        self._binary = schema.binary_charset
+
+    def schema(self) -> TableSchema:
+        names = [each.column.name.lower() for each in self.columns]
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ValueError(f"the table would have two columns {', '.join(sorted(twice))}")
+        if not names:
+            raise ValueError("the table would have no columns")
+        indexes = [
+            Index(each.name, tuple(of.column.name for of in each.columns), each.kind)
+            for each in self._indexes
+        ]
+        columns = [each.column for each in self.columns]
+        return keyed(columns, named(indexes), self._binary)
+
+    def change_columns(self, change: Change) -> None:
+        match change:
+            case AddColumn():
+                self._add(change)
+            case DropColumn(name=name, if_exists=if_exists):
+                self._drop(name, if_exists)
+            case RenameColumn(name=name, new_name=new_name):
+                renamed = self._column(name)
+                renamed.column = replace(renamed.column, name=new_name)
+            case ModifyColumn():
+                self._modify(change)
+            case SetDefault(name=name, default=default, default_is_expression=is_expression):
+                found = self._column(name)
+                found.column = replace(
+                    found.column, default=default, default_is_expression=is_expression
+                )
+            case ConvertCharset(binary=True):
+                for each in self.columns:
+                    each.column = _with_bytes(each.column)
+
+    def change_indexes(self, change: Change) -> None:
+        """But for new ones. One that is not known here is no key: it may be older than
+        ``TableSchema.indexes``.
+        """
+        match change:
+            case DropIndex(name=name):
+                self._indexes = [each for each in self._indexes if not same_name(each.name, name)]
+            case DropPrimaryKey():
+                self._indexes = [each for each in self._indexes if each.kind != "primary"]
+            case RenameIndex(name=name, new_name=new_name):
+                for each in self._indexes:
+                    if same_name(each.name, name):
+                        each.name = new_name
+            case SetCharset(binary=binary) | ConvertCharset(binary=binary):
+                self._binary = binary
+
+    def _add(self, change: AddColumn) -> None:
+        exists = any(same_name(each.column.name, change.column.name) for each in self.columns)
+        if exists and change.if_not_exists:
+            return
+        self._put(_Column(column=self._defined(change), old=None), change.place)
+
+    def _modify(self, change: ModifyColumn) -> None:
+        found = self._find(change.name)
+        if found is None and change.if_exists:
+            return
+        found = found or self._column(change.name)
+        found.column = self._defined(change)
+        if change.place is not None:
+            self.columns.remove(found)
+            self._put(found, change.place)
+
+    def _defined(self, change: AddColumn | ModifyColumn) -> Column:
+        in_bytes = self._binary and not change.has_charset
+        return _with_bytes(change.column) if in_bytes else change.column
+
+    def _put(self, column: _Column, place: str | None) -> None:
+        at = len(self.columns)
+        if place == FIRST:
+            at = 0
+        elif place is not None:
+            by_name = (each for each in self.columns if same_name(each.column.name, place))
+            at = self.columns.index(next(by_name, None) or self._column(place)) + 1
+        self.columns.insert(at, column)
+
+    def _drop(self, name: str, if_exists: bool) -> None:
+        found = self._find(name)
+        if found is None and if_exists:
+            return
+        found = found or self._column(name)
+        self.columns.remove(found)
+        for index in [each for each in self._indexes if found in each.columns]:
+            index.columns.remove(found)
+            if not index.columns:
+                self._indexes.remove(index)
+
+    def add_index(self, change: AddIndex) -> None:
+        index = change.index
+        names = [each.name.lower() for each in self._indexes]
+        name = PRIMARY if index.kind == "primary" else index.name
+        if name and name.lower() in names:
+            if change.if_not_exists:
+                return
+            raise ValueError(f"the table has an index {name} already")
+        self._indexes.append(_Index(name=name, columns=self._named(index.columns), kind=index.kind))
+
+    def _named(self, names: Sequence[str]) -> list[_Column]:
+        """By the names of now."""
+        by_name = {each.column.name.lower(): each for each in self.columns}
+        missing = [name for name in names if name.lower() not in by_name]
+        if missing:
+            raise ValueError(f"an index names {missing[0]}, which is no column")
+        return [by_name[name.lower()] for name in names]
+
+    def _find(self, name: str) -> _Column | None:
+        """By the name before the statement, else by that of now."""
+        for before in (True, False):
+            for each in self.columns:
+                known = each.old if before else each.column
+                if known is not None and same_name(known.name, name):
+                    return each
+        return None
+
+    def _column(self, name: str) -> _Column:
+        found = self._find(name)
+        if found is None:
+            raise ValueError(f"the table has no column {name}")
+        return found
+
+
+def _all_indexes(schema: TableSchema) -> Sequence[Index]:
+    """With the key, which schemas without indexes do not have there."""
+    if schema.indexes or not schema.key:
+        return schema.indexes
+    if schema.key_index is None:
+        return (Index(PRIMARY, schema.key, "primary"),)
+    return (Index(schema.key_index, schema.key, "unique"),)
+
+
+def _with_bytes(column: Column) -> Column:
+    """Under CHARACTER SET binary."""
+    in_bytes = in_binary(column.type)
+    default = column.default
+    if in_bytes != column.type and default is not None and not column.default_is_expression:
+        default = as_bytes(default)
+    return replace(column, type=in_bytes, default=default)

@@ -35,6 +35,11 @@ def keyed(columns: Sequence[Column], indexes: Sequence[Index], binary: bool) -> 
     ``indexes`` have names; of two with as many columns the first counts. Raises ValueError where
     the key names what is no column.
     """
+    spelled = {column.name.lower(): column.name for column in columns}
+    indexes = [
+        replace(index, columns=tuple(spelled.get(name.lower(), name) for name in index.columns))
+        for index in indexes
+    ]
     primary = next((index for index in indexes if index.kind == "primary"), None)
     if primary is not None:
         in_key = {name.lower() for name in primary.columns}

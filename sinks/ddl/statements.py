@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordination.model import TableName
-from sinks.ddl.alter import drop_index, read_alter, rename_table
+from sinks.ddl.alter import NOTHING, drop_index, read_alter, rename_table
 from sinks.ddl.definitions import read_index, read_table
 from sinks.ddl.effects import (
     AddIndex,
@@ -47,7 +47,6 @@ _NO_EFFECT: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
     ("DROP", "STATISTICS"): (_STATISTICS, ()),
     ("COMMENT", "ON"): ("comments are not replicated", ()),
     ("DROP", "VIEW"): (_VIEWS, ("drop view",)),
-    ("ALTER", "VIEW"): (_VIEWS, ()),
     ("CREATE", "SEQUENCE"): (_SEQUENCES, ()),
     ("ALTER", "SEQUENCE"): (_SEQUENCES, ()),
     ("DROP", "SEQUENCE"): (_SEQUENCES, ()),
@@ -109,10 +108,16 @@ def _full(schema_and_table: tuple[str, str], name: TableName) -> TableName:
     return TableName(schema_and_table[0] or name.schema, schema_and_table[1])
 
 
-def _create(words: Words, name: TableName) -> Statement | None:
-    modifiers = set()  # OR REPLACE, UNIQUE, DEFINER=…
+def _modifiers(words: Words) -> set[str]:
+    """What stands between the verb and its object: OR REPLACE, UNIQUE, DEFINER=…"""
+    found = set()
     while words.peek().kind not in ("end", "group") and words.peek().upper not in _OBJECTS:
-        modifiers.add(words.take().upper)
+        found.add(words.take().upper)
+    return found
+
+
+def _create(words: Words, name: TableName) -> Statement | None:
+    modifiers = _modifiers(words)
     match words.take().upper:
         case "TABLE":
             return _of(_create_table(words, modifiers, name), "create table")
@@ -150,17 +155,15 @@ def _create_index(words: Words, unique: bool, name: TableName) -> Statement:
         if words.take().kind == "end":
             raise ValueError("the index names no table")
     table = _the(words.table_name(), name)
-    columns = next((word for word in words.rest() if word.kind == "group"), None)
-    if columns is None:
-        raise ValueError("the index names no columns")
-    definition = (Word("word", "UNIQUE" if unique else "INDEX"), Word("name", index_name), columns)
-    index = read_index(definition)
+    kind = Word("word", "UNIQUE" if unique else "INDEX")
+    index = read_index((kind, Word("name", index_name), *words.rest()))
     assert index is not None
     add = AddIndex(index=index, if_not_exists=if_not_exists)
     return _of(AlterTable(name=table, changes=(add,)), "create index", "alter table")
 
 
 def _alter(words: Words, name: TableName) -> Statement | None:
+    _modifiers(words)
     match words.take().upper:
         case "DATABASE" | "SCHEMA":
             bytes_by_default = names_binary_charset(words.rest())
@@ -168,11 +171,13 @@ def _alter(words: Words, name: TableName) -> Statement | None:
             if bytes_by_default:
                 reason = "the text columns of its new tables may hold bytes"
                 return _of(Unsupported(reason=reason), *events)
-            return _of(NoEffect(reason="databases have no options here"), *events)
+            return _of(NoEffect(reason=NOTHING), *events)
         case "TABLE":
             words.accept("IF", "EXISTS")
             written = words.table_name()
             return read_alter(words.rest(), _the(written, name), TableName(*written))
+        case "VIEW":
+            return _of(NoEffect(reason=_VIEWS))
     return None
 
 
@@ -180,7 +185,7 @@ def _drop(words: Words, name: TableName) -> Statement | None:
     match words.take().upper:
         case "TABLE" | "TABLES":
             if_exists = words.accept("IF", "EXISTS")
-            tables = [Words(part).table_name() for part in split_by_comma(words.rest())]
+            tables = [each.table_name() for each in _listed(words)]
             names = (
                 [_the(tables[0], name)] if len(tables) == 1 else [_full(t, name) for t in tables]
             )
@@ -202,10 +207,17 @@ def _drop(words: Words, name: TableName) -> Statement | None:
     return None
 
 
+def _listed(words: Words) -> list[Words]:
+    parts = [Words(part) for part in split_by_comma(words.rest())]
+    if not parts:
+        raise ValueError("it names no table")
+    return parts
+
+
 def _rename(words: Words, name: TableName) -> Statement | None:
     if not words.accept_any("TABLE", "TABLES"):
         return None
-    effects = tuple(_renamed(Words(part), name) for part in split_by_comma(words.rest()))
+    effects = tuple(_renamed(each, name) for each in _listed(words))
     return Statement(effects=effects, event_types=("rename table", "alter table"))
 
 

@@ -71,6 +71,13 @@ class Words:
             raise ValueError(f"a name is missing where {word.text or 'the end'!r} stands")
         return word.text
 
+    def column_name(self) -> str:
+        """The tables that it may be qualified with say nothing new."""
+        name = self.name()
+        while self.accept("."):
+            name = self.name()
+        return name
+
     def table_name(self) -> tuple[str, str]:
         """``schema.table``; the schema is empty where the statement does not say."""
         first = self.name()

@@ -81,6 +81,8 @@ def test_elements_lose_trailing_blanks_as_in_mysql() -> None:
         ("VECTOR<FLOAT>(3)", "vector(3)"),
         ("TIMESTAMP(6) NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)", None),
         ("ENUM(_utf8mb4'x') NOT NULL", "enum('x')"),
+        ("ENUM(0x61,x'62',b'01100011')", "enum('a','b','c')"),
+        ("INT REFERENCES p (id) ON UPDATE SET DEFAULT", "int"),
     ],
 )
 def test_column_types(definition: str, shown: str | None) -> None:
