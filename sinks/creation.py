@@ -14,9 +14,12 @@ from collections.abc import Mapping
 
 from coordination.errors import TidelakeError, TryAgain
 from sinks.apply import Target
+from sinks.ddl.evolve import SchemaChange
 from sinks.delta_types import delta_type, log_type
 from sinks.merge_on_write.actions import Metadata, Protocol
+from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.commit import create_table
+from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.new_shape import statistics_property
 from sinks.merge_on_write.storage import open_storage
 from sinks.schema import TableSchema
@@ -24,6 +27,7 @@ from sinks.storage_errors import one_sentence
 from sinks.tables import (
     CHANGEFEED,
     DDL,
+    DROPPED,
     INCARNATION,
     KEY,
     SCHEMA,
@@ -47,7 +51,9 @@ def create(
     properties: Mapping[str, str],
     storage_options: Mapping[str, str] | None = None,
 ) -> None:
-    """Create the table in one commit. A table that this very DDL has made already is left as it is.
+    """Create the table in one commit. A table that this very DDL has made already is left as it is,
+    and so is one that was dropped by a later DDL; one that was dropped before is made again, empty
+    and in the new shape, in the log that it has.
 
     ``properties`` come from ``tables.ownership``; schema and key are added here.
     """
@@ -65,6 +71,33 @@ def create(
                 raise
     if present is not None:
         _check_ours(target, properties, present)
+        if present.is_dropped and _is_newer(properties, present):
+            _make_again(target, properties, present, options)
+
+
+def _is_newer(wanted: Mapping[str, str], present: TargetState) -> bool:
+    """Than the newest DROP TABLE."""
+    dropped = DdlIdentity.from_json(present.properties[DROPPED])
+    return DdlIdentity.from_json(wanted[DDL]).position > dropped.position
+
+
+def _make_again(
+    target: Target, wanted: Mapping[str, str], present: TargetState, options: Mapping[str, str]
+) -> None:
+    """Its incarnation stays what it is: whoever takes the table up seals an older one."""
+    assert present.schema is not None
+    sources = dict.fromkeys(column.name for column in target.schema.delivered)
+    order = TableDdl(
+        target=target,
+        ddl=DdlIdentity.from_json(wanted[DDL]),
+        change=SchemaChange(before=present.schema, after=target.schema, sources=sources, fills={}),
+        makes_again=True,
+    )
+    engine = MergeOnWriteEngine(options, keeps_up=False)
+    try:
+        engine.alter(order)
+    finally:
+        engine.close()
 
 
 def _protocol(target: Target) -> Protocol:
@@ -141,7 +174,8 @@ def _check_ours(target: Target, wanted: Mapping[str, str], present: TargetState)
             f" newer than {wanted[INCARNATION]}: another run has rewound it; end this one"
         )
     ddl = DdlIdentity.from_json(wanted[DDL])
-    if not ddl.same_as(present.ddl):
+    is_over = DROPPED in present.properties and not _is_newer(wanted, present)
+    if not (ddl.same_as(present.ddl) or is_over or present.is_dropped):
         made = "an unknown statement" if present.ddl is None else f"ts {present.ddl.commit_ts}"
         raise TidelakeError(
             f"{where} was created by another DDL ({made}) than the one at"

@@ -25,6 +25,7 @@ KEY = "tidelake.key"
 SCHEMA = "tidelake.schema"
 DDL = "tidelake.ddl"
 ALTERED = "tidelake.altered"  # the newest DDL that the table's shape holds
+DROPPED = "tidelake.dropped"  # the newest DROP TABLE of it; a later CREATE TABLE makes it again
 LAST_DDL = "tidelake.last-ddl"  # which its present writer has carried out: app ID, commit-ts, order
 WRITER = "tidelake.writer"  # the app ID that may write since the last seal
 SHOWN = "tidelake.shown"  # what the table held when it was rewound below it: a TSO
@@ -48,9 +49,13 @@ class DdlIdentity:
     def from_json(cls, text: str) -> DdlIdentity:
         return cls(**json.loads(text))
 
+    @property
+    def position(self) -> tuple[Ts, int]:
+        return self.commit_ts, self.order
+
     def same_as(self, other: DdlIdentity | None) -> bool:
         """The position in the stream is the identity: the text may have been rewritten."""
-        return other is not None and (self.commit_ts, self.order) == (other.commit_ts, other.order)
+        return other is not None and self.position == other.position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +95,21 @@ class TargetState:
         return None if text is None else DdlIdentity.from_json(text)
 
     @property
+    def is_dropped(self) -> bool:
+        """By a DROP TABLE, and not made again since: it has no rows, its name is free."""
+        return is_dropped(self.properties)
+
+    @property
     def shown_ts(self) -> Ts:
         """The table may show changes up to here, whatever its identity says: it was rewound."""
         return Ts(_number(self.properties.get(SHOWN)) or 0)
+
+
+def is_dropped(properties: Mapping[str, str]) -> bool:
+    if DROPPED not in properties:
+        return False
+    made, dropped = (DdlIdentity.from_json(properties[name]) for name in (DDL, DROPPED))
+    return dropped.position > made.position
 
 
 def table_uri(warehouse: str, name: TableName) -> str:

@@ -22,12 +22,13 @@ from sinks.apply import Applied, Skipped, TableHeld, Target
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.actions import AppTransaction, Json, Metadata
 from sinks.merge_on_write.commit import LostRace
+from sinks.merge_on_write.kept import NEVER_MS, KeptTable, kept_uri
 from sinks.merge_on_write.new_shape import NewShape, reshaped
 from sinks.merge_on_write.open_table import OpenTable
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.rewrite import check_key, rewrite
 from sinks.merge_on_write.sorted_files import NewFile
-from sinks.tables import ALTERED, DDL, LAST_DDL, DdlIdentity
+from sinks.tables import ALTERED, DDL, DROPPED, LAST_DDL, DdlIdentity
 from sinks.text_arrays import CastRules
 
 _PHYSICAL_BITS = 18  # a TSO is milliseconds and so many bits of a counter
@@ -37,17 +38,25 @@ _PHYSICAL_BITS = 18  # a TSO is milliseconds and so many bits of a counter
 class TableDdl:
     """What a DDL does to one target. ``change`` None: its shape stays; ``empties``: its rows go.
 
-    Neither (a DDL that an operator skips): only its position is put into the table.
+    Neither (a DDL that an operator skips): only its position is put into the table. ``on_drop``: a
+    DROP TABLE, which empties the table and marks it; with ``keep`` its files stay, under the name
+    ``kept_uri``. ``makes_again``: a CREATE TABLE in a dropped one's place.
     """
 
     target: Target
     ddl: DdlIdentity
     change: SchemaChange | None = None
     empties: bool = False
+    on_drop: Literal["keep", "drop"] | None = None
+    makes_again: bool = False
     on_add_default: Literal["rewrite", "null"] = "rewrite"
     on_type_change: Literal["rewrite", "stop"] = "rewrite"
     rules: CastRules = field(default_factory=lambda: CastRules(time_zone="UTC", zero_date="null"))
     before_commit: Callable[[], None] = lambda: None
+
+    @property
+    def removes_rows(self) -> bool:
+        return self.empties or self.on_drop is not None
 
 
 def alter(table: OpenTable, order: TableDdl) -> Applied | Skipped:
@@ -61,6 +70,10 @@ def alter(table: OpenTable, order: TableDdl) -> Applied | Skipped:
 
 def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     """On the version that was followed. Raises LostRace."""
+    kept: KeptTable | None = None
+    if order.on_drop == "keep":
+        kept = KeptTable(table.located.open_place(kept_uri(table.uri, order.ddl)))
+        table.refresh()
     state, app_id = table.state, order.target.app_id
     assert state.metadata is not None
     identity = state.transactions.get(app_id)
@@ -68,16 +81,21 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     configuration = state.metadata.configuration
     is_in_shape = is_at_least(configuration, order.ddl)
     if is_carried_out(configuration, app_id, reached, order.ddl) or (
-        is_in_shape and not order.empties
+        is_in_shape and not order.removes_rows
     ):
         return Skipped(state.version, reached)
     if is_paused(state.metadata):
         raise TableHeld(f"table {order.target.name} is paused")
     _ = table.shape  # NotForThisEngine
     new = None if order.change is None or is_in_shape else _reshaped(table, order, order.change)
-    properties = {LAST_DDL: _position_text(app_id, order.ddl)}
-    if not is_in_shape:
-        properties[ALTERED] = order.ddl.to_json()
+    last = [app_id, *order.ddl.position]
+    marks = {
+        ALTERED: not is_in_shape,
+        DROPPED: order.on_drop is not None,
+        DDL: order.makes_again,
+    }
+    properties = {name: order.ddl.to_json() for name, is_set in marks.items() if is_set}
+    properties[LAST_DDL] = json.dumps(last)
     metadata = state.metadata if new is None else new.metadata
     told = {**metadata.fields, "configuration": {**metadata.configuration, **properties}}
     now_ms = int(time.time() * 1000)
@@ -87,6 +105,8 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     actions = [txn.to_json(), Metadata(fields=told).to_json()]
     if new is not None and new.protocol != state.protocol:
         actions.append(new.protocol.to_json())
+    if kept is not None and table.files:
+        kept.take(state, table.uri)
     return Applied(_commit(table, order, new, actions, now_ms))
 
 
@@ -96,20 +116,14 @@ def is_carried_out(
     """Whether this writer has been at the DDL or beyond: by rows of its commit-ts or later (a
     sealed one is beyond all), or by a DDL. A rewound table knows of DDLs that another has done."""
     writer, *position = json.loads(configuration.get(LAST_DDL, '["", 0, 0]'))
-    return reached >= ddl.commit_ts or (
-        writer == app_id and tuple(position) >= (ddl.commit_ts, ddl.order)
-    )
+    return reached >= ddl.commit_ts or (writer == app_id and tuple(position) >= ddl.position)
 
 
 def is_at_least(configuration: Mapping[str, str], ddl: DdlIdentity) -> bool:
     """Whether the table's shape is what the DDL makes of it, or a later one."""
     texts = [configuration[name] for name in (DDL, ALTERED) if name in configuration]
     found = [DdlIdentity.from_json(text) for text in texts]
-    return any((each.commit_ts, each.order) >= (ddl.commit_ts, ddl.order) for each in found)
-
-
-def _position_text(app_id: str, ddl: DdlIdentity) -> str:
-    return json.dumps([app_id, ddl.commit_ts, ddl.order])
+    return any(each.position >= ddl.position for each in found)
 
 
 def _reshaped(table: OpenTable, order: TableDdl, change: SchemaChange) -> NewShape:
@@ -131,12 +145,14 @@ def _commit(
 ) -> int:
     looked_at = table.state.version
     key = order.target.schema.key if new is None or order.change is None else order.change.after.key
+    removed_ms = NEVER_MS if order.on_drop == "keep" else now_ms
     written: list[NewFile] = []
     is_put = False
     try:
-        if order.empties or (new is not None and new.must_rewrite):
-            removed = [each.file.remove(now_ms, data_change=True) for each in table.files.values()]
-            if new is not None and not order.empties:
+        if order.removes_rows or (new is not None and new.must_rewrite):
+            live = (each.file for each in table.files.values())
+            removed = [file.remove(removed_ms, data_change=True) for file in live]
+            if new is not None and not order.removes_rows:
                 _write(table, order, new, key, written)
             actions += [*removed, *(each.file.add(data_change=True) for each in written)]
         order.before_commit()
@@ -144,7 +160,7 @@ def _commit(
         version = table.commit(
             looked_at,
             actions,
-            operation="TRUNCATE" if order.empties else "ALTER TABLE",
+            operation="TRUNCATE" if order.removes_rows else "ALTER TABLE",
             user_metadata=order.ddl.to_json(),
         )
     except BaseException as error:

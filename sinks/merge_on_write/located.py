@@ -41,7 +41,7 @@ class LocatedFiles:
 
     def __init__(self, storage: TableStorage, open_place: Callable[[str], TableStorage]) -> None:
         self._storage = storage
-        self._open_place = open_place
+        self.open_place = open_place
         self._places: dict[str, TableStorage] = {}
 
     def read(self, path: str) -> bytes:
@@ -60,5 +60,5 @@ class LocatedFiles:
         place, _, name = path.rpartition("/")
         place = place.removeprefix("file:") if "://" not in place else place
         if place not in self._places:
-            self._places[place] = self._open_place(place)
+            self._places[place] = self.open_place(place)
         return self._places[place], unquote(name)

@@ -85,7 +85,8 @@ def reshaped(
         field = _field(column.name, delta_type(column.type), fields.get(source or ""), last_id + 1)
         last_id = max(last_id, field["metadata"][_ID])
         made.append(field)
-    made += (field for name, field in fields.items() if name not in known)  # somebody's by hand
+    if not _makes_anew(change):  # then columns that somebody has added by hand stay
+        made += (field for name, field in fields.items() if name not in known)
     _refuse_doubles(made)
     configuration = {
         **metadata.configuration,
@@ -107,6 +108,11 @@ def reshaped(
         origins=tuple(_origins(old, shape, change, fills)),
         key_changes=_key_changes(change),
     )
+
+
+def _makes_anew(change: SchemaChange) -> bool:
+    """No column stays: a CREATE TABLE in the place of a dropped one."""
+    return not any(change.sources.values())
 
 
 def _ids(fields: Any, configuration: Mapping[str, str]) -> list[int]:
@@ -153,8 +159,10 @@ def _put_statistics(
     configuration: dict[str, str], change: SchemaChange, fields: Sequence[Json]
 ) -> None:
     """Names in the list follow renames and drops; the key and new columns get statistics too."""
+    if _makes_anew(change) and configuration.get(NO_STATISTICS) == "0":
+        configuration[STATISTICS] = configuration.pop(NO_STATISTICS)[:0]
     listed = configuration.pop(STATISTICS, None)
-    if listed is None:  # none of ours was able, or somebody has said otherwise
+    if listed is None:  # no column of ours could have them, or somebody has said otherwise
         return
     types = {field["name"]: sql_type(field["type"]) for field in fields}
     sources = {source: name for name, source in change.sources.items() if source is not None}

@@ -19,6 +19,7 @@ from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.retention import clean_files, clean_log
+from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl, truncate
 from tests.sinks.merge_on_write.orders import UPSERTED, write
 
 DAY_MS = 24 * 3600 * 1000
@@ -43,7 +44,17 @@ def upkept(uri: str) -> None:
     clean_files(table.storage, table.state, now_ms=later, retention_ms=0)
 
 
-DEEDS: Mapping[str, Callable[[str], None]] = {"upsert": upsert, "fold": folded, "upkeep": upkept}
+def altered(uri: str) -> None:
+    MergeOnWriteEngine({}, keeps_up=False).alter(ddl(uri, ADD_FILLED))
+
+
+def emptied(uri: str) -> None:
+    MergeOnWriteEngine({}, keeps_up=False).alter(truncate(uri))
+
+
+DEEDS: Mapping[str, Callable[[str], None]] = {
+    "upsert": upsert, "fold": folded, "upkeep": upkept, "alter": altered, "truncate": emptied,
+}  # fmt: skip
 
 
 class Countdown:

@@ -49,9 +49,9 @@ def write(
 UPSERTED: Changes = {1: "new", 11: None, 12: "new", 99: "new"}
 
 
-def made(uri: str | Path) -> str:
+def made(uri: str | Path, properties: Mapping[str, str] | None = None) -> str:
     """Twelve files, most of them with vectors."""
-    create(target(str(uri)), properties={})
+    create(target(str(uri)), properties=properties or {})
     engine = MergeOnWriteEngine({}, keeps_up=False)
     for number in range(12):
         rows: dict[int, str | None] = {10 * number + at: "old" for at in range(5)}

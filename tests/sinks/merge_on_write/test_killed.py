@@ -1,5 +1,5 @@
-"""kill -9 between any two writes of an upsert, a fold and the upkeep: the table is as it was before
-or after, and the next write goes through."""
+"""kill -9 between any two writes of an upsert, a fold, a DDL and the upkeep: the table is as it was
+before or after, and the next write goes through."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from sinks.apply import Applied, Skipped
+from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.located import files_of
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.storage import LocalStorage
 from tests.conftest import ROOT
-from tests.sinks.merge_on_write.killed import DEEDS
+from tests.services.delta_rows import read_rows
+from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl
 from tests.sinks.merge_on_write.orders import UPSERTED, Changes, Rows, changed, made, rows_of, write
 
 LEAST_STEPS = 8  # of each deed: what counts fewer has not looked everywhere
@@ -26,13 +29,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     return made(tmp_path_factory.mktemp("killed") / "table")
 
 
-@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("deed", ["upsert", "fold", "upkeep"])
 def test_a_process_is_killed_between_any_two_steps(table: str, tmp_path: Path, deed: str) -> None:
-    stride = "3" if deed == "upkeep" else "1"  # many files go, each with a checksum if there is one
-    module = "tests.sinks.merge_on_write.killed"
-    command = [sys.executable, "-m", module, deed, table, str(tmp_path), stride]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
-    copies = sorted(map(str, tmp_path.iterdir()))
+    copies = killed_at_each_step(table, tmp_path, deed)
     before = rows_of(table)
     after = changed(before, UPSERTED) if deed == "upsert" else before
     seen = [rows_of(uri) for uri in copies]
@@ -43,6 +42,40 @@ def test_a_process_is_killed_between_any_two_steps(table: str, tmp_path: Path, d
     for uri in copies:
         nothing_is_missing(uri)
         goes_on(uri, before)
+
+
+@pytest.mark.parametrize(("deed", "order"), [("alter", ADD_FILLED), ("truncate", None)])
+def test_a_process_is_killed_at_a_ddl(
+    table: str, tmp_path: Path, deed: str, order: SchemaChange | None
+) -> None:
+    """Another does it again: it has taken effect once, and rows go on."""
+    copies = killed_at_each_step(table, tmp_path, deed)
+    before = rows_of(table)
+    after = before if order else {}
+    versions = [DeltaTable(uri).version() for uri in copies]
+    turn = versions.index(13)
+    assert versions == [12] * turn + [13] * (len(versions) - turn)
+    assert turn >= 3
+    for number, uri in enumerate(copies):
+        nothing_is_missing(uri)
+        assert rows_of(uri) == (before if number < turn else after)
+        engine = MergeOnWriteEngine({}, keeps_up=False)
+        outcome = engine.alter(ddl(uri, order, empties=order is None))
+        assert isinstance(outcome, Applied if number < turn else Skipped)
+        assert rows_of(uri) == after
+        assert {row.get("n") for row in read_rows(uri)} <= {7 if order else None}
+        assert isinstance(engine.apply(write(uri, 100, UPSERTED)), Applied)
+        engine.close()
+        assert rows_of(uri) == changed(after, UPSERTED)
+
+
+def killed_at_each_step(table: str, folder: Path, deed: str) -> list[str]:
+    """The copies that were left, in the order of steps."""
+    stride = "3" if deed == "upkeep" else "1"  # many files go, each with a checksum if there is one
+    module = "tests.sinks.merge_on_write.killed"
+    command = [sys.executable, "-m", module, deed, table, str(folder), stride]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
+    return sorted(map(str, folder.iterdir()))
 
 
 def nothing_is_missing(uri: str) -> None:
