@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
 from coordination.model import TableName
 from sinks.ddl.defaults import default_value
@@ -38,7 +37,7 @@ from sinks.schema import Index
 
 NOTHING = "it changes neither columns nor rows"
 FROM_UNKNOWN = "it does not say from which database it takes the table"
-KEEPS_ROWS = "it moves rows between partitions, and all of them stay"
+KEEPS_ROWS = "it changes partitions, and all rows stay"
 
 Part = tuple[tuple[str, ...], tuple[Change | Effect, ...]]
 """A part's event types, and what it does; nothing: no effect."""
@@ -110,21 +109,15 @@ def read_alter(specification: Sequence[Word], name: TableName, old_name: TableNa
         parts = [tuple(specification)]  # its commas part partitions, not parts of the statement
     read = [_part(part, name, old_name) for part in parts]
     events = read[0][0] if len(read) == 1 else ("multi schema change",) if read else ()
-    effects = tuple(_gathered(name, [each for _, found in read for each in found]))
+    changes = tuple(each for _, found in read for each in found if isinstance(each, Change))
+    others = [each for _, found in read for each in found if not isinstance(each, Change)]
+    renamed = next((each for each in others if isinstance(each, RenameTable)), None)
+    if changes:
+        before = renamed.name if renamed else name
+        others.insert(0, AlterTable(name=before, changes=changes))
     return Statement(
-        effects=effects or (NoEffect(reason=NOTHING),), event_types=(*events, "alter table")
+        effects=tuple(others) or (NoEffect(reason=NOTHING),), event_types=(*events, "alter table")
     )
-
-
-def _gathered(name: TableName, found: Sequence[Change | Effect]) -> Iterator[Effect]:
-    """Changes that follow one another are one effect."""
-    for is_change, group in groupby(found, lambda each: isinstance(each, Change)):
-        if is_change:
-            yield AlterTable(
-                name=name, changes=tuple(each for each in group if isinstance(each, Change))
-            )
-        else:
-            yield from (each for each in group if not isinstance(each, Change))
 
 
 def _part(part: tuple[Word, ...], name: TableName, old_name: TableName) -> Part:
@@ -304,14 +297,15 @@ def _modified(words: Words, is_renamed: bool) -> tuple[Change, ...]:
 
 
 def _place(definition: Sequence[Word]) -> str | None:
-    """FIRST or AFTER at the end of a column's definition."""
-    if definition[-1].upper == "FIRST":
-        return FIRST
+    """FIRST or AFTER in a column's definition."""
     words = Words(definition[1:])
-    while not words.accept("AFTER"):
-        if words.take().kind == "end":
-            return None
-    return words.column_name()
+    while words.peek().kind != "end":
+        if words.peek().upper == "FIRST":
+            return FIRST
+        if words.accept("AFTER"):
+            return words.column_name()
+        words.take()
+    return None
 
 
 def _default(words: Words) -> Part:

@@ -146,6 +146,8 @@ def _as_sent(text: str, mysql_type: MySQLType) -> str:
         case "set" if text in mysql_type.elements or not text.isdecimal():
             chosen = {_position(each, mysql_type.elements) for each in text.split(",") if each}
             text = str(sum(1 << position for position in chosen))
+        case "json":
+            text = text or "null"
         case "char":
             text = text.rstrip(" ")
         case "binary":

@@ -223,7 +223,10 @@ Effect = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """``event_types`` are TiCDC's names for event filters, the most exact first."""
+    """At least one effect; where one of them is Unsupported, none may be carried out.
+
+    ``event_types`` are TiCDC's names for event filters, the most exact first.
+    """
 
     effects: tuple[Effect, ...]
     event_types: tuple[str, ...]

@@ -85,7 +85,9 @@ def _statement(all_words: tuple[Word, ...], name: TableName) -> Statement:
             found = _drop(words, name)
         case "TRUNCATE":
             words.accept("TABLE")
-            found = _of(TruncateTable(name=_the(words.table_name(), name)), "truncate table")
+            table = words.table_name()
+            words.end()
+            found = _of(TruncateTable(name=_the(table, name)), "truncate table")
         case "RENAME":
             found = _rename(words, name)
         case "RECOVER" | "FLASHBACK":
@@ -163,7 +165,6 @@ def _create_index(words: Words, unique: bool, name: TableName) -> Statement:
 
 
 def _alter(words: Words, name: TableName) -> Statement | None:
-    _modifiers(words)
     match words.take().upper:
         case "DATABASE" | "SCHEMA":
             bytes_by_default = names_binary_charset(words.rest())
@@ -176,7 +177,7 @@ def _alter(words: Words, name: TableName) -> Statement | None:
             words.accept("IF", "EXISTS")
             written = words.table_name()
             return read_alter(words.rest(), _the(written, name), TableName(*written))
-        case "VIEW":
+        case "VIEW" | "ALGORITHM" | "DEFINER" | "SQL":
             return _of(NoEffect(reason=_VIEWS))
     return None
 
@@ -185,7 +186,11 @@ def _drop(words: Words, name: TableName) -> Statement | None:
     match words.take().upper:
         case "TABLE" | "TABLES":
             if_exists = words.accept("IF", "EXISTS")
-            tables = [each.table_name() for each in _listed(words)]
+            listed = _listed(words)
+            tables = [each.table_name() for each in listed]
+            listed[-1].accept_any("RESTRICT", "CASCADE")
+            for each in listed:
+                each.end()
             names = (
                 [_the(tables[0], name)] if len(tables) == 1 else [_full(t, name) for t in tables]
             )
@@ -224,13 +229,15 @@ def _rename(words: Words, name: TableName) -> Statement | None:
 def _renamed(words: Words, name: TableName) -> Effect:
     before = TableName(*words.table_name())
     words.accept("TO")
-    return rename_table(before, words.table_name(), name.schema)
+    after = words.table_name()
+    words.end()
+    return rename_table(before, after, name.schema)
 
 
 def _recover(words: Words, name: TableName) -> Statement | None:
     if not words.accept("TABLE"):
         return None
-    if words.accept("BY", "JOB"):
+    if words.accept("BY", "JOB") and name.table:
         return _of(RecoverTable(name=name), "recover table")
     dropped = _full(words.table_name(), name)
     new_name = TableName(name.schema, words.name()) if words.accept("TO") else None

@@ -85,6 +85,11 @@ class Words:
             return first, self.name()
         return "", first
 
+    def end(self) -> None:
+        """Raises ValueError where more follows."""
+        if self.peek().kind != "end":
+            raise ValueError(f"what follows with {self.peek().text or '(…)'} is unknown here")
+
     def rest(self) -> tuple[Word, ...]:
         return self._words[self._at :]
 

@@ -72,6 +72,70 @@ def test_every_column_says_where_it_comes_from(specification: str, columns: str)
 
 
 @pytest.mark.parametrize(
+    ("body", "row", "specification", "shown"),
+    [  # as TiDB's own test of multi schema changes shows them
+        ("a INT", "a=1", "ADD COLUMN b INT DEFAULT 2, ADD COLUMN c INT DEFAULT 3", "a=1 b=2 c=3"),
+        ("a INT", "a=1", "ADD COLUMN (b INT DEFAULT 2, INDEX i(a), PRIMARY KEY (a))", "a=1 b=2"),
+        (
+            "a INT DEFAULT 1, b INT, c INT",
+            "a=1 b=2 c=3",
+            "ADD COLUMN IF NOT EXISTS (c INT DEFAULT 3, d INT DEFAULT 4)",
+            "a=1 b=2 c=3 d=4",
+        ),
+        (
+            "a INT, b INT, c INT",
+            "a=1 b=2 c=3",
+            "ADD COLUMN d INT DEFAULT 4 FIRST, ADD COLUMN e INT DEFAULT 5 AFTER b,"
+            " ADD COLUMN f INT DEFAULT 6 AFTER b",
+            "d=4 a=1 b=2 f=6 e=5 c=3",
+        ),
+        (
+            "a INT DEFAULT 1, b INT DEFAULT 2",
+            "a=1 b=2",
+            "ADD COLUMN c INT DEFAULT 3, DROP COLUMN a, ADD COLUMN d INT DEFAULT 4, DROP COLUMN b",
+            "c=3 d=4",
+        ),
+        (
+            "a INT DEFAULT 1, b INT DEFAULT 2",
+            "a=1 b=2",
+            "MODIFY COLUMN b DOUBLE DEFAULT 2 AFTER a, ADD COLUMN c INT DEFAULT 3 AFTER a",
+            "a=1 c=3 b=2",
+        ),
+        (
+            "a INT, b INT, c INT, INDEX i4 (a, b), INDEX i5 (a, b, c)",
+            "a=1 b=2 c=3",
+            "MODIFY COLUMN a TINYINT AFTER c, MODIFY COLUMN b TINYINT,"
+            " MODIFY COLUMN c TINYINT FIRST",
+            "c=3 b=2 a=1",
+        ),
+        (
+            "a INT, b INT, c INT, INDEX i1 (c), INDEX i2 (c)",
+            "a=1 b=2 c=3",
+            "ADD COLUMN d INT DEFAULT 4, ADD INDEX i3(c), DROP COLUMN a, DROP COLUMN IF EXISTS z,"
+            " ADD COLUMN IF NOT EXISTS e INT DEFAULT 5, DROP INDEX i2, ADD COLUMN f INT DEFAULT 6,"
+            " DROP COLUMN b, DROP INDEX i1, ADD COLUMN IF NOT EXISTS c INT",
+            "c=3 d=4 e=5 f=6",
+        ),
+        (
+            "a TINYINT",
+            "a=10",
+            "ADD COLUMN b INT NOT NULL, CHANGE COLUMN a c CHAR(5) FIRST",
+            "c=10 b=0",
+        ),
+        ("a INT, b DOUBLE", "a=1 b=2", "RENAME INDEX i TO i1, CHANGE COLUMN b c INT", "a=1 c=2"),
+    ],
+)
+def test_rows_show_what_tidb_shows(body: str, row: str, specification: str, shown: str) -> None:
+    change = altered(made(body), specification)
+    values = dict(cell.split("=") for cell in row.split())
+    cells = {
+        name: values[source] if source else change.fills.get(name, "NULL")
+        for name, source in change.sources.items()
+    }
+    assert " ".join(f"{name}={text}" for name, text in cells.items()) == shown
+
+
+@pytest.mark.parametrize(
     ("specification", "reason"),
     [
         ("DROP x", "no column x"),

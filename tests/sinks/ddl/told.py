@@ -1,0 +1,142 @@
+"""Effects of a statement in a line of words, as corpus.sql writes them down."""
+
+from __future__ import annotations
+
+from coordination.model import TableName
+from sinks.ddl.effects import (
+    FIRST,
+    AddColumn,
+    AddIndex,
+    AlterTable,
+    Change,
+    ConvertCharset,
+    CreateTable,
+    CreateTableLike,
+    DropColumn,
+    DropDatabase,
+    DropIndex,
+    DropPartition,
+    DropPrimaryKey,
+    DropTable,
+    Effect,
+    ExchangePartition,
+    ModifyColumn,
+    NoEffect,
+    RecoverTable,
+    RenameColumn,
+    RenameIndex,
+    RenameTable,
+    SetCharset,
+    SetDefault,
+    Statement,
+    TruncatePartition,
+    TruncateTable,
+    Unsupported,
+)
+from sinks.schema import Column, Index, TableSchema
+
+SCHEMA = "test"  # where a statement's tables are if it does not say
+
+
+def told(statement: Statement) -> str:
+    return "; ".join(_effect(effect) for effect in statement.effects)
+
+
+def _effect(effect: Effect) -> str:  # noqa: PLR0911, PLR0912, C901
+    match effect:
+        case NoEffect():
+            return "no effect"
+        case Unsupported(reason=reason):
+            return f"unsupported: {reason}"
+        case CreateTable(name=name, schema=schema):
+            return f"create {_name(name)}: {_schema(schema)}"
+        case CreateTableLike(name=name, source=source):
+            return f"create {_name(name)} like {_name(source)}"
+        case AlterTable(name=name, changes=changes):
+            return f"{_name(name)}: " + ", ".join(_change(change) for change in changes)
+        case DropTable(name=name, if_exists=if_exists):
+            return f"drop {_name(name)}" + " if exists" * if_exists
+        case TruncateTable(name=name):
+            return f"truncate {_name(name)}"
+        case RenameTable(name=name, new_name=new_name):
+            return f"rename {_name(name)} to {_name(new_name)}"
+        case DropDatabase(schema=schema, if_exists=if_exists):
+            return f"drop database {schema}" + " if exists" * if_exists
+        case RecoverTable(name=name, new_name=as_name):
+            return f"recover {_name(name)}" + (f" as {_name(as_name)}" if as_name else "")
+        case TruncatePartition(name=name, partitions=partitions):
+            return f"{_name(name)}: truncate partition {' '.join(partitions) or 'all'}"
+        case DropPartition(name=name, partitions=partitions):
+            return f"{_name(name)}: drop partition {' '.join(partitions)}"
+        case ExchangePartition(name=name, partition=partition, table=table):
+            return f"{_name(name)}: exchange partition {partition} with {_name(table)}"
+
+
+def _change(change: Change) -> str:  # noqa: PLR0911, C901
+    match change:
+        case AddColumn(column=column):
+            return f"add {_column(column)}{_where(change)}" + " if not exists" * (
+                change.if_not_exists
+            )
+        case ModifyColumn(name=name, column=column):
+            return f"modify {name} to {_column(column)}{_where(change)}" + " if exists" * (
+                change.if_exists
+            )
+        case DropColumn(name=name, if_exists=if_exists):
+            return f"drop {name}" + " if exists" * if_exists
+        case RenameColumn(name=name, new_name=new_name):
+            return f"rename {name} to {new_name}"
+        case SetDefault(name=name, default=default, default_is_expression=is_expression):
+            return f"default of {name}{_default(default, is_expression) or ' none'}"
+        case AddIndex(index=index, if_not_exists=if_not_exists):
+            return f"add {_index(index)}" + " if not exists" * if_not_exists
+        case DropIndex(name=name, if_exists=if_exists):
+            return f"drop index {name}" + " if exists" * if_exists
+        case DropPrimaryKey():
+            return "drop primary key"
+        case RenameIndex(name=name, new_name=new_name):
+            return f"rename index {name} to {new_name}"
+        case ConvertCharset(binary=binary):
+            return "convert to " + ("bytes" if binary else "text")
+        case SetCharset(binary=binary):
+            return "charset of " + ("bytes" if binary else "text")
+
+
+def _where(change: AddColumn | ModifyColumn) -> str:
+    charset = " charset" if change.has_charset else ""
+    if change.place is None:
+        return charset
+    return charset + (" first" if change.place == FIRST else f" after {change.place}")
+
+
+def _schema(schema: TableSchema) -> str:
+    columns = ", ".join(_column(column) for column in schema.columns)
+    unique = "".join(f"; {_index(index)}" for index in schema.indexes if index.kind == "unique")
+    key = f"; key {' '.join(schema.key)}" if schema.key else "; no key"
+    by = f" by {schema.key_index}" if schema.key_index else ""
+    return columns + key + by + unique + "; bytes" * schema.binary_charset
+
+
+def _column(column: Column) -> str:
+    return (
+        f"{column.name} {column.type}"
+        + " not null" * (not column.nullable)
+        + (f" {column.generated}" if column.generated else "")
+        + _default(column.default, column.default_is_expression)
+    )
+
+
+def _default(default: str | None, is_expression: bool) -> str:
+    if default is None:
+        return ""
+    return f" = {default}" if is_expression else f" = {default!r}"
+
+
+def _index(index: Index) -> str:
+    kind = {"primary": "primary key", "unique": "unique", "plain": "index"}[index.kind]
+    name = f" {index.name}" if index.name and index.kind != "primary" else ""
+    return f"{kind}{name} ({' '.join(index.columns)})"
+
+
+def _name(name: TableName) -> str:
+    return name.table if name.schema == SCHEMA else str(name)
