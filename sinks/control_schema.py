@@ -9,7 +9,7 @@ release knows is NULL in the rows that we write.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from datetime import datetime
 from typing import Any, Final, TypeVar, get_type_hints
 
@@ -78,11 +78,14 @@ def fitted(rows: pa.Table, handle: DeltaTable) -> pa.Table:
 
 def to_rows(items: Iterable[Any], schema: pa.Schema) -> pa.Table:
     """Dataclasses as rows."""
-    records = [
-        {n: sorted(v.items()) if isinstance(v, Mapping) else v for n, v in asdict(item).items()}
-        for item in items
-    ]
-    return pa.Table.from_pylist(records, schema=schema)
+    found = list(items)
+    columns = [[_cell(getattr(item, name)) for item in found] for name in schema.names]
+    arrays = [pa.array(cells, kind) for cells, kind in zip(columns, schema.types, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _cell(value: Any) -> Any:
+    return sorted(value.items()) if isinstance(value, Mapping) else value
 
 
 def from_rows(rows: pa.Table, kind: type[T]) -> list[T]:

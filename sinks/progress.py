@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
+import pyarrow as pa
+
 from coordination.errors import TidelakeError
 from coordination.model import TableName, tso_time
-from sinks.control_schema import INT32, from_rows, schema_of
+from sinks.control_schema import INT32, from_rows, schema_of, to_rows
 from sinks.control_table import Change, ControlTable, TableView, replaced, rows_of
 from sinks.txn import check_term, claim
 
@@ -94,15 +96,24 @@ class Progress:
         changefeed_id = rows[0].changefeed_id
         assert all(row.changefeed_id == changefeed_id for row in rows)
         assert all(row.fence >> 32 <= term for row in rows)
+        ours = {row.name: row for row in rows}
 
         def plan(view: TableView) -> Change:
             check_term(self._table, view, changefeed_id, term)
-            ours = _of(view, changefeed_id)
-            for row in rows:
-                self._refuse_to_fall(ours.get(row.name), row)
+            stored = view.rows()
+            asked = ("changefeed_id", "schema_name", "table_name", "incarnation", "checkpoint_ts")
+            is_kept = []
+            for owner, schema, table, *before in zip(
+                *(stored[name].to_pylist() for name in asked), strict=True
+            ):
+                row = ours.get(TableName(schema, table)) if owner == changefeed_id else None
+                is_kept.append(row is None)
+                if row is not None:
+                    self._refuse_to_fall(tuple(before), row)
             stamp = datetime.now(UTC)
-            ours |= {row.name: replace(row, updated_at=row.updated_at or stamp) for row in rows}
-            return replaced(view, changefeed_id, ours.values())
+            stamped = (replace(row, updated_at=row.updated_at or stamp) for row in ours.values())
+            parts = [stored.filter(pa.array(is_kept, pa.bool_())), to_rows(stamped, stored.schema)]
+            return Change(rows=pa.concat_tables(parts).combine_chunks(), mode="overwrite")
 
         self._table.commit(plan, "advance the progress in")
 
@@ -118,10 +129,8 @@ class Progress:
 
         self._table.commit(plan, "stop the tables in")
 
-    def _refuse_to_fall(self, stored: ProgressRow | None, row: ProgressRow) -> None:
-        if stored is None:
-            return
-        before, after = ((r.incarnation, r.checkpoint_ts) for r in (stored, row))
+    def _refuse_to_fall(self, before: tuple[int, ...], row: ProgressRow) -> None:
+        after = (row.incarnation, row.checkpoint_ts)
         if after < before:
             raise TidelakeError(
                 f"changefeed {row.changefeed_id}: refusing to move (incarnation, checkpoint-ts) of "
