@@ -77,6 +77,7 @@ class HeldSpans:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[int, _HeldSpan] = {}
+        self._names: set[TableName] = set()  # of these
         self._changed: set[int] = set()
         self._barrier: Barrier | None = None
         self._scan: Scan | None = None
@@ -93,8 +94,9 @@ class HeldSpans:
         with self._lock:
             held = self._held.get(span.table_id)
             if held is None:
-                if any(other.assignment.name == span.name for other in self._held.values()):
+                if span.name in self._names:
                     return False
+                self._names.add(span.name)
                 held = self._held[span.table_id] = _HeldSpan(
                     assignment=Assignment(
                         id=next(self._ids),
@@ -165,6 +167,7 @@ class HeldSpans:
                 return None
             self.changes += 1
             del self._held[table_id]
+            self._names.discard(held.assignment.name)
             self._changed.add(table_id)
             return _status(table_id, held)
 
