@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -270,11 +271,14 @@ def commits(table: Path) -> list[Commit]:
     found = []
     for name in sorted(os.listdir(table / "_delta_log")) if (table / "_delta_log").is_dir() else []:
         if len(name) == 25 and name.endswith(".json") and name[:20].isdigit():
-            found.append(_commit(table / "_delta_log" / name))
+            path = table / "_delta_log" / name
+            found.append(_commit(path, path.stat().st_mtime))
     return found
 
 
-def _commit(path: Path) -> Commit:
+@cache
+def _commit(path: Path, at: float) -> Commit:
+    """Read once: who polls a thousand tables would take a core from whom it measures."""
     txns, capture = {}, ""
     with path.open() as lines:
         for line in lines:
@@ -284,4 +288,4 @@ def _commit(path: Path) -> Commit:
             if line.startswith('{"txn"'):
                 txn = json.loads(line)["txn"]
                 txns[txn["appId"]] = txn["version"]
-    return Commit(int(path.stem), path.stat().st_mtime, txns, capture)
+    return Commit(int(path.stem), at, txns, capture)
