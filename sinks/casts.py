@@ -37,7 +37,8 @@ def cast_column(text: pa.Array, column: Column, rules: CastRules) -> CastColumn:
         return cast_date(text, rules)
     cast = _CASTS.get(mysql_type.name)
     if cast is None or (arrow_type(mysql_type) == pa.string() and not mysql_type.elements):
-        return CastColumn(values=text.cast(pa.string()), failed=None)
+        values = text if text.type == pa.string() else text.cast(pa.string())
+        return CastColumn(values=values, failed=None)
     return cast(text, mysql_type)
 
 

@@ -85,8 +85,9 @@ def _plain_whole(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 def _are_inside(values: pa.Array, bounds: Range) -> bool:
     low, high = bounds
-    if pa.types.is_decimal(values.type) and high == 2**64 - 1:
-        return True
+    width = 64 if pa.types.is_decimal(values.type) else values.type.bit_width
+    if high - low == 2**width - 1:
+        return True  # all that the type holds: the cast has looked
     found = pc.min_max(values).as_py()
     return found["min"] is None or bool(low <= found["min"] and found["max"] <= high)
 

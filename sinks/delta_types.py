@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -66,6 +67,7 @@ def _decimal_type(mysql_type: MySQLType) -> str:
     return f"decimal({precision},{scale})"
 
 
+@cache
 def arrow_type(mysql_type: MySQLType) -> pa.DataType:
     """The Arrow type of ``delta_type``, which the table's files hold."""
     found = arrow_of(delta_type(mysql_type))

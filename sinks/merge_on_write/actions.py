@@ -19,6 +19,11 @@ def _told(**fields: Any) -> Json:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def _vector_id(storage_type: str, path_or_inline: str, offset: int | None) -> str:
+    name = f"{storage_type}{path_or_inline}"
+    return name if offset is None else f"{name}@{offset}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionVectorDescriptor:
     """Where the set of deleted ordinals of one data file is kept."""
@@ -32,8 +37,7 @@ class DeletionVectorDescriptor:
     @property
     def unique_id(self) -> str:
         """Tells apart the vectors that one data file has had."""
-        name = f"{self.storage_type}{self.path_or_inline}"
-        return name if self.offset is None else f"{name}@{self.offset}"
+        return _vector_id(self.storage_type, self.path_or_inline, self.offset)
 
     def to_json(self) -> Json:
         return _told(
@@ -74,8 +78,10 @@ class LogFile:
 
     @property
     def vector_id(self) -> str | None:
-        vector = self.deletion_vector
-        return None if vector is None else vector.unique_id
+        vector = self.fields.get("deletionVector")
+        if not vector:
+            return None
+        return _vector_id(vector["storageType"], vector["pathOrInlineDv"], vector.get("offset"))
 
 
 class DataFile(LogFile):

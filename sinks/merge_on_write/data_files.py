@@ -88,12 +88,16 @@ def physical_rows(changes: pa.Table, shape: TableShape) -> pa.Table:
         )
     have = set(changes.column_names)
     arrays = [
-        changes[column.name].cast(column.arrow)
+        _cast(changes[column.name], column.arrow)
         if column.name in have
         else pa.chunked_array([pa.nulls(changes.num_rows, column.arrow)])
         for column in shape.columns
     ]
     return pa.Table.from_arrays(arrays, schema=shape.schema())
+
+
+def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return values if values.type == kind else values.cast(kind)
 
 
 def read_columns(

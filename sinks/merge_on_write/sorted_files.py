@@ -84,11 +84,15 @@ def _key_order(keys: Keys, columns: Sequence[pa.Array]) -> Ordinals:
 
 
 def _gathered(rows: pa.Table, at: Ordinals) -> pa.Table:
-    """These rows. Arrow's own way would first make one array of each column, and a column of text
-    may be larger than an array can be."""
-    if bool((at[1:] > at[:-1]).all()):
-        is_whole = len(at) == rows.num_rows
-        return rows if is_whole else pa.table([_rising(c, at) for c in rows.columns], rows.schema)
+    """These rows. Arrow's own way first makes one array of each column, and a column of text may be
+    larger than an array can be."""
+    is_rising = bool((at[1:] > at[:-1]).all())
+    if is_rising and len(at) == rows.num_rows:
+        return rows
+    if rows.nbytes <= MAX_GATHERED_BYTES:
+        return rows.take(pa.array(at))
+    if is_rising:
+        return pa.table([_rising(column, at) for column in rows.columns], rows.schema)
     order = np.argsort(at)
     rising = at[order]
     back = np.empty_like(order)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,8 @@ from streaming.apply.row_errors import RowErrors, error_table, told_errors, unkn
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedValues, typed_keys, typed_values
 from streaming.protocols.contract import OP_DELETE
+
+_OPS: Final = pa.array([DELETE, UPSERT])  # by whether the row is written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -115,16 +118,6 @@ class _PieceChanges:
         is_wanted[is_old] = self.is_good[rows[is_old]]
         return RowErrors(rows, errors.error_class, errors.message).where(is_wanted)
 
-    def parts(self) -> Iterator[tuple[str, Sequence[pa.Array], Mapping[str, pa.Array] | None]]:
-        """What to do, with which keys, and the other values."""
-        is_written = self.piece.op[self.last] != OP_DELETE
-        written, deleted = self.last[is_written], self.last[~is_written]
-        if len(written):
-            assert self.values is not None
-            yield UPSERT, self.keys.of(written), self.values.of(written)
-        if len(deleted):
-            yield DELETE, self.keys.of(deleted), None
-
 
 def _cast_last(
     pieces: Sequence[_PieceChanges], others: Sequence[Column], rules: ChangeRules
@@ -170,18 +163,17 @@ def _table(schema: TableSchema, pieces: Sequence[_PieceChanges]) -> pa.Table:
     types = {column.name: arrow_type(column.type) for column in schema.delivered}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in types}
     ops = []
-    for op, keys, values in (part for each in pieces for part in each.parts()):
-        key = dict(zip(schema.key, keys, strict=True))
-        count = len(keys[0])
+    for each in (piece for piece in pieces if len(piece.last)):
+        assert each.values is not None
+        is_written = each.piece.op[each.last] != OP_DELETE
+        keys = zip(schema.key, each.keys.of(each.last), strict=True)
+        columns = {**each.values.of(each.last, is_written), **dict(keys)}
         for name, here in chunks.items():
-            if name in key:
-                here.append(key[name])
-            else:
-                here.append(pa.nulls(count, types[name]) if values is None else values[name])
-        ops.append(pa.repeat(pa.scalar(op, pa.string()), count))
-    columns = [pa.chunked_array(here, types[name]) for name, here in chunks.items()]
-    columns.append(pa.chunked_array(ops, pa.string()))
-    return pa.Table.from_arrays(columns, names=[*types, OP_COLUMN])
+            here.append(columns[name])
+        ops.append(_OPS.take(pa.array(is_written.view(np.int8))))
+    found = [pa.chunked_array(here, types[name]) for name, here in chunks.items()]
+    found.append(pa.chunked_array(ops, pa.string()))
+    return pa.Table.from_arrays(found, names=[*types, OP_COLUMN])
 
 
 def _dropped(pieces: Sequence[_PieceChanges]) -> dict[str, int]:

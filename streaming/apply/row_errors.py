@@ -40,6 +40,7 @@ ERRORS: Final = pa.schema(
         ("message", pa.string()),
     ]
 )
+_NO_ERRORS: Final = ERRORS.empty_table()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +107,8 @@ def error_table(
     found: Sequence[tuple[Piece, RowErrors]], origins: Sequence[TopicPartition]
 ) -> pa.Table:
     """``ERRORS``, a row per row that cannot be applied, in no order."""
+    if not found:
+        return _NO_ERRORS
     topics = pa.array([each.topic for each in origins], pa.string())
     partitions = pa.array([each.partition for each in origins], pa.int32())
     batches = []

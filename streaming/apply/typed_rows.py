@@ -43,11 +43,11 @@ class TypedValues:
     is_bad: Mask | None
     errors: tuple[RowErrors, ...]
 
-    def of(self, rows: Rows) -> dict[str, pa.Array]:
-        """Those of rows that are among them."""
-        if len(rows) == len(self.rows):
+    def of(self, entries: Rows, is_written: Mask) -> dict[str, pa.Array]:
+        """Those of entries that are among the rows where they are written; NULL for the others."""
+        if len(entries) == len(self.rows) and is_written.all():
             return self.columns
-        at = pa.array(np.searchsorted(self.rows, rows))
+        at = pa.array(np.searchsorted(self.rows, entries), mask=~is_written)
         return {name: column.take(at) for name, column in self.columns.items()}
 
 
