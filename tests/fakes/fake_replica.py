@@ -33,7 +33,7 @@ from streaming.apply.carry import TableBlocks
 from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import stored_low_water
-from streaming.cluster.reads import low, texts
+from streaming.cluster.reads import Offsets, low, texts
 from streaming.cluster.trust import Trust
 from streaming.permit import Withdrawn
 from streaming.source.ranges import TopicPartition
@@ -95,9 +95,7 @@ class FakeReplica:
         self._held = HeldSpans()
         self._joined: dict[int, _Joined] = {}  # by assignment
         self._is_closing = False
-        row = self._warehouse.row
-        marks = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
-        self._reading = Reading(self._source.topic, parsed(row.source_offsets), marks)
+        self._reading = self._begun(parsed(self._warehouse.row.source_offsets))
         self.warnings: list[RunningError] = []  # to be told at the next look
         self._trouble: list[RunningError] = []
 
@@ -212,16 +210,28 @@ class FakeReplica:
                 del self._joined[assignment_id]
             else:
                 joined.assignment = held[assignment_id]
-        for assignment_id, assignment in held.items():
-            if assignment_id not in self._joined:
-                self._joined[assignment_id] = self._new(assignment)
+        coming = [each for each in held.values() if each.id not in self._joined]
+        if coming and not self._joined:
+            low_waters = [self._low_water_of(each.span.table_id) for each in coming]
+            self._reading = self._begun(low(low_waters))
+        for assignment in coming:
+            self._joined[assignment.id] = self._new(assignment)
+
+    def _begun(self, begin: Offsets) -> Reading:
+        """The watermarks that are recorded may have been seen beyond where it begins."""
+        row = self._warehouse.row
+        marks = {TopicPartition.parse(text): mark for text, mark in row.watermarks.items()}
+        return Reading(self._source.topic, begin, marks)
+
+    def _low_water_of(self, table_id: int) -> Offsets:
+        return stored_low_water(self._warehouse.row, self._warehouse.progress[table_id])
 
     def _new(self, assignment: Assignment) -> _Joined:
         """Its rows before where the reading is are read beside it."""
-        table_id, warehouse = assignment.span.table_id, self._warehouse
-        version = warehouse.opened(table_id).version
+        table_id = assignment.span.table_id
+        version = self._warehouse.opened(table_id).version
         joined = _Joined(assignment, self._plane.delay(), version, TableBlocks())
-        begin = stored_low_water(warehouse.row, warehouse.progress[table_id])
+        begin = self._low_water_of(table_id)
         rows = self._source.topic.rows(table_id, begin, self._reading.position)
         joined.carry = _carried(joined, rows)
         return joined
