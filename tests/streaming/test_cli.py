@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 TS = time_tso(AT)
 JSON = ("--format", "json")
 OWNER = Ownership(capture_id="capture-1", epoch="epoch-1", etcd_cluster_id="c", election_revision=7)
-QUICK_S = 5.0  # "within seconds", on a busy machine
+QUICK_S = 5.0  # of a processor; others may have it meanwhile
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,13 @@ class Ended:
 
 
 Program = Callable[..., Ended]
+
+
+@contextmanager
+def quick() -> Iterator[None]:
+    before = sum(os.times()[:4])
+    yield
+    assert sum(os.times()[:4]) - before < QUICK_S
 
 
 @pytest.fixture
@@ -139,10 +146,9 @@ def _span(row: ChangefeedRow, table: str, version: int) -> ProgressRow:
 
 @pytest.mark.parametrize("command", [(), ("run",), ("progress",), ("snapshot",)])
 def test_help_is_complete_and_quick(command: tuple[str, ...]):
-    started = time.monotonic()
-    ended = tidelake(*command, "--help", COLUMNS="200")
+    with quick():
+        ended = tidelake(*command, "--help", COLUMNS="200")
     assert ended.returncode == 0
-    assert time.monotonic() - started < QUICK_S
     wanted = {
         (): ["run", "progress", "snapshot", "--version"],
         ("run",): [
@@ -196,22 +202,20 @@ def test_version(program: Program, asked: str):
     ],
 )
 def test_a_wrong_setting_is_one_line_and_two(program: Program, arguments: list[str], says: str):
-    started = time.monotonic()
-    ended = program(*arguments)
+    with quick():
+        ended = program(*arguments)
     assert ended.returncode == 2
     assert ended.stderr.startswith("tidelake: ")
     assert says in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert ended.stdout == ""
-    assert time.monotonic() - started < QUICK_S
 
 
 def test_the_process_ends_with_that_code_too():
-    started = time.monotonic()
-    ended = tidelake("run", "--source-uri", SOURCE)
+    with quick():
+        ended = tidelake("run", "--source-uri", SOURCE)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith("tidelake: sink-uri is missing")
-    assert time.monotonic() - started < QUICK_S
 
 
 @pytest.mark.parametrize(

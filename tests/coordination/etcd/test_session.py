@@ -194,7 +194,7 @@ class TestThreads:
         etcd.down = True
         assert session.done.wait(5)
         late_s = SystemClock().monotonic() - session.trusted_until
-        assert 0 <= late_s < 0.3
+        assert 0 <= late_s < 1.0  # on a busy machine
         assert "no keep-alive was answered" in told.lost[0]
 
     def test_a_short_outage_changes_nothing(self, etcd: FakeEtcd, told: Told) -> None:
