@@ -13,8 +13,9 @@ from tests.simulation.invariants import Watchman
 from tests.simulation.mutate import ROOT, Mutation, hunt, mutations
 from tests.simulation.run import SeedFailed, run_seed
 
-SEEDS = 500
-CHUNK = 50  # of one test, so that several workers share them
+SEEDS = 250  # more in make soak, and in make simulate
+SOAKED = 500
+CHUNK = 25  # of one test, so that several workers share them
 SAMPLE_SEEDS = 100  # of a planted bug that is not found where it was found before
 
 
@@ -27,7 +28,13 @@ def garbage_at_the_end() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, SEEDS, CHUNK),
+        *(pytest.param(n, marks=pytest.mark.soak) for n in range(SEEDS, SOAKED, CHUNK)),
+    ],
+)
 def test_every_invariant_holds_in_every_seed(first: int) -> None:
     for seed in range(first, first + CHUNK):
         run_seed(seed)
