@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,11 +29,20 @@ TWO_WORKERS_SHARE_TWO_CORES = (
     "-XX:Tier4CompileThreshold=40000 -XX:Tier4BackEdgeThreshold=200000"
 )
 SPARK_JARS = ROOT / ".jars" / "spark"
-SPARK_MODULES = {
-    path.relative_to(ROOT).as_posix()
-    for path in (ROOT / "tests").rglob("test_*.py")
-    if "mark.spark" in path.read_text()
-}
+
+
+def marked_spark() -> Iterator[str]:
+    """Node IDs: of a module, or of a test or class in one that is not Spark's as a whole."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        module, text = path.relative_to(ROOT).as_posix(), path.read_text()
+        if re.search(r"^pytestmark = .*mark\.spark\b", text, re.MULTILINE):
+            yield module
+        marked = r"^@pytest\.mark\.spark\n(?:@.*\n)*(?:def|class) (\w+)"
+        for name in re.findall(marked, text, re.MULTILINE):
+            yield f"{module}::{name}"
+
+
+SPARKS = frozenset(marked_spark())
 
 
 class OneSpark(LoadScopeScheduling):
@@ -42,8 +52,9 @@ class OneSpark(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        module = nodeid.partition("::")[0]
-        return "spark" if module in SPARK_MODULES else nodeid
+        module, _, test = nodeid.partition("::")
+        (name,) = re.findall(r"^\w+", test)
+        return "spark" if SPARKS & {module, f"{module}::{name}"} else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpark:
