@@ -55,7 +55,8 @@ def test_who_has_a_hung_jvm_lets_go_of_its_tables_and_doubles_nothing(
         one.signal_jvm(signal.SIGCONT)
         back = one.await_line("capture starts", nth=2)
         assert field(back, "capture_id") != field(one.lines("capture starts")[0], "capture_id")
-        one.await_line("table taken", nth=len(one.lines("table taken")) + 1)
+        one.await_line("joins")
+        taken = len(one.lines("table taken"))
 
         other.signal_jvm(signal.SIGSTOP)  # and a stop ends it, in its time
         asked_at = time.time()
@@ -63,6 +64,7 @@ def test_who_has_a_hung_jvm_lets_go_of_its_tables_and_doubles_nothing(
         assert other.await_exit(DRAIN_S + STOP_AFTER_SUICIDE_S + JVM_STOP_S + LOAD_S) == 1
         print(f"SIGTERM with a hung JVM to the end: {time.time() - asked_at:.1f} s")
         assert "hangs" in other.lines("ERROR")[-1]
+        one.await_line("table taken", nth=taken + 1)
 
         stage.await_checkpoint(feed.close(), one)
         one.signal(signal.SIGTERM)
