@@ -24,7 +24,7 @@ from tests.shop.tables import SCHEMA
 
 pytestmark = pytest.mark.acceptance
 
-QUICK_S = 25.0  # a bad start answers within seconds; on a busy machine
+QUICK_S = 60.0  # a bad start answers within seconds; five of them at once, on a busy machine
 BATCH_MESSAGES = 600
 PARTITIONS = range(3)
 KAFKA = "kafka://{brokers}/{topic}?protocol={protocol}&enable-tidb-extension=true"
@@ -116,12 +116,14 @@ def test_bad_starts_answer_at_once(broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_
             ("no-etcd", {}, {"etcd_endpoint": f"http://{nobody}"}, 1, nobody),
             ("no-such-key", {}, {"batch_colour": "red"}, 2, "TIDELAKE_BATCH_COLOUR"),
         ]
-        for name, source, settings, code, says in cases:
-            uri = KAFKA.format(**ours | source)
-            life = stage.start(name, source_uri=uri, **settings)
+        lives = [
+            stage.start(name, source_uri=KAFKA.format(**ours | source), **settings)
+            for name, source, settings, *_ in cases
+        ]
+        for life, (name, *_, code, says) in zip(lives, cases, strict=True):
             assert_one_line(life, says, code=code)
             took_s = time.monotonic() - life.started
-            print(f"{name}: {took_s:.1f} s: {life.lines()[-1]}")
+            print(f"{name}: at most {took_s:.1f} s: {life.lines()[-1]}")
             assert took_s < QUICK_S
             assert life.lines("java") == []
             assert len(life.lines("tidelake")) == 1

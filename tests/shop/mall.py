@@ -16,7 +16,7 @@ from tests.shop.tables import OPENING, SCHEMA, TABLES
 
 SHOPS = ("shop1", "shop2", "shop3")
 TABLES_OF_A_SHOP = sum(ddl.kind == "CREATE" for ddl in OPENING)
-INTERVAL_S = 6.0  # several captures work on each burst
+INTERVAL_S = 3.0  # several captures work on each burst
 _TABLES = {table.name: table for table in TABLES}
 
 
