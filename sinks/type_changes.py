@@ -78,7 +78,7 @@ def converted(values: pa.Array, old: MySQLType, new: MySQLType, time_zone: str) 
 
 def fill_values(text: str, kind: MySQLType, rules: CastRules, ddl_ms: int) -> pa.Array:
     """The one value that old rows show in an added column; ``ddl_ms``: milliseconds since 1970."""
-    if text == CURRENT_TIMESTAMP:
+    if text == CURRENT_TIMESTAMP and kind.name in ("date", "datetime", "timestamp", "time", "year"):
         moment = datetime.fromtimestamp(ddl_ms / 1000, zone_of(rules.time_zone))
         text = _text_of(moment.replace(tzinfo=None), replace(kind, length=kind.length or 0))
         text = text[:10] if kind.name == "date" else text

@@ -124,8 +124,8 @@ def _create(words: Words, name: TableName) -> Statement | None:
         case "TABLE":
             return _of(_create_table(words, modifiers, name), "create table")
         case "DATABASE" | "SCHEMA":
-            reason = "a database is a folder, made with its first table"
-            return _of(NoEffect(reason=reason), "create database", "create schema")
+            made = NoEffect(reason="a database is a folder, made with its first table")
+            return _of(_database(words, made), "create database", "create schema")
         case "VIEW":
             return _of(NoEffect(reason=_VIEWS), "create view")
         case "INDEX":
@@ -164,15 +164,17 @@ def _create_index(words: Words, unique: bool, name: TableName) -> Statement:
     return _of(AlterTable(name=table, changes=(add,)), "create index", "alter table")
 
 
+def _database(words: Words, effect: NoEffect) -> Effect:
+    if names_binary_charset(words.rest()):
+        return Unsupported(reason="the text columns of its new tables may hold bytes")
+    return effect
+
+
 def _alter(words: Words, name: TableName) -> Statement | None:
     match words.take().upper:
         case "DATABASE" | "SCHEMA":
-            bytes_by_default = names_binary_charset(words.rest())
-            events = ("modify schema charset and collate", "alter database")
-            if bytes_by_default:
-                reason = "the text columns of its new tables may hold bytes"
-                return _of(Unsupported(reason=reason), *events)
-            return _of(NoEffect(reason=NOTHING), *events)
+            effect = _database(words, NoEffect(reason=NOTHING))
+            return _of(effect, "modify schema charset and collate", "alter database")
         case "TABLE":
             words.accept("IF", "EXISTS")
             written = words.table_name()

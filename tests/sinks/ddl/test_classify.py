@@ -217,6 +217,7 @@ def test_what_changes_nothing_passes(query: str, events: tuple[str, ...]) -> Non
     [
         ("DROP DATABASE `x`", "drop database"),
         ("ALTER DATABASE `x` CHARACTER SET = BINARY", "modify schema charset and collate"),
+        ("CREATE DATABASE `x` COLLATE = binary", "create database"),
         ("DROP TABLE IF EXISTS `a`,`b`", "drop table"),
         ("TRUNCATE `t`", "truncate table"),
         ("RECOVER TABLE `t`", "recover table"),

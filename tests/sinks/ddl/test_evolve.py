@@ -9,7 +9,9 @@ import pytest
 from sinks.ddl.effects import AlterTable, CreateTable
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.schema import CURRENT_TIMESTAMP, TableSchema, schema_from_mysql_types
+from sinks.schema import CURRENT_TIMESTAMP, MySQLType, TableSchema, schema_from_mysql_types
+from sinks.text_arrays import CastRules
+from sinks.type_changes import fill_values
 
 
 def made(body: str, options: str = "") -> TableSchema:
@@ -24,6 +26,7 @@ def altered(schema: TableSchema, specification: str) -> SchemaChange:
     return evolved(schema, effect.changes)
 
 
+RULES = CastRules(time_zone="UTC", zero_date="null")
 SIMPLE = made("Id BIGINT PRIMARY KEY, a INT, b VARCHAR(10), v INT AS (a) VIRTUAL, c INT DEFAULT 3")
 
 
@@ -237,6 +240,17 @@ def test_what_does_not_fit_is_refused_with_a_sentence(specification: str, reason
 def test_what_old_rows_show_of_an_added_column(definition: str, text: str | None) -> None:
     change = altered(SIMPLE, f"ADD x {definition}")
     assert dict(change.fills) == ({} if text is None else {"x": text})
+    if text is not None:  # and the casts of the wire can read it
+        values = fill_values(text, change.after.column("x").type, RULES, ddl_ms=0)
+        assert len(values) == 1
+
+
+def test_the_text_current_timestamp_is_a_text() -> None:
+    """The moment of the DDL is only in a column of dates or times."""
+    text = fill_values(CURRENT_TIMESTAMP, MySQLType.parse("varchar(20)"), RULES, ddl_ms=0)
+    assert text.to_pylist() == ["CURRENT_TIMESTAMP"]
+    moment = fill_values(CURRENT_TIMESTAMP, MySQLType.parse("date"), RULES, ddl_ms=0)
+    assert str(moment[0]) == "1970-01-01"
 
 
 KEYED = made(
