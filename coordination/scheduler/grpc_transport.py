@@ -1,10 +1,11 @@
 """The messages between captures, and the calls from outside, over gRPC: one server per capture.
 
-    send ─► exchange ─► sender thread ─► a channel per address ─► Messages/Deliver of the peer
-    Messages/Deliver ─► exchange ─► wake ─► receive
+    send ─► what waits for the peer ─► Messages/Deliver of the peer ─► its inbox ─► wake ─► receive
     Owner/Call ─► handle
 
-The sender thread never waits for a peer; the server's threads decode before they take the lock.
+One batch is under way to a peer at a time. What comes meanwhile waits, and goes when the batch was
+answered or has failed; what has failed is not sent again (`transport.py` says why that is enough).
+Nothing here waits for a peer; the server's threads decode before they take the lock.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from coordination.etcd import grpc_environment  # noqa: F401 - before anything i
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 import grpc
 
 from conf.settings import TransportSettings
-from coordination.clock import SystemClock
 from coordination.model import CaptureID
 from coordination.scheduler.grpc_calls import (
     CALL,
@@ -39,14 +40,21 @@ from coordination.scheduler.grpc_calls import (
     open_channel,
     reason_of,
 )
-from coordination.scheduler.messages import MalformedMessage, Message
+from coordination.scheduler.messages import MalformedMessage, Message, encode
 from coordination.scheduler.peer_tls import check_own, is_reachable_from_elsewhere
 from coordination.scheduler.transport import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_COUNT,
+    MAX_INBOX_BYTES,
+    MAX_INBOX_COUNT,
+    MAX_WAITING_BYTES,
+    MAX_WAITING_COUNT,
     MIB,
-    MessageExchange,
-    Parcel,
+    Batch,
+    Frame,
     dump_answer,
-    load_answer,
+    dump_batch,
+    is_rejected,
     load_batch,
     load_messages,
 )
@@ -70,9 +78,36 @@ class _Line:
     used_s: float
 
 
+@dataclass(slots=True)
+class _Peer:
+    """What is to be sent to one capture."""
+
+    waiting: deque[bytes] = field(default_factory=deque)
+    size: int = 0  # in bytes
+    is_under_way: bool = False  # a batch, whose answer has not come
+
+    def offer(self, data: bytes) -> None:
+        """The oldest go when it is too much."""
+        self.waiting.append(data)
+        self.size += len(data)
+        while len(self.waiting) > MAX_WAITING_COUNT or self.size > MAX_WAITING_BYTES:
+            self.size -= len(self.waiting.popleft())
+
+    def take(self) -> list[bytes]:
+        """One batch of it: a large message goes alone."""
+        taken, size = [self.waiting.popleft()], 0
+        while self.waiting and len(taken) < MAX_BATCH_COUNT:
+            size += len(taken[-1])
+            if size + len(self.waiting[0]) > MAX_BATCH_BYTES:
+                break
+            taken.append(self.waiting.popleft())
+        self.size -= sum(map(len, taken))
+        return taken
+
+
 class GrpcTransport:
-    """`Transport` between processes. ``resolve`` says where a capture listens: called on the sender
-    thread, often, so it answers from memory. Without ``handle``, calls are refused."""
+    """`Transport` between processes. ``resolve`` says where a capture listens: called often and on
+    any thread, so it answers from memory. Without ``handle``, calls are refused."""
 
     def __init__(
         self,
@@ -88,21 +123,25 @@ class GrpcTransport:
         self._resolve = resolve
         self._wake = wake
         self._handle = handle
-        self._clock = SystemClock()
         self._timeout_s = timeout_s
-        self._exchange = MessageExchange(capture_id, session=time.time_ns())
-        self._changed = threading.Condition()  # and the lock of all that follows
+        self._address = ""  # where we listen
+        self._session = time.time_ns()
+        self._lock = threading.Lock()  # of all that follows
+        self._self = capture_id
+        self._inbox: list[Message] = []
+        self._inbox_bytes = 0
+        self._peers: dict[CaptureID, _Peer] = {}  # those with anything waiting or under way
+        self._number = 0  # of the last message
         self._is_closed = False
         self._away: set[CaptureID] = set()  # peers of which it was logged that they do not answer
-        self._lines: dict[str, _Line] = {}  # by address; the sender thread's own
+        self._lines: dict[str, _Line] = {}  # by address
         self._calls = 0  # that are being handled
         self._refused: set[str] = set()  # common names of which it was logged
         self._workers = ThreadPoolExecutor(SERVER_WORKERS, thread_name_prefix="transport-server")
         self._server: grpc.Server | None = None
-        self._sender = threading.Thread(target=self._run, name="transport-sender", daemon=True)
 
     def start(self) -> str:
-        """Listen and begin to send; returns the address for CaptureInfo. Raises ConfigError."""
+        """Listen; returns the address for CaptureInfo. Raises ConfigError."""
         settings = self._settings
         if is_reachable_from_elsewhere(settings.addr) and not (settings.ca_path and settings.mtls):
             logger.warning(
@@ -115,40 +154,49 @@ class GrpcTransport:
             handlers=generic_handlers({DELIVER: self._deliver, CALL: self._call}),
             options=OPTIONS,
         )
-        address = listen(self._server, self._settings)
-        open_channel(address, self._settings).close()  # are the files all right?
+        self._address = listen(self._server, self._settings)
+        open_channel(self._address, self._settings).close()  # are the files all right?
         check_own(settings)
-        self._exchange.address = address
         self._server.start()
-        self._sender.start()
-        return address
+        return self._address
 
     def send(self, messages: Sequence[Message]) -> None:
-        with self._changed:
+        has_own = False
+        with self._lock:
             if self._is_closed:
                 return
-            has_own = self._exchange.post(messages, self._clock.monotonic())
-            self._changed.notify()
+            for message in messages:
+                if message.sender != self._self:
+                    continue
+                if message.to != self._self:
+                    self._peers.setdefault(message.to, _Peer()).offer(encode(message))
+                elif self._has_room:
+                    self._inbox.append(message)
+                    has_own = True
+            peers = list(self._peers)
+        for peer_id in peers:
+            self._send_next(peer_id)
         if has_own:
             self._wake()
 
     def receive(self) -> list[Message]:
-        with self._changed:
-            return self._exchange.take()
+        with self._lock:
+            inbox, self._inbox, self._inbox_bytes = self._inbox, [], 0
+            return inbox
 
     def set_self(self, capture_id: CaptureID) -> None:
-        with self._changed:
-            self._exchange.set_self(capture_id)
+        with self._lock:
             self._away.clear()
+            if capture_id != self._self:
+                self._self = capture_id
+                self._peers.clear()
+                self._inbox, self._inbox_bytes = [], 0
 
     def close(self) -> None:
-        with self._changed:
+        with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
-            self._changed.notify()
-        if self._sender.ident is not None:
-            self._sender.join()
         for line in self._lines.values():
             line.channel.close()
         if self._server is not None:
@@ -156,40 +204,50 @@ class GrpcTransport:
         # a call may be waiting for the very thread that closes: its worker then ends by itself
         self._workers.shutdown(wait=not self._calls, cancel_futures=True)
 
-    def _run(self) -> None:
-        """The sender thread: give what is due to the channels, and wait for more."""
-        while True:
-            with self._changed:
-                if self._is_closed:
-                    return
-                now_s = self._clock.monotonic()
-                parcels = self._exchange.take_due(now_s)
-                if not parcels:
-                    due_s = self._exchange.next_due_s()
-                    self._changed.wait(None if due_s is None else max(0.0, due_s - now_s))
-                    continue
-            for parcel in parcels:
-                self._dispatch(parcel, now_s)
+    @property
+    def _has_room(self) -> bool:
+        return len(self._inbox) < MAX_INBOX_COUNT and self._inbox_bytes < MAX_INBOX_BYTES
 
-    def _dispatch(self, parcel: Parcel, now_s: float) -> None:
-        address = self._address_of(parcel.to)
-        if address is None:
-            with self._changed:
-                self._exchange.fail(parcel, now_s, has_address=False)
-                self._away.discard(parcel.to)
-            return
-        timeout_s = self._timeout_s + len(parcel.data) / BYTES_PER_S
-        under_way = self._line(address, now_s).deliver.future(parcel.data, timeout=timeout_s)
-        under_way.add_done_callback(partial(self._done, parcel, address))
+    def _send_next(self, peer_id: CaptureID) -> None:
+        """The next batch to that peer, unless one is under way. On any thread."""
+        address = self._address_of(peer_id)
+        with self._lock:
+            peer = self._peers.get(peer_id)
+            if self._is_closed or peer is None or peer.is_under_way:
+                return
+            if address is None:
+                self._away.discard(peer_id)
+            if address is None or not peer.waiting:
+                del self._peers[peer_id]
+                return
+            data = self._next_batch(peer_id, peer.take())
+            peer.is_under_way = True
+            timeout_s = self._timeout_s + len(data) / BYTES_PER_S
+            call = self._line(address).deliver.future(data, timeout=timeout_s)
+        call.add_done_callback(partial(self._done, peer_id, peer, address))
+
+    def _next_batch(self, peer_id: CaptureID, messages: Sequence[bytes]) -> bytes:
+        base = self._number + 1
+        self._number += len(messages)
+        batch = Batch(
+            sender=self._self or CaptureID(""),
+            address=self._address,
+            to=peer_id,
+            session=self._session,
+            base=base,
+            frames=tuple(Frame(number, data) for number, data in enumerate(messages, base)),
+        )
+        return dump_batch(batch)
 
     def _address_of(self, capture_id: CaptureID) -> str | None:
         try:
             return self._resolve(capture_id)
-        except Exception:  # or no message would be sent any more
+        except Exception:
             logger.exception("cannot look up a capture peer_id=%s", capture_id)
             return None
 
-    def _line(self, address: str, now_s: float) -> _Line:
+    def _line(self, address: str) -> _Line:
+        now_s = time.monotonic()
         line = self._lines.get(address)
         if line is None:
             for idle in [a for a, ln in self._lines.items() if now_s - ln.used_s > IDLE_LINE_S]:
@@ -199,33 +257,33 @@ class GrpcTransport:
         line.used_s = now_s
         return line
 
-    def _done(self, parcel: Parcel, address: str, under_way: Any) -> None:
+    def _done(self, peer_id: CaptureID, peer: _Peer, address: str, call: Any) -> None:
         """On a thread of the channel: an answer has come, or none will."""
-        now_s = self._clock.monotonic()
+        failure: Exception | None = None
+        is_elsewhere = False
         try:
-            received = load_answer(under_way.result())
+            is_elsewhere = is_rejected(call.result())
         except (grpc.RpcError, grpc.FutureCancelledError, MalformedMessage) as error:
-            with self._changed:
-                self._exchange.fail(parcel, now_s)
-                self._changed.notify()
-                is_news = not self._is_closed and parcel.to not in self._away
-                self._away.add(parcel.to)
-            if is_news:
-                threading.Thread(
-                    target=self._tell_away, args=(parcel.to, address, error), daemon=True
-                ).start()
-            return
-        with self._changed:
-            self._exchange.settle(parcel, received, now_s)
-            self._changed.notify()
-            is_back = parcel.to in self._away
-            self._away.discard(parcel.to)
-        if received is None:
+            failure = error
+        with self._lock:
+            peer.is_under_way = False
+            was_away = peer_id in self._away
+            is_closed = self._is_closed
+            if failure is not None:
+                self._away.add(peer_id)
+            else:
+                self._away.discard(peer_id)
+        if failure is not None and not was_away and not is_closed:
+            threading.Thread(
+                target=self._tell_away, args=(peer_id, address, failure), daemon=True
+            ).start()
+        elif is_elsewhere:
             logger.info(
-                "a capture is no longer at its address peer_id=%s address=%s", parcel.to, address
+                "a capture is no longer at its address peer_id=%s address=%s", peer_id, address
             )
-        elif is_back:
-            logger.info("a capture answers again peer_id=%s address=%s", parcel.to, address)
+        elif was_away and failure is None:
+            logger.info("a capture answers again peer_id=%s address=%s", peer_id, address)
+        self._send_next(peer_id)
 
     def _tell_away(self, peer_id: CaptureID, address: str, error: Exception) -> None:
         is_call = isinstance(error, grpc.Call)
@@ -242,7 +300,7 @@ class GrpcTransport:
         name = found[0].decode(errors="replace") if found else ""
         if name in names:
             return
-        with self._changed:
+        with self._lock:
             is_news = name not in self._refused and len(self._refused) < MAX_REFUSED
             self._refused.add(name)
         if is_news:
@@ -260,17 +318,20 @@ class GrpcTransport:
         except MalformedMessage as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         messages = load_messages(batch)
-        with self._changed:
-            received = self._exchange.accept(batch, messages)
-            is_news = bool(self._exchange.inbox)
-        if is_news:
-            self._wake()
-        return dump_answer(received)
+        with self._lock:
+            if batch.to != self._self:
+                return dump_answer(None)
+            if not batch.frames or not self._has_room:
+                return dump_answer(batch.base - 1)
+            self._inbox += messages
+            self._inbox_bytes += len(request)
+        self._wake()
+        return dump_answer(batch.frames[-1].number)
 
     def _call(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         allowed = (*self._settings.cert_allowed_cn, *self._settings.operator_allowed_cn)
         self._admit(context, "call captures", allowed)
-        with self._changed:
+        with self._lock:
             is_busy = self._calls >= MAX_CALLS
             self._calls += not is_busy
         if is_busy:
@@ -278,5 +339,5 @@ class GrpcTransport:
         try:
             return answer_call(self._handle, request)
         finally:
-            with self._changed:
+            with self._lock:
                 self._calls -= 1

@@ -17,7 +17,7 @@ from coordination.model import CaptureID
 from coordination.scheduler import grpc_transport
 from coordination.scheduler.grpc_calls import CallRefused, call_owner
 from coordination.scheduler.grpc_transport import GrpcTransport
-from tests.contracts.transport_contract import A, B, dispatch
+from tests.coordination.scheduler.grpc_captures import A, B, dispatch
 from tests.services.certificates import Authority, Files
 
 FREE = "127.0.0.1:0"
