@@ -1,17 +1,13 @@
 """The captures as the owner of a changefeed sees them: who is alive, who has answered, who ends.
 
     (in etcd) ─► Uninitialized ──first full list──► Initialized ──liveness──► Stopping
-                      ▲                                  │                       │
-                      └── another processor epoch ───────┴───────────────────────┤
                                                          ▲                       │
                                                          └── a drain taken back ─┘
     (gone from etcd) ─► removed
 
-A processor epoch that changes means that the capture's agent was made anew: it is shut down and
-initialised again (TiCDC ignores such a capture for ever). Epochs have no order, and answers
-of an agent that is no more may come late, even under an epoch that was never heard of. So an epoch
-takes the place of another only with the answer to a heartbeat that was sent after the last sign of
-life of the other: that one must be over, as a capture has one agent at a time.
+A capture's processor epoch is that of its first answer. It has no other one for this owner: a
+capture makes one agent for a changefeed epoch, which takes another processor epoch only with
+another owner; a capture that was reset has another ID.
 """
 
 from __future__ import annotations
@@ -55,18 +51,11 @@ class CaptureStatus:
     is_gone: bool = False  # from etcd: it may still write, until its grace is over
     state: CaptureState = CaptureState.UNINITIALIZED
     epoch: ProcessorEpoch | None = None  # None until it has answered
-    alive_at: int = 0  # the last heartbeat that was sent before its epoch's last sign of life
     view: ReportView = field(default_factory=ReportView)
     scan: Scan | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """News of one capture. ``is_restart``: its agent is a new one, and this is all that it has."""
-
-    capture_id: CaptureID
-    statuses: Sequence[TableStatus]
-    is_restart: bool = False
+News = tuple[CaptureID, Sequence[TableStatus]]  # whose spans, and what of them has changed
 
 
 class CaptureManager:
@@ -99,9 +88,9 @@ class CaptureManager:
         is_waited_for = self._ticks < capture.met_at + SILENT_TICKS
         return capture.epoch is None and capture.id in self._unreached and not is_waited_for
 
-    def handle_messages(self, messages: Iterable[Message]) -> list[Report]:
+    def handle_messages(self, messages: Iterable[Message]) -> list[News]:
         """Take answers, in the order in which they came; what they say that is new."""
-        return [report for message in messages if (report := self._handle(message)) is not None]
+        return [news for message in messages if (news := self._handle(message)) is not None]
 
     def handle_alive_captures(
         self,
@@ -152,36 +141,28 @@ class CaptureManager:
             for capture_id, capture in self.captures.items()
         ]
 
-    def _handle(self, message: Message) -> Report | None:
+    def _handle(self, message: Message) -> News | None:
         capture = self.captures.get(message.sender)
-        if capture is None:
+        if capture is None or message.processor_epoch != (capture.epoch or message.processor_epoch):
             return None
-        epoch = message.processor_epoch
         match message.body:
             case HeartbeatResponse() as response:
-                return self._handle_heartbeat(capture, response, epoch)
-            case DispatchTableResponse() as dispatched if epoch == capture.epoch:
-                capture.alive_at = self._sent
+                return self._handle_heartbeat(capture, response, message.processor_epoch)
+            case DispatchTableResponse() as dispatched if capture.epoch is not None:
                 is_news = capture.view.apply_dispatched(dispatched)
-                return Report(capture.id, (dispatched.status,)) if is_news else None
+                return (capture.id, (dispatched.status,)) if is_news else None
             case _:
                 return None
 
     def _handle_heartbeat(
         self, capture: CaptureStatus, response: HeartbeatResponse, epoch: ProcessorEpoch
-    ) -> Report | None:
-        is_restart = epoch != capture.epoch and capture.epoch is not None
-        if epoch != capture.epoch:
-            if response.since or (is_restart and response.answers <= capture.alive_at):
-                return None
-            capture.epoch, capture.view, capture.scan = epoch, ReportView(), None
-            capture.state = CaptureState.UNINITIALIZED
-        capture.alive_at = self._sent
-        news = capture.view.apply(response)
-        if news is None:
+    ) -> News | None:
+        statuses = capture.view.apply(response)
+        if statuses is None:
             return None
+        capture.epoch = epoch
         if response.scan is not None:
             capture.scan = response.scan
         is_ending = response.liveness is Liveness.STOPPING
         capture.state = CaptureState.STOPPING if is_ending else CaptureState.INITIALIZED
-        return Report(capture.id, news, is_restart)
+        return capture.id, statuses

@@ -106,16 +106,13 @@ class Coordinator:
         18): ``gone`` those of them whose keys are no more, ``unreached`` those that no owner has
         ever reached. Raises MultiplePrimaries."""
         replication = self.replication
-        reports = self.captures.handle_messages(filter(self._is_ours, inbox))
-        for report in reports:
-            self._note_unknown(report.capture_id)
+        news = self.captures.handle_messages(filter(self._is_ours, inbox))
+        for capture_id, _ in news:
+            self._note_unknown(capture_id)
         removed = self.captures.handle_alive_captures(alive, unreached, gone)
         if replication.is_initialized:
-            for report in reports:
-                if report.is_restart:
-                    statuses = {status.table_id: status for status in report.statuses}
-                    replication.handle_capture_restarted(report.capture_id, statuses)
-                replication.handle_report(report.capture_id, report.statuses)
+            for capture_id, statuses in news:
+                replication.handle_report(capture_id, statuses)
             for capture_id in removed:
                 replication.handle_capture_removed(capture_id)
         if self.captures.is_all_initialized:

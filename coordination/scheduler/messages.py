@@ -136,7 +136,7 @@ class DispatchTableResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    number: int = 0  # counted up by the owner
+    number: int = 0  # counted up by the owner; an earlier release compares it with `answers`
     seen: int = 0  # sequence of the last response that the owner has applied; 0 asks for all spans
     table_ids: tuple[int, ...] = ()  # whose status is wanted, changed or not, here or not
     is_stopping: bool = False

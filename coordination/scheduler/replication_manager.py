@@ -150,18 +150,10 @@ class ReplicationManager:
 
     def handle_capture_removed(self, capture_id: CaptureID) -> None:
         """The capture is gone and writes nothing more (docs/cluster.md 18 is the caller's)."""
-        for span_set in self._held_by(capture_id):
+        for table_id in sorted(self.held.get(capture_id, ())):
+            span_set = self.sets[table_id]
             self._change(span_set, partial(span_set.handle_capture_shutdown, capture_id))
         self.held.pop(capture_id, None)
-
-    def handle_capture_restarted(
-        self, capture_id: CaptureID, statuses: Mapping[int, TableStatus]
-    ) -> None:
-        """The capture's agent is a new one, and these are the spans that it has."""
-        for span_set in self._held_by(capture_id):
-            table_id = span_set.span.table_id
-            status = statuses.get(table_id) or TableStatus(table_id, TableState.ABSENT)
-            self._change(span_set, partial(span_set.handle_capture_restart, capture_id, status))
 
     def _handle_stray(self, capture_id: CaptureID, status: TableStatus) -> None:
         """A span that should be nowhere: a set that is being removed asks until it is gone."""
@@ -172,9 +164,6 @@ class ReplicationManager:
         span_set.state, span_set.undetermined = ReplicationState.REMOVING, (capture_id,)
         self._adopt(span_set)
         self._change(span_set, partial(span_set.poll, status, capture_id))
-
-    def _held_by(self, capture_id: CaptureID) -> list[ReplicationSet]:
-        return [self.sets[table_id] for table_id in sorted(self.held.get(capture_id, ()))]
 
     # Tasks.
 

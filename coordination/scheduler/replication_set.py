@@ -188,22 +188,6 @@ class ReplicationSet:
             return []
         return self.poll(TableStatus(self.span.table_id, TableState.STOPPED), capture_id)
 
-    def handle_capture_restart(self, capture_id: CaptureID, status: TableStatus) -> list[Order]:
-        """The capture's agent was made anew. What it still has of the span is to be stopped before
-        anybody else writes it."""
-        if self.role(capture_id) is None or status.state not in _LIVE:
-            return self.handle_capture_shutdown(capture_id)
-        if self.state is not ReplicationState.REMOVING:
-            self._forget(capture_id)
-            self.undetermined += (capture_id,)
-            self._fall_back()
-        return self.poll(status, capture_id)
-
-    def _forget(self, capture_id: CaptureID) -> None:
-        self.primary = None if self.primary == capture_id else self.primary
-        self.secondary = None if self.secondary == capture_id else self.secondary
-        self.undetermined = tuple(c for c in self.undetermined if c != capture_id)
-
     def _fall_back(self) -> None:
         """After a holder was cleared: where a set without a secondary, or a primary, belongs."""
         if self.secondary is None:
@@ -294,7 +278,9 @@ class ReplicationSet:
         capture_id = report.capture_id
         if self.role(capture_id) is not None:
             self.advance_checkpoint(report.status)
-        self._forget(capture_id)
+        self.primary = None if self.primary == capture_id else self.primary
+        self.secondary = None if self.secondary == capture_id else self.secondary
+        self.undetermined = tuple(c for c in self.undetermined if c != capture_id)
 
     def _send_remove(self, report: _Report) -> None:
         if report.capture_id == self.primary:

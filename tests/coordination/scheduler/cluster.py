@@ -95,7 +95,10 @@ class Cluster:
             self.coordinator.add_table(table, Ts(100))
 
     def start(self, capture: str) -> None:
-        self.restart_agent(capture)
+        self.executors[capture] = FakeExecutor()
+        info = self.coordinator.info
+        owner = OwnerInfo(id=info.capture_id, revision=info.owner_revision)
+        self.agents[capture] = make_agent(capture, self.executors[capture], owner=owner)
         self.alive.append(capture)
 
     def kill(self, capture: str) -> None:
@@ -111,13 +114,6 @@ class Cluster:
         """Its grace is over."""
         self.gone.remove(capture)
         self.alive.remove(capture)
-
-    def restart_agent(self, capture: str) -> None:
-        """The capture lives on; its agent and its streams are new."""
-        self.executors[capture] = FakeExecutor()
-        info = self.coordinator.info
-        owner = OwnerInfo(id=info.capture_id, revision=info.owner_revision)
-        self.agents[capture] = make_agent(capture, self.executors[capture], owner=owner)
 
     def elect(self, capture: str) -> None:
         """Another owner, or the same one in another term; what was sent is still under way."""

@@ -14,7 +14,6 @@ from coordination.scheduler.messages import (
     HeartbeatResponse,
     Liveness,
     Message,
-    RemoveTable,
     Scan,
     TableState,
     TableStatus,
@@ -153,28 +152,6 @@ def test_without_tables_and_scans_the_barrier_is_the_checkpoint():
 def test_two_who_write_one_span_stop_the_changefeed():
     with pytest.raises(MultiplePrimaries):
         started(1, a=[replicating(1, 150)], b=[replicating(1, 150)])
-
-
-def test_a_restarted_agents_spans_are_stopped_before_they_are_given_away():
-    made, alive = started(1, a=[replicating(1, 150)], b=[])
-    other = message(
-        HeartbeatResponse(
-            statuses=(replicating(1, 150),),
-            liveness=Liveness.ALIVE,
-            sequence=3,
-            since=0,
-            checksum=checksum([replicating(1, 150)]),
-            answers=9,
-        ),
-        A,
-        "e2",
-    )
-    tick = made.poll([other], alive, BARRIER, 0.2)
-    assert [to for to, _ in bodies(tick, RemoveTable)] == [A, A]
-    assert [to for to, _ in bodies(tick, AddTable)] == [B], "which may prepare meanwhile"
-    prepared = TableStatus(1, TableState.PREPARED, Ts(150), Ts(150))
-    tick = made.poll([answer(prepared, sender=B, sequence=6, since=5)], alive, BARRIER, 0.3)
-    assert bodies(tick, AddTable) == [], "but not write"
 
 
 def test_progress_tells_who_has_a_span_under_which_epoch():

@@ -278,20 +278,6 @@ def test_a_capture_shuts_down_after_commit_was_reconstructed():
     assert shape(one) == (R.REPLICATING, A, None, ())
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize(
-    "before", [(R.PREPARE, B, A), (R.COMMIT, A, B), (R.COMMIT, A), (R.REPLICATING, A)]
-)
-def test_a_capture_with_a_new_agent_is_stopped_before_anybody_else_writes(before, state):
-    one = made(*before)
-    orders = one.handle_capture_restart(A, status(state))
-    is_live = state in (S.PREPARING, S.PREPARED, S.REPLICATING, S.STOPPING)
-    assert (A in one.undetermined) is is_live
-    assert not (is_live and COMMIT_B in orders)
-    assert (REMOVE_A in orders) is (is_live and state is not S.STOPPING)
-    check_invariants(one)
-
-
 def test_numbers_never_fall():
     one = made(R.REPLICATING, A)
     one.poll(TableStatus(1, S.REPLICATING, Ts(200), Ts(300)), A)
