@@ -10,7 +10,7 @@ implements these calls `wake` (given to `open_*`) from any thread when it is wor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -26,8 +26,14 @@ from coordination.model import (
 )
 from coordination.scheduler.barrier import Barrier, PendingDdl
 from coordination.scheduler.coordinator import SpanProgress
-from coordination.scheduler.messages import NO_TS, Span, UnknownTable
-from coordination.scheduler.table_span import TableExecutor
+from coordination.scheduler.messages import (
+    NO_TS,
+    Checkpoint,
+    Scan,
+    Span,
+    TableStatus,
+    UnknownTable,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +54,45 @@ class Trouble:
     warnings: tuple[RunningError, ...] = ()
 
 
-class Replica(TableExecutor, Protocol):
+class Replica(Protocol):
     """One changefeed's spans on one capture: a streaming query, when there is a span.
+
+        add (prepare) ──► PREPARING ─► PREPARED ──add (write)──► REPLICATING
+        remove ─────────► STOPPING ──no commit of it is under way──► STOPPED ──taken──► (Absent)
 
     Every write of a target is checked against the fence, the span's state and its limit
     ``min(L, barrier.limit_ts(table_id))`` right before it commits; below a barrier of None nothing
     is written above the checkpoint that the span was added with.
     """
+
+    def add_table_span(
+        self, span: Span, checkpoint: Checkpoint, fence: int, *, is_prepare: bool
+    ) -> None:
+        """Begin to prepare a span, or to write one that is prepared, with this fence. Nothing
+        happens where that cannot be now: its state says so. Twice: the first fence stays."""
+        ...
+
+    def remove_table_span(self, table_id: int) -> None:
+        """Begin to stop it; nothing if it is not here."""
+        ...
+
+    def take_stopped(self, table_id: int) -> TableStatus | None:
+        """Its last status when nothing of it runs any more, and forget it; else None."""
+        ...
+
+    def get_table_span_count(self) -> int: ...
+
+    def get_table_span_status(self, table_id: int) -> TableStatus:
+        """Absent if it is not here. ``fence`` is that of the last `add_table_span` that counted."""
+        ...
+
+    def take_changed(self) -> Collection[int]:
+        """The table IDs whose status may have changed since the last call; too many is fine."""
+        ...
+
+    def get_scan(self) -> Scan | None:
+        """How far the envelopes were read. Not older than any status that was given out."""
+        ...
 
     def set_barrier(self, barrier: Barrier | None) -> None:
         """Swapped whole; never loosened by None."""

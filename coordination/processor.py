@@ -163,7 +163,7 @@ class ProcessorReactor:
             changefeed_id=info.id,
             changefeed_epoch=info.epoch,
             version=role.info.version,
-            executor=replica,
+            replica=replica,
             new_epoch=role.new_epoch,
             owner=OwnerInfo(id=row.owner, revision=Revision(row.launches)),
         )
@@ -189,16 +189,11 @@ class ProcessorReactor:
         trouble = run.replica.take_trouble()
         run.errors += trouble.errors
         run.warnings += trouble.warnings
-        ticked = run.agent.tick(inbox)
-        self._outbox += ticked.outbox
-        run.errors += [
-            self._role.report(each, PROCESSOR_UNKNOWN)
-            for each in ticked.errors
-            if not isinstance(each, Fenced | TryAgain)
-        ]
+        outbox = run.agent.tick(inbox)
+        self._outbox += outbox
         self.is_stopping |= run.agent.liveness is Liveness.STOPPING
         run.replica.set_barrier(run.agent.barrier)
-        self._log_spans(run, inbox, ticked.outbox)
+        self._log_spans(run, inbox, outbox)
 
     def _log_spans(self, run: _Run, inbox: Sequence[Message], outbox: Sequence[Message]) -> None:
         """A line for each table that this capture now has, or has no more."""

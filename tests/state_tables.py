@@ -10,19 +10,18 @@ from coordination.metadata.feed_state import NEW_EPOCH, TRANSITIONS
 from coordination.metadata.model import FeedState
 from coordination.scheduler.messages import TableState
 from coordination.scheduler.replication_set import OUTSIDE, ROWS
-from coordination.scheduler.table_span import ADD_ROWS, REMOVE_ROWS
 
 HEAD = """# States
 
 Made from the tables in the code by `python -m tests.state_tables > docs/states.md`; a test
-compares. Entries of the last two are the functions that run; their docstrings say more."""
+compares. Entries of the last one are the functions that run; their docstrings say more."""
 STATES = [state for state in FeedState if state is not FeedState.UNINITIALIZED]
 REPORTS = [state for state in TableState if state is not TableState.UNKNOWN]
 
 
 def page() -> str:
     """The page, without its last line break."""
-    return "\n".join((HEAD, *_changefeed(), *_span(), *_replication_set()))
+    return "\n".join((HEAD, *_changefeed(), *_replication_set()))
 
 
 def _changefeed() -> Iterator[str]:
@@ -34,15 +33,6 @@ def _changefeed() -> Iterator[str]:
         new = " (new epoch)" if event in NEW_EPOCH else ""
         places = (str(ways[state].value) if state in ways else "" for state in STATES)
         yield _row(event.value + new, *places)
-
-
-def _span() -> Iterator[str]:
-    yield "\n## A span on its capture\n"
-    yield "`coordination/scheduler/table_span.py`: a task's next step, by the data plane's state.\n"
-    yield _row("", "AddTable", "RemoveTable")
-    yield _line(2)
-    for state in REPORTS:
-        yield _row(_shown(state), _step(ADD_ROWS, state), _step(REMOVE_ROWS, state))
 
 
 def _replication_set() -> Iterator[str]:

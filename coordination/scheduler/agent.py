@@ -1,27 +1,33 @@
-"""An agent: runs one changefeed's spans on one capture, as the changefeed's owner says (TiCDC's).
+"""An agent: has one changefeed's spans replicated on one capture, as the changefeed's owner says.
 
     inbox ─► for us? this changefeed epoch? not a stale owner? ─► heartbeat: barrier, liveness
                                               │                  └► dispatch: this processor epoch?
-                                              │                     a new fence? ─► the span's task
+                                              │                     a new fence? ─► the data plane
                                               └► a newer owner: adopted, new processor epoch
-    tasks ─► statuses ─► outbox
+    what has changed in the data plane ─► statuses ─► outbox
+
+The data plane has the spans and their states; the agent says which orders reach it, and tells the
+owner what comes of them. An order that fits no more is dropped, not kept: the owner goes by the
+states that it hears of, and sends again. (TiCDC's agent keeps a task and a state for each span.)
 
 Pure: messages go in and come out, and all that happens in between happens in `tick`. What
 TiCDC's gets wrong: its epoch never changes, so that nothing is ever stale; a heartbeat without a
-barrier lifts the barrier; errors of tasks are lost.
+barrier lifts the barrier.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from coordination.errors import TidelakeError
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision
+from coordination.ports import Replica
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
     AddTable,
     Body,
+    DispatchTableRequest,
     DispatchTableResponse,
     Heartbeat,
     HeartbeatResponse,
@@ -32,7 +38,6 @@ from coordination.scheduler.messages import (
     TableStatus,
 )
 from coordination.scheduler.reports import SpanReports
-from coordination.scheduler.table_span import TableExecutor, TableSpans
 
 
 class OwnerConflict(TidelakeError):
@@ -47,13 +52,6 @@ class OwnerInfo(NamedTuple):
 NO_OWNER = OwnerInfo(CaptureID(""), Revision(0))
 
 
-class AgentTick(NamedTuple):
-    """What came of a tick; the errors are those of spans' tasks."""
-
-    outbox: tuple[Message, ...]
-    errors: list[Exception]
-
-
 class Agent:
     """See the module's picture. One thread; ``new_epoch`` gives a UUID that was never used."""
 
@@ -64,7 +62,7 @@ class Agent:
         changefeed_id: ChangefeedID,
         changefeed_epoch: int,
         version: str,
-        executor: TableExecutor,
+        replica: Replica,
         new_epoch: Callable[[], ProcessorEpoch],
         owner: OwnerInfo = NO_OWNER,
     ) -> None:
@@ -77,34 +75,27 @@ class Agent:
         self.owner = owner
         self.liveness = Liveness.ALIVE
         self.barrier: Barrier | None = None  # None: nothing may be applied above where it was added
-        self.spans = TableSpans(executor)
+        # The newest fence that each span was ever given here, by table ID. Fences outlive spans and
+        # owners: a late AddTable cannot bring back what was taken away.
+        self.fences: dict[int, int] = {}
         self._version = version
-        self._executor = executor
+        self._replica = replica
         self._new_epoch = new_epoch
         self._reports = SpanReports()
 
-    def tick(self, inbox: Sequence[Message]) -> AgentTick:
-        """Take the messages in their order, go on with all tasks, answer. Raises OwnerConflict."""
+    def tick(self, inbox: Sequence[Message]) -> tuple[Message, ...]:
+        """Take the messages in their order; what is to be sent. Raises OwnerConflict, and what the
+        data plane raises."""
         heartbeats: list[tuple[Heartbeat, ProcessorEpoch]] = []
         for message in inbox:
             if self._is_ours(message) and self._accept_owner(message):
                 self._receive(message, heartbeats)
-        responses, errors = self.spans.poll()
         bodies: list[Body] = []
-        for response in responses:
-            self._reports.observe(response.status)
-            bodies.append(
-                DispatchTableResponse(
-                    status=response.status,
-                    is_remove=response.is_remove,
-                    sequence=self._reports.sequence,
-                )
-            )
-        for status in self.spans.take_changed():
-            self._reports.observe(status)
+        for table_id in self._replica.take_changed():
+            bodies += self._look_at(table_id)
         if heartbeats:  # one answer does for all: it holds what any of them asked for
             bodies.append(self._answer(heartbeats))
-        return AgentTick(tuple(self._to_owner(body) for body in bodies), errors)
+        return tuple(self._to_owner(body) for body in bodies)
 
     def _is_ours(self, message: Message) -> bool:
         return (
@@ -141,9 +132,47 @@ class Agent:
                     self.liveness = Liveness.STOPPING
                 heartbeats.append((heartbeat, message.processor_epoch))
             case AddTable() | RemoveTable() as request if message.processor_epoch == self.epoch:
-                self.spans.accept(request)
+                self._dispatch(request)
             case _:
                 pass  # a dispatch for the agent under another owner, or not for agents
+
+    def _dispatch(self, request: DispatchTableRequest) -> None:
+        """Follow an order, unless it is late or the span's state is none that it fits. Its fence
+        counts as seen in any case."""
+        is_add = isinstance(request, AddTable)
+        table_id = request.span.table_id if isinstance(request, AddTable) else request.table_id
+        seen = self.fences.get(table_id, 0)
+        # a remove has the number of the last assignment, not one of its own
+        if request.fence < seen or (is_add and request.fence == seen):
+            return
+        self.fences[table_id] = request.fence
+        state = self._replica.get_table_span_status(table_id).state
+        if isinstance(request, RemoveTable):
+            self._replica.remove_table_span(table_id)
+        # a span is written that was prepared; an order to write any other is late
+        elif state is (TableState.ABSENT if request.is_secondary else TableState.PREPARED):
+            self._replica.add_table_span(
+                request.span, request.checkpoint, request.fence, is_prepare=request.is_secondary
+            )
+
+    def _look_at(self, table_id: int) -> Iterator[DispatchTableResponse]:
+        """Note what may have changed of a span. Of another state the owner hears at once."""
+        before = self._reports.last(table_id)
+        status = self._replica.get_table_span_status(table_id)
+        if status.state is TableState.STOPPED:
+            status = self._replica.take_stopped(table_id) or status
+        if status.resolved_ts < status.checkpoint_ts:  # one that has not read yet
+            status = status._replace(resolved_ts=status.checkpoint_ts)
+        self._reports.observe(status)
+        is_news = before is None or before.state is not status.state
+        if is_news and status.state is not TableState.ABSENT:
+            yield DispatchTableResponse(
+                status=status,
+                is_remove=status.state in (TableState.STOPPING, TableState.STOPPED),
+                sequence=self._reports.sequence,
+            )
+        if status.state is TableState.STOPPED:
+            self._reports.observe(TableStatus(table_id, TableState.ABSENT))
 
     def _answer(self, heartbeats: Sequence[tuple[Heartbeat, ProcessorEpoch]]) -> HeartbeatResponse:
         newest, epoch = heartbeats[-1]
@@ -163,7 +192,7 @@ class Agent:
             since=since,
             checksum=self._reports.checksum,
             answers=newest.number,
-            scan=self._executor.get_scan(),
+            scan=self._replica.get_scan(),
         )
 
     def _to_owner(self, body: Body) -> Message:

@@ -89,15 +89,16 @@ class HeldSpans:
 
     # Said by the coordination thread.
 
-    def add(self, span: Span, checkpoint: Checkpoint, fence: int, *, is_prepare: bool) -> bool:
-        """False while an older assignment of it, or another table of its name, is not gone."""
+    def add(self, span: Span, checkpoint: Checkpoint, fence: int, *, is_prepare: bool) -> None:
+        """Nothing happens while another table of its name is not gone, or the span is leaving; nor
+        when it is asked for in the same way again."""
         with self._lock:
             held = self._held.get(span.table_id)
             if held is None:
                 if span.name in self._names:
-                    return False
+                    return
                 self._names.add(span.name)
-                held = self._held[span.table_id] = _HeldSpan(
+                self._held[span.table_id] = _HeldSpan(
                     assignment=Assignment(
                         id=next(self._ids),
                         span=span,
@@ -110,48 +111,26 @@ class HeldSpans:
                         checkpoint_ts=checkpoint.checkpoint_ts, resolved_ts=checkpoint.resolved_ts
                     ),
                 )
-            elif held.assignment.state in LEAVING:
-                return False
+            elif is_prepare or held.assignment.is_to_write or held.assignment.state in LEAVING:
+                return
             else:
-                self._renew(held, checkpoint, fence, is_to_write=not is_prepare)
+                at_ts = Ts(max(held.assignment.checkpoint_ts, checkpoint.checkpoint_ts))
+                held.assignment = replace(
+                    held.assignment, fence=fence, checkpoint_ts=at_ts, is_to_write=True
+                )
+                if held.applied.checkpoint_ts < at_ts:
+                    resolved_ts = Ts(max(at_ts, held.applied.resolved_ts))
+                    held.applied = AppliedSpan(checkpoint_ts=at_ts, resolved_ts=resolved_ts)
             self.changes += 1
             self._changed.add(span.table_id)
-            return True
 
-    def _renew(
-        self, held: _HeldSpan, checkpoint: Checkpoint, fence: int, *, is_to_write: bool
-    ) -> None:
-        before = held.assignment
-        at_ts = Ts(max(before.checkpoint_ts, checkpoint.checkpoint_ts))
-        held.assignment = replace(
-            before,
-            fence=fence,
-            checkpoint_ts=at_ts,
-            is_to_write=before.is_to_write or is_to_write,
-        )
-        if held.applied.checkpoint_ts < at_ts:
-            held.applied = AppliedSpan(
-                checkpoint_ts=at_ts, resolved_ts=Ts(max(at_ts, held.applied.resolved_ts))
-            )
-
-    def is_added(self, table_id: int, *, is_prepare: bool) -> bool:
-        with self._lock:
-            held = self._held.get(table_id)
-            if held is None:
-                return False
-            state = held.assignment.state
-            if is_prepare or not held.assignment.is_to_write:
-                return state in (TableState.PREPARED, TableState.REPLICATING)
-            return state is TableState.REPLICATING
-
-    def remove(self, table_id: int) -> bool:
+    def remove(self, table_id: int) -> None:
         """Stopped at once, unless a commit of it is under way: then with its end."""
         with self._lock:
             held = self._held.get(table_id)
             self.changes += 1
             if held is not None and held.assignment.state not in LEAVING:
                 self._leave(held)
-            return True
 
     def _leave(self, held: _HeldSpan) -> None:
         state = TableState.STOPPING if held.is_committing else TableState.STOPPED

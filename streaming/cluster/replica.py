@@ -61,24 +61,18 @@ class StreamReplica(RoleWorker):
 
     def add_table_span(
         self, span: Span, checkpoint: Checkpoint, fence: int, *, is_prepare: bool
-    ) -> bool:
-        if self._closing.is_set():
-            return False
-        is_begun = self._held.add(span, checkpoint, fence, is_prepare=is_prepare)
+    ) -> None:
+        if not self._closing.is_set():
+            self._held.add(span, checkpoint, fence, is_prepare=is_prepare)
+            self._woken.set()
+            self._stream.wake()
+
+    def remove_table_span(self, table_id: int) -> None:
+        self._held.remove(table_id)
         self._woken.set()
         self._stream.wake()
-        return is_begun
 
-    def is_add_table_span_finished(self, table_id: int, *, is_prepare: bool) -> bool:
-        return self._held.is_added(table_id, is_prepare=is_prepare)
-
-    def remove_table_span(self, table_id: int) -> bool:
-        is_begun = self._held.remove(table_id)
-        self._woken.set()
-        self._stream.wake()
-        return is_begun
-
-    def is_remove_table_span_finished(self, table_id: int) -> TableStatus | None:
+    def take_stopped(self, table_id: int) -> TableStatus | None:
         stopped = self._held.take_stopped(table_id)
         if stopped is not None:
             self._woken.set()

@@ -103,16 +103,13 @@ class FakeReplica:
 
     def add_table_span(
         self, span: Span, checkpoint: Checkpoint, fence: int, *, is_prepare: bool
-    ) -> bool:
-        return self._held.add(span, checkpoint, fence, is_prepare=is_prepare)
+    ) -> None:
+        self._held.add(span, checkpoint, fence, is_prepare=is_prepare)
 
-    def is_add_table_span_finished(self, table_id: int, *, is_prepare: bool) -> bool:
-        return self._held.is_added(table_id, is_prepare=is_prepare)
+    def remove_table_span(self, table_id: int) -> None:
+        self._held.remove(table_id)
 
-    def remove_table_span(self, table_id: int) -> bool:
-        return self._held.remove(table_id)
-
-    def is_remove_table_span_finished(self, table_id: int) -> TableStatus | None:
+    def take_stopped(self, table_id: int) -> TableStatus | None:
         return self._held.take_stopped(table_id)
 
     def get_table_span_count(self) -> int:

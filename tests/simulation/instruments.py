@@ -17,7 +17,7 @@ from coordination.etcd.client import Compare
 from coordination.orchestrator import snapshot
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import counter_compare
-from coordination.scheduler.agent import Agent, AgentTick
+from coordination.scheduler.agent import Agent
 from coordination.scheduler.messages import Message
 from tests.fakes.fake_warehouse import require
 from tests.simulation.etcd_link import EtcdLink, Sender
@@ -84,12 +84,12 @@ def _keeps_its_reads(fold: Any) -> Any:
 
 
 def _changes_its_epoch(tick: Any) -> Any:
-    def checked(agent: Agent, inbox: Sequence[Message]) -> AgentTick:
+    def checked(agent: Agent, inbox: Sequence[Message]) -> tuple[Message, ...]:
         owner, epoch = agent.owner, agent.epoch
-        ticked: AgentTick = tick(agent, inbox)
+        outbox: tuple[Message, ...] = tick(agent, inbox)
         if agent.owner != owner:
             require(agent.epoch != epoch, "an agent keeps its epoch under another owner")
-        return ticked
+        return outbox
 
     return checked
 

@@ -39,7 +39,7 @@ def make_agent(
         changefeed_id=FEED,
         changefeed_epoch=changefeed_epoch,
         version="1.0.0",
-        executor=executor,
+        replica=executor,
         owner=owner,
         new_epoch=lambda: ProcessorEpoch(f"{capture}-{next(_EPOCHS)}"),
     )
@@ -145,7 +145,7 @@ class Cluster:
                     executor.get_on(table_id)
             if capture not in self.is_frozen:
                 agent_inbox = [m for m in inboxes.get(capture, []) if not _is_for_owner(m)]
-                self._send(agent.tick(agent_inbox).outbox)
+                self._send(agent.tick(agent_inbox))
         owner_id = self.coordinator.info.capture_id
         owner_inbox = [m for m in inboxes.get(owner_id, []) if _is_for_owner(m)]
         alive = [CaptureID(capture) for capture in self.alive]

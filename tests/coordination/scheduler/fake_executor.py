@@ -10,14 +10,13 @@ _LIVE = (TableState.PREPARING, TableState.PREPARED, TableState.REPLICATING)
 
 
 class FakeExecutor:
-    """``is_eager``: every step is finished when it is first asked about."""
+    """``is_eager``: every step is finished at once."""
 
     def __init__(self, *, is_eager: bool = False) -> None:
         self.is_eager = is_eager
         self.statuses: dict[int, TableStatus] = {}
         self.calls: list[tuple[object, ...]] = []
-        self.refuses = False  # every order is answered with "not now"
-        self.fails: dict[int, Exception] = {}
+        self.refuses = False  # nothing can be added now
         self.scan: Scan | None = None
         self._changed: set[int] = set()
         self._is_commit: set[int] = set()
@@ -51,45 +50,39 @@ class FakeExecutor:
 
     def add_table_span(
         self, span: Span, checkpoint: Checkpoint, fence: int, *, is_prepare: bool
-    ) -> bool:
+    ) -> None:
         table_id = span.table_id
         self.calls.append(("add", table_id, is_prepare, fence))
-        self._fail(table_id)
         if self.refuses:
-            return False
-        if table_id not in self.statuses:
-            at_ts, resolved_ts = checkpoint
-            self.put(table_id, TableState.PREPARING, checkpoint_ts=at_ts, resolved_ts=resolved_ts)
-        self.put(table_id, self.statuses[table_id].state, fence=fence)
+            return
+        at_ts, resolved_ts = checkpoint
+        status = self.statuses.get(table_id)
+        if status is None:
+            self.put(
+                table_id,
+                TableState.PREPARING,
+                checkpoint_ts=at_ts,
+                resolved_ts=resolved_ts,
+                fence=fence,
+            )
+        elif is_prepare or table_id in self._is_commit or status.state not in _LIVE:
+            return
+        else:
+            ts = max(status.checkpoint_ts, at_ts)
+            self.put(table_id, status.state, checkpoint_ts=ts, fence=fence)
         if not is_prepare:
             self._is_commit.add(table_id)
-            ts = max(self.statuses[table_id].checkpoint_ts, checkpoint.checkpoint_ts)
-            self.put(table_id, self.statuses[table_id].state, checkpoint_ts=ts)
-        return True
-
-    def is_add_table_span_finished(self, table_id: int, *, is_prepare: bool) -> bool:
-        self.calls.append(("is_add_finished", table_id, is_prepare))
-        self._fail(table_id)
         if self.is_eager:
             self.get_on(table_id)
-        state = self.statuses[table_id].state
-        if is_prepare or table_id not in self._is_commit:
-            return state in (TableState.PREPARED, TableState.REPLICATING)
-        return state is TableState.REPLICATING
 
-    def remove_table_span(self, table_id: int) -> bool:
+    def remove_table_span(self, table_id: int) -> None:
         self.calls.append(("remove", table_id))
-        self._fail(table_id)
-        if self.refuses:
-            return False
-        self.put(table_id, TableState.STOPPING)
-        return True
+        if table_id in self.statuses and self.statuses[table_id].state in _LIVE:
+            self.put(table_id, TableState.STOPPING)
+            if self.is_eager:
+                self.get_on(table_id)
 
-    def is_remove_table_span_finished(self, table_id: int) -> TableStatus | None:
-        self.calls.append(("is_remove_finished", table_id))
-        self._fail(table_id)
-        if self.is_eager:
-            self.get_on(table_id)
+    def take_stopped(self, table_id: int) -> TableStatus | None:
         status = self.statuses[table_id]
         if status.state is not TableState.STOPPED:
             return None
@@ -109,7 +102,3 @@ class FakeExecutor:
 
     def get_scan(self) -> Scan | None:
         return self.scan
-
-    def _fail(self, table_id: int) -> None:
-        if table_id in self.fails:
-            raise self.fails[table_id]

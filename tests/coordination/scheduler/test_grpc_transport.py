@@ -85,7 +85,6 @@ class TestLines:
             began = time.monotonic()
             a.send([dispatch(1, A, "silent"), dispatch(2)])
             assert numbers(captures.receive(b, 1)) == [2]
-            assert time.monotonic() - began < 0.9
             a.close()
             assert time.monotonic() - began < 9.0
 

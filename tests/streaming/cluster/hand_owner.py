@@ -281,11 +281,17 @@ class HandOwner:
         replica, span = self.stage.replicas[capture], self.tables[table].span
         at = Checkpoint(Ts(self._reached[table]), Ts(self._reached[table]))
         fence = self.fence()
-        self.until(lambda: replica.add_table_span(span, at, fence, is_prepare=is_prepare))
+
+        def is_begun() -> bool:
+            replica.add_table_span(span, at, fence, is_prepare=is_prepare)
+            return not is_prepare or state(replica, span) is not TableState.ABSENT
+
+        self.until(is_begun)
 
     def _await(self, table: str, capture: str, *, is_prepare: bool) -> None:
-        replica, table_id = self.stage.replicas[capture], self.tables[table].span.table_id
-        self.until(lambda: replica.is_add_table_span_finished(table_id, is_prepare=is_prepare))
+        replica, span = self.stage.replicas[capture], self.tables[table].span
+        awaited = TableState.PREPARED if is_prepare else TableState.REPLICATING
+        self.until(lambda: state(replica, span) is awaited)
 
     def prepare(self, table: str, capture: str) -> None:
         self._ask(table, capture, is_prepare=True)
@@ -300,8 +306,8 @@ class HandOwner:
         """Where it stopped. It is nobody's then."""
         home, span = self.homes.pop(table), self.tables[table].span
         replica = self.stage.replicas[home]
-        assert replica.remove_table_span(span.table_id)
-        last = self.until(lambda: replica.is_remove_table_span_finished(span.table_id))
+        replica.remove_table_span(span.table_id)
+        last = self.until(lambda: replica.take_stopped(span.table_id))
         stopped = last.checkpoint_ts
         assert stopped >= self._reached[table]
         self._reached[table] = stopped

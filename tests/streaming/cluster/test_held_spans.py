@@ -36,10 +36,10 @@ def replicating(limit: int | None = 100) -> tuple[HeldSpans, Assignment]:
     held = HeldSpans()
     if limit is not None:
         held.set_barrier(Barrier(Ts(limit)))
-    assert held.add(SPAN, AT, FIRST, is_prepare=True)
+    held.add(SPAN, AT, FIRST, is_prepare=True)
     (assignment,) = held.assignments()
     held.prepared(assignment)
-    assert held.add(SPAN, AT, SECOND, is_prepare=False)
+    held.add(SPAN, AT, SECOND, is_prepare=False)
     (assignment,) = held.assignments()
     held.opened(assignment, applied(10))
     return held, assignment
@@ -47,16 +47,16 @@ def replicating(limit: int | None = 100) -> tuple[HeldSpans, Assignment]:
 
 def test_a_span_is_prepared_first_and_written_when_it_is_asked_for_again():
     held = HeldSpans()
-    assert held.add(SPAN, AT, FIRST, is_prepare=True)
+    held.add(SPAN, AT, FIRST, is_prepare=True)
     assert state(held) is TableState.PREPARING
     (assignment,) = held.assignments()
     assert not assignment.is_to_write
     held.opened(assignment, applied(10))
     assert state(held) is TableState.PREPARING  # not without its rows
     held.prepared(assignment)
-    assert held.is_added(SPAN.table_id, is_prepare=True)
-    assert held.add(SPAN, Checkpoint(Ts(20), Ts(20)), SECOND, is_prepare=False)
-    assert not held.is_added(SPAN.table_id, is_prepare=False)
+    held.add(SPAN, Checkpoint(Ts(20), Ts(20)), SECOND, is_prepare=False)
+    held.add(SPAN, Checkpoint(Ts(30), Ts(30)), THIRD, is_prepare=False)  # it was asked for already
+    assert state(held) is TableState.PREPARED
     (assignment,) = held.assignments()
     assert (assignment.is_to_write, assignment.fence, assignment.checkpoint_ts) == (
         True,
@@ -64,7 +64,7 @@ def test_a_span_is_prepared_first_and_written_when_it_is_asked_for_again():
         20,
     )
     held.opened(assignment, applied(25))
-    assert held.is_added(SPAN.table_id, is_prepare=False)
+    assert state(held) is TableState.REPLICATING
     assert held.status(SPAN.table_id).checkpoint_ts == 25
 
 
@@ -113,11 +113,20 @@ def test_no_barrier_loosens_the_one_before():
         held.begin_commit(assignment, Ts(41))
 
 
-def test_a_write_that_was_planned_under_another_fence_or_stay_is_dropped():
-    held, assignment = replicating()
-    held.add(SPAN, AT, THIRD, is_prepare=False)
+def test_a_write_that_was_planned_before_the_span_had_its_fence_is_dropped():
+    held = HeldSpans()
+    held.set_barrier(Barrier(Ts(100)))
+    held.add(SPAN, AT, FIRST, is_prepare=True)
+    (before,) = held.assignments()
+    held.prepared(before)
+    held.add(SPAN, AT, SECOND, is_prepare=False)
+    held.opened(before, applied(10))
     with pytest.raises(Withdrawn, match="fence"):
-        held.begin_commit(assignment, Ts(20))
+        held.begin_commit(before, Ts(20))
+
+
+def test_a_write_that_was_planned_in_another_assignment_is_dropped():
+    held, assignment = replicating()
     held.remove(SPAN.table_id)
     assert _stopped_at(held) == 10
     held.add(SPAN, AT, THIRD, is_prepare=False)
@@ -129,7 +138,8 @@ def test_a_span_stops_at_once_unless_a_commit_of_it_is_under_way():
     held, _ = replicating()
     held.remove(SPAN.table_id)
     assert state(held) is TableState.STOPPED
-    assert not held.add(SPAN, AT, THIRD, is_prepare=True)  # not before it is seen to be gone
+    held.add(SPAN, AT, THIRD, is_prepare=True)  # not before it is seen to be gone
+    assert state(held) is TableState.STOPPED
 
     held, assignment = replicating()
     held.begin_commit(assignment, Ts(20))
@@ -170,4 +180,5 @@ def test_what_an_older_stay_has_done_is_not_told_of_a_newer_one():
 def test_a_table_that_was_made_again_waits_for_its_namesake_to_go():
     held, _ = replicating()
     again = Span(stored_table_id(1, "shop", "a", 99), "shop", "a")
-    assert not held.add(again, AT, THIRD, is_prepare=True)
+    held.add(again, AT, THIRD, is_prepare=True)
+    assert held.status(again.table_id).state is TableState.ABSENT

@@ -215,7 +215,7 @@ def test_a_writer_that_slept_through_a_move_leaves_the_content_right(
     owner.until(sleep.asleep.is_set)
     span = owner.tables["customers"].span
     a = stage.replicas["a"]
-    assert a.remove_table_span(span.table_id)
+    a.remove_table_span(span.table_id)
     assert state(a, span) is TableState.STOPPING  # a commit of it is under way
 
     stage.fences["a"].shut("its lease is gone")  # so the owner need not wait for it
@@ -226,7 +226,7 @@ def test_a_writer_that_slept_through_a_move_leaves_the_content_right(
     owner.await_tables("order_lines_archive")
     owner.add(order_lines_archive="b")
     sleep.wake.set()
-    until(lambda: a.is_remove_table_span_finished(span.table_id) is not None)
+    until(lambda: a.take_stopped(span.table_id) is not None)
     owner.reached(feed.last_ts)
     assert_is(stage, feed)
     commits = stage.commits("customers")
