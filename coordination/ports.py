@@ -32,7 +32,6 @@ from coordination.scheduler.messages import (
     Scan,
     Span,
     TableStatus,
-    UnknownTable,
 )
 
 
@@ -173,7 +172,8 @@ class Standing:
 
 
 class ControlWriter(Protocol):
-    """What only the owner of a changefeed does, on a thread of its own, in order.
+    """What only the owner of a changefeed does, on a thread of its own, in order. It reads the
+    topics too, and makes targets of the tables that it finds there.
 
     Errors are raised by the next call of any method, and are the changefeed's (the message is what
     an operator reads): ``TermRefused`` means that another owner has claimed a newer term (resign,
@@ -188,10 +188,6 @@ class ControlWriter(Protocol):
 
     def run_ddl(self, ddl: PendingDdl) -> None:
         """Begin; the checkpoint has reached it. Again for the same one: nothing happens."""
-        ...
-
-    def register(self, table: UnknownTable) -> None:
-        """Begin to make a target for a table that was found by its rows. Idempotent."""
         ...
 
     def take_changes(self) -> Changes: ...

@@ -101,8 +101,6 @@ class Term:
             self._find_grid(coordinator, scan)
         barrier = self._barrier(coordinator, scan)
         ticked = coordinator.poll(inbox, alive, barrier, now_s, unreached=unreached, gone=gone)
-        for table in coordinator.unregistered_tables():
-            self.control.register(table)
         if ticked.can_proceed:
             self._proceed(coordinator, ticked, scan, now_s)
         return TermTick(

@@ -14,14 +14,15 @@ import logging
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 from coordination.errors import Fenced, Stop, TermRefused, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership, TermNumber, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
-from coordination.scheduler.messages import NO_TS, UnknownTable
+from coordination.scheduler.messages import NO_TS
 from sinks.changefeeds import ChangefeedRow
 from sinks.jvm_errors import line
 from streaming.backlog import BacklogMeter
@@ -45,6 +46,15 @@ TURN_S = 0.1  # between two looks of the control writer's thread when nobody cal
 RECORD_EVERY_S = 1.0  # control rows of a changefeed are written no more often (docs/cluster.md 10)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Term:
+    """What a claimed term works with."""
+
+    rows: ControlRows
+    reader: OwnersReader
+    retention: RetentionWatch
+
+
 class DeltaControlWriter(RoleWorker):
     """See the module's picture and the port."""
 
@@ -53,6 +63,7 @@ class DeltaControlWriter(RoleWorker):
         self._ownership = ownership
         self._lock = threading.Lock()  # of what the threads leave for each other
         self._error: BaseException | None = None
+        self._term: _Term | None = None  # until it is claimed
         self._claim: Claim | None = None
         self._scan = self._next_scan = DdlScan(position_ts=NO_TS)
         self._known: Known | None = None
@@ -61,11 +72,6 @@ class DeltaControlWriter(RoleWorker):
         self._advance: Advance | None = None
         self._refusal: TidelakeError | None = None  # of a DDL that was reached
         self._meter = BacklogMeter()
-        self._retention = RetentionWatch(
-            lambda: Source(context.changefeed.source),
-            lambda: self._rows.row.source_offsets,
-            context.concerns,
-        )
         self._is_reading = False
         self._begins_at: Offsets | None = None  # until what lies before the stream is read
         self._standing = Standing()
@@ -91,18 +97,13 @@ class DeltaControlWriter(RoleWorker):
             warehouse = self._context.changefeed.sink.warehouse
             self._refusal = refusal(known.blocked, known.why, warehouse)
 
-    def register(self, table: UnknownTable) -> None:  # noqa: ARG002
-        """The control writer reads what every capture reads: it finds the table itself, in its
-        order."""
-        self._check()
-
     def take_changes(self) -> Changes:
         self._check()
         with self._lock:
             added, self._added = self._added, []
             published, self._published_ts = self._published_ts, None
             self._scan = self._next_scan
-        is_finished = self._claim is not None and self._rows.row.state == "finished"
+        is_finished = self._term is not None and self._term.rows.row.state == "finished"
         return Changes(added=tuple(added), published_ts=published, is_finished=is_finished)
 
     def record(self, advance: Advance) -> None:
@@ -122,12 +123,12 @@ class DeltaControlWriter(RoleWorker):
 
     def _run(self) -> None:
         try:
-            self._begin_with_retries()
+            term = self._begin_with_retries()
             while not self._closing.is_set() and self._error is None:
                 self._woken.wait(TURN_S)
                 self._woken.clear()
                 with self._step:
-                    self._turn()
+                    self._turn(term)
         except Stop:
             logger.debug("the control writer was stopped name=%s", self._context.name)
         except BaseException as error:  # noqa: BLE001  # raised by the next call
@@ -140,7 +141,7 @@ class DeltaControlWriter(RoleWorker):
             with self._step:
                 self._end()
 
-    def _begin_with_retries(self) -> None:
+    def _begin_with_retries(self) -> _Term:
         while True:
             try:
                 with self._step:
@@ -150,9 +151,9 @@ class DeltaControlWriter(RoleWorker):
                 if self._closing.wait(self._backoff.next_s(error)):
                     raise Stop("closed before the claim") from error
 
-    def _begin(self) -> None:
+    def _begin(self) -> _Term:
         context, row = self._context, self._claimed_row()
-        self._rows = rows = ControlRows(
+        rows = ControlRows(
             context.tables,
             row,
             context.spans(row),
@@ -160,16 +161,27 @@ class DeltaControlWriter(RoleWorker):
         )
         rows.save(row)
         rows.resume(context.progress(), lambda: context.dead_letters(row, term=row.term))
-        self._reader = OwnersReader(context, rows, on_known=self._on_known, on_failed=self._fail)
+        term = _Term(
+            rows=rows,
+            reader=OwnersReader(
+                context, rows, on_known=partial(self._on_known, rows), on_failed=self._fail
+            ),
+            retention=RetentionWatch(
+                lambda: Source(context.changefeed.source),
+                lambda: rows.row.source_offsets,
+                context.concerns,
+            ),
+        )
         if row.state == "finished":
             self._next_scan = self._scan = DdlScan(position_ts=Ts(row.checkpoint_ts))
         rows.publish_known()  # it may have been lost
         latest = context.tables.snapshots.latest(row.changefeed_id)
         published_ts = max(rows.floor_ts, latest.primary_ts if latest is not None else 0)
+        self._term = term
         self._claim = Claim(
             term=TermNumber(row.term),
             checkpoint_ts=Ts(row.checkpoint_ts),
-            tables=tuple(map(self._registered, rows.spans.values())),
+            tables=tuple(_registered(each, row.incarnation) for each in rows.spans.values()),
             published_ts=Ts(published_ts),  # nothing at or below it is published again
         )
         logger.info(
@@ -179,6 +191,7 @@ class DeltaControlWriter(RoleWorker):
             len(rows.spans),
         )
         context.wake()
+        return term
 
     def _claimed_row(self) -> ChangefeedRow:
         """The next term in all three control tables, and the row as this owner uses it (not saved).
@@ -213,65 +226,65 @@ class DeltaControlWriter(RoleWorker):
         etcd = self._ownership.etcd_cluster_id
         return f"{etcd}/{context.start_epoch}/{context.changefeed.start_ts}"
 
-    def _registered(self, table: SinkTable) -> RegisteredTable:
-        span = span_of(table, self._rows.row.incarnation)
-        return RegisteredTable(span=span, start_ts=table.checkpoint)
-
-    def _turn(self) -> None:
+    def _turn(self, term: _Term) -> None:
         try:
             self._context.trust.check()
-            if self._rows.row.state != "finished":
-                self._read_on()
-            self._record()
+            if term.rows.row.state != "finished":
+                self._read_on(term)
+            self._record(term)
         except PASSING as error:
             self._context.check_jvm()
             self._closing.wait(self._backoff.next_s(error))
-            self._reader.retry()
+            term.reader.retry()
 
     # Reading.
 
-    def _read_on(self) -> None:
+    def _read_on(self, term: _Term) -> None:
         self._raise_failure()
         if not self._is_reading:
-            self._join()
+            self._join(term)
         if self._begins_at is None:
             return
-        if self._reader.since is None:
+        if term.reader.since is None:
             self._stream.wake()
             return
         begins_at, self._begins_at = self._begins_at, None
         threading.Thread(  # it may take longer than a row of ours stays fresh
-            target=self._catch_up, args=(begins_at,), name="owner-catches-up", daemon=True
+            target=self._catch_up,
+            args=(term.reader, begins_at),
+            name="owner-catches-up",
+            daemon=True,
         ).start()
 
-    def _join(self) -> None:
+    def _join(self, term: _Term) -> None:
         """From the changefeed's low water on, wherever the stream is."""
-        row = self._rows.row
-        begin = self._stream.join(self._reader, parsed(row.source_offsets), parsed(row.watermarks))
+        row = term.rows.row
+        begin = self._stream.join(term.reader, parsed(row.source_offsets), parsed(row.watermarks))
         self._is_reading = True
-        self._retention.begin()
-        self._rows.row = replace(row, source_offsets={**texts(begin), **row.source_offsets})
+        term.retention.begin()
+        term.rows.row = replace(row, source_offsets={**texts(begin), **row.source_offsets})
         self._begins_at = begin
         self._meter.begin(texts(begin), time.monotonic())
 
-    def _catch_up(self, begins_at: Offsets) -> None:
+    def _catch_up(self, reader: OwnersReader, begins_at: Offsets) -> None:
         step = self._context.watch(f"catching up of {self._context.name}")
         try:
             with step:
-                self._reader.catch_up(begins_at, step)
+                reader.catch_up(begins_at, step)
         except BaseException as error:  # noqa: BLE001 - looked at by the control writer's thread
             self._begins_at = begins_at
             self._fail(error)
 
-    def _on_known(self, known: Known) -> None:
-        """On the batch thread: rows of new tables first, then the word that they are there."""
-        self._rows.add([(made.table, texts(made.low_water)) for made in known.made])
+    def _on_known(self, rows: ControlRows, known: Known) -> None:
+        """On the applying thread: rows of new tables first, then the word that they are there."""
+        rows.add([(made.table, texts(made.low_water)) for made in known.made])
         pending: tuple[PendingDdl, ...] = ()
         if known.blocked_at is not None:
             pending = (PendingDdl(commit_ts=known.blocked_at, table_ids=None),)
         with self._lock:
             self._known = known
-            self._added += [self._registered(each.table) for each in known.made]
+            incarnation = rows.row.incarnation
+            self._added += [_registered(each.table, incarnation) for each in known.made]
             self._next_scan = DdlScan(position_ts=known.position_ts, pending=pending, has_rows=True)
             if not self._added:  # else when they have been taken: see `take_changes`
                 self._scan = self._next_scan
@@ -279,8 +292,8 @@ class DeltaControlWriter(RoleWorker):
 
     # Writing.
 
-    def _record(self) -> None:
-        context, age_s = self._context, self._rows.age_s
+    def _record(self, term: _Term) -> None:
+        context, rows, age_s = self._context, term.rows, term.rows.age_s
         etcd = etcd_concern(context.trust.silent_s, context.ttl_s)
         self._concern = etcd or context.concerns.first
         with self._lock:
@@ -291,30 +304,30 @@ class DeltaControlWriter(RoleWorker):
                 advance = None
         if advance is not None:
             try:
-                self._write(advance)
+                self._write(term, advance)
             except TryAgain:
                 with self._lock:
                     newer = self._advance
                     self._advance = advance if newer is None else merged(advance, newer)
                 raise
             self._backoff.reset()
-        is_stale = self._rows.age_s > context.ttl_s / 3
-        if is_stale or not self._rows.is_shown:
-            self._rows.save(self._rows.row)
+        is_stale = rows.age_s > context.ttl_s / 3
+        if is_stale or not rows.is_shown:
+            rows.save(rows.row)
 
-    def _write(self, advance: Advance) -> None:
-        reading = texts(self._reader.low_water)
-        read = advance.read_offsets if self._rows.progress else texts(self._stream.position)
+    def _write(self, term: _Term, advance: Advance) -> None:
+        rows, reading = term.rows, texts(term.reader.low_water)
+        read = advance.read_offsets if rows.progress else texts(self._stream.position)
         now_s = time.monotonic()
         self._meter.ends_at(self._stream.context.backlog.look().ends, now_s)
         if read:
             self._meter.read_to(read, now_s)
-        published = self._rows.write(
+        published = rows.write(
             advance,
             reading=reading,
             marks=self._stream.watermarks.to_record(),
             backlog=self._meter.look(now_s),
-            source_left_s=self._retention.left_s,
+            source_left_s=term.retention.left_s,
         )
         if published:
             with self._lock:
@@ -322,30 +335,34 @@ class DeltaControlWriter(RoleWorker):
             self._context.wake()
         if self._refusal is not None and self._known is not None:
             blocked_at = self._known.blocked_at
-            if blocked_at is not None and self._rows.row.checkpoint_ts >= blocked_at:
+            if blocked_at is not None and rows.row.checkpoint_ts >= blocked_at:
                 raise self._refusal  # all that lies below is written, and the cut of it
 
     # The end.
 
     def _end(self) -> None:
-        is_lost = isinstance(self._error, TermRefused | Fenced)
-        if self._claim is not None and not is_lost and not self._dropping.is_set():
-            self._record_last()
+        term, is_lost = self._term, isinstance(self._error, TermRefused | Fenced)
+        if term is not None and not is_lost and not self._dropping.is_set():
+            self._record_last(term)
         if self._dropping.is_set():
             self._context.cancel()
-        self._retention.close()
-        if self._is_reading:
+        if term is not None:
+            term.retention.close()
             self._step.rest()  # it waits for the applying thread, which may have a long commit
-            self._stream.leave(self._reader)
+            self._stream.leave(term.reader)
         self._release()
 
-    def _record_last(self) -> None:
+    def _record_last(self, term: _Term) -> None:
         """Nobody runs it now: the next owner, of whatever etcd, need not wait for this one to go
         stale."""
         with suppress(TidelakeError):
             self._context.trust.check()
             if self._advance is not None:
-                self._write(self._advance)
-            row = self._rows.row
+                self._write(term, self._advance)
+            row = term.rows.row
             if row.state != "finished":
-                self._rows.save(as_ended(row, self._standing))
+                term.rows.save(as_ended(row, self._standing))
+
+
+def _registered(table: SinkTable, incarnation: int) -> RegisteredTable:
+    return RegisteredTable(span=span_of(table, incarnation), start_ts=table.checkpoint)

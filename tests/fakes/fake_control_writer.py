@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from coordination.errors import TidelakeError
@@ -20,7 +21,6 @@ from coordination.ports import (
     Wake,
 )
 from coordination.scheduler.barrier import PendingDdl
-from coordination.scheduler.messages import UnknownTable
 from streaming.cluster.progress_rows import merged
 from streaming.cluster.reads import Offsets, low, texts
 from streaming.source.ranges import TopicPartition
@@ -96,21 +96,6 @@ class FakeControlWriter:
 
         self._begin(("ddl", ddl.commit_ts), run)
 
-    def register(self, table: UnknownTable) -> None:
-        self._raise()
-        source = self._source
-        (table_id,) = (t for t, each in source.tables.items() if each.span.table == table.table)
-
-        def run() -> None:
-            if source.tables[table_id].created_ts is None:  # else its DDL makes it
-                start_ts = table.commit_ts - 1
-                added = self._warehouse.register(
-                    self._term, table_id, start_ts, self._low_water_of(table_id)
-                )
-                self._added.append(added)
-
-        self._begin(("register", table_id), run)
-
     def take_changes(self) -> Changes:
         self._raise()
         published = self._warehouse.published
@@ -141,6 +126,7 @@ class FakeControlWriter:
 
     def step(self) -> None:
         self._read()
+        self._find_tables()
         self._refresh()
         if not self._jobs or self._plane.now() < self._due_at or self._is_dropped:
             return
@@ -176,6 +162,22 @@ class FakeControlWriter:
         for row in reading.read(self._plane.rng, self._plane.pace.read):
             self._first_rows.setdefault(row.table_id, before)
         self._first_rows = {t: at for t, at in self._first_rows.items() if t not in known}
+
+    def _find_tables(self) -> None:
+        """Those that no DDL makes are registered when their first row is resolved."""
+        reading, warehouse = self._reading, self._warehouse
+        for table_id, table in self._source.tables.items():
+            is_known = table_id in warehouse.registered or table.created_ts is not None
+            if reading is None or self._is_closing or is_known or not table.changes:
+                continue
+            is_gone = table.dropped_ts is not None and table.dropped_ts in warehouse.ran
+            if table.changes[0] <= reading.resolved_ts and not is_gone:
+                register = partial(self._register, table_id, table.changes[0] - 1)
+                self._begin(("register", table_id), register)
+
+    def _register(self, table_id: int, start_ts: int) -> None:
+        low_water = self._low_water_of(table_id)
+        self._added.append(self._warehouse.register(self._term, table_id, start_ts, low_water))
 
     def _low_water_of(self, table_id: int) -> dict[str, int]:
         assert self._reading is not None

@@ -19,7 +19,7 @@ from coordination.model import (
 from coordination.owner.term import Term
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable
 from coordination.scheduler.barrier import PendingDdl
-from coordination.scheduler.messages import Span, UnknownTable
+from coordination.scheduler.messages import Span
 from coordination.scheduler.schedulers import SchedulerSettings
 
 MINUTE = 60_000 << TSO_LOGICAL_BITS
@@ -44,7 +44,6 @@ class DeltaControlWriter:
         return changes
 
     def run_ddl(self, ddl: PendingDdl) -> None: ...
-    def register(self, table: UnknownTable) -> None: ...
     def record(self, advance: Advance) -> None: ...
     def close(self, *, drop: bool) -> None: ...
     def is_closed(self) -> bool:
