@@ -8,6 +8,7 @@ import uuid
 from concurrent.futures import TimeoutError as NoAnswer
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from conf.settings import CaptureSettings
@@ -18,15 +19,7 @@ from coordination.errors import TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.fence import Fence
 from coordination.model import CaptureID, ChangefeedID, TableName
-from coordination.owner.jobs import (
-    DrainCapture,
-    KeepCapture,
-    MoveTable,
-    OwnerJob,
-    ProcessorRow,
-    QueryProcessors,
-    Rebalance,
-)
+from coordination.owner.jobs import JobContext, OwnerJob
 from coordination.scheduler.grpc_calls import CallRefused, check_free
 from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.server import CaptureServer
@@ -117,50 +110,50 @@ def _answer(server: CaptureServer, method: str, params: dict[str, Any]) -> dict[
                 raise CallRefused(f"{method}: capture-id is missing")
             answer = server.serve_again(CaptureID(capture_id))
             return {"was-draining": answer.result(ANSWER_S)}
-        result = server.jobs.post(_job(method, params)).result(ANSWER_S)
+        return server.jobs.post(_job(method, params)).result(ANSWER_S)
     except NoAnswer:
         raise TryAgain(f"the capture gave no answer to {method} in {ANSWER_S:g} s") from None
-    match method:
-        case "list-processors":
-            return {"rows": [_row(row) for row in result]}
-        case "drain-capture":
-            return {"remaining": result}
-        case _:
-            return {}
 
 
-def _job(method: str, params: dict[str, Any]) -> OwnerJob:
+def _job(method: str, params: dict[str, Any]) -> OwnerJob[dict[str, Any]]:
+    """What is asked of the owner, and how the answer looks."""
     try:
         match method:
             case "list-processors":
                 wanted = params.get("changefeed-id")
-                return QueryProcessors(changefeed=_name(wanted) if wanted else None)
+                changefeed = _name(wanted) if wanted else None
+                return lambda owner: {"rows": owner.list_processors(changefeed)}
             case "drain-capture":
-                return DrainCapture(capture_id=CaptureID(params["capture-id"]))
+                capture_id = CaptureID(params["capture-id"])
+                return lambda owner: {"remaining": owner.drain(capture_id)}
             case "keep-capture":
-                return KeepCapture(capture_id=CaptureID(params["capture-id"]))
+                return _done(partial(JobContext.keep, capture_id=CaptureID(params["capture-id"])))
             case "rebalance":
-                return Rebalance(changefeed=_name(params["changefeed-id"]))
+                name = _name(params["changefeed-id"])
+                return _done(partial(JobContext.rebalance, changefeed=name))
             case "move-table":
-                return MoveTable(
-                    changefeed=_name(params["changefeed-id"]),
-                    table=TableName(*params["table"].split(".", 1)),
-                    dest=CaptureID(params["capture-id"]),
+                return _done(
+                    partial(
+                        JobContext.move_table,
+                        changefeed=_name(params["changefeed-id"]),
+                        table=TableName(*params["table"].split(".", 1)),
+                        dest=CaptureID(params["capture-id"]),
+                    )
                 )
     except (KeyError, TypeError, AttributeError) as error:
         raise CallRefused(f"{method}: a parameter is missing or wrong: {error}") from None
     raise CallRefused(f"unknown method {method!r}")
 
 
+def _done(job: OwnerJob[None]) -> OwnerJob[dict[str, Any]]:
+    """One whose answer says nothing."""
+
+    def carry_out(owner: JobContext) -> dict[str, Any]:
+        job(owner)
+        return {}
+
+    return carry_out
+
+
 def _name(changefeed_id: str) -> ChangefeedName:
     return ChangefeedName(ChangefeedID(changefeed_id))
-
-
-def _row(row: ProcessorRow) -> dict[str, Any]:
-    return {
-        "changefeed": str(row.changefeed.id),
-        "table": str(row.table),
-        "state": row.state,
-        "capture": row.capture_id,
-        "checkpoint_ts": row.checkpoint_ts,
-    }

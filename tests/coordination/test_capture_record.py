@@ -9,7 +9,6 @@ from coordination.etcd import keys
 from coordination.etcd.client import Compare, Op, TxnResult
 from coordination.metadata.lookup import read_captures
 from coordination.model import CaptureInfo
-from coordination.owner.jobs import DrainCapture
 from tests.coordination.test_server import Cluster, life_id
 from tests.simulation.etcd_link import EtcdLink
 from tests.simulation.feeds import CLUSTER
@@ -58,7 +57,7 @@ def test_a_drain_that_lands_late_does_not_undo_that_it_was_taken_back() -> None:
     cluster.settle()
     target = next(each for each in cluster.world.captures if each is not cluster.owner)
     land = lose_next_put(cluster, target)
-    cluster.ask(DrainCapture(capture_id=life_id(target)))
+    cluster.ask(lambda owner: owner.drain(life_id(target)))
     cluster.until(lambda: record_of(cluster, target).is_draining)
     cluster.take_back(target)
     cluster.until(lambda: not record_of(cluster, target).is_draining)

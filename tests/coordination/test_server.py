@@ -14,14 +14,7 @@ from coordination.metadata.lookup import read_captures
 from coordination.metadata.model import ChangefeedInfo, FeedState, load
 from coordination.metadata.operator import ChangefeedOperator
 from coordination.model import CaptureID, TableName
-from coordination.owner.jobs import (
-    DrainCapture,
-    KeepCapture,
-    MoveTable,
-    NotOwner,
-    QueryProcessors,
-    Rebalance,
-)
+from coordination.owner.jobs import NotOwner, OwnerJob, R
 from coordination.ports import Standing
 from coordination.server import Phase
 from tests.fakes.fake_source import ts_at
@@ -74,8 +67,8 @@ class Cluster:
     def operator(self) -> ChangefeedOperator:
         return ChangefeedOperator(self.world.etcd, CLUSTER)
 
-    def ask(self, job: object) -> object:
-        future = self.owner.server.jobs.post(job)  # type: ignore[arg-type]
+    def ask(self, job: OwnerJob[R]) -> R:
+        future = self.owner.server.jobs.post(job)
         self.until(future.done)
         return future.result()
 
@@ -87,7 +80,7 @@ class Cluster:
 
     def take_back(self, capture: SimCapture) -> None:
         """As `capture drain --undo` does."""
-        self.ask(KeepCapture(capture_id=life_id(capture)))
+        self.ask(lambda owner: owner.keep(life_id(capture)))
         future = capture.server.serve_again(life_id(capture))
         self.until(future.done)
         assert future.result()
@@ -262,7 +255,7 @@ class TestJobs:
         table_id, holder = next(iter(cluster.where().items()))
         dest = next(i for i in map(life_id, cluster.world.captures) if i != holder)
         name = TableName("shop", f"t{table_id}")
-        cluster.ask(MoveTable(changefeed=NAME, table=name, dest=dest))
+        cluster.ask(lambda owner: owner.move_table(NAME, name, dest))
         cluster.until(lambda: cluster.where()[table_id] == dest)
         cluster.settle()
 
@@ -270,8 +263,7 @@ class TestJobs:
         cluster = Cluster(3)
         cluster.settle()
         target = next(each for each in cluster.world.captures if each is not cluster.owner)
-        job = DrainCapture(capture_id=life_id(target))
-        cluster.until(lambda: cluster.ask(job) == 0)
+        cluster.until(lambda: cluster.ask(lambda owner: owner.drain(life_id(target))) == 0)
         assert life_id(target) not in cluster.where().values()
         assert cluster.draining == {life_id(target)}
 
@@ -279,7 +271,7 @@ class TestJobs:
         cluster = Cluster(3)
         cluster.settle()
         target = next(each for each in cluster.world.captures if each is not cluster.owner)
-        cluster.ask(DrainCapture(capture_id=life_id(target)))
+        cluster.ask(lambda owner: owner.drain(life_id(target)))
         cluster.until(lambda: target.is_stopping)  # it still has spans
         cluster.take_back(target)
         cluster.step(40)
@@ -290,22 +282,20 @@ class TestJobs:
     def test_a_drained_owner_leads_again(self) -> None:
         cluster = Cluster(2)
         cluster.settle()
-        owner, other = (
-            cluster.owner,
-            next(each for each in cluster.world.captures if each is not cluster.owner),
-        )
-        cluster.ask(DrainCapture(capture_id=life_id(owner)))
+        first = cluster.owner
+        other = next(each for each in cluster.world.captures if each is not first)
+        cluster.ask(lambda owner: owner.drain(life_id(first)))
         cluster.until(lambda: cluster.world.owner is other)
-        cluster.take_back(owner)
+        cluster.take_back(first)
         cluster.until(lambda: cluster.draining == set())
         other.server.request_stop()
-        cluster.until(lambda: cluster.world.owner is owner)
+        cluster.until(lambda: cluster.world.owner is first)
 
     def test_the_only_capture_that_serves_is_not_drained(self) -> None:
         cluster = Cluster(1)
         cluster.settle()
         with pytest.raises(MetadataError, match="no other capture serves the cluster"):
-            cluster.ask(DrainCapture(capture_id=life_id(cluster.owner)))
+            cluster.ask(lambda owner: owner.drain(life_id(cluster.owner)))
         cluster.step(8)
         assert cluster.owner.coordinator is not None
         assert not cluster.owner.is_stopping
@@ -315,12 +305,12 @@ class TestJobs:
         cluster = Cluster(2)
         cluster.settle()
         other = next(each for each in cluster.world.captures if each is not cluster.owner)
-        cluster.ask(DrainCapture(capture_id=life_id(other)))
+        cluster.ask(lambda owner: owner.drain(life_id(other)))
         with pytest.raises(MetadataError, match="no other capture serves"):  # at once
-            cluster.ask(DrainCapture(capture_id=life_id(cluster.owner)))
+            cluster.ask(lambda owner: owner.drain(life_id(cluster.owner)))
         cluster.until(lambda: cluster.draining == {life_id(other)})
         with pytest.raises(MetadataError, match="no other capture serves"):
-            cluster.ask(DrainCapture(capture_id=life_id(cluster.owner)))
+            cluster.ask(lambda owner: owner.drain(life_id(cluster.owner)))
 
     def test_drains_and_moves_are_told_on_both_sides(
         self, caplog: pytest.LogCaptureFixture
@@ -330,7 +320,7 @@ class TestJobs:
         cluster.settle()
         target = next(each for each in cluster.world.captures if each is not cluster.owner)
         leaver = life_id(target)
-        cluster.until(lambda: cluster.ask(DrainCapture(capture_id=leaver)) == 0)
+        cluster.until(lambda: cluster.ask(lambda owner: owner.drain(leaver)) == 0)
         said = [record.getMessage() for record in caplog.records]
         assert said.count(f"drain asked for capture_id={leaver}") == 1
         assert any(leaver in line for line in said if line.startswith("this capture hands over"))
@@ -347,23 +337,23 @@ class TestJobs:
     def test_draining_the_owner_makes_it_resign_first(self) -> None:
         cluster = Cluster(3)
         cluster.settle()
-        owner = cluster.owner
-        job = DrainCapture(capture_id=life_id(owner))
-        assert cluster.ask(job) == 1
-        cluster.until(lambda: cluster.world.owner is not None and cluster.owner is not owner)
-        cluster.until(lambda: cluster.ask(job) == 0)
+        first = cluster.owner
+        assert cluster.ask(lambda owner: owner.drain(life_id(first))) == 1
+        cluster.until(lambda: cluster.world.owner is not None and cluster.owner is not first)
+        cluster.until(lambda: cluster.ask(lambda owner: owner.drain(life_id(first))) == 0)
 
     def test_processors_are_listed_by_table(self) -> None:
         cluster = Cluster(2)
         cluster.settle()
-        rows = cluster.ask(QueryProcessors(changefeed=NAME))
-        assert {row.table_id: row.capture_id for row in rows} == cluster.where()  # type: ignore[attr-defined]
+        rows = cluster.ask(lambda owner: owner.list_processors(NAME))
+        where = {f"shop.t{table_id}": capture for table_id, capture in cluster.where().items()}
+        assert {row["table"]: row["capture"] for row in rows} == where
 
     def test_who_does_not_lead_says_so(self) -> None:
         cluster = Cluster(2)
         cluster.settle()
         other = next(each for each in cluster.world.captures if each is not cluster.owner)
-        future = other.server.jobs.post(Rebalance(changefeed=NAME))
+        future = other.server.jobs.post(lambda owner: owner.rebalance(NAME))
         cluster.until(future.done)
         with pytest.raises(NotOwner):
             future.result()

@@ -10,7 +10,7 @@ from coordination.etcd import keys
 from coordination.etcd.client import delete
 from coordination.metadata.model import RunningError
 from coordination.model import Revision
-from coordination.owner.jobs import DrainCapture, MoveTable, OwnerJob, Rebalance
+from coordination.owner.jobs import JobContext
 from tests.fakes.fake_replica import PLAYED
 from tests.fakes.fake_source import ts_at
 from tests.simulation.feeds import CLUSTER, SimFeed
@@ -208,7 +208,7 @@ class Faults:
         _, span = self.dice.choice(tables)
         dest = self.dice.choice(self.world.captures).server.capture
         if dest is not None:
-            self._post(owner, MoveTable(changefeed=feed.name, table=span.name, dest=dest.id))
+            self._post(owner, JobContext.move_table, feed.name, span.name, dest.id)
 
     def move_many(self) -> None:
         """And again, before all of it is over."""
@@ -217,7 +217,7 @@ class Faults:
 
     def rebalance(self) -> None:
         if (owner := self.world.owner) is not None:
-            self._post(owner, Rebalance(changefeed=self.feed.name))
+            self._post(owner, JobContext.rebalance, self.feed.name)
 
     def drain(self) -> None:
         owner, target = self.world.owner, self._one()
@@ -225,7 +225,7 @@ class Faults:
             return
         if len(self.world.captures) < 3:
             return
-        self._post(owner, DrainCapture(capture_id=target.server.capture.id))
+        self._post(owner, JobContext.drain, target.server.capture.id)
         self.after(4.0, lambda: self._retire(target))  # a drained capture has no other use
 
     def _retire(self, target: SimCapture) -> None:
@@ -371,9 +371,10 @@ class Faults:
         later = partial(self._rolling, dice, deed)
         self._later.append((self.world.clock.now_s + seconds, later))
 
-    def _post(self, owner: SimCapture, job: OwnerJob) -> None:
-        self.world.tell(f"{owner.node} is asked for {job}")
-        owner.server.jobs.post(job).add_done_callback(lambda future: future.exception())
+    def _post(self, owner: SimCapture, job: Callable[..., object], *arguments: object) -> None:
+        self.world.tell(f"{owner.node} is asked to {job.__name__} {arguments}")
+        future = owner.server.jobs.post(lambda context: job(context, *arguments))
+        future.add_done_callback(lambda done: done.exception())
 
     @property
     def feed(self) -> SimFeed:
