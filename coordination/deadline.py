@@ -29,11 +29,6 @@ def trusted_until(attempt_started: float, ttl_s: float, margin_s: float) -> floa
     return attempt_started + ttl_s - margin_s
 
 
-def is_trusted(until: float, now: float) -> bool:
-    """At the very moment of its end trust is closed."""
-    return now < until
-
-
 def removal_grace_s(ttl_s: float, margin_s: float) -> float:
     """How long a capture whose key is gone still counts: it may be back, or still be writing. It
     has not trusted itself for the margin already (that of all captures of a cluster is one)."""
@@ -43,8 +38,3 @@ def removal_grace_s(ttl_s: float, margin_s: float) -> float:
 def is_given_away(gone_seen_at: float, grace_s: float, now: float) -> bool:
     """Whether the spans of a capture whose key was seen to be gone may go to another."""
     return now >= gone_seen_at + grace_s
-
-
-def quiet_s(margin_s: float, grace_s: float) -> float:
-    """The least time between the end of trust and the first write of a successor."""
-    return margin_s + grace_s

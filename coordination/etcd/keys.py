@@ -166,7 +166,7 @@ def capture_progress_key(cluster_id: str, capture_id: CaptureID) -> str:
 # ---- from a key back to what it says
 
 
-class Kind(Enum):
+class KeyKind(Enum):
     """Of the keys that somebody reads: beneath which root each lies, and how it is spelled."""
 
     ELECTION = (base_prefix, r"__cdc_meta__/owner/(?P<lease>[0-9a-f]+)")
@@ -181,7 +181,7 @@ class Kind(Enum):
 class ParsedKey(NamedTuple):
     """What a key says; what its kind does not name is empty."""
 
-    kind: Kind
+    kind: KeyKind
     name: ChangefeedName | None = None
     capture_id: CaptureID = CaptureID("")
     lease: LeaseID = LeaseID(0)  # of a candidate for controller
@@ -193,7 +193,7 @@ def parse_key(cluster_id: str, key: str) -> ParsedKey | None:
     Stricter than TiCDC: the root is compared with its slash, so `default2` is
     not in `default`; a changefeed ID holds no slash; a key that ends too early is none.
     """
-    for kind in Kind:
+    for kind in KeyKind:
         root, pattern = kind.value
         prefix = root(cluster_id)
         if not key.startswith(prefix):

@@ -26,7 +26,7 @@ from typing import Final
 
 from conf.settings import SessionSettings
 from coordination.clock import Clock
-from coordination.deadline import is_trusted, trusted_until
+from coordination.deadline import trusted_until
 from coordination.errors import LeaseGone, TidelakeError
 from coordination.etcd.client import NO_LEASE, EtcdClient
 
@@ -120,7 +120,7 @@ class Session:
             if self._state is not SessionState.ALIVE:
                 return
             now = self._clock.monotonic()
-            if not loss and not is_trusted(self._trusted_until, now):
+            if not loss and now >= self._trusted_until:  # at the very moment of its end it is over
                 late_s = now - self._trusted_until
                 loss = f"no keep-alive was answered in time, trust lapsed {late_s:.1f} s ago"
             if not loss:

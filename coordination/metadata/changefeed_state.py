@@ -82,14 +82,14 @@ class ChangefeedReactorState:
         understood; the one before it stays."""
         self._broken.add(key)
         match parsed.kind:
-            case keys.Kind.INFO:
+            case keys.KeyKind.INFO:
                 self.info = _load(ChangefeedInfo, kv)
                 self.uuid = ChangefeedUUID(kv.create_revision if kv is not None else 0)
-            case keys.Kind.STATUS:
+            case keys.KeyKind.STATUS:
                 self.status = _load(ChangefeedStatus, kv)
-            case keys.Kind.SCHEDULE:
+            case keys.KeyKind.SCHEDULE:
                 self.schedule = _load(ScheduleRow, kv)
-            case keys.Kind.POSITION:
+            case keys.KeyKind.POSITION:
                 self._take_position(parsed.capture_id, _load(TaskPosition, kv))
             case _:
                 pass

@@ -49,9 +49,9 @@ class GlobalReactorState:
         try:
             if parsed.name is not None:
                 self._update_changefeed(parsed.name, key, parsed, kv)
-            elif parsed.kind is keys.Kind.CAPTURE:
+            elif parsed.kind is keys.KeyKind.CAPTURE:
                 self._update_capture(parsed.capture_id, kv)
-            elif parsed.kind is keys.Kind.ELECTION:
+            elif parsed.kind is keys.KeyKind.ELECTION:
                 self.candidates.discard(parsed.lease)
                 if kv is not None:
                     self.candidates.add(parsed.lease)

@@ -49,7 +49,7 @@ def _quiet_s() -> float:
     capture's clock is slow, the owner's is fast."""
     trusted_s = deadline.trusted_until(0.0, SESSION.ttl_s, SESSION.safety_margin_s) / (1 - DRIFT)
     grace_s = deadline.removal_grace_s(SESSION.ttl_s, SESSION.safety_margin_s) / (1 + DRIFT)
-    return deadline.quiet_s(SESSION.ttl_s - trusted_s, grace_s)
+    return SESSION.ttl_s - trusted_s + grace_s
 
 
 QUIET_S = _quiet_s()

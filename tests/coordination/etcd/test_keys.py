@@ -6,7 +6,7 @@ import pytest
 
 from coordination.errors import ConfigError
 from coordination.etcd import keys
-from coordination.etcd.keys import ChangefeedName, Kind, ParsedKey
+from coordination.etcd.keys import ChangefeedName, KeyKind, ParsedKey
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 
 INFO = CaptureInfo(
@@ -21,12 +21,12 @@ EVERY_KEY = [
     (
         keys.election_prefix("default") + f"{LEASE:x}",
         "/tidb/cdc/default/__cdc_meta__/owner/694d81417abcdef0",
-        ParsedKey(Kind.ELECTION, lease=LEASE),
+        ParsedKey(KeyKind.ELECTION, lease=LEASE),
     ),
     (
         keys.capture_key("default", C1),
         "/tidb/cdc/default/__cdc_meta__/capture/c1",
-        ParsedKey(Kind.CAPTURE, capture_id=C1),
+        ParsedKey(KeyKind.CAPTURE, capture_id=C1),
     ),
     (
         keys.meta_version_key("default"),
@@ -41,22 +41,22 @@ EVERY_KEY = [
     (
         keys.changefeed_info_key("default", SHOP),
         "/tidb/cdc/default/default/changefeed/info/shop",
-        ParsedKey(Kind.INFO, SHOP),
+        ParsedKey(KeyKind.INFO, SHOP),
     ),
     (
         keys.changefeed_info_key("default", OTHER_SHOP),
         "/tidb/cdc/default/team-a/changefeed/info/shop",
-        ParsedKey(Kind.INFO, OTHER_SHOP),
+        ParsedKey(KeyKind.INFO, OTHER_SHOP),
     ),
     (
         keys.changefeed_status_key("default", SHOP),
         "/tidb/cdc/default/default/changefeed/status/shop",
-        ParsedKey(Kind.STATUS, SHOP),
+        ParsedKey(KeyKind.STATUS, SHOP),
     ),
     (
         keys.task_position_key("default", C1, SHOP),
         "/tidb/cdc/default/default/task/position/c1/shop",
-        ParsedKey(Kind.POSITION, SHOP, C1),
+        ParsedKey(KeyKind.POSITION, SHOP, C1),
     ),
     (
         keys.incarnation_key("default"),
@@ -67,12 +67,12 @@ EVERY_KEY = [
     (
         keys.schedule_key("default", OTHER_SHOP),
         "/tidelake/default/team-a/changefeed/schedule/shop",
-        ParsedKey(Kind.SCHEDULE, OTHER_SHOP),
+        ParsedKey(KeyKind.SCHEDULE, OTHER_SHOP),
     ),
     (
         keys.capture_progress_key("default", C1),
         "/tidelake/default/capture/progress/c1",
-        ParsedKey(Kind.PROGRESS, capture_id=C1),
+        ParsedKey(KeyKind.PROGRESS, capture_id=C1),
     ),
 ]
 
@@ -146,17 +146,17 @@ RUN = keys.run_scope("default", ChangefeedID("shop"))
         (
             keys.capture_key(RUN, C1),
             "/tidelake/default/run-shop/cdc/__cdc_meta__/capture/c1",
-            ParsedKey(Kind.CAPTURE, capture_id=C1),
+            ParsedKey(KeyKind.CAPTURE, capture_id=C1),
         ),
         (
             keys.changefeed_info_key(RUN, SHOP),
             "/tidelake/default/run-shop/cdc/default/changefeed/info/shop",
-            ParsedKey(Kind.INFO, SHOP),
+            ParsedKey(KeyKind.INFO, SHOP),
         ),
         (
             keys.schedule_key(RUN, SHOP),
             "/tidelake/default/run-shop/own/default/changefeed/schedule/shop",
-            ParsedKey(Kind.SCHEDULE, SHOP),
+            ParsedKey(KeyKind.SCHEDULE, SHOP),
         ),
         (keys.epoch_key(RUN), "/tidelake/default/run-shop/own/changefeed-epoch", None),
     ],
