@@ -179,7 +179,7 @@ class Capture:
 
     def _register(self) -> bool:
         client = self._context.client
-        absent = Compare(self._key, "create", "=", 0)  # else it could land on what is said later
+        absent = Compare(self._key, "create", 0)  # else it could land on what is said later
         put = Put(self._key, keys.dump_capture_info(self._info), self.session.lease)
         try:
             client.txn((absent,), (put,))
@@ -223,7 +223,7 @@ class Capture:
             found = get(client, self._key)
             if found is None:
                 return False  # the worker says so
-            unchanged = Compare(self._key, "mod", "=", found.mod_revision)
+            unchanged = Compare(self._key, "mod", found.mod_revision)
             is_put = client.txn((*self._capture_guards(), unchanged), (put,)).succeeded
         except TryAgain as error:
             logger.warning("could not say so, trying again capture_id=%s: %s", self.id, error)
@@ -246,14 +246,14 @@ class Capture:
             owner.post(for_owner)
 
     def _capture_guards(self) -> tuple[Compare, ...]:
-        return (Compare(self._key, "create", "=", self._registered),)
+        return (Compare(self._key, "create", self._registered),)
 
 
 def _etcd_identity(client: EtcdClient, cluster_id: str) -> str:
     """`<cluster ID of etcd>/<UUID that was put into it when it was empty>`, and of the scope of a
     `run` `/run-<changefeed>`: revisions may be compared only where this is equal."""
     key = keys.incarnation_key(cluster_id)
-    absent = Compare(key, "create", "=", 0)
+    absent = Compare(key, "create", 0)
     client.txn((absent,), (Put(key, str(uuid.uuid4()).encode()),))
     mark = get(client, key)
     if mark is None:

@@ -180,7 +180,7 @@ class Leadership:
         self._jobs.carry_out(None)
 
     def _new_owner(self, revision: Revision) -> _OwnerRole:
-        leads = Compare(self._candidate.key, "create", "=", revision)
+        leads = Compare(self._candidate.key, "create", revision)
         ownership = replace(self._role.ownership, election_revision=revision)
         reactor = OwnerReactor(self._role, ownership, self._jobs)
         capture = self._role.capture

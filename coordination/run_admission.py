@@ -93,7 +93,7 @@ class RunAdmission:
     def _begin_anew(
         self, capture_id: CaptureID, registered: Revision, reporting: Iterable[CaptureID]
     ) -> None:
-        own = Compare(keys.capture_key(self._scope, capture_id), "create", "=", registered)
+        own = Compare(keys.capture_key(self._scope, capture_id), "create", registered)
         writes = anew_writes(self._scope, self._info, reporting)
         commit_once(self._client, [writes], keys.delete_counter_key(self._scope), (own,))
 
@@ -126,7 +126,7 @@ def clean_up(client: EtcdClient, scope: str) -> None:
     stored = None if is_used else read_changefeeds(client, scope)
     if not stored or any(each.known_info.state is not FeedState.FINISHED for each in stored):
         return
-    as_read = [Compare(kv.key, "mod", "=", kv.mod_revision) for kv in kvs]
+    as_read = [Compare(kv.key, "mod", kv.mod_revision) for kv in kvs]
     client.txn(as_read, [Delete(kv.key) for kv in kvs])
 
 

@@ -39,11 +39,11 @@ class RangeResult:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """One condition of a transaction. A key that does not exist has revisions 0."""
+    """One condition of a transaction: that a key's revision, or its value, is this one. A key that
+    does not exist has revisions 0."""
 
     key: str
     target: Literal["create", "mod", "value"]
-    operator: Literal["=", "!=", "<", ">"]
     operand: int | bytes  # bytes for "value"
 
 

@@ -69,7 +69,7 @@ class Candidate:
         """Leave the queue; the next `campaign` enters it again, at its end."""
         self.close()
         if self.revision:
-            ours = Compare(self.key, "create", "=", self.revision)
+            ours = Compare(self.key, "create", self.revision)
             self._client.txn((ours,), (Delete(self.key),))
         self.revision = Revision(0)
 
@@ -83,7 +83,7 @@ class Candidate:
 
     def _enter(self) -> None:
         """Stand in the queue; a place that we have is kept."""
-        absent = Compare(self.key, "create", "=", 0)
+        absent = Compare(self.key, "create", 0)
         self._client.txn((absent,), (Put(self.key, self._value, self._lease),))
         found = get(self._client, self.key)  # a try before this one may have put it
         if found is None:

@@ -66,12 +66,6 @@ _TARGETS: Final = {
     "mod": (etcdrpc.Compare.MOD, "mod_revision"),
     "value": (etcdrpc.Compare.VALUE, "value"),
 }
-_OPERATORS: Final = {
-    "=": etcdrpc.Compare.EQUAL,
-    "!=": etcdrpc.Compare.NOT_EQUAL,
-    "<": etcdrpc.Compare.LESS,
-    ">": etcdrpc.Compare.GREATER,
-}
 
 
 def connect(settings: EtcdSettings) -> EtcdClient:
@@ -303,7 +297,7 @@ def _compare(compare: Compare) -> Any:
     return etcdrpc.Compare(
         key=compare.key.encode(),
         target=target,
-        result=_OPERATORS[compare.operator],
+        result=etcdrpc.Compare.EQUAL,
         **{field: compare.operand},
     )
 

@@ -162,7 +162,7 @@ class Snapshot:
         if any(isinstance(op, Delete) for op in ops):
             ops.append(counter_put(self._counter_key, counter))
         compared = dict.fromkeys((*folded.changes, *sorted(folded.reads)))
-        unchanged = (Compare(key, "mod", "=", self._mod_revision(key)) for key in compared)
+        unchanged = (Compare(key, "mod", self._mod_revision(key)) for key in compared)
         compares = (counter_compare(self._counter_key, counter), *guards, *unchanged)
         return Plan(taken=folded.taken, compares=compares, ops=tuple(ops), counter=counter)
 
@@ -183,7 +183,7 @@ class Snapshot:
     def _is_lost(self, guard: Compare) -> bool:
         if not self._is_ours(guard.key):
             raise ValueError(f"the guard {guard.key} is outside of what is watched")
-        if guard.operator != "=" or guard.target == "value" or not isinstance(guard.operand, int):
+        if guard.target == "value" or not isinstance(guard.operand, int):
             return False
         if not ABSENT < guard.operand <= self.revision:
             return False  # not seen yet; and what must be absent may become so
@@ -243,8 +243,8 @@ class Snapshot:
 def counter_compare(counter_key: str, counter: int) -> Compare:
     """That nobody has deleted anything since: absent at 0, as before the first delete."""
     if counter == 0:
-        return Compare(counter_key, "create", "=", 0)
-    return Compare(counter_key, "value", "=", str(counter).encode())
+        return Compare(counter_key, "create", 0)
+    return Compare(counter_key, "value", str(counter).encode())
 
 
 def counter_put(counter_key: str, counter: int) -> Put:

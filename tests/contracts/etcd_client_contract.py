@@ -111,12 +111,9 @@ class EtcdClientContract:
     @pytest.mark.parametrize(
         ("compare", "holds"),
         [
-            (Compare("a", "create", "=", 0), False),
-            (Compare("a", "create", ">", 0), True),
-            (Compare("a", "mod", "!=", 0), True),
-            (Compare("a", "mod", "<", 1), False),
-            (Compare("a", "value", "=", b"1"), True),
-            (Compare("a", "value", "=", b"2"), False),
+            (Compare("a", "create", 0), False),
+            (Compare("a", "value", b"1"), True),
+            (Compare("a", "value", b"2"), False),
         ],
     )
     def test_a_transaction_compares(
@@ -130,8 +127,8 @@ class EtcdClientContract:
 
     def test_an_absent_key_compares_as_zero(self, client: EtcdClient, root: str) -> None:
         for target in ("create", "mod"):
-            assert client.txn((Compare(root + "a", target, "=", 0),), ()).succeeded  # type: ignore[arg-type]
-        assert not client.txn((Compare(root + "a", "value", "=", b""),), ()).succeeded
+            assert client.txn((Compare(root + "a", target, 0),), ()).succeeded  # type: ignore[arg-type]
+        assert not client.txn((Compare(root + "a", "value", b""),), ()).succeeded
 
     def test_a_transaction_is_one_revision(self, client: EtcdClient, root: str) -> None:
         client.put(root + "a", b"1")
@@ -145,7 +142,7 @@ class EtcdClientContract:
         self, client: EtcdClient, root: str
     ) -> None:
         revision = client.put(root + "a", b"1")
-        result = client.txn((Compare(root + "a", "mod", "=", 0),), (Delete(root + "a"),))
+        result = client.txn((Compare(root + "a", "mod", 0),), (Delete(root + "a"),))
         assert not result.succeeded
         assert result.revision >= revision
 

@@ -197,15 +197,10 @@ class FakeEtcd:
 
     def holds(self, compare: Compare) -> bool:
         kv = self._kvs.get(compare.key)
-        left: int | bytes
         if compare.target == "value":
-            if kv is None:
-                return False  # as etcd: an absent key has no value to compare
-            left = kv.value
-        else:
-            left = getattr(kv, f"{compare.target}_revision") if kv else 0
-        order = (left > compare.operand) - (left < compare.operand)  # type: ignore[operator]
-        return {"=": order == 0, "!=": order != 0, "<": order < 0, ">": order > 0}[compare.operator]
+            return kv is not None and kv.value == compare.operand  # as etcd: absent is not empty
+        revision: int = getattr(kv, f"{compare.target}_revision") if kv else 0
+        return revision == compare.operand
 
     def _write(self, ops: Sequence[Op]) -> list[Delivery]:
         for op in ops:

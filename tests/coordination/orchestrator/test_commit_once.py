@@ -74,7 +74,7 @@ def test_it_does_not_try_for_ever(ground: Ground, faulty: FaultyClient):
 
 
 def test_guards_are_compared_and_a_lost_one_is_told(ground: Ground, faulty: FaultyClient):
-    guard = Compare(ground.root + "owner", "create", "=", ground.put("owner", b"me"))
+    guard = Compare(ground.root + "owner", "create", ground.put("owner", b"me"))
     change = [group(adds(ground.root + "a", 2))]
     commit_once(ground.client, change, ground.counter_key, (guard,))
     faulty.before_txn = once(lambda: delete(ground.client, guard.key))

@@ -43,7 +43,7 @@ class BusyEtcd(FakeEtcd):
     is_busy = True
 
     def txn(self, compares, then):
-        if self.is_busy and Compare("/gate", "mod", "=", 2) in compares:
+        if self.is_busy and Compare("/gate", "mod", 2) in compares:
             self.is_busy = False
             self.put("/gate", b"shut")
         return super().txn(compares, then)

@@ -214,7 +214,7 @@ def test_an_error_of_a_tick_or_of_a_patch_ends_it(ground: Ground):
 
 
 def guard_of(ground: Ground) -> Compare:
-    return Compare(ground.root + "guard", "create", "=", ground.put("guard", b"here"))
+    return Compare(ground.root + "guard", "create", ground.put("guard", b"here"))
 
 
 def test_exactly_as_many_keys_as_fit_with_their_guards(ground: Ground, faulty: FaultyClient):

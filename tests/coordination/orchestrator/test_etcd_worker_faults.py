@@ -285,7 +285,7 @@ def test_a_read_larger_than_grpc_likes_by_itself(real_client: Etcd3Client):
 
 
 def test_a_deleted_owner_key_ends_the_worker(ground: Ground):
-    guard = Compare(ground.root + "owner", "create", "=", ground.put("owner", b"me"))
+    guard = Compare(ground.root + "owner", "create", ground.put("owner", b"me"))
     reactor = Ticks()
     worker = ground.worker(reactor, guards=(guard,))
     ground.drive(worker, until=lambda: len(reactor.seen) > 0)
@@ -304,9 +304,7 @@ def test_a_revoked_lease_ends_the_worker_and_a_new_key_of_the_same_name_is_not_o
     lease = ground.client.grant(60).id
     created = ground.client.put(ground.root + "capture", b"me", lease)
     reactor = Ticks()
-    worker = ground.worker(
-        reactor, guards=(Compare(ground.root + "capture", "create", "=", created),)
-    )
+    worker = ground.worker(reactor, guards=(Compare(ground.root + "capture", "create", created),))
     ground.drive(worker, until=lambda: len(reactor.seen) > 0)
     ground.client.revoke(lease)
     ground.put("capture", b"somebody else")
@@ -316,7 +314,7 @@ def test_a_revoked_lease_ends_the_worker_and_a_new_key_of_the_same_name_is_not_o
 
 @pytest.mark.usefixtures("quick")
 def test_who_has_not_heard_of_its_end_writes_nothing_any_more(ground: Ground, faulty: FaultyClient):
-    guard = Compare(ground.root + "owner", "create", "=", ground.put("owner", b"me"))
+    guard = Compare(ground.root + "owner", "create", ground.put("owner", b"me"))
     reactor = Ticks()
     worker = ground.worker(reactor, client=faulty, guards=(guard,))
     ground.drive(worker, until=lambda: len(reactor.seen) > 0)
