@@ -23,11 +23,13 @@ from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.actions import AppTransaction, Json, Metadata
 from sinks.merge_on_write.commit import LostRace
 from sinks.merge_on_write.kept import NEVER_MS, KeptTable, kept_uri
+from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.new_shape import NewShape, reshaped
 from sinks.merge_on_write.open_table import OpenTable
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.rewrite import check_key, rewrite
 from sinks.merge_on_write.sorted_files import NewFile
+from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.tables import ALTERED, DDL, DROPPED, LAST_DDL, DdlIdentity
 from sinks.text_arrays import CastRules
 
@@ -65,7 +67,13 @@ def alter(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     Raises NotForThisEngine for a table that this engine does not write, TidelakeError with the
     reason where the rows do not allow the change, TableHeld, TryAgain.
     """
-    return table.until_won(lambda: _try(table, order))
+    try:
+        return table.until_won(lambda: _try(table, order))
+    except NotForThisEngine as error:
+        raise NotForThisEngine(
+            f"table {order.target.name}: a DDL is carried out by merge-on-write alone, which does "
+            f"not write this table: {error}; undo that, or drop the table and let it be made anew"
+        ) from error
 
 
 def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
@@ -105,6 +113,8 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     actions = [txn.to_json(), Metadata(fields=told).to_json()]
     if new is not None and new.protocol != state.protocol:
         actions.append(new.protocol.to_json())
+    if new is not None and (clustering := _clustering(state, new)) is not None:
+        actions.append(clustering)
     if kept is not None and table.files:
         kept.take(state, table.uri)
     return Applied(_commit(table, order, new, actions, now_ms))
@@ -138,6 +148,19 @@ def _reshaped(table: OpenTable, order: TableDdl, change: SchemaChange) -> NewSha
             "to write all rows anew: on-type-change = 'stop' forbids it"
         )
     return new
+
+
+def _clustering(state: LogState, new: NewShape) -> Json | None:
+    """The columns that a table is clustered by, where one of them is gone."""
+    fields = state.domains.get("delta.clustering", {})
+    told = json.loads(fields.get("configuration") or "{}")
+    columns = told.get("clusteringColumns") or []
+    physical = {column.physical for column in new.shape.columns}
+    left = [path for path in columns if path[0] in physical]
+    if left == columns:
+        return None
+    configuration = json.dumps({**told, "clusteringColumns": left})
+    return {"domainMetadata": {**fields, "configuration": configuration}}
 
 
 def _commit(

@@ -43,9 +43,12 @@ class CannotFold(TryAgain):
 
 
 def fold(table: OpenTable, key: Sequence[str]) -> int | None:
-    """The version of a table's next fold; None: nothing needs one, or another commit came first."""
+    """The version of a table's next fold; None: nothing needs one, or another commit came first, or
+    the table has no such key (any more)."""
     with table.lock:
         table.refresh()
+        if not key or not set(key) <= {column.name for column in table.shape.columns}:
+            return None
         files = [table.files[path] for path in paths_to_fold(table)]
         if not files:
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from coordination.clock import SystemClock
 from sinks.merge_on_write.actions import DataFile, Metadata
@@ -68,7 +68,8 @@ class KeptTable:
 
 def _absolute(file: DataFile, root: str) -> DataFile:
     """By URIs, since readers resolve relative ones against the table that names them."""
-    base = f"file://{quote(root)}" if root.startswith("/") else root
+    is_path = root.startswith("/")
+    base = f"file://{quote(root)}" if is_path else quote(unquote(root), safe="/:@~")
     path = file.path if _is_absolute(file.path) else f"{base}/{file.path}"
     vector = file.deletion_vector
     if vector is None or vector.storage_type != "u":

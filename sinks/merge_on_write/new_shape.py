@@ -83,7 +83,7 @@ def reshaped(
                 f"the table has no column {source} any more: it was dropped or renamed by hand"
             )
         field = _field(column.name, delta_type(column.type), fields.get(source or ""), last_id + 1)
-        last_id = max(last_id, field["metadata"][_ID])
+        last_id = max(last_id, *_ids([field], {}))
         made.append(field)
     if not _makes_anew(change):  # then columns that somebody has added by hand stay
         made += (field for name, field in fields.items() if name not in known)
@@ -117,7 +117,7 @@ def _makes_anew(change: SchemaChange) -> bool:
 
 def _ids(fields: Any, configuration: Mapping[str, str]) -> list[int]:
     """Those that are used, and the greatest that ever was: it never falls."""
-    used = [int(field["metadata"][_ID]) for field in fields]
+    used = [int(field["metadata"].get(_ID, 0)) for field in fields]
     return [*used, int(configuration.get(MAX_COLUMN_ID, "0"))]
 
 

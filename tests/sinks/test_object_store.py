@@ -24,7 +24,10 @@ from coordination.model import SEALED_TS, Ownership, TableName, Ts
 from sinks.apply import OP_COLUMN, Applied, Skipped, TableWrite, Target, app_id
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.creation import create
+from sinks.ddl.evolve import SchemaChange
+from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.storage import TableStorage
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.storage_errors import StorageAway, StorageRefuses
@@ -168,6 +171,35 @@ def test_a_writer_that_is_frozen_before_its_put_wakes_after_its_successor(on_s3:
     storages[0].before = once(seals)
     assert zombie.apply(on_s3.write(40, {1: None})) == Skipped(3, Ts(SEALED_TS))
     assert on_s3.rows() == {1: "new", 4: "new"}
+
+
+def test_a_table_is_altered_emptied_dropped_and_made_again(s3: S3Server) -> None:
+    """Its rows are kept by absolute names, which have characters that a URI writes otherwise."""
+    lake = Lake(f"s3://{s3.bucket}/{uuid4()}/a b ü", s3.options).create()
+    engine, before = lake.engine(), lake.target
+    engine.apply(lake.write(10, {1: "a", 2: "a"}))
+    engine.apply(lake.write(11, {2: "b", 1: None}))
+    added = Column(name="n", type=MySQLType.parse("int"))
+    after = replace(SCHEMA, columns=(*SCHEMA.columns, added))
+    sources = {"id": "id", "v": "v", "n": None}
+    change = SchemaChange(before=SCHEMA, after=after, sources=sources, fills={"n": "7"})
+
+    def ddl(commit_ts: int) -> TableDdl:
+        identity = DdlIdentity(commit_ts=Ts(commit_ts), order=0, query="…")
+        return TableDdl(target=before, ddl=identity)
+
+    assert engine.alter(replace(ddl(20), change=change)) == Applied(3)
+    assert lake.engine().alter(replace(ddl(20), change=change)) == Skipped(3, Ts(19))
+    dropped = replace(ddl(30), target=replace(before, schema=after), on_drop="keep")
+    assert engine.alter(dropped) == Applied(4)
+    assert lake.rows() == {}
+    lake.target = replace(before, uri=kept_uri(before.uri, dropped.ddl))
+    assert lake.rows() == {2: "b"}
+    lake.target = before
+    origin = ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=ddl(40).ddl)
+    create(before, properties=origin, storage_options=s3.options)
+    assert engine.apply(lake.write(50, {5: "e"})) == Applied(6)
+    assert lake.rows() == {5: "e"}
 
 
 DIES = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,10 @@ def change(
     key: tuple[str, ...] = ("id",),
     before: TableSchema | None = None,
     fills: dict[str, str] | None = None,
-    **renamed: str,
+    renamed: Mapping[str, str] | None = None,
 ) -> SchemaChange:
     """Columns keep their values by name; ``renamed``: new name to old."""
-    before = before or target("").schema
+    before, renamed = before or target("").schema, renamed or {}
     known = {each.name for each in before.columns}
     after = TableSchema(columns=columns, key=key)
     return SchemaChange(

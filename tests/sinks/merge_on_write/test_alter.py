@@ -36,6 +36,7 @@ from tests.sinks.merge_on_write.ddls import (
     ddl,
     fields_of,
     last_commit,
+    names_of,
     orphans,
     rows,
     set_property,
@@ -93,7 +94,7 @@ class TestMetadataOnly:
         assert metadata is not None
         set_property(uri, "user.note", "stays")
         comment_on(uri, "v", "a note")
-        engine.alter(ddl(uri, change(column("w", "varchar(20)"), ID, w="v")))
+        engine.alter(ddl(uri, change(column("w", "varchar(20)"), ID, renamed={"w": "v"})))
         found = action(uri, "metaData")
         for name in ("id", "createdTime", "format", "partitionColumns"):
             assert found[name] == metadata.fields[name]
@@ -141,7 +142,7 @@ class TestMetadataOnly:
     def test_definitions_and_identity_stand_in_the_properties(
         self, engine: MergeOnWriteEngine, uri: str
     ) -> None:
-        order = ddl(uri, change(column("ID", "bigint"), V, key=("ID",), ID="id"))
+        order = ddl(uri, change(column("ID", "bigint"), V, key=("ID",), renamed={"ID": "id"}))
         engine.alter(order)
         state = state_of(DeltaTable(uri))
         assert order.change is not None
@@ -162,6 +163,49 @@ class TestMetadataOnly:
         engine.apply(rows(uri, C + 1, schema, {"id": 115, "v": "z", "n": 6}))
         assert rows_of(uri) == changed(before, {1: "x", 500: "y", 115: "z"})
         assert {row["id"]: row["n"] for row in read_rows(uri) if row["n"]} == {1: 5, 115: 6}
+
+    def test_upkeep_that_knows_an_old_key_leaves_the_table(
+        self, engine: MergeOnWriteEngine, uri: str
+    ) -> None:
+        """Its thread, or another process, has not heard of the DDL yet."""
+        key = column("key", "bigint")
+        engine.alter(ddl(uri, change(key, V, key=("key",), renamed={"key": "id"})))
+        assert fold(engine.table(uri), ("id",)) is None
+        assert fold(engine.table(uri), ("key",)) is not None
+        keyless = change(key, V, key=(), before=change(key, V, key=("key",)).after)
+        engine.alter(ddl(uri, keyless, C + 1))
+        assert fold(engine.table(uri), ()) is None
+
+    def test_a_column_of_somebodys_own_stays(self, engine: MergeOnWriteEngine, uri: str) -> None:
+        """As Spark adds it."""
+        before = rows_of(uri)
+        table = engine.table(uri)
+        table.refresh()
+        metadata = table.state.metadata
+        assert metadata is not None
+        notes = {"delta.columnMapping.id": 3, "delta.columnMapping.physicalName": "col-3"}
+        mine = {"name": "mine", "type": "string", "nullable": True, "metadata": notes}
+        schema = {**metadata.schema, "fields": [mine, *metadata.schema["fields"]]}
+        told = {**metadata.fields, "schemaString": json.dumps(schema)}
+        table.commit(12, [{"metaData": told}], operation="TEST", user_metadata="")
+        rewritten = change(column("id", "int"), V)
+        for number, does in enumerate((change(ID, V), rewritten)):
+            engine.alter(ddl(uri, does, C + number))
+            assert names_of(uri) == ["id", "v", "mine"]
+            assert rows_of(uri) == before
+
+    def test_clustering_follows_drops(self, engine: MergeOnWriteEngine, uri: str) -> None:
+        table = engine.table(uri)
+        table.refresh()
+        physical = [each.physical for each in table.shape.columns]
+        told = json.dumps({"clusteringColumns": [[name] for name in physical]})
+        domain = {"domain": "delta.clustering", "configuration": told, "removed": False}
+        table.commit(12, [{"domainMetadata": domain}], operation="TEST", user_metadata="")
+        engine.alter(ddl(uri, ADD_N))
+        assert action(uri, "domainMetadata") == []
+        engine.alter(ddl(uri, change(ID, before=ADD_N.after), C + 1))
+        left = json.loads(action(uri, "domainMetadata")["configuration"])
+        assert left == {"clusteringColumns": [[physical[0]]]}
 
 
 class TestRewrites:
@@ -239,7 +283,7 @@ class TestRefused:
         self, engine: MergeOnWriteEngine, uri: str
     ) -> None:
         set_property(uri, "delta.appendOnly", "true")
-        with pytest.raises(NotForThisEngine, match=r"delta\.appendOnly is true"):
+        with pytest.raises(NotForThisEngine, match=r"shop\.orders: .* delta\.appendOnly is true"):
             engine.alter(ddl(uri, ADD_N))
 
     def test_a_table_that_is_paused(self, engine: MergeOnWriteEngine, uri: str) -> None:
@@ -251,7 +295,7 @@ class TestRefused:
         self, engine: MergeOnWriteEngine, uri: str
     ) -> None:
         with pytest.raises(TidelakeError, match="no column w any more"):
-            engine.alter(ddl(uri, change(ID, column("x", "int"), x="w")))
+            engine.alter(ddl(uri, change(ID, column("x", "int"), renamed={"x": "w"})))
         engine.alter(ddl(uri, ADD_N))
         with pytest.raises(TidelakeError, match="has a column n already"):
             engine.alter(ddl(uri, ADD_N, C + 1))
