@@ -9,7 +9,7 @@ release knows is NULL in the rows that we write.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Final, TypeVar, get_type_hints
 
@@ -85,7 +85,10 @@ def to_rows(items: Iterable[Any], schema: pa.Schema) -> pa.Table:
 
 
 def _cell(value: Any) -> Any:
-    return sorted(value.items()) if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping):
+        return value
+    found = sorted(value.items())
+    return [(key, each if isinstance(each, int) else asdict(each)) for key, each in found]
 
 
 def from_rows(rows: pa.Table, kind: type[T]) -> list[T]:
