@@ -88,9 +88,11 @@ _NEUTRAL_OPTIONS = frozenset(
         *("STATS_TOPN", "STATS_OPTIONS", "STATS_COL_CHOICE", "STATS_COL_LIST", "STATS_SAMPLE_RATE"),
     )
 )
-_EVENTS: dict[str, tuple[str, ...]] = {  # by a part's verb, where no more can be read
+_EVENTS: dict[str, tuple[str, ...]] = {  # by how a part starts, where no more can be read
     "ADD": ("add column",),
     "DROP": ("drop column",),
+    "DROP PARTITION": ("drop table partition",),
+    "TRUNCATE PARTITION": ("truncate table partition",),
     "MODIFY": ("modify column",),
     "CHANGE": ("modify column",),
     "RENAME": ("rename table",),
@@ -104,9 +106,7 @@ def read_alter(specification: Sequence[Word], name: TableName, old_name: TableNa
     """What stands behind ``ALTER TABLE``; ``old_name`` as written there, which RENAME needs, since
     its message has the new one.
     """
-    parts = [part for part in split_by_comma(specification) if part[0].upper not in _MANNER]
-    if parts and "PARTITION" in [word.upper for word in parts[0][:2]]:
-        parts = [tuple(specification)]  # its commas part partitions, not parts of the statement
+    parts = [part for part in _parts(specification) if part[0].upper not in _MANNER]
     read = [_part(part, name, old_name) for part in parts]
     events = read[0][0] if len(read) == 1 else ("multi schema change",) if read else ()
     changes = tuple(each for _, found in read for each in found if isinstance(each, Change))
@@ -120,12 +120,24 @@ def read_alter(specification: Sequence[Word], name: TableName, old_name: TableNa
     )
 
 
+def _parts(specification: Sequence[Word]) -> list[tuple[Word, ...]]:
+    """Commas behind DROP PARTITION and its like part names of partitions: it is the last part."""
+    parts = split_by_comma(specification)
+    for at, part in enumerate(parts):
+        start = tuple(word.upper for word in part[:2])
+        if start[1:] == ("PARTITION",) or start == ("PARTITION", "BY"):
+            joined = [word for each in parts[at:] for word in (*each, Word("mark", ","))]
+            return [*parts[:at], tuple(joined[:-1])]
+    return parts
+
+
 def _part(part: tuple[Word, ...], name: TableName, old_name: TableName) -> Part:
     """What cannot be read still has its event types, so that a filter can pass over it."""
     try:
         return _read_part(part, name, old_name)
     except ValueError as error:
-        events = _EVENTS.get(part[0].upper, ())
+        start = " ".join(word.upper for word in part[:2])
+        events = _EVENTS.get(start, _EVENTS.get(part[0].upper, ()))
         return events, (Unsupported(reason=f"it cannot be read: {error}"),)
 
 
@@ -158,13 +170,13 @@ def _partitions(words: Words, name: TableName) -> Part | None:
     if words.accept("DROP", "PARTITION"):
         words.accept("IF", "EXISTS")
         drop = DropPartition(name=name, partitions=_names(words))
-        return ("drop table partition",), (drop,)
+        return _EVENTS["DROP PARTITION"], (drop,)
     if words.accept("TRUNCATE", "PARTITION"):
         truncate = TruncatePartition(name=name, partitions=_names(words))
-        return ("truncate table partition",), (truncate,)
+        return _EVENTS["TRUNCATE PARTITION"], (truncate,)
     if words.accept("FIRST", "PARTITION"):
         unnamed = Unsupported(reason="it removes partitions that it does not name")
-        return ("drop table partition",), (unnamed,)
+        return _EVENTS["DROP PARTITION"], (unnamed,)
     if words.accept("EXCHANGE", "PARTITION"):
         partition = words.name()
         words.accept("WITH", "TABLE")
@@ -180,7 +192,11 @@ def _names(words: Words) -> tuple[str, ...]:
     """Empty for ALL."""
     if words.peek().upper == "ALL":
         return ()
-    return tuple(Words(part).name() for part in split_by_comma(words.rest()))
+    named = [Words(part) for part in split_by_comma(words.rest())]
+    names = tuple(each.name() for each in named)
+    for each in named:
+        each.end()
+    return names
 
 
 def _neutral(part: tuple[Word, ...]) -> Part | None:

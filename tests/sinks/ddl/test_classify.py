@@ -236,6 +236,10 @@ def test_what_changes_nothing_passes(query: str, events: tuple[str, ...]) -> Non
         ("ALTER TABLE `t` DROP INDEX `primary`", "drop index"),
         ("ALTER TABLE `t` CONVERT TO CHARACTER SET BINARY", "modify table charset and collate"),
         ("ALTER TABLE `t` DROP PARTITION `p0`, `p1`", "drop table partition"),
+        ("ALTER TABLE `t` ALGORITHM = INPLACE, DROP PARTITION `p0`, `p1`", "drop table partition"),
+        ("ALTER TABLE `t` WITH VALIDATION, DROP PARTITION `p0`, `p1`", "multi schema change"),
+        ("ALTER TABLE `t` DROP PARTITION `p0`, ADD COLUMN `c` INT", "drop table partition"),
+        ("ALTER TABLE `t` PARTITION `p` ATTRIBUTES='x', DROP COLUMN `c`", "multi schema change"),
         ("ALTER TABLE `t` TRUNCATE PARTITION ALL", "truncate table partition"),
         ("ALTER TABLE `t` EXCHANGE PARTITION `p` WITH TABLE `u`", "exchange table partition"),
         (
