@@ -88,7 +88,7 @@ def _cell(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     found = sorted(value.items())
-    return [(key, each if isinstance(each, int) else asdict(each)) for key, each in found]
+    return [(key, each if isinstance(each, int | str) else asdict(each)) for key, each in found]
 
 
 def from_rows(rows: pa.Table, kind: type[T]) -> list[T]:
