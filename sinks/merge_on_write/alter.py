@@ -96,20 +96,14 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
         raise TableHeld(f"table {order.target.name} is paused")
     _ = table.shape  # NotForThisEngine
     new = None if order.change is None or is_in_shape else _reshaped(table, order, order.change)
-    last = [app_id, *order.ddl.position]
-    marks = {
-        ALTERED: not is_in_shape,
-        DROPPED: order.on_drop is not None,
-        DDL: order.makes_again,
-    }
+    marks = {ALTERED: not is_in_shape, DROPPED: order.on_drop is not None, DDL: order.makes_again}
     properties = {name: order.ddl.to_json() for name, is_set in marks.items() if is_set}
-    properties[LAST_DDL] = json.dumps(last)
+    properties[LAST_DDL] = json.dumps([app_id, *order.ddl.position])
     metadata = state.metadata if new is None else new.metadata
     told = {**metadata.fields, "configuration": {**metadata.configuration, **properties}}
     now_ms = int(time.time() * 1000)
-    txn = AppTransaction(
-        app_id=app_id, version=max(reached, order.ddl.commit_ts - 1), last_updated_ms=now_ms
-    )
+    below = order.ddl.commit_ts - 1  # no less than what is reached
+    txn = AppTransaction(app_id=app_id, version=below, last_updated_ms=now_ms)
     actions = [txn.to_json(), Metadata(fields=told).to_json()]
     if new is not None and new.protocol != state.protocol:
         actions.append(new.protocol.to_json())

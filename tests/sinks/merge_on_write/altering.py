@@ -6,20 +6,29 @@ in ``test_type_changes.py``.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, time
+from datetime import datetime
+from datetime import time as time_of_day
 from decimal import Decimal
 from typing import Any, ClassVar
+
+from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.apply import Applied, Skipped
+from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.kept import kept_uri
+from sinks.merge_on_write.log_reader import read_log
+from sinks.merge_on_write.retention import clean_files
+from sinks.merge_on_write.storage import LocalStorage
 from sinks.schema import Column, MySQLType, TableSchema
-from sinks.tables import DdlIdentity
-from tests.sinks.merge_on_write.histories import NAMES, POOLS, History, Row, chosen_seeds
+from sinks.tables import DdlIdentity, ownership
+from tests.sinks.merge_on_write.histories import NAMES, POOLS, History, Row, chosen_seeds, read
 
 __all__ = ["AlteredHistory", "chosen_seeds", "column"]
 
@@ -42,7 +51,7 @@ CHANGES: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
     "bigint": {"int": _to_int, "varchar(90)": str},
     "decimal(5,2)": {"decimal(38,10)": Decimal, "varchar(90)": lambda value: f"{value:.2f}"},
     "varchar(90)": {"varbinary(9)": str.encode, "varchar(200)": str},
-    "date": {"datetime(6)": lambda day: datetime.combine(day, time())},
+    "date": {"datetime(6)": lambda day: datetime.combine(day, time_of_day())},
     "year": {"int": int, "varchar(90)": str},
 }
 FILLS: Mapping[str, Mapping[str, Any]] = {
@@ -61,6 +70,7 @@ class AlteredHistory(History):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.limit = 10  # behind the CREATE TABLE
+        self.kept: dict[str, list[Row]] = {}  # of dropped tables, by their URI
 
     def step(self) -> None:
         if self.dice.random() < 0.6:
@@ -68,9 +78,9 @@ class AlteredHistory(History):
             return
         steps = [
             *(self.add, self.add_filled, self.drop, self.rename, self.reorder, self.retype),
-            *(self.rekey, self.several, self.truncate),
+            *(self.rekey, self.several, self.truncate, self.drop_and_create),
         ]
-        chosen = self.dice.choices(steps, (3, 2, 2, 3, 2, 4, 2, 3, 0.4))[0]
+        chosen = self.dice.choices(steps, (3, 2, 2, 3, 2, 4, 2, 3, 0.4, 1))[0]
         self.log.append(chosen.__name__)
         chosen()
 
@@ -107,6 +117,30 @@ class AlteredHistory(History):
     def truncate(self) -> None:
         self.ddl(None, empties=True)
         self.rows.clear()
+
+    def drop_and_create(self) -> None:
+        """The name comes again, with other columns; a replay of either changes nothing."""
+        on_drop = self.dice.choice(("keep", "drop"))
+        identity = self.identity()
+        self.ddl(None, on_drop=on_drop)
+        if on_drop == "keep" and self.rows:  # else there may be no files
+            self.kept[kept_uri(self.target.uri, identity)] = list(self.rows.values())
+        self.rows.clear()
+        self.target = replace(self.target, schema=self.random_schema())
+        self.limit += 2
+        origin = ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=self.identity())
+        for _ in range(2):
+            create(self.target, properties=origin)
+
+    def check_kept(self) -> None:
+        """Whatever is cleaned in the place where they were."""
+        storage = LocalStorage(self.target.uri)
+        state = read_log(storage)
+        assert state is not None
+        clean_files(storage, state, now_ms=int(time.time() * 1000) + 10**9, retention_ms=0)
+        for uri, rows in self.kept.items():
+            problem = self.difference(read(DeltaTable(uri)), rows)
+            assert problem is None, f"{uri}: {problem} after {self.log}"
 
     def start(self) -> SchemaChange:
         schema = self.target.schema
@@ -198,15 +232,15 @@ class AlteredHistory(History):
         self.target = replace(self.target, schema=change.after)
         self.rows = rows
 
-    def ddl(self, change: SchemaChange | None, *, empties: bool = False) -> Applied | Skipped:
+    def identity(self) -> DdlIdentity:
+        """Of the next DDL."""
+        return DdlIdentity(commit_ts=Ts(self.limit + 1), order=len(self.log), query="ALTER …")
+
+    def ddl(self, change: SchemaChange | None, **options: Any) -> Applied | Skipped:
         """Also again, by either engine: that changes nothing."""
-        self.limit += self.dice.choice((1, 2))
-        order = TableDdl(
-            target=self.target,
-            ddl=DdlIdentity(commit_ts=Ts(self.limit), order=len(self.log), query="ALTER …"),
-            change=change,
-            empties=empties,
-        )
+        identity = self.identity()
+        order = TableDdl(target=self.target, ddl=identity, change=change, **options)
+        self.limit += 1
         self.limit -= self.dice.choice((0, 1))  # rows and DDLs of the same ts may follow
         outcome = self.dice.choice(self.engines).alter(order)
         for engine in self.engines:

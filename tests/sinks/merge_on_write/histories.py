@@ -84,18 +84,12 @@ class History:
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
-        kinds = self.dice.sample(sorted(POOLS), self.dice.randint(2, 6))
-        names = self.dice.sample(NAMES, len(kinds))
-        columns = [
-            Column(name=n, type=MySQLType.parse(k)) for n, k in zip(names, kinds, strict=True)
-        ]
-        self.pools = dict(zip(names, (POOLS[kind] for kind in kinds), strict=True))
-        key = tuple(names[: self.dice.choice((1, 1, 2, 3))])[: len(names) - 1]
+        schema = self.random_schema()
         name = TableName("shop", f"t{self.seed}")
         self.target = Target(
             name=name,
             uri=str(self.folder / f"t{self.seed}"),
-            schema=TableSchema(columns=tuple(columns), key=key),
+            schema=schema,
             app_id=app_id("shop", 1, name, 1),
         )
         ddl = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE TABLE …")
@@ -104,12 +98,23 @@ class History:
         if self.is_mapped:
             create(self.target, properties=origin)
         else:  # as a user may have made it
-            schema = self.arrow([]).drop_columns([OP_COLUMN]).schema
+            columns = self.arrow([]).drop_columns([OP_COLUMN]).schema
             settings = {"delta.enableDeletionVectors": "true"}
-            DeltaTable.create(self.target.uri, schema, configuration=settings)
+            DeltaTable.create(self.target.uri, columns, configuration=settings)
         self.reader = DeltaTable(self.target.uri)
         self.engines = [self._engine() for _ in range(2)]
         self.limit = 0
+
+    def random_schema(self) -> TableSchema:
+        """And pools of values for its columns."""
+        kinds = self.dice.sample(sorted(POOLS), self.dice.randint(2, 6))
+        names = self.dice.sample(NAMES, len(kinds))
+        columns = [
+            Column(name=n, type=MySQLType.parse(k)) for n, k in zip(names, kinds, strict=True)
+        ]
+        self.pools = dict(zip(names, (POOLS[kind] for kind in kinds), strict=True))
+        key = tuple(names[: self.dice.choice((1, 1, 2, 3))])[: len(names) - 1]
+        return TableSchema(columns=tuple(columns), key=key)
 
     def close(self) -> None:
         for engine in self.engines:

@@ -52,8 +52,13 @@ def emptied(uri: str) -> None:
     MergeOnWriteEngine({}, keeps_up=False).alter(truncate(uri))
 
 
+def dropped(uri: str) -> None:
+    MergeOnWriteEngine({}, keeps_up=False).alter(ddl(uri, None, on_drop="keep"))
+
+
 DEEDS: Mapping[str, Callable[[str], None]] = {
     "upsert": upsert, "fold": folded, "upkeep": upkept, "alter": altered, "truncate": emptied,
+    "drop": dropped,
 }  # fmt: skip
 
 

@@ -19,8 +19,11 @@ def live(seed: int, folder: Path) -> AlteredHistory:
         for _ in range(STEPS):
             history.step()
             history.check()
+            if history.dice.random() < 0.2:
+                history.check_filters()
         history.check_states()
         history.check_filters()
+        history.check_kept()
     finally:
         history.close()
     return history

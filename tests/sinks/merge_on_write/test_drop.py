@@ -152,6 +152,23 @@ class TestDrop:
         cleaned(uri)
         assert rows_of(kept(uri)) == before
 
+    def test_a_zombie_wakes_before_it_looks_at_the_kept_table(
+        self, engine: MergeOnWriteEngine, other: MergeOnWriteEngine, uri: str
+    ) -> None:
+        """What it has followed of the dropped one is old."""
+        before = rows_of(uri)
+
+        def opened(_uri: str) -> LocalStorage:
+            if not state_of(DeltaTable(uri)).is_dropped:
+                assert fold(other.table(uri), ("id",)) is not None
+                assert isinstance(other.alter(drop(uri)), Applied)
+            return LocalStorage(kept(uri))
+
+        engine.table(uri).located.open_place = opened
+        assert isinstance(engine.alter(drop(uri)), Skipped)
+        cleaned(uri)
+        assert rows_of(kept(uri)) == before
+
     @pytest.mark.parametrize("when", ["before", "after"])
     @pytest.mark.parametrize("put", [1, 2, 3])
     def test_it_dies_at_a_put(
