@@ -32,7 +32,7 @@ from sinks.ddl.effects import (
     Unsupported,
 )
 from sinks.ddl.keys import PRIMARY
-from sinks.ddl.words import Word, Words, names_binary_charset, same_name, split_by_comma
+from sinks.ddl.words import Word, Words, names_binary_charset, same_name, schema_of, split_by_comma
 from sinks.schema import Index
 
 NOTHING = "it changes neither columns nor rows"
@@ -181,7 +181,7 @@ def _partitions(words: Words, name: TableName) -> Part | None:
         partition = words.name()
         words.accept("WITH", "TABLE")
         schema, table = words.table_name()
-        other = TableName(schema or name.schema, table)
+        other = TableName(schema_of(schema, name.schema), table)
         exchange = ExchangePartition(name=name, partition=partition, table=other)
         return ("exchange table partition",), (exchange,)
     event = next((event for start, event in _KEEP_ROWS.items() if words.accept(*start)), None)
@@ -291,8 +291,8 @@ def rename_table(
     if not old_name.schema and new_name[0]:
         return Unsupported(reason=FROM_UNKNOWN)
     return RenameTable(
-        name=TableName(old_name.schema or schema, old_name.table),
-        new_name=TableName(new_name[0] or schema, new_name[1]),
+        name=TableName(schema_of(old_name.schema, schema), old_name.table),
+        new_name=TableName(schema_of(new_name[0], schema), new_name[1]),
     )
 
 

@@ -19,7 +19,7 @@ from sinks.ddl.effects import (
     TruncateTable,
     Unsupported,
 )
-from sinks.ddl.words import Word, Words, names_binary_charset, read_words, same_name, split_by_comma
+from sinks.ddl.words import Word, Words, names_binary_charset, read_words, schema_of, split_by_comma
 
 _EVENTS_OF_TYPE = {  # by canal-json's `type`, for what cannot be read
     "CREATE": ("create table",),
@@ -107,12 +107,7 @@ def _the(schema_and_table: tuple[str, str], name: TableName) -> TableName:
 
 
 def _full(schema_and_table: tuple[str, str], name: TableName) -> TableName:
-    return TableName(_schema(schema_and_table[0], name), schema_and_table[1])
-
-
-def _schema(written: str, name: TableName) -> str:
-    """The message's, which has TiDB's spelling, unless another one is written."""
-    return written if written and not same_name(written, name.schema) else name.schema
+    return TableName(schema_of(schema_and_table[0], name.schema), schema_and_table[1])
 
 
 def _modifiers(words: Words) -> set[str]:
@@ -207,7 +202,7 @@ def _drop(words: Words, name: TableName) -> Statement | None:
             )
         case "DATABASE" | "SCHEMA":
             if_exists = words.accept("IF", "EXISTS")
-            effect = DropDatabase(schema=_schema(words.name(), name), if_exists=if_exists)
+            effect = DropDatabase(schema=schema_of(words.name(), name.schema), if_exists=if_exists)
             return _of(effect, "drop database", "drop schema")
         case "INDEX":
             if_exists = words.accept("IF", "EXISTS")

@@ -109,6 +109,13 @@ def same_name(name: str, other: str) -> bool:
     return name.lower() == other.lower()
 
 
+def schema_of(written: str, message: str) -> str:
+    """The database that a statement means: the message's, which has TiDB's spelling, unless it
+    writes another one.
+    """
+    return written if written and not same_name(written, message) else message
+
+
 def names_binary_charset(words: Sequence[Word]) -> bool | None:
     """Whether CHARACTER SET or COLLATE says binary; None where neither is given."""
     answer = None

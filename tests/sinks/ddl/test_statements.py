@@ -25,7 +25,7 @@ from tests.sinks.ddl.told import told
         ("RENAME TABLE a TO b", "shop", "b", "rename shop.a to shop.b"),
         ("ALTER TABLE a RENAME b", "shop", "b", "rename shop.a to shop.b"),
         ("RENAME TABLE x.a TO shop.b", "shop", "b", "rename x.a to shop.b"),
-        ("RENAME TABLE x.a TO b", "shop", "b", "rename x.a to shop.b"),
+        ("RENAME TABLE x.a TO Shop.b", "shop", "b", "rename x.a to shop.b"),
         ("ALTER TABLE x.a RENAME shop.b", "shop", "b", "rename x.a to shop.b"),
         (
             "ALTER TABLE x.a ADD c INT, RENAME shop.b",
