@@ -118,7 +118,7 @@ class Capture:
         return self._leadership.leads_since
 
     def run_once(self) -> float:
-        """One pass; the seconds until the next is of use. Raises what ends this capture."""
+        """One pass; returns in how many seconds the next is due. Raises what ends this capture."""
         waits = [self.session.renew_when_due()]
         if not self.session.is_alive:  # lost a moment ago: its shutting may have come too early
             raise CaptureSuicide(self.session.reason)
@@ -199,7 +199,7 @@ class Capture:
         return True
 
     def _announce(self) -> None:
-        """Have the others see in etcd whether this capture hands over what it has."""
+        """Say in etcd whether this capture hands over what it has."""
         is_draining, was_draining = self._is_handing_over, self._info.is_draining
         if is_draining == was_draining and not self._is_doubted:
             return
@@ -215,8 +215,8 @@ class Capture:
             logger.info("this capture serves again capture_id=%s", self.id)
 
     def _put(self, info: CaptureInfo) -> bool:
-        """Whether etcd has it. One without an answer may land late: it is written on top of what
-        was there when it was sent, and never on a later one; so there must be a later one."""
+        """Whether etcd has it. A put without an answer may still take effect, but not on top of a
+        later one: so it is put again until etcd has answered (`_is_doubted`)."""
         client = self._context.client
         put = Put(self._key, keys.dump_capture_info(info), self.session.lease)
         try:
@@ -234,8 +234,8 @@ class Capture:
         return is_put
 
     def _deliver(self, messages: list[Message]) -> None:
-        """No agent hears of an owner before etcd has that it may: owners wait for none but those
-        who may have tables."""
+        """Agents get an owner's messages once etcd has that this capture was reached: a new owner
+        waits for the answers of those captures alone, as no other can have tables."""
         for_owner = [each for each in messages if isinstance(each.body, _OF_AGENTS)]
         for_agents = [each for each in messages if not isinstance(each.body, _OF_AGENTS)]
         if for_agents and not self._info.is_reached:

@@ -1,4 +1,4 @@
-"""What a serving capture works with, whichever session it is in, and in the session of now."""
+"""What a capture works with: over all its sessions, and in the present one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CaptureContext:
     tries_again: bool = True  # after an error of a changefeed; else it has failed
     # Asked once registered (with the create-revision of its key), until it says yes.
     admit: Callable[[CaptureID, Revision], bool] = lambda _capture_id, _registered: True
-    woken: threading.Event = field(default_factory=threading.Event)
+    woken: threading.Event = field(default_factory=threading.Event)  # the coordination thread
 
     def new_state(self) -> GlobalReactorState:
         grace_s = self.removal_grace_s
@@ -81,7 +81,7 @@ class CaptureContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionContext:
-    """One session's: what a capture's roles know of it, and what they work with."""
+    """What the roles of a capture know of it and work with, in one session."""
 
     capture: CaptureContext
     info: CaptureInfo
@@ -108,7 +108,7 @@ class SessionContext:
 
     @property
     def end_within_s(self) -> float:
-        """What a replica or a control writer has for its end; else this capture ends."""
+        """How long a replica or a control writer may take to end, before this capture gives up."""
         return self.capture.session.stall_timeout_s
 
     def new_epoch(self) -> ProcessorEpoch:

@@ -24,7 +24,7 @@ class _Closing:
 
 
 class Closings:
-    """Those of one kind that end. One thread."""
+    """Replicas, or control writers, that are closing. One thread."""
 
     def __init__(self, what: str, limit_s: float) -> None:
         """``what``: as an operator reads it."""
@@ -37,12 +37,12 @@ class Closings:
         self._open.append(_Closing(name, each))
 
     def close(self, *, drop: bool) -> None:
-        """All of them, by now like this."""
+        """Close all of them again, perhaps with another ``drop``."""
         for closing in self._open:
             closing.each.close(drop=drop)
 
     def names(self) -> set[str]:
-        """Of those that have not ended."""
+        """The changefeeds whose closing has not ended."""
         self._open = [closing for closing in self._open if not closing.each.is_closed()]
         return {closing.name for closing in self._open}
 

@@ -75,12 +75,12 @@ class Leadership:
 
     @property
     def is_held(self) -> bool:
-        """Leads, or is not done with the end of it."""
+        """It leads, or its owner role has not ended yet."""
         return self._owner is not None or self._ending is not None
 
     @property
     def has_resigned(self) -> bool:
-        """Neither leads nor stands in the way of who comes next."""
+        """It does not lead, and has no election key that another one would wait for."""
         return not self.is_held and not self._must_resign
 
     @property
@@ -95,7 +95,7 @@ class Leadership:
         self._candidate.close()
 
     def campaign_or_lead(self) -> float:
-        """One pass; the seconds until the next is of use. Raises what ends the capture."""
+        """One pass; returns in how many seconds the next is due. Raises what ends the capture."""
         now = self._role.capture.clock.monotonic()
         if self._owner is None:
             self._jobs.carry_out(None)
@@ -109,7 +109,7 @@ class Leadership:
         return wait_s if self._owner is None else min(wait_s, self._lead(self._owner))
 
     def _may_campaign(self, now: float) -> bool:
-        """Whether the end of the last owner role is over, its place in the queue included."""
+        """Whether the last owner role has ended and its election key is gone; goes on with that."""
         if self._ending is not None:
             if not self._ending.reactor.is_closed:
                 if now > self._ends_by:

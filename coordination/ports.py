@@ -194,8 +194,8 @@ class ControlWriter(Protocol):
 
     def record(self, advance: Advance) -> None: ...
 
-    def tell(self, standing: Standing) -> None:
-        """Goes into the changefeed's row, its last one too. Never raises."""
+    def set_standing(self, standing: Standing) -> None:
+        """What the changefeed's next rows say of it, its last one too. Never raises."""
         ...
 
     def close(self, *, drop: bool) -> None:

@@ -131,7 +131,8 @@ class CaptureServer:
         return min(STOP_AFTER_SUICIDE_S, limit_s) if self.is_stopping else limit_s
 
     def run_once(self) -> float | None:
-        """One pass. The seconds until the next is of use if nothing wakes us; None: stopped."""
+        """One pass; returns in how many seconds the next one is due, if nothing wakes us. None:
+        stopped."""
         self._answer_recalls()
         match self.phase:
             case Phase.WAITING:
@@ -242,7 +243,8 @@ class CaptureServer:
         return None if self.phase is Phase.STOPPED else 0.0
 
     def _hurry(self, capture: Capture) -> None:
-        """An end has its time, in order and once more after a suicide."""
+        """Turn an orderly end that takes too long into a suicide; raise where that takes too long
+        as well."""
         limit_s = self._gives_up_after_s()
         if self.is_stopping and not self._is_dropped:
             limit_s = min(STOP_S, self._context.session.stall_timeout_s)

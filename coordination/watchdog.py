@@ -1,4 +1,4 @@
-"""What hangs: a loop whose step takes longer than any honest one. Who hangs keeps no lease.
+"""Loops that hang: a step takes longer than it ever should. While one hangs, the lease is not kept.
 
     rest ──step()──► under way ──step(), get_on()──► under way, as of now
       ▲                  │  └── longer than its limit ──► `overdue` says so, until it gets on
@@ -8,8 +8,8 @@ Each loop of a capture says when a step of its work begins, and when nothing is 
 session asks before each keep-alive: while something is overdue none is sent, the lease ends, and
 others take the tables. A loop that waits for another one rests: only that one can hang.
 
-What hangs is given up by the coordination loop, which ends the process where nothing else helps. If
-it is that loop itself that hangs, `end_with` does, on a thread of its own."""
+The coordination loop ends the capture of what hangs, and the process where that does not help. If
+that loop itself hangs, `end_with` ends the process, on a thread of its own."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class EtcdWorker(Generic[S]):
             self._watch = None
 
     def run_once(self) -> float:
-        """One pass. The seconds until the next is of use if nothing wakes us.
+        """One pass; returns in how many seconds the next one is due, if nothing wakes us.
 
         Blocks for no longer than calls to etcd do. Raises ``GuardLost``, ``CaptureSuicide`` when
         etcd went back, and what the reactor raises.

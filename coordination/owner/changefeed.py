@@ -1,4 +1,4 @@
-"""One changefeed in its owner's hands: launched, run, stopped, let go.
+"""One changefeed at its owner: launched, run, stopped, released.
 
     schedule row                                          this owner
     REMOVED ──launch: here─────► LAUNCHED, by us ───────► decides (feed state), runs a `Term`
@@ -79,7 +79,7 @@ class ChangefeedOwner:
         self._errors: list[RunningError] = []  # of the run of that epoch
         self._refusal: RunningError | None = None  # of a term, until it is seen in etcd
         self._launch_again_at = float("inf")
-        self._told: tuple[str, str] | None = None  # the error that was logged last
+        self._logged: tuple[str, str] | None = None  # code and message of the last error
         self._shown: Standing | None = None  # since nothing of it runs
 
     @property
@@ -201,14 +201,15 @@ class ChangefeedOwner:
         warnings += [self._refusal] if self._refusal is not None else []
         decision = self._feed_state.decide(info, changefeed.status, errors, warnings, now_s)
         if decision is not None:
-            self._tell(info, decision)
+            self._log_decision(info, decision)
             changefeed.add_group(changefeed.writes(by_owner=True).feed_event(decision))
         changefeed.clear_reports()
         if self._term is not None:
-            self._term.control.tell(standing_of(info, decision))
+            self._term.control.set_standing(standing_of(info, decision))
 
     def _show_ended(self, info: ChangefeedInfo) -> None:
-        """Of one that does not run, and so has no control writer: how it stands in etcd by now."""
+        """Have the control tables say how a changefeed stands that does not run, and so has no
+        control writer that would say it."""
         standing, role = standing_of(info), self._role
         if standing.state.is_running or not self.is_closed or standing == self._shown:
             return
@@ -222,19 +223,20 @@ class ChangefeedOwner:
         )
 
     def _withdraw(self) -> None:
+        """From now on its control writer says how it stands."""
         if self._shown is not None:
             self._role.capture.data_plane.withdraw(self.name.id)
             self._shown = None
 
-    def _tell(self, info: ChangefeedInfo, decision: Decision) -> None:
+    def _log_decision(self, info: ChangefeedInfo, decision: Decision) -> None:
         """An error is one ERROR line, however often it is met again while it is tried again."""
         error = decision.error
-        before = None if known_state(info) is FeedState.NORMAL else self._told
+        before = None if known_state(info) is FeedState.NORMAL else self._logged
         if error is None:
             logger.info("changefeed changes changefeed_id=%s event=%s", info.id, decision.event)
             return
-        self._told = (error.code, error.message)
-        is_news = self._told != before and decision.event is not FeedEvent.WARNING
+        self._logged = (error.code, error.message)
+        is_news = self._logged != before and decision.event is not FeedEvent.WARNING
         logger.log(
             logging.ERROR if is_news else logging.INFO,
             "changefeed changes changefeed_id=%s event=%s why=%s: %s",

@@ -1,7 +1,7 @@
 """One term of a changefeed's owner: what it does in each tick while the changefeed runs.
 
-    control.claimed ─► Coordinator of that term each tick: DDL scan, news of the control writer ─►
-    barrier ─► poll ─► checkpoint ─┬► a DDL that is due
+    once: the control writer has claimed the term ─► a Coordinator
+    each tick: DDL scan, changes of tables ─► barrier ─► poll ─► checkpoint ─┬► a DDL that is due
                                                                             ├► a sync point
                                                                             └► progress rows
     barrier = min(DDL scan, pending DDL, next sync point, target-ts), never below the checkpoint
@@ -165,7 +165,7 @@ class Term:
         return next_sync_point(self._published_ts, self._interval_ms)
 
     def _barrier(self, coordinator: Coordinator, scan: DdlScan) -> Barrier:
-        """Where it is, as long as nobody has said how far it has searched for tables."""
+        """At the checkpoint, until somebody has said how far it has searched for tables."""
         checkpoint_ts = coordinator.checkpoint.checkpoint_ts
         scans = (each.scan for each in coordinator.captures.captures.values())
         is_searched = scan.has_rows or any(scans)
@@ -211,7 +211,7 @@ class Term:
 
 
 def _ended_before(claim: Claim) -> TermTick:
-    """Nobody needs to have a table of what is at its target already."""
+    """The changefeed is at its target-ts already: it needs no Coordinator."""
     return TermTick(
         outbox=(),
         checkpoint_ts=claim.checkpoint_ts,

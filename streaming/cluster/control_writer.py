@@ -112,7 +112,7 @@ class DeltaControlWriter(RoleWorker):
             self._advance = merged(self._advance, advance)
         self._woken.set()
 
-    def tell(self, standing: Standing) -> None:
+    def set_standing(self, standing: Standing) -> None:
         self._standing = standing
 
     def _check(self) -> None:

@@ -1,4 +1,4 @@
-"""Leave to write a span: while the capture is trusted and the span is its own, up to its limit."""
+"""Permission to write a span: while the capture is trusted and has the span, up to its limit."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class FakeControlWriter:
         self._advance = merged(self._advance, advance)
         self._begin("record", self._do_record)
 
-    def tell(self, standing: Standing) -> None:
+    def set_standing(self, standing: Standing) -> None:
         self._warehouse.standing = standing
 
     def close(self, *, drop: bool) -> None:

@@ -142,15 +142,15 @@ def how_it_stands_is_shown(stage: Stage) -> None:
     until(lambda: {each.state for each in progress.read(CHANGEFEED).values()} == {"stopped"})
 
     heir = HandOwner(stage, "heir")
-    heir.control.tell(Standing(state=FeedState.WARNING, message="tried again"))
+    heir.control.set_standing(Standing(state=FeedState.WARNING, message="tried again"))
     heir.until(lambda: changefeeds.read(CHANGEFEED).error == "tried again")
     assert changefeeds.read(CHANGEFEED).state == "warning"
     states = {name.table: each.state for name, each in progress.read(CHANGEFEED).items()}
     lacking = {"found": "warning"}  # a column, still
     assert states == {"idle": "replicating", "deleted": "replicating", **lacking}
-    heir.control.tell(Standing())
+    heir.control.set_standing(Standing())
     heir.until(lambda: (now := changefeeds.read(CHANGEFEED)).state == "running" and not now.error)
-    heir.control.tell(Standing(state=FeedState.FAILED, message="for good"))
+    heir.control.set_standing(Standing(state=FeedState.FAILED, message="for good"))
     heir.control.close(drop=False)
     until(heir.control.is_closed)
     last = changefeeds.read(CHANGEFEED)
