@@ -19,6 +19,7 @@ from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import RunningError
 from coordination.model import CaptureID, CaptureInfo, Ownership, ProcessorEpoch, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker, Reactor
+from coordination.orchestrator.snapshot import Snapshot
 from coordination.ports import CaptureIdentity, DataPlane
 from coordination.running_errors import running_error
 from coordination.scheduler.schedulers import SchedulerSettings
@@ -69,12 +70,14 @@ class CaptureContext:
         return EtcdWorker(
             client=self.client,
             clock=self.clock,
-            prefixes=(keys.base_prefix(self.cluster_id), keys.own_prefix(self.cluster_id)),
+            snapshot=Snapshot(
+                (keys.base_prefix(self.cluster_id), keys.own_prefix(self.cluster_id)),
+                keys.delete_counter_key(self.cluster_id),
+            ),
             reactor=reactor,
             state=state,
             guards=guards,
             tick_interval_s=self.tick_interval_s,
-            delete_counter_key=keys.delete_counter_key(self.cluster_id),
             wake=self.woken.set,
         )
 

@@ -100,6 +100,12 @@ class CaptureServer:
         self._woken.set()
         return future
 
+    def address_of(self, capture_id: CaptureID) -> str | None:
+        """Where another capture listens, as this one has seen it. Any thread; from memory."""
+        capture = self.capture
+        info = capture.captures.get(capture_id) if capture is not None else None
+        return info.address if info is not None else None
+
     def wake(self) -> None:
         """Have the next pass now. Any thread."""
         self._woken.set()

@@ -111,7 +111,7 @@ class RunCapture:
         )
         self._transport = GrpcTransport(
             settings.transport,
-            resolve=self._address_of,
+            resolve=lambda capture_id: self._server.address_of(capture_id),
             wake=lambda: self._server.wake(),
         )
         self._address = self._transport.start()
@@ -237,12 +237,6 @@ class RunCapture:
         self._over_since = self._over_since or time.monotonic()
         self._error = error
         self._server.request_stop()
-
-    def _address_of(self, capture_id: CaptureID) -> str | None:
-        """From memory: asked often, on the transport's thread."""
-        capture = self._server.capture
-        info = capture.captures.get(capture_id) if capture is not None else None
-        return info.address if info is not None else None
 
     # When nothing of it runs any more.
 

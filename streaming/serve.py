@@ -66,7 +66,7 @@ def serve(settings: CaptureSettings) -> int:
             transport=(
                 transport := GrpcTransport(
                     settings.transport,
-                    resolve=lambda capture_id: _address(running, capture_id),
+                    resolve=lambda each: running[0].address_of(each) if running else None,
                     wake=lambda: running[0].wake() if running else None,
                     handle=lambda method, params: _answer(running[0], method, params),
                 )
@@ -88,13 +88,6 @@ def serve(settings: CaptureSettings) -> int:
         logger.info("serving cluster_id=%s address=%s", etcd.cluster_id, context.address)
         server.run()
     return 0
-
-
-def _address(running: list[CaptureServer], capture_id: CaptureID) -> str | None:
-    """From memory: asked often, on the transport's thread."""
-    capture = running[0].capture if running else None
-    info = capture.captures.get(capture_id) if capture is not None else None
-    return info.address if info is not None else None
 
 
 def _identify(capture: Capture) -> None:

@@ -99,24 +99,23 @@ class EtcdWorker(Generic[S]):
         *,
         client: EtcdClient,
         clock: Clock,
-        prefixes: Sequence[str],
+        snapshot: Snapshot,
         reactor: Reactor[S],
         state: S,
         guards: Callable[[], Sequence[Compare]],
         tick_interval_s: float,
-        delete_counter_key: str,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
-        """`guards` are put into every transaction, their keys lie under the prefixes; `wake` is
-        called from the watch's thread when a pass is worth while."""
+        """`snapshot`: of the keys to follow, and empty. `guards` are put into every transaction,
+        their keys are among those; `wake` is called from the watch's thread when a pass is worth
+        while."""
         self._client = client
         self._clock = clock
         self._reactor = reactor
         self._state = state
         self._guards = guards
-        self._counter_key = delete_counter_key
         self._wake = wake
-        self._snapshot = Snapshot(prefixes, delete_counter_key)
+        self._snapshot = snapshot
         self._tick_limit = TickLimit(tick_interval_s)
         self._pending: list[PatchGroup] = []
         self._has_news = False  # since the last tick
@@ -200,8 +199,10 @@ class EtcdWorker(Generic[S]):
         if self._snapshot.apply(batch.events):
             self._has_news = True
         for event in batch.events:
-            if event.kind == "delete" and event.kv.key == self._counter_key:
-                logger.warning("somebody deleted the delete counter key=%s", self._counter_key)
+            if event.kind == "delete" and event.kv.key == self._snapshot.counter_key:
+                logger.warning(
+                    "somebody deleted the delete counter key=%s", self._snapshot.counter_key
+                )
 
     @property
     def _has_collided(self) -> bool:
@@ -285,8 +286,8 @@ class EtcdWorker(Generic[S]):
     def _settle(self) -> None:
         if self._unsettled is None:
             return
-        unmoved = counter_compare(self._counter_key, self._unsettled)
-        self._client.txn((unmoved,), (counter_put(self._counter_key, self._unsettled),))
+        unmoved = counter_compare(self._snapshot.counter_key, self._unsettled)
+        self._client.txn((unmoved,), (counter_put(self._snapshot.counter_key, self._unsettled),))
         self._unsettled = None  # moved by us or by others: either way it is not the same any more
 
     # the reactor

@@ -82,7 +82,7 @@ class Snapshot:
         self._prefixes = tuple(prefixes)
         is_within = delete_counter_key.startswith(self._prefixes)
         self.scope = self._prefixes if is_within else (*self._prefixes, delete_counter_key)
-        self._counter_key = delete_counter_key
+        self.counter_key = delete_counter_key
         self._barrier = NEVER_READ
         self._seen: dict[str, KeyValue] = {}
         self._ahead: dict[str, _Written] = {}
@@ -160,10 +160,10 @@ class Snapshot:
         ]
         counter = self._counter()
         if any(isinstance(op, Delete) for op in ops):
-            ops.append(counter_put(self._counter_key, counter))
+            ops.append(counter_put(self.counter_key, counter))
         compared = dict.fromkeys((*folded.changes, *sorted(folded.reads)))
         unchanged = (Compare(key, "mod", self._mod_revision(key)) for key in compared)
-        compares = (counter_compare(self._counter_key, counter), *guards, *unchanged)
+        compares = (counter_compare(self.counter_key, counter), *guards, *unchanged)
         return Plan(taken=folded.taken, compares=compares, ops=tuple(ops), counter=counter)
 
     def committed(self, plan: Plan, revision: Revision) -> None:
@@ -194,7 +194,7 @@ class Snapshot:
         return actual != guard.operand
 
     def _is_ours(self, key: str) -> bool:
-        return key == self._counter_key or key.startswith(self._prefixes)
+        return key == self.counter_key or key.startswith(self._prefixes)
 
     def _take_in(self, event: WatchEvent) -> None:
         key, kv = event.kv.key, event.kv
@@ -207,11 +207,11 @@ class Snapshot:
         self._queue(key, kv if event.kind == "put" else None)
 
     def _queue(self, key: str, kv: KeyValue | None) -> None:
-        if key != self._counter_key:  # no business of the reactor
+        if key != self.counter_key:  # no business of the reactor
             self._updates.append((key, kv))
 
     def _value(self, key: str) -> bytes | None:
-        if not self._is_ours(key) or key == self._counter_key:
+        if not self._is_ours(key) or key == self.counter_key:
             raise ValueError(f"a patch of {key}, which is outside of what is watched")
         return self._newest(key)
 
@@ -229,12 +229,12 @@ class Snapshot:
         return kv.mod_revision if kv else ABSENT
 
     def _counter(self) -> int:
-        value = self._newest(self._counter_key)
+        value = self._newest(self.counter_key)
         if value is None:
             return 0
         if not value.isdigit() or value.startswith(b"0"):
             raise TidelakeError(
-                f"the delete counter in etcd, {self._counter_key}, holds {value!r} and not a "
+                f"the delete counter in etcd, {self.counter_key}, holds {value!r} and not a "
                 "number above 0: somebody wrote to it"
             )
         return int(value)

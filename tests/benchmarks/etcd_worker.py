@@ -25,6 +25,7 @@ from coordination.etcd.client import EtcdClient
 from coordination.etcd.embedded import EmbeddedEtcd
 from coordination.etcd.etcd3_client import connect
 from coordination.orchestrator.etcd_worker import EtcdWorker
+from coordination.orchestrator.snapshot import Snapshot
 from coordination.orchestrator.transaction import Patch, PatchGroup
 
 WORKERS = (1, 10)
@@ -143,12 +144,11 @@ def _run(client: Counting, state: State, root: str, load: str, stopping: threadi
     worker = EtcdWorker(
         client=client,  # type: ignore[arg-type]
         clock=SystemClock(),
-        prefixes=(root,),
+        snapshot=Snapshot((root,), root + "count"),
         reactor=state,
         state=state,
         guards=lambda: (),
         tick_interval_s=TICK_INTERVAL_S[load],
-        delete_counter_key=root + "count",
         wake=woken.set,
     )
     while not stopping.is_set():

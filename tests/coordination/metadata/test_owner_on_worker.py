@@ -10,6 +10,7 @@ from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import FeedState, RunningError, TaskPosition, dump
 from coordination.model import Ts
 from coordination.orchestrator.etcd_worker import EtcdWorker
+from coordination.orchestrator.snapshot import Snapshot
 from tests.coordination.metadata.cluster import C1, NAME, SHOP, Cluster
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
@@ -31,12 +32,14 @@ class Owner:
         self.worker = EtcdWorker(
             client=self.etcd,
             clock=self.clock,
-            prefixes=[keys.base_prefix(self.cluster.id), keys.own_prefix(self.cluster.id)],
+            snapshot=Snapshot(
+                (keys.base_prefix(self.cluster.id), keys.own_prefix(self.cluster.id)),
+                keys.delete_counter_key(self.cluster.id),
+            ),
             reactor=self,
             state=GlobalReactorState(self.cluster.id, removal_grace_s=5.0),
             guards=lambda: (),
             tick_interval_s=TICK_S,
-            delete_counter_key=keys.delete_counter_key(self.cluster.id),
         )
 
     def tick(self, state: GlobalReactorState, now_s: float) -> None:

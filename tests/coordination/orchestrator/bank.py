@@ -24,6 +24,7 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.etcd.client import Compare, EtcdClient, Op, TxnResult
 from coordination.etcd.etcd3_client import connect
 from coordination.orchestrator.etcd_worker import EtcdWorker
+from coordination.orchestrator.snapshot import Snapshot
 from tests.coordination.orchestrator.ground import MapState, run
 
 ACCOUNTS = 25
@@ -137,12 +138,11 @@ def open_worker(
     return EtcdWorker(
         client=client,  # type: ignore[arg-type]
         clock=clock,  # type: ignore[arg-type]
-        prefixes=(root,),
+        snapshot=Snapshot((root,), root + "count"),
         reactor=teller,
         state=MapState(root),
         guards=lambda: (),
         tick_interval_s=0.02,
-        delete_counter_key=root + "count",
         wake=wake,
     )
 

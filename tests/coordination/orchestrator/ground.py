@@ -23,6 +23,7 @@ from coordination.etcd.client import (
 )
 from coordination.model import Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
+from coordination.orchestrator.snapshot import Snapshot
 from coordination.orchestrator.transaction import Patch, PatchGroup
 from tests.fakes.fake_clock import FakeClock
 
@@ -165,12 +166,11 @@ class Ground:
         made = EtcdWorker(
             client=client or self.client,  # type: ignore[arg-type]
             clock=clock or self.clock,
-            prefixes=(self.root,),
+            snapshot=Snapshot((self.root,), self.counter_key),
             reactor=reactor,
             state=MapState(self.root),
             guards=lambda: guards,
             tick_interval_s=tick_interval_s,
-            delete_counter_key=self.counter_key,
             wake=self._woken.set,
         )
         self._workers.append(made)
