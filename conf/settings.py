@@ -222,6 +222,9 @@ class Changefeed:
     on_error: Literal["dead-letter", "fail"] = setting("on-error", "dead-letter")
     # What becomes of a message with a column that its target lacks; dropped values are counted.
     on_unknown_column: Literal["dead-letter", "drop"] = setting("on-unknown-column", "dead-letter")
+    # What old rows show of an added column with a default, and what becomes of a changed type.
+    on_add_default: Literal["rewrite", "null"] = setting("on-add-default", "rewrite")
+    on_type_change: Literal["rewrite", "stop"] = setting("on-type-change", "rewrite")
 
     def __post_init__(self) -> None:
         require(

@@ -21,6 +21,8 @@ class Failpoint(StrEnum):
     AFTER_DECODE = "after-decode"
     AFTER_DEAD_LETTERS = "after-dead-letters"
     AFTER_CREATE_TABLE = "after-create-table"
+    BEFORE_DDL = "before-ddl"  # one that alters a target: all below it is applied
+    AFTER_DDL = "after-ddl"  # its commit is made, and nobody has heard of it
     AFTER_FENCE_CHECK = "after-fence-check"  # between the last check and a target's commit
     AFTER_APPLY_ONE = "after-apply-one"  # one table of the batch is committed, others are not
     AFTER_APPLY = "after-apply"

@@ -34,6 +34,7 @@ class Target:
     uri: str  # <warehouse>/<schema>/<table>
     schema: TableSchema
     app_id: str
+    shaped_by: str | None = None  # the table's property ALTERED when it was looked at; None: any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +75,13 @@ class TableHeld(Exception):
     """The table takes no commit now: an operator has paused it. Its rows wait, others go on."""
 
 
+class TableAltered(Exception):
+    """A DDL has run on the table since it was looked at: its rows are to be cast anew."""
+
+
 class Engine(Protocol):
-    """Commits one write. Raises TableHeld for a table that is paused, and TryAgain when another
-    commit came between (re-read, re-check, retry).
+    """Commits one write. Raises TableHeld for a table that is paused, TableAltered, and TryAgain
+    when another commit came between (re-read, re-check, retry).
     """
 
     name: str  # "merge-on-write" or "spark": the progress table shows it

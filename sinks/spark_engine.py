@@ -36,9 +36,9 @@ from pyspark.sql.types import (
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
-from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableWrite
+from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableAltered, TableWrite
 from sinks.storage_errors import is_storage_error, storage_error
-from sinks.tables import inspect
+from sinks.tables import ALTERED, inspect
 
 # In Java all of them are the first one's subclasses, in Python none is.
 CONFLICTS = (
@@ -101,6 +101,8 @@ class SparkEngine:
             raise TidelakeError(f"table {name} is gone from {write.target.uri}; restore it")
         identity = state.identity(write.target.app_id)
         if identity is None or identity < write.limit:
+            if write.target.shaped_by not in (None, state.properties.get(ALTERED, "")):
+                raise TableAltered(f"a DDL has run on {write.target.name}")
             return None
         return Skipped(state.version, Ts(identity))
 

@@ -94,6 +94,17 @@ class TargetState:
         text = self.properties.get(DDL)
         return None if text is None else DdlIdentity.from_json(text)
 
+    def last_ddl_ts(self, app_id: str) -> Ts:
+        """Of the last DDL that this writer has carried out on it; 0: of none."""
+        writer, commit_ts, _ = json.loads(self.properties.get(LAST_DDL, '["", 0, 0]'))
+        return Ts(commit_ts if writer == app_id else 0)
+
+    @property
+    def shape_ts(self) -> Ts:
+        """Of the DDL that its shape is of."""
+        text = self.properties.get(ALTERED) or self.properties.get(DDL)
+        return Ts(0 if text is None else DdlIdentity.from_json(text).commit_ts)
+
     @property
     def is_dropped(self) -> bool:
         """By a DROP TABLE, and not made again since: it has no rows, its name is free."""

@@ -49,6 +49,8 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
         "zero-date": changefeed.zero_date,
         "on-error": changefeed.on_error,
         "on-unknown-column": changefeed.on_unknown_column,
+        "on-add-default": changefeed.on_add_default,
+        "on-type-change": changefeed.on_type_change,
     }
     as_text = {name: None if value is None else str(value) for name, value in agreed.items()}
     return ChangefeedInfo(

@@ -3,13 +3,13 @@
 Due is ``checkpoint < commit_ts <= limit``; a DDL at the checkpoint itself is judged by its table,
 not by the number (rule 1), since a feed that ended at its target-ts may send it last. ``CREATE
 TABLE`` comes before any row of its table, so it needs no cut in the batch. What has no effect on a
-target passes. Any other DDL blocks: rows below it are applied, then the changefeed stops with an
-error that quotes it, and nothing is half applied."""
+target passes. Any other DDL blocks: rows below it are applied, then it runs (`DdlStep`), or the
+changefeed stops with an error that quotes it; nothing is half applied."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts, tso_time
@@ -20,7 +20,6 @@ from sinks.ddl.effects import (
     AlterTable,
     CreateTable,
     CreateTableLike,
-    NoEffect,
     Statement,
     Unsupported,
 )
@@ -28,18 +27,8 @@ from sinks.ddl.statements import read_ddl
 from sinks.delta_types import delta_type
 from sinks.schema import Column, TableSchema
 from sinks.tables import table_uri
+from streaming.ddl_steps import DdlEvent, DdlStep, step_of
 from streaming.filter import TableFilter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DdlEvent:
-    """A DDL as it was sent. Identity: (commit_ts, query, name); order: (commit_ts, offset)."""
-
-    commit_ts: Ts
-    offset: int
-    name: TableName
-    ddl_type: str
-    query: str
 
 
 class DdlNotSupported(TidelakeError):
@@ -58,14 +47,16 @@ class Creation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlPlan:
-    """How far rows may be applied, which tables are made before, and the DDL that then stops the
-    changefeed.
+    """How far rows may be applied, which tables are made before, and the DDL that then runs, or
+    stops the changefeed. What it does not block goes on to the next one that blocks.
     """
 
     limit: Ts
     creations: tuple[Creation, ...] = ()
     blocked: DdlEvent | None = None
-    why: str = ""
+    why: str = ""  # it cannot be run
+    runs: DdlStep | None = None
+    next_limit: Ts | None = None  # below the next DDL that is not passed over
 
 
 def in_order(ddls: Iterable[DdlEvent]) -> list[DdlEvent]:
@@ -83,9 +74,12 @@ def plan(
     limit: Ts,
     table_filter: TableFilter,
     known: Mapping[TableName, TableSchema | None],
+    seen: Mapping[TableName, Ts],
+    shaped: Mapping[TableName, Ts],
 ) -> DdlPlan:
     """``ddls`` in order of (commit-ts, offset), without replays; ``known``: the schemas of tables
-    that exist already, None for one without a key.
+    that exist already, None for one without a key; ``seen``: the last DDL that has run on each of
+    them; ``shaped``: the one that their shape is of, which is newer after a rewind.
     """
     creations: list[Creation] = []
     schemas = dict(known)  # and of those that are made here: a later DDL may be about them
@@ -101,17 +95,27 @@ def plan(
             continue
         (ddl,) = statement.effects
         if isinstance(ddl, CreateTable | CreateTableLike):
-            if event.commit_ts == checkpoint and event.name in known:
+            if event.name in known:  # it has come again: its schema may be another by now
                 continue
             creations.append(Creation(event=event, table=ddl))
             made = ddl.schema if isinstance(ddl, CreateTable) else schemas.get(ddl.source)
             schemas[event.name] = made
-        elif isinstance(ddl, Unsupported):
-            below = Ts(event.commit_ts - 1)
-            return DdlPlan(limit=below, creations=tuple(creations), blocked=event, why=ddl.reason)
-        else:
-            assert isinstance(ddl, NoEffect)
+        elif isinstance(ddl, Unsupported) and event.commit_ts > seen.get(event.name, 0):
+            runs = step_of(event, schemas, shaped)
+            if runs is not None:
+                found = DdlPlan(
+                    limit=Ts(event.commit_ts - 1), creations=tuple(creations), blocked=event
+                )
+                if isinstance(runs, DdlStep):
+                    return replace(found, runs=runs, next_limit=_limit_behind(event, ddls, limit))
+                return replace(found, why=runs or ddl.reason)
     return DdlPlan(limit=limit, creations=tuple(creations))
+
+
+def _limit_behind(event: DdlEvent, ddls: Sequence[DdlEvent], limit: Ts) -> Ts:
+    """How far tables may go that the DDL does not block."""
+    later = [each.commit_ts for each in ddls[ddls.index(event) + 1 :]]
+    return Ts(min([limit, *(ts - 1 for ts in later)]))
 
 
 def _is_wanted(event: DdlEvent, statement: Statement, table_filter: TableFilter) -> bool:

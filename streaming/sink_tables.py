@@ -23,6 +23,7 @@ from sinks.creation import create
 from sinks.progress import ProgressRow
 from sinks.schema import TableSchema, schema_from_mysql_types
 from sinks.tables import (
+    ALTERED,
     INCARNATION,
     DdlIdentity,
     TargetState,
@@ -32,7 +33,7 @@ from sinks.tables import (
     table_uri,
 )
 from streaming.apply.shape import Untold, WholeRow
-from streaming.ddl_plan import DdlEvent
+from streaming.ddl_steps import DdlEvent
 from streaming.passed import refuse_what_was_passed
 
 logger = logging.getLogger(__name__)
@@ -59,10 +60,17 @@ class SinkTable:
     version: int | None = None  # Delta version that holds everything up to the checkpoint
     engine: str = ""
     created_ts: Ts = NO_DDL  # commit-ts of the DDL that made the target
+    last_ddl_ts: Ts = NO_DDL  # ... of the last one that has run on it since
+    shape_ts: Ts = NO_DDL  # ... and of the one that its shape is of: newer where it was rewound
     shown_ts: Ts = NOTHING_SHOWN  # what a rewind has left in the table may be of up to here
     is_keyless: bool = False
     state: str = REPLICATING
     dropped: Mapping[str, int] = field(default_factory=dict)  # column that it lacks -> values
+
+    @property
+    def version_at_checkpoint(self) -> int | None:
+        """None where a DDL above the checkpoint has run on it: its shape is of later."""
+        return self.version if self.checkpoint >= self.last_ddl_ts else None
 
     @property
     def is_settled(self) -> bool:
@@ -140,7 +148,7 @@ class SinkTables(dict[TableName, SinkTable]):
         assert state is not None
         if row.incarnation < self._row.incarnation:
             state = self._seal(name, row.incarnation, row.generation, Ts(row.checkpoint_ts))
-        target = self._target(name, _schema(name, state), row.generation)
+        target = self._target(name, _schema(name, state), row.generation, state)
         identity = state.identity(target.app_id)
         span = self._span(target, state, self._start_point(row, identity))
         there = {column.name for column in target.schema.delivered}
@@ -241,8 +249,18 @@ class SinkTables(dict[TableName, SinkTable]):
         made_by = state.incarnation or 0
         if made_by < self._row.incarnation:  # made, but never filled, before the rewind
             state = self._seal(name, made_by, FIRST_GENERATION, start)
-        target = self._target(name, _schema(name, state), FIRST_GENERATION)
+        target = self._target(name, _schema(name, state), FIRST_GENERATION, state)
         self.put(self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0))))
+
+    def look_again(self, name: TableName) -> SinkTable:
+        """The table as its log has it after a DDL; its checkpoint stays. Not put yet."""
+        span = self[name]
+        state = inspect(self.uri(name), self._options)
+        if state is None or span.target is None:
+            raise TidelakeError(f"table {name} is gone from {self.uri(name)}; restore it")
+        schema = _schema(name, state)
+        target = self._target(name, schema, span.generation, state)
+        return self._span(target, state, span.checkpoint)
 
     def make_from_rows(self, name: TableName, told: WholeRow | Untold, start: Ts) -> None:
         """Make the target of a table whose CREATE TABLE lies before the stream, as its newest
@@ -288,12 +306,22 @@ class SinkTables(dict[TableName, SinkTable]):
             target=target,
             version=state.version,
             created_ts=state.ddl.commit_ts if state.ddl else NO_DDL,
+            last_ddl_ts=state.last_ddl_ts(target.app_id),
+            shape_ts=state.shape_ts,
             shown_ts=state.shown_ts,
         )
 
-    def _target(self, name: TableName, schema: TableSchema, generation: int) -> Target:
+    def _target(
+        self,
+        name: TableName,
+        schema: TableSchema,
+        generation: int,
+        state: TargetState | None = None,
+    ) -> Target:
         app = self._app_id(name, self._row.incarnation, generation)
-        return Target(name=name, uri=self.uri(name), schema=schema, app_id=app)
+        shaped_by = None if state is None else state.properties.get(ALTERED, "")
+        uri = self.uri(name)
+        return Target(name=name, uri=uri, schema=schema, app_id=app, shaped_by=shaped_by)
 
     def _app_id(self, name: TableName, incarnation: int, generation: int) -> str:
         return app_id(self._row.changefeed_id, incarnation, name, generation)

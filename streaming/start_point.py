@@ -30,6 +30,8 @@ def fingerprint(changefeed: Changefeed) -> str:
     }
     if changefeed.on_unknown_column != "dead-letter":  # else every changefeed of old would be new
         parts["on-unknown-column"] = changefeed.on_unknown_column
+    if changefeed.on_add_default != "rewrite":
+        parts["on-add-default"] = changefeed.on_add_default
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 

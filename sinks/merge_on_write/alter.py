@@ -117,10 +117,10 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
 def is_carried_out(
     configuration: Mapping[str, str], app_id: str, reached: Ts, ddl: DdlIdentity
 ) -> bool:
-    """Whether this writer has been at the DDL or beyond: by rows of its commit-ts or later (a
+    """Whether this writer has been at the DDL or beyond: by rows above its commit-ts (a
     sealed one is beyond all), or by a DDL. A rewound table knows of DDLs that another has done."""
     writer, *position = json.loads(configuration.get(LAST_DDL, '["", 0, 0]'))
-    return reached >= ddl.commit_ts or (writer == app_id and tuple(position) >= ddl.position)
+    return reached > ddl.commit_ts or (writer == app_id and tuple(position) >= ddl.position)
 
 
 def is_at_least(configuration: Mapping[str, str], ddl: DdlIdentity) -> bool:

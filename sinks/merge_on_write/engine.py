@@ -20,7 +20,16 @@ import pyarrow.compute as pc
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
-from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableHeld, TableWrite, Target
+from sinks.apply import (
+    DELETE,
+    OP_COLUMN,
+    Applied,
+    Skipped,
+    TableAltered,
+    TableHeld,
+    TableWrite,
+    Target,
+)
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import AppTransaction, DataFile, Json
 from sinks.merge_on_write.alter import TableDdl, alter
@@ -36,6 +45,7 @@ from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storag
 from sinks.merge_on_write.table_shape import TableShape
 from sinks.merge_on_write.upkeep import TableUpkeep
 from sinks.storage_errors import one_sentence
+from sinks.tables import ALTERED
 
 INDEX_MEMORY_BYTES = 1 << 30
 READERS = 4  # files whose keys are read side by side: reading leaves the interpreter free
@@ -100,6 +110,13 @@ class MergeOnWriteEngine:
             self.upkeep.committed(table, key)
         return result
 
+    def check_shape(self, target: Target) -> None:
+        """Raises TableAltered."""
+        table = self.table(target.uri)
+        with table.lock, one_sentence("read the Delta log of", target.uri):
+            table.refresh()
+            _check_shape(table, target)
+
     def table(self, uri: str) -> OpenTable:
         """The opened table of that place; use it under its lock."""
         with self._lock:
@@ -124,6 +141,13 @@ class MergeOnWriteEngine:
         return open_storage(uri, self._storage_options)
 
 
+def _check_shape(table: OpenTable, target: Target) -> None:
+    metadata = table.state.metadata
+    assert metadata is not None
+    if target.shaped_by is not None and metadata.configuration.get(ALTERED, "") != target.shaped_by:
+        raise TableAltered(f"a DDL has run on {target.name}")
+
+
 class _Upsert:
     """One write to one table, whose lock is held."""
 
@@ -142,6 +166,7 @@ class _Upsert:
         identity = state.transactions.get(self._write.target.app_id)
         if identity is not None and identity.version >= self._write.limit:
             return Skipped(state.version, Ts(identity.version))
+        _check_shape(self._table, self._write.target)
         if is_paused(state.metadata):
             raise TableHeld(f"table {self._write.target.name} is paused")
         return Applied(self._commit())

@@ -26,7 +26,7 @@ from coordination.errors import TableSealed, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
 from coordination.secrets import revealed_options
-from sinks.apply import Applied, Engine, Skipped, TableHeld, TableWrite
+from sinks.apply import Applied, Engine, Skipped, TableAltered, TableHeld, TableWrite
 from sinks.engine_choice import engine_choice
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
@@ -96,6 +96,7 @@ class Applier:
         self._min_commit_interval_s = settings.batch.min_commit_interval_s
         self._not_before_s: dict[TableName, float] = {}  # monotonic: when it takes commits again
         self._held: set[TableName] = set()
+        self.altered: set[TableName] = set()  # a DDL has run on them: to be looked at again
         self._pool = ThreadPoolExecutor(settings.batch.apply_threads, thread_name_prefix="apply")
 
     def close(self) -> None:
@@ -106,25 +107,39 @@ class Applier:
     def apply(self, due: Sequence[DueTable], limit: Ts) -> frozenset[TableName]:
         """Bring every table to ``limit``; spans are moved on as their commits are made.
 
-        Returns the tables that take no commit now: an operator has paused them, or their last one
-        is younger than ``min-commit-interval-s``. Their rows wait in the carry.
+        Returns the tables that take no commit now: an operator has paused them, their last one is
+        younger than ``min-commit-interval-s``, or a DDL has run on them, so that their rows must be
+        cast by another schema (``altered``). Their rows wait in the carry.
         """
         now_s = time.monotonic()
         names = [each.task.name for each in due]
         self._held = {name for name in names if self._not_before_s.get(name, now_s) > now_s}
+        self.altered = set()
         free = [each for each in due if each.task.name not in self._held]
         changed = side_by_side(self._pool, [partial(self._change, each, limit) for each in free])
+        changed = [each for each in changed if each[0].name not in self.altered]
         self._dead_letters.add_rows({task.name: found.errors for task, found in changed})
         writable = [(task, found) for task, found in changed if found.rows.num_rows]
         side_by_side(self._pool, [partial(self._commit, *each, limit) for each in writable])
-        return frozenset(self._held)
+        return frozenset(self._held | self.altered)
 
     def _change(self, due: DueTable, limit: Ts) -> tuple[TableTask, TableChanges]:
         task, blocks = due.task, due.blocks
         if task.schema.key:
-            return task, changes(task, blocks, limit, self._rules)
+            found = changes(task, blocks, limit, self._rules)
+            if found.errors.num_rows:  # a commit looks by itself; a dead letter is for ever
+                self._check_shape(task.name)
+            return task, found
         errors = keyless_errors(task, blocks, limit)
         return task, TableChanges(rows=pa.table({}), errors=errors, dropped={})
+
+    def _check_shape(self, name: TableName) -> None:
+        target = self._spans[name].target
+        assert target is not None, "a table with a key has a target"
+        try:
+            self._merge_on_write.check_shape(target)
+        except TableAltered:
+            self.altered.add(name)
 
     def _commit(self, task: TableTask, changed: TableChanges, limit: Ts) -> None:
         name = task.name
@@ -136,6 +151,8 @@ class Applier:
             self._show(name, PAUSED)
             self._held.add(name)
             self._not_before_s[name] = time.monotonic() + HELD_S
+        except TableAltered:
+            self.altered.add(name)
         except Withdrawn as withdrawal:
             logger.info("not written: %s table=%s limit=%d", withdrawal, name, limit)
         finally:

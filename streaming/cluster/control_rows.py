@@ -56,6 +56,7 @@ class ControlRows:
         # At which ts the Delta version of each table is known exactly: what a cut may be made of.
         # A progress row alone does not say it: its parts only rise, each by itself.
         self._known: dict[TableName, tuple[Ts, int | None]] = {}
+        self._altered: dict[TableName, SinkTable] = {}  # by a DDL: as it was right after it
         self._last_cut_ts = 0
 
     @property
@@ -90,9 +91,18 @@ class ControlRows:
             )
             self._know(table for table, _ in tables)
 
+    def altered(self, table: SinkTable) -> None:
+        """A DDL has run on it: who writes it may not know until the next change of it comes."""
+        with self._lock:
+            self._altered[table.name] = table
+
     def _know(self, tables: Iterable[SinkTable]) -> None:
         """Identity and version of each are from one handle, and nobody has written since."""
-        self._known |= {table.name: (table.checkpoint, table.version) for table in tables}
+        for table in tables:
+            if table.last_ddl_ts:
+                self._altered[table.name] = table
+            if table.last_ddl_ts <= table.checkpoint:
+                self._known[table.name] = (table.checkpoint, table.version)
 
     @property
     def is_shown(self) -> bool:
@@ -119,7 +129,11 @@ class ControlRows:
         with self._lock:
             self._write_progress(
                 [
-                    reported_progress(self.progress[each.span.name], each, advance.source_offsets)
+                    self._with_ddl(
+                        reported_progress(
+                            self.progress[each.span.name], each, advance.source_offsets
+                        )
+                    )
                     for each in advance.spans
                     if each.span.name in self.progress
                 ]
@@ -135,12 +149,25 @@ class ControlRows:
             for each in advance.spans:  # checkpoint and version of one moment, by who writes them
                 status = each.status
                 if status is not None and status.delta_version is not None:
-                    self._known[each.span.name] = (status.checkpoint_ts, status.delta_version)
+                    at, version = status.checkpoint_ts, status.delta_version
+                    self._known[each.span.name] = (at, self._version(each.span.name, at, version))
             is_published = at_ts is not None and self._publish(at_ts)
             if at_ts is None:
                 self.publish_known()
             failpoint(Failpoint.AFTER_LEDGER)
             return is_published
+
+    def _with_ddl(self, row: ProgressRow) -> ProgressRow:
+        version = self._version(row.name, row.checkpoint_ts, row.delta_version)
+        return replace(row, delta_version=version)
+
+    def _version(self, name: TableName, checkpoint_ts: int, version: int | None) -> int | None:
+        """A table without a change since its DDL is at the version that the DDL made, whatever who
+        writes it knows of that."""
+        table = self._altered.get(name)
+        if table is None or checkpoint_ts < max(table.last_ddl_ts, table.checkpoint):
+            return version
+        return max(version or 0, table.version or 0)
 
     def _row_after(
         self, advance: Advance, reading: Mapping[str, int], marks: Marks, backlog: Backlog

@@ -19,7 +19,7 @@ from functools import partial
 
 from coordination.errors import Fenced, Stop, TermRefused, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
-from coordination.model import Ownership, TermNumber, Ts
+from coordination.model import Ownership, TableName, TermNumber, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import NO_TS
@@ -28,6 +28,7 @@ from sinks.jvm_errors import line
 from streaming.backlog import BacklogMeter
 from streaming.backoff import PASSING
 from streaming.cluster.control_rows import ControlRows
+from streaming.cluster.ddl_run import DdlRun, pending_ddls
 from streaming.cluster.owners_reader import Known, OwnersReader
 from streaming.cluster.progress_rows import merged, span_of
 from streaming.cluster.reads import Offsets, parsed, texts
@@ -35,6 +36,7 @@ from streaming.cluster.role_context import RoleContext, RoleWorker
 from streaming.cluster.standing import as_ended, as_running
 from streaming.concerns import etcd_concern
 from streaming.ddl_plan import refusal
+from streaming.ddl_steps import DdlStep
 from streaming.retention_watch import RetentionWatch
 from streaming.sink_tables import SinkTable
 from streaming.source.kafka import Source
@@ -71,6 +73,7 @@ class DeltaControlWriter(RoleWorker):
         self._published_ts: Ts | None = None
         self._advance: Advance | None = None
         self._refusal: TidelakeError | None = None  # of a DDL that was reached
+        self._running: tuple[Ts, TableName] | None = None  # the last DDL that was begun
         self._meter = BacklogMeter()
         self._is_reading = False
         self._begins_at: Offsets | None = None  # until what lies before the stream is read
@@ -90,12 +93,20 @@ class DeltaControlWriter(RoleWorker):
             return self._scan
 
     def run_ddl(self, ddl: PendingDdl) -> None:
-        """What can be run has run when its table was found; what is left stops the changefeed."""
+        """What cannot be run stops the changefeed, when all below it is written."""
         self._check()
         known = self._known
-        if known is not None and known.blocked is not None and known.blocked_at == ddl.commit_ts:
+        if known is None or known.plan.blocked is None or known.blocked_at != ddl.commit_ts:
+            return
+        if known.plan.runs is None:
             warehouse = self._context.changefeed.sink.warehouse
-            self._refusal = refusal(known.blocked, known.why, warehouse)
+            self._refusal = refusal(known.plan.blocked, known.plan.why, warehouse)
+        elif self._running != (known.plan.blocked.commit_ts, known.plan.runs.name):
+            self._running = (known.plan.blocked.commit_ts, known.plan.runs.name)
+            step = known.plan.runs
+            threading.Thread(  # a rewrite takes longer than a row of ours stays fresh
+                target=self._run_ddl, args=(self._term, step), name="ddl", daemon=True
+            ).start()
 
     def take_changes(self) -> Changes:
         self._check()
@@ -237,6 +248,17 @@ class DeltaControlWriter(RoleWorker):
             self._closing.wait(self._backoff.next_s(error))
             term.reader.retry()
 
+    def _run_ddl(self, term: _Term, step: DdlStep) -> None:
+        watched = self._context.watch(f"a DDL of {self._context.name}")
+        try:
+            with watched, DdlRun(self._context, term.rows.spans, step) as run:
+                table = run.until_done(watched, self._closing)
+            if table is not None:
+                term.rows.altered(table)
+                term.reader.ran(table)
+        except BaseException as error:  # noqa: BLE001 - looked at by our own thread
+            self._fail(error)
+
     # Reading.
 
     def _read_on(self, term: _Term) -> None:
@@ -278,9 +300,7 @@ class DeltaControlWriter(RoleWorker):
     def _on_known(self, rows: ControlRows, known: Known) -> None:
         """On the applying thread: rows of new tables first, then the word that they are there."""
         rows.add([(made.table, texts(made.low_water)) for made in known.made])
-        pending: tuple[PendingDdl, ...] = ()
-        if known.blocked_at is not None:
-            pending = (PendingDdl(commit_ts=known.blocked_at, table_ids=None),)
+        pending = pending_ddls(known, rows)
         with self._lock:
             self._known = known
             incarnation = rows.row.incarnation

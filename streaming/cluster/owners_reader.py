@@ -2,7 +2,8 @@
 
     DDL ──resolved──► CREATE TABLE: made at once, registered at its commit-ts (*)
                       of no effect: passed
-                      any other: blocks; the changefeed stops when its checkpoint is there
+                      any other: blocks; it runs when the checkpoint is there (`ran`), or
+                      the changefeed stops
     rows of no table of ours ──resolved──► no DDL made it: from the types in its messages
 
 (*) Nothing is applied above ``position`` meanwhile, which only moves past what is registered.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 from coordination.model import TableName, Ts
 from coordination.watchdog import Watched
@@ -26,7 +28,8 @@ from streaming.cluster.control_rows import ControlRows
 from streaming.cluster.reads import Offsets, Read, low
 from streaming.cluster.role_context import RoleContext
 from streaming.cluster.stream_role import StreamRole
-from streaming.ddl_plan import DdlEvent, DdlPlan, definition, in_order, plan
+from streaming.ddl_plan import DdlPlan, definition, in_order, plan
+from streaming.ddl_steps import DdlEvent
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
 from streaming.sink_tables import SinkTable
 
@@ -48,13 +51,13 @@ class Known:
 
     position_ts: Ts
     made: tuple[MadeTable, ...]
-    blocked: DdlEvent | None
-    why: str
+    plan: DdlPlan
 
     @property
     def blocked_at(self) -> Ts | None:
-        """Where tables wait for a DDL that stops the changefeed: it has not happened to them."""
-        return Ts(self.blocked.commit_ts - 1) if self.blocked is not None else None
+        """Where tables wait for a DDL: it has not happened to them."""
+        blocked = self.plan.blocked
+        return Ts(blocked.commit_ts - 1) if blocked is not None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,7 @@ class OwnersReader(StreamRole):
         self._first_rows: dict[TableName, _FirstRow] = {}
         self._bad: list[Block] = []
         self._unreported: list[MadeTable] = []
+        self._altered: SimpleQueue[SinkTable] = SimpleQueue()
         self.low_water: Offsets = {}  # from where this reading must begin again
 
     # Joining: the control writer's calls.
@@ -160,12 +164,24 @@ class OwnersReader(StreamRole):
             self._bad = []
         if not self._is_caught_up:
             return
-        position = self._stream.resolved_ts()
-        if position > self._position_ts:
+        position, ran = self._stream.resolved_ts(), self._take_altered()
+        if ran or position > self._position_ts:
             self._advance_to(position)
         held = [offsets for _, offsets in self._ddls.values()]
         held += [first.low_water for first in self._first_rows.values()]
         self.low_water = low([self._stream.position, *held])
+
+    def ran(self, table: SinkTable) -> None:
+        """The DDL that blocked it has run on its table. Any thread."""
+        self._altered.put(table)
+        self._stream.wake()
+
+    def _take_altered(self) -> bool:
+        has_some = False
+        while not self._altered.empty():
+            self._spans.put(self._altered.get())
+            has_some = True
+        return has_some
 
     def _advance_to(self, position: Ts) -> None:
         planned = self._plan(position)
@@ -175,8 +191,7 @@ class OwnersReader(StreamRole):
             Known(
                 position_ts=position,
                 made=tuple(self._unreported),
-                blocked=planned.blocked,
-                why=planned.why,
+                plan=planned,
             )
         )
         self._unreported = []
@@ -193,6 +208,8 @@ class OwnersReader(StreamRole):
             limit=position,
             table_filter=self._filter,
             known=self._spans.schemas(),
+            seen={name: table.last_ddl_ts for name, table in self._spans.items()},
+            shaped={name: table.shape_ts for name, table in self._spans.items()},
         )
 
     def _create(self, planned: DdlPlan) -> None:

@@ -261,9 +261,21 @@ class SpanWriter(StreamRole):
         started_s = time.monotonic()
         held = self._applier.apply(due, limit) | self._permit.withdrawn
         self._log.applied(due, limit, time.monotonic() - started_s)
-        self._is_held |= bool(held)
+        altered = sorted(self._applier.altered)
+        self._is_held |= bool(held - set(altered))
         failpoint(Failpoint.AFTER_APPLY)
         self._spans.idle_to(limit, [name for name in names if name not in held])
+        if altered:
+            self._look_again(altered)
+            self._apply(limit, altered)
+
+    def _look_again(self, names: Sequence[TableName]) -> None:
+        """A DDL has run on them since they were opened: their rows are cast by the new schema."""
+        rows = self._context.progress()
+        for name in names:
+            logger.info("a DDL has run on the table table=%s", name)
+            self._spans.put(self._spans.opened(name, rows[name], self._spans[name].checkpoint))
+            self._trim(self._joined[name])
 
     def _due_table(self, name: TableName, limit: Ts) -> DueTable | None:
         span = self._spans[name]
@@ -320,7 +332,7 @@ class SpanWriter(StreamRole):
         return AppliedSpan(
             checkpoint_ts=at_ts,
             resolved_ts=Ts(max(resolved, self._stream.resolved_ts(), at_ts)),
-            delta_version=table.version,
+            delta_version=table.version_at_checkpoint,
             dead_letters=self._dead_letters.counts.get(name, 0),
             engine=table.engine or None,
             source_offsets=None if low_water == here else texts(low_water),

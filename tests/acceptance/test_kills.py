@@ -51,6 +51,8 @@ def test_every_step_and_many_moments(
 def chain_of(dice: random.Random) -> list[Victim]:
     chain: list[Victim] = []
     for step in Failpoint:
+        if step in (Failpoint.BEFORE_DDL, Failpoint.AFTER_DDL):  # tables keep their shape here
+            continue
         # tables are made by the first batches alone: at least one must be left for this step
         first = step in ONCE or step is Failpoint.AFTER_CREATE_TABLE
         nth = 1 if first else dice.randint(1, 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import permutations
 
@@ -10,9 +10,11 @@ import pytest
 
 from conf.settings import EventFilter, FilterSettings
 from coordination.model import TableName, Ts
-from sinks.ddl.effects import CreateTable, CreateTableLike
+from sinks.ddl.classify import KEY, classify
+from sinks.ddl.effects import CreateTable, CreateTableLike, Unsupported
 from sinks.schema import TableSchema
-from streaming.ddl_plan import DdlEvent, DdlPlan, in_order, plan, refusal
+from streaming.ddl_plan import DdlPlan, in_order, plan, refusal
+from streaming.ddl_steps import DdlEvent
 from streaming.filter import TableFilter
 
 
@@ -42,6 +44,8 @@ def planned(
     known: Iterable[str] = (),
     schema: TableSchema | None = None,
     filter_settings: FilterSettings | None = None,
+    seen: Mapping[str, int] | None = None,
+    shaped: Mapping[str, int] | None = None,
 ) -> DdlPlan:
     return plan(
         list(ddls),
@@ -50,6 +54,8 @@ def planned(
         limit=Ts(limit),
         table_filter=TableFilter(filter_settings or FilterSettings()),
         known={TableName("shop", name): schema for name in known},
+        seen={TableName("shop", name): Ts(ts) for name, ts in (seen or {}).items()},
+        shaped={TableName("shop", name): Ts(ts) for name, ts in (shaped or {}).items()},
     )
 
 
@@ -78,12 +84,16 @@ def test_a_ddl_at_the_checkpoint_is_judged_by_its_table() -> None:
     assert made(planned([create(10)], checkpoint=10, known=["t"])) == []
 
 
+def rename(ts: int, table: str = "t") -> DdlEvent:
+    return ddl(ts, f"RENAME TABLE `{table}` TO `new`", table, kind="RENAME")
+
+
 def test_a_wall_ends_the_rows_right_below_it() -> None:
-    found = planned([create(10), alter(20), create(30, "u")])
+    found = planned([create(10), rename(20), create(30, "u")])
     assert made(found) == ["t"]
-    assert (found.limit, found.blocked) == (19, alter(20))
-    message = str(refusal(alter(20), found.why, "/lake"))
-    assert "ALTER TABLE `t` ADD COLUMN `c` INT" in message
+    assert (found.limit, found.blocked, found.runs) == (19, rename(20), None)
+    message = str(refusal(rename(20), found.why, "/lake"))
+    assert "RENAME TABLE `t` TO `new`" in message
     assert "20" in message
     assert "shop.t" in message
 
@@ -109,16 +119,68 @@ def test_a_wall_ends_the_rows_right_below_it() -> None:
     ],
 )
 def test_the_way_past_a_wall_is_that_of_its_kind(query: str, way: str) -> None:
+    """Of columns and rows where the table or its rows do not allow it."""
     event = ddl(20, query, kind="ALTER")
-    found = planned([event])
-    assert way in str(refusal(event, found.why, "/lake"))
+    (effect,) = classify(query, "ALTER", "shop", "t").effects
+    assert isinstance(effect, Unsupported)
+    assert way in str(refusal(event, effect.reason, "/lake"))
 
 
 def test_a_wall_above_the_limit_or_below_the_checkpoint_is_none() -> None:
-    assert planned([alter(20)], limit=19).blocked is None
-    assert planned([alter(20)], checkpoint=21).blocked is None
-    assert planned([alter(20)], limit=20).blocked is not None
-    assert planned([alter(20)], checkpoint=19).blocked is not None
+    assert planned([rename(20)], limit=19).blocked is None
+    assert planned([rename(20)], checkpoint=21).blocked is None
+    assert planned([rename(20)], limit=20).blocked is not None
+    assert planned([rename(20)], checkpoint=19).blocked is not None
+
+
+def test_an_alter_runs_right_above_the_rows_below_it() -> None:
+    found = planned([create(10), alter(20), create(30, "u")])
+    assert made(found) == ["t"]
+    assert (found.limit, found.blocked, found.next_limit) == (19, alter(20), 29)
+    assert found.runs is not None
+    assert found.runs.change is not None
+    assert [column.name for column in found.runs.change.after.columns] == ["id", "c"]
+    truncate = planned([create(10), ddl(20, "TRUNCATE TABLE `t`", kind="TRUNCATE")])
+    assert truncate.runs is not None
+    assert (truncate.runs.change, truncate.runs.empties, truncate.next_limit) == (None, True, 100)
+
+
+def test_a_create_that_comes_again_says_nothing_of_what_was_altered_since() -> None:
+    (creation,) = planned([create(10)]).creations
+    assert isinstance(creation.table, CreateTable)
+    first = planned([create(10), alter(20)]).runs
+    assert first is not None
+    assert first.change is not None
+    altered = first.change.after
+    found = planned([create(10), alter(30)], known=["t"], schema=altered, seen={"t": 20})
+    assert made(found) == []
+    assert "c" in found.why  # it is there already: the schema is the altered one
+
+
+def test_an_alter_that_has_run_or_has_no_target_passes() -> None:
+    assert planned([create(10), alter(20)], seen={"t": 20}).blocked is None
+    assert planned([create(10), alter(20)], seen={"t": 19}).blocked == alter(20)
+    assert planned([alter(20)]).blocked is None
+    assert planned([alter(20)], known=["t"]).blocked is None  # a table without a key
+
+
+def test_after_a_rewind_an_alter_is_noted_and_changes_no_shape() -> None:
+    found = planned([create(10), alter(20)], shaped={"t": 20})
+    assert found.runs is not None
+    assert (found.runs.change, found.runs.empties) == (None, False)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "ALTER TABLE `t` DROP PRIMARY KEY",
+        "ALTER TABLE `t` RENAME COLUMN `id` TO `no`",
+        "ALTER TABLE `t` ADD COLUMN `c` INT, DROP PRIMARY KEY, ADD PRIMARY KEY (`c`)",
+    ],
+)
+def test_an_alter_of_the_key_is_a_wall(query: str) -> None:
+    found = planned([create(10), ddl(20, query, kind="ALTER")])
+    assert (found.runs, found.why) == (None, KEY)
 
 
 def test_a_filter_takes_a_wall_away() -> None:
@@ -126,9 +188,13 @@ def test_a_filter_takes_a_wall_away() -> None:
     by_text = EventFilter(matcher=("*.*",), ignore_sql=("^ALTER TABLE `t`",))
     of_another = EventFilter(matcher=("shop.u",), ignore_event=("all ddl",))
     for rule in (by_event, by_text):
-        found = planned([alter(20)], filter_settings=FilterSettings(event_filters=(rule,)))
+        found = planned(
+            [create(10), alter(20)], filter_settings=FilterSettings(event_filters=(rule,))
+        )
         assert (found.blocked, found.limit) == (None, 100)
-    kept = planned([alter(20)], filter_settings=FilterSettings(event_filters=(of_another,)))
+    kept = planned(
+        [create(10), alter(20)], filter_settings=FilterSettings(event_filters=(of_another,))
+    )
     assert kept.blocked == alter(20)
     without = FilterSettings(rules=("*.*", "!shop.t"))
     assert planned([create(10), alter(20)], filter_settings=without) == DdlPlan(limit=Ts(100))

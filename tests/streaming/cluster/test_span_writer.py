@@ -105,7 +105,13 @@ class Ground:
     def begin(self, assignment: Assignment, at: int) -> Newcomer:
         """It joins, and the stream's next read begins at ``at``."""
         table: Any = SimpleNamespace(
-            name=A, is_settled=False, target=None, version=None, engine="", dropped={}, state=""
+            name=A,
+            is_settled=False,
+            target=None,
+            version_at_checkpoint=None,
+            engine="",
+            dropped={},
+            state="",
         )
         low_water: Mapping[TopicPartition, int] = {PARTITION: 0}
         self.writer.newcomers.begin(
