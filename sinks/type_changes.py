@@ -99,7 +99,9 @@ def _kind(of: MySQLType) -> str:
 
 
 def _is_wider(old: MySQLType, new: MySQLType) -> bool:
-    """Arrow's cast is exact."""
+    """Arrow's cast is exact, and what MySQL does."""
+    if old.name in INTEGER_BITS and _kind(new) == "text":
+        return True
     if old.name in INTEGER_BITS and new.name in INTEGER_BITS:
         (low, high), (lowest, highest) = _range(old), _range(new)
         return lowest <= low and high <= highest

@@ -101,16 +101,16 @@ def _slices(table: OpenTable, columns: Sequence[ShapeColumn]) -> Iterator[pa.Tab
 
 def _column(origin: ColumnOrigin, rows: pa.Table, rules: CastRules, ddl_ms: int) -> pa.Array:
     kind = origin.column.arrow
-    if origin.source is None:
-        if origin.fill is None:
-            return pa.nulls(rows.num_rows, kind)
-        column, text = origin.fill
-        return pa.repeat(fill_values(text, column, rules, ddl_ms)[0], rows.num_rows)
-    values = rows[origin.source.physical]
-    if origin.types is None:
-        return data_files.one_array(values, kind)
-    old, new = origin.types
     try:
-        return converted(data_files.one_array(values, values.type), old, new, rules.time_zone)
+        if origin.fill is not None:
+            of, text = origin.fill
+            return pa.repeat(fill_values(text, of, rules, ddl_ms)[0], rows.num_rows)
+        if origin.source is None:
+            return pa.nulls(rows.num_rows, kind)
+        values = data_files.one_array(rows[origin.source.physical], origin.source.arrow)
+        if origin.types is None:
+            return values
+        old, new = origin.types
+        return converted(values, old, new, rules.time_zone)
     except CannotConvert as error:
         raise CannotConvert(f"column {origin.column.name}: {error}") from error

@@ -58,6 +58,7 @@ def at(text: str, zone: Any = None) -> datetime:
         (7, "int", "double", 7.0),
         (16777217, "int", "float", 16777216.0),
         (-7, "int", "varchar(9)", "-7"),
+        (Decimal(2**64 - 1), "bigint unsigned", "char(20)", "18446744073709551615"),
         (7, "int", "varbinary(9)", b"7"),
         (Decimal("2.50"), "decimal(5,2)", "int", 3),
         (Decimal("-2.50"), "decimal(5,2)", "int", -3),

@@ -259,6 +259,8 @@ class TestRewrites:
     def test_a_value_that_has_no_place_is_named(self, engine: MergeOnWriteEngine, uri: str) -> None:
         with pytest.raises(TidelakeError, match=r"shop\.orders: column v: its value 'old' .* int"):
             engine.alter(ddl(uri, change(ID, column("v", "int"))))
+        with pytest.raises(TidelakeError, match=r"shop\.orders: column n: the default 'x' .* int"):
+            engine.alter(ddl(uri, replace(ADD_FILLED, fills={"n": "x"})))
         assert DeltaTable(uri).version() == 12
         assert orphans(uri) == set()
 
