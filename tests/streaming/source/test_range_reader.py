@@ -19,7 +19,7 @@ from streaming.source.kafka import Source, SourceAway, SourceLost
 from streaming.source.range_reader import RangeReader, ReadFailed
 from streaming.source.ranges import OffsetRange, cut
 from tests.services.kafka_broker import KafkaBroker
-from tests.streaming.source.tiny_decoder import FAIL, decode, decoded, done
+from tests.streaming.source.tiny_decoder import FAIL, ImpatientTask, decode, decoded, done
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -141,8 +141,9 @@ def test_what_was_deleted_is_lost(
 
 
 def test_what_the_broker_does_not_have_is_worth_another_try(
-    kafka: KafkaSource, reader: RangeReader
+    kafka: KafkaSource, reader: RangeReader, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(range_reader, "ReadTask", ImpatientTask)
     (name, topic_id) = next(iter(topic_ids(kafka).items()))
     with pytest.raises(SourceAway):
         reader.read([OffsetRange(name, topic_id, 9, 0, 5)], {})

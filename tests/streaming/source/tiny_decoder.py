@@ -1,12 +1,17 @@
-"""A decoder that tells which messages it was given: for tests of reading."""
+"""For tests of reading: a decoder that tells which messages it was given, and a task that does not
+wait long for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 
 from streaming.protocols.contract import Block, Kind, Messages, Wanted, ipc
+from streaming.source import reading
+from streaming.source.read_task import ReadFailure, ReadTask
 from streaming.source.reading import size_of
 
 FAIL = b"fail"  # what no decoder may do
@@ -27,6 +32,17 @@ def decode(messages: Messages, wanted: Wanted) -> Iterator[Block]:  # noqa: ARG0
         message_bytes=size_of(messages.values),
         body=ipc(pa.table(columns)),
     )
+
+
+class ImpatientTask:
+    """A ReadTask that gives up after a second."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._task = ReadTask(*arguments)
+
+    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Block | ReadFailure]:
+        with patch.object(reading, "NO_PROGRESS_S", 1.0):
+            yield from self._task(number, nothing)
 
 
 def decoded(blocks: Sequence[Block], partition: int = 0) -> list[tuple[int, bytes | None]]:
