@@ -36,7 +36,6 @@ class TopicProducer:
 
     def send(self, topic: str, messages: Iterable[Outgoing]) -> None:
         """Queue messages; blocks while the queue is full. ``flush`` waits for the acks."""
-        self._know(topic)
         for partition, key, value in messages:
             while True:
                 try:
@@ -46,11 +45,14 @@ class TopicProducer:
                     break
                 except BufferError:
                     self._producer.poll(0.05)
+            self._know(topic)
         self._producer.poll(0)
 
     def send_values(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
         """The same for many messages of one partition, without keys: twice as fast."""
-        self._know(topic)
+        if topic not in self._known:
+            self.send(topic, [(partition, None, value) for value in values[:1]])
+            values = values[1:]
         batch = [{"value": value} for value in values]
         while batch:
             queued = self._producer.produce_batch(
@@ -60,8 +62,10 @@ class TopicProducer:
             self._producer.poll(0.02 if batch else 0)
 
     def _know(self, topic: str) -> None:
-        if topic not in self._known:  # librdkafka parks what it is given before it knows the
-            self._producer.list_topics(topic, timeout=30)  # partitions, and others overtake it
+        """The first message of a topic goes alone: what librdkafka is given before it knows the
+        partitions it parks, and others overtake it."""
+        if topic not in self._known:
+            self.flush()
             self._known.add(topic)
 
     def flush(self, timeout_s: float = 60.0) -> None:
