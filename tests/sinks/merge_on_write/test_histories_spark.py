@@ -25,10 +25,11 @@ from tests.sinks.merge_on_write.kernel_reader import KernelReader
 pytestmark = pytest.mark.spark
 STEPS = 12
 FIRST = 1000  # seeds that delta-rs alone does not read
+# Of each reader; a hundred of them in make soak.
 SPARKS = 4
-KERNELS = 10
+KERNELS = 5
 SPARKS_OF_ALL = 2
-KERNELS_OF_ALL = 6
+KERNELS_OF_ALL = 3
 
 Predicate = tuple[str, str, Any]  # column, sign, value
 Seen = dict[int, list[Row]]
