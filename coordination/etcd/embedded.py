@@ -138,8 +138,8 @@ class EmbeddedEtcd:
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=tidelake={peer}",
             f"--initial-cluster-token={self._token}",
-            "--heartbeat-interval=20",  # one member waits for nobody: it is up three times sooner
-            "--election-timeout=100",
+            "--heartbeat-interval=50",  # one member waits for nobody: it is up sooner than with 100
+            "--election-timeout=250",
             "--unsafe-no-fsync",  # what it holds ends with this machine's run anyway
             "--auto-compaction-mode=revision",
             "--auto-compaction-retention=10000",
