@@ -36,7 +36,7 @@ from streaming.watermark import Watermarks
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.5  # whether the query still runs
-LEASE_S = 5.0  # a batch of the query; asking to stop is noticed within it
+LEASE_S = 30.0  # a batch of the query: each costs Spark as much as a small read
 BUSY_WAIT_S = 0.05  # between two looks at the ends when there is news: each costs a millisecond
 IDLE_WAIT_S = 0.2  # ... and when there has been none for a while
 IDLE_AFTER_S = 5.0

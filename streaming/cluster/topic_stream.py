@@ -5,8 +5,8 @@
     reading thread    ends ─► ranges ─► one Spark job ─► read n + 1 ──┐ (one waits at most)
     applying thread   roles take read n, and do what can be done ◄────┘ and whenever they are woken
 
-The reading thread is Spark's: a streaming query ticks, and each of its batches is a *lease* of some
-seconds in which ranges are chosen, read and handed over (one job for all of them). Nothing of
+The reading thread is Spark's: a streaming query ticks, and each of its batches is a *lease* of half
+a minute in which ranges are chosen, read and handed over (one job for all of them). Nothing of
 Spark's own offsets is used. What failed to be read is read again from where reading is; nothing has
 to be forgotten for it. A role that joins later is told from where its reads come (``submit``), and
 reads by itself what lies before.
