@@ -78,3 +78,21 @@ def test_other_tables_go_on_beside_a_ddl(new_lives: MakeLives) -> None:
     lives.finish(target_ts=last_ts)
     check(lives, history, last_ts)
     assert values(lives, "a") == {1: "one"}
+
+
+def test_captures_that_share_a_changefeed_take_the_new_shape_up(new_lives: MakeLives) -> None:
+    """The owner runs the DDL; who writes the table finds it in its log."""
+    lives, history = new_lives(), Reshaped(5, steps=60, ddl_every=6)
+    half, last_ts = len(history.messages) // 2, history.last_ts
+    lives.produce(made(900, A))
+    lives.produce(history.messages[:half])
+    captures = [lives.begin(target_ts=last_ts) for _ in range(2)]
+    for capture in captures:
+        capture.wait_until(lambda: "shop.a" in lives.progress())
+    lives.produce(history.messages[half:])
+    lives.produce([(1, None, row(last_ts - 1, 1, "one")), *marks(last_ts + 20)])
+    assert [capture.join() for capture in captures] == [None, None]
+    lives.look()
+    check(lives, history, last_ts)
+    assert values(lives, "a") == {1: "one"}
+    assert ddls_run(lives) == len(history.ddls)
