@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from sinks.delta_types import delta_type
+from tests.sinks.merge_on_write.altering import AlteredHistory
 from tests.sinks.merge_on_write.histories import COMPARISONS, History, Row, chosen_seeds, quoted
 from tests.sinks.merge_on_write.kernel_reader import KernelReader
 
@@ -30,6 +31,7 @@ SPARKS = 4
 KERNELS = 5
 SPARKS_OF_ALL = 2
 KERNELS_OF_ALL = 3
+ALTERED = 2
 
 Predicate = tuple[str, str, Any]  # column, sign, value
 Seen = dict[int, list[Row]]
@@ -43,9 +45,11 @@ def session(spark: SparkSession) -> SparkSession:
     return session
 
 
-def lived(seed: int, folder: Path, seen: Seen | None = None) -> History:
+def lived(
+    seed: int, folder: Path, seen: Seen | None = None, kind: type[History] = History
+) -> History:
     """``seen``: takes what each step left, by its version."""
-    history = History(seed=seed, folder=folder)
+    history = kind(seed=seed, folder=folder)
     try:
         for _ in range(STEPS):
             history.step()
@@ -104,6 +108,22 @@ def test_kernel_reads_what_each_commit_left(spark: SparkSession, tmp_path: Path)
             found = KernelReader(spark, history.target.uri, version).rows()
             problem = history.difference((row for part in found.values() for row in part), rows)
             assert problem is None, f"version {version}: {problem} after {history.log}"
+
+
+def test_spark_and_kernel_read_a_table_whose_shape_changes(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """What each commit left in the shape of that version, and the last one by predicates."""
+    for seed in range(FIRST, FIRST + ALTERED):
+        seen: Seen = {}
+        history = lived(seed, tmp_path, seen, AlteredHistory)
+        for version, rows in seen.items():
+            reader = session.read.format("delta").option("versionAsOf", version)
+            found = reader.load(history.target.uri).toArrow().to_pylist()
+            problem = history.difference(found, rows)
+            assert problem is None, f"version {version}: {problem} after {history.log}"
+        spark_reads(session, history)
+        kernel_reads(session, history)
 
 
 @pytest.mark.soak
