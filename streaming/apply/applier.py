@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from conf.settings import Settings
+from conf.settings import BatchSettings, Changefeed
 from coordination.errors import TableSealed, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
@@ -67,7 +67,8 @@ class Applier:
     def __init__(
         self,
         *,
-        settings: Settings,
+        changefeed: Changefeed,
+        batch: BatchSettings,
         spark: Callable[[], SparkSession],
         permit: Permit,
         spans: SinkTables,
@@ -78,26 +79,26 @@ class Applier:
         self._permit = permit
         self._spans = spans
         self._dead_letters = dead_letters
-        sink = settings.changefeed.sink
+        sink = changefeed.sink
         self._choice = engine_choice(
             sink.apply_engine, sink.warehouse, allow_unsafe_commits=sink.allow_unsafe_commits
         )
         options = revealed_options(sink.storage_options)
         self._merge_on_write = MergeOnWriteEngine(
-            options, index_memory_bytes=settings.batch.key_index_memory_mib << 20
+            options, index_memory_bytes=batch.key_index_memory_mib << 20
         )
         self._spark_engine = SparkEngine(options)
         self._rules = ChangeRules(
-            time_zone=settings.changefeed.source.time_zone,
-            zero_date=settings.changefeed.zero_date,
-            unknown_column=settings.changefeed.on_unknown_column,
+            time_zone=changefeed.source.time_zone,
+            zero_date=changefeed.zero_date,
+            unknown_column=changefeed.on_unknown_column,
         )
         self._job_tag = job_tag
-        self._min_commit_interval_s = settings.batch.min_commit_interval_s
+        self._min_commit_interval_s = batch.min_commit_interval_s
         self._not_before_s: dict[TableName, float] = {}  # monotonic: when it takes commits again
         self._held: set[TableName] = set()
         self.altered: set[TableName] = set()  # a DDL has run on them: to be looked at again
-        self._pool = ThreadPoolExecutor(settings.batch.apply_threads, thread_name_prefix="apply")
+        self._pool = ThreadPoolExecutor(batch.apply_threads, thread_name_prefix="apply")
 
     def close(self) -> None:
         """No new work; what runs is cancelled by its job tag or ends by itself."""

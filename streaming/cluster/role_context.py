@@ -7,7 +7,6 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from conf.settings import Settings
 from coordination.errors import TryAgain
 from coordination.model import TableName
 from coordination.ports import CaptureIdentity, Wake
@@ -112,7 +111,8 @@ class RoleContext:
 
     def applier(self, spans: SinkTables, dead_letters: DeadLetterWriter, permit: Permit) -> Applier:
         return Applier(
-            settings=Settings(changefeed=self.changefeed, batch=self.batch),
+            changefeed=self.changefeed,
+            batch=self.batch,
             spark=self.stream.context.spark,
             permit=permit,
             spans=spans,
