@@ -249,10 +249,9 @@ class DeltaControlWriter(RoleWorker):
             term.reader.retry()
 
     def _run_ddl(self, term: _Term, step: DdlStep) -> None:
-        watched = self._context.watch(f"a DDL of {self._context.name}")
         try:
-            with watched, DdlRun(self._context, term.rows.spans, step) as run:
-                table = run.until_done(watched, self._closing)
+            with DdlRun(self._context, term.rows.spans, step) as run:
+                table = run.until_done(self._closing)
             if table is not None:
                 term.rows.altered(table)
                 term.reader.ran(table)

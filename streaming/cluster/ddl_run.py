@@ -11,7 +11,6 @@ from coordination.errors import Fenced, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.scheduler.barrier import PendingDdl
 from coordination.secrets import revealed_options
-from coordination.watchdog import Watched
 from sinks.apply import TableHeld
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
@@ -66,14 +65,15 @@ class DdlRun:
     def __exit__(self, *_: object) -> None:
         self._engine.close()
 
-    def until_done(self, step: Watched, closing: Event) -> SinkTable | None:
+    def until_done(self, closing: Event) -> SinkTable | None:
         """The table as it is then; None: it was asked to end before. Raises DdlNotSupported where
-        the table or its rows do not allow it."""
+        the table or its rows do not allow it. No watchdog: to write a large table anew takes long.
+        """
+        event, name = self._step.event, self._step.name
+        logger.info("runs a DDL table=%s commit_ts=%d %s", name, event.commit_ts, event.query)
         while (table := self._tried()) is None:
-            step.rest()
             if closing.wait(self._wait_s):
                 return None
-            step.step()
         return table
 
     def _tried(self) -> SinkTable | None:
@@ -98,7 +98,7 @@ class DdlRun:
         except TidelakeError as error:
             warehouse = self._context.changefeed.sink.warehouse
             raise refusal(event, str(error), warehouse) from error
-        logger.info("ran the DDL table=%s commit_ts=%d %s", name, event.commit_ts, event.query)
+        logger.info("ran the DDL table=%s version=%s", name, table.version)
         return table
 
 
