@@ -70,7 +70,7 @@ class DdlRun:
         the table or its rows do not allow it. No watchdog: to write a large table anew takes long.
         """
         event, name = self._step.event, self._step.name
-        logger.info("runs a DDL table=%s commit_ts=%d %s", name, event.commit_ts, event.query)
+        logger.info("runs a DDL table=%s commit_ts=%d sql=%s", name, event.commit_ts, event.query)
         while (table := self._tried()) is None:
             if closing.wait(self._wait_s):
                 return None

@@ -95,7 +95,11 @@ class TopicStream:
                     begin=begin,
                     watermarks=marks.advance({}, begin),
                 )
-                self._run.start()
+                try:
+                    self._run.start()
+                except BaseException:
+                    self._run, self._roles = None, ()  # nothing runs that could be left
+                    raise
             return begin
 
     def leave(self, role: StreamRole | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -134,14 +135,14 @@ def test_a_table_that_a_filter_leaves_out_stays_where_it_was(make_lives: MakeLiv
     assert values(lives, "b") == {1: "x", 2: "y"}
 
 
-def fails_above(ts: int) -> Callable[[DeltaControlWriter, Advance], None]:
+def fails_above(ts: int) -> Callable[[DeltaControlWriter, Any, Advance], None]:
     """Instead of writing down that the changefeed is so far."""
     write = DeltaControlWriter._write
 
-    def write_or_fail(control: DeltaControlWriter, advance: Advance) -> None:
+    def write_or_fail(control: DeltaControlWriter, term: Any, advance: Advance) -> None:
         if advance.checkpoint_ts > ts:
             raise TidelakeError("nothing is written")
-        write(control, advance)
+        write(control, term, advance)
 
     return write_or_fail
 

@@ -52,8 +52,13 @@ def test_a_jvm_that_never_answers_hangs():
     del followed
 
 
+def pulses() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name == "jvm-pulse"}
+
+
 def test_it_is_asked_as_long_as_somebody_is_followed():
     watchdog, asked = Watchdog(SystemClock()), list[int]()
+    others = pulses()  # of other tests, which may end late
 
     def gone() -> None:
         asked.append(1)
@@ -62,7 +67,7 @@ def test_it_is_asked_as_long_as_somebody_is_followed():
     pulse = JvmPulse(SparkOnDemand(no_session), watchdog.watch("Spark's JVM", 60.0), gone)
     one = pulse.follow(watchdog.watch("applying", 600.0), "a-tag")
     await_(lambda: len(asked) == 1)
-    await_(lambda: not any(each.name == "jvm-pulse" for each in threading.enumerate()))
+    await_(lambda: not pulses() - others)
     two = pulse.follow(watchdog.watch("reading", 600.0), "a-tag")
     await_(lambda: len(asked) == 2)
     del one, two
