@@ -172,8 +172,12 @@ class OwnSession:
         """Spark jobs of that tag; the JVM may be gone, or never have been there."""
         session = self._session
         if session is not None:
-            with suppress(Py4JError, OSError):
+            with suppress(*CONTEXT_GONE):
                 session.sparkContext.cancelJobsWithTag(tag)
+
+
+# What a call to a Spark that ends may raise: of a stopped context PySpark has no Java object.
+CONTEXT_GONE = (Py4JError, OSError, AttributeError)
 
 
 def configure(session: SparkSession) -> None:

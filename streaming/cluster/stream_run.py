@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from coordination.errors import Stop, TidelakeError
@@ -28,6 +27,7 @@ from streaming.cluster.reads import Offsets, Read, marks_of, reached, texts
 from streaming.cluster.stream_role import StreamContext, StreamRole
 from streaming.concerns import STREAM
 from streaming.protocols.contract import Wanted, WantedTable
+from streaming.session import CONTEXT_GONE
 from streaming.source.kafka import Source, SourceChanged, SourceLost, SourceShape
 from streaming.source.range_reader import RangeReader
 from streaming.source.ranges import TopicPartition, cut
@@ -99,7 +99,7 @@ class StreamRun:
         self._news.set()
         self._work.set()
         if self._reader is not None:
-            with suppress(Py4JError, OSError):
+            with suppress(*CONTEXT_GONE):
                 self._reader.cancel()
         logger.info("stream stopped name=%s", self._context.name)
 

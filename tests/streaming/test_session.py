@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -11,7 +12,7 @@ from pyspark.errors import PySparkRuntimeError
 
 from coordination.errors import Stop, TidelakeError
 from streaming import session
-from streaming.session import STATIC_CONF, SparkOnDemand
+from streaming.session import STATIC_CONF, OwnSession, SparkOnDemand
 from streaming.session import _conf as session_conf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +44,15 @@ def test_what_was_never_started_is_not_stopped():
     spark.stop()
     assert spark.started is None
     start.assert_not_called()
+
+
+def test_jobs_of_a_context_that_was_stopped_meanwhile_need_no_cancelling():
+    """A JVM that hung is killed while a role that leaves cancels its jobs."""
+    context = SimpleNamespace(_jsc=None)
+    context.cancelJobsWithTag = lambda tag: context._jsc.cancelJobsWithTag(tag)
+    own = OwnSession(Mock())
+    own._session = Mock(sparkContext=context)
+    own.cancel("a-tag")
 
 
 def test_who_waits_for_it_can_be_asked_to_stop():
