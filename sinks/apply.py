@@ -86,4 +86,8 @@ class Engine(Protocol):
 
     name: str  # "merge-on-write" or "spark": the progress table shows it
 
+    def check_shape(self, target: Target) -> None:
+        """Raises TableAltered where a DDL has run on the table since ``target`` was looked at."""
+        ...
+
     def apply(self, write: TableWrite) -> Applied | Skipped: ...

@@ -36,9 +36,9 @@ from pyspark.sql.types import (
 
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
-from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableAltered, TableWrite
+from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableAltered, TableWrite, Target
 from sinks.storage_errors import is_storage_error, storage_error
-from sinks.tables import ALTERED, inspect
+from sinks.tables import ALTERED, TargetState, inspect
 
 # In Java all of them are the first one's subclasses, in Python none is.
 CONFLICTS = (
@@ -93,16 +93,23 @@ class SparkEngine:
             raise TryAgain(f"the commit of {write.limit} is not in the log of {write.target.uri}")
         return Applied(after.version) if after.identity == write.limit else after
 
+    def check_shape(self, target: Target) -> None:
+        self._looked_at(target)
+
+    def _looked_at(self, target: Target) -> TargetState:
+        """One fresh handle. Raises TableAltered."""
+        state = inspect(target.uri, self._storage_options)
+        if state is None:
+            raise TidelakeError(f"table {target.name} is gone from {target.uri}; restore it")
+        if target.shaped_by not in (None, state.properties.get(ALTERED, "")):
+            raise TableAltered(f"a DDL has run on {target.name}")
+        return state
+
     def _reached(self, write: TableWrite) -> Skipped | None:
         """Where the table is at the limit or above; from one fresh handle."""
-        state = inspect(write.target.uri, self._storage_options)
-        if state is None:
-            name = write.target.name
-            raise TidelakeError(f"table {name} is gone from {write.target.uri}; restore it")
+        state = self._looked_at(write.target)
         identity = state.identity(write.target.app_id)
         if identity is None or identity < write.limit:
-            if write.target.shaped_by not in (None, state.properties.get(ALTERED, "")):
-                raise TableAltered(f"a DDL has run on {write.target.name}")
             return None
         return Skipped(state.version, Ts(identity))
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts, tso_time
 from sinks.ddl import classify as reasons
-from sinks.ddl.classify import classify
 from sinks.ddl.effects import (
     AddColumn,
     AlterTable,
@@ -89,11 +88,10 @@ def plan(
         if event.commit_ts < checkpoint or event.commit_ts <= start_ts:
             continue
         schema = schemas.get(event.name)
-        name = event.name
-        statement = classify(event.query, event.ddl_type, name.schema, name.table, schema)
+        statement = read_ddl(event.query, event.ddl_type, event.name.schema, event.name.table)
         if not _is_wanted(event, statement, table_filter):
             continue
-        (ddl,) = statement.effects
+        ddl = reasons.outcome(statement, schema)
         if isinstance(ddl, CreateTable | CreateTableLike):
             if event.name in known:  # it has come again: its schema may be another by now
                 continue
@@ -101,7 +99,7 @@ def plan(
             made = ddl.schema if isinstance(ddl, CreateTable) else schemas.get(ddl.source)
             schemas[event.name] = made
         elif isinstance(ddl, Unsupported) and event.commit_ts > seen.get(event.name, 0):
-            runs = step_of(event, schemas, shaped)
+            runs = step_of(event, statement, schemas, shaped)
             if runs is not None:
                 found = DdlPlan(
                     limit=Ts(event.commit_ts - 1), creations=tuple(creations), blocked=event

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from coordination.model import TableName, Ts
 from sinks.ddl.classify import KEY
-from sinks.ddl.effects import AlterTable, TruncateTable
+from sinks.ddl.effects import AddIndex, AlterTable, Statement, TruncateTable
 from sinks.ddl.evolve import SchemaChange, evolved
-from sinks.ddl.statements import read_ddl
 from sinks.schema import TableSchema
 
 
@@ -36,23 +35,29 @@ class DdlStep:
 
 def step_of(
     event: DdlEvent,
+    statement: Statement,
     schemas: Mapping[TableName, TableSchema | None],
     shaped: Mapping[TableName, Ts],
 ) -> DdlStep | str | None:
     """None where there is no target; a text where it cannot be run, with the reason if there is
-    more to say than what kind of DDL it is. ``schemas`` and ``shaped`` as ``ddl_plan.plan`` has."""
-    read = read_ddl(event.query, event.ddl_type, event.name.schema, event.name.table)
-    match read.effects:
+    more to say than what kind of DDL it is. ``statement``: what ``event`` says. ``schemas`` and
+    ``shaped`` as ``ddl_plan.plan`` has them."""
+    match statement.effects:
         case (AlterTable(name=name) | TruncateTable(name=name) as effect,):
             schema = schemas.get(name)
-            if schema is None:
-                return None
+            if schema is None:  # rows of a table that gets its first key would stay dead letters
+                return KEY if name in schemas and _adds_key(effect) else None
             if isinstance(effect, TruncateTable):
                 return DdlStep(event=event, name=name, empties=True)
             if event.commit_ts <= shaped.get(name, 0):
                 return DdlStep(event=event, name=name)
             return _altered(event, name, schema, effect)
     return ""
+
+
+def _adds_key(effect: AlterTable | TruncateTable) -> bool:
+    changes = effect.changes if isinstance(effect, AlterTable) else ()
+    return any(isinstance(each, AddIndex) and each.index.kind != "plain" for each in changes)
 
 
 def _altered(

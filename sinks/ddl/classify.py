@@ -64,22 +64,23 @@ _REASONS: dict[type[Effect | Change], str] = {
 def classify(
     query: str, ddl_type: str, schema: str, table: str, known: TableSchema | None = None
 ) -> Statement:
-    """A statement of one effect: CreateTable, CreateTableLike, NoEffect or Unsupported.
+    """``outcome`` of a text, as the one effect of a statement."""
+    statement = read_ddl(query, ddl_type, schema, table)
+    return Statement(effects=(outcome(statement, known),), event_types=statement.event_types)
+
+
+def outcome(statement: Statement, known: TableSchema | None) -> Effect:
+    """CreateTable, CreateTableLike, NoEffect or Unsupported.
 
     ``known`` is the target's schema as it stands. It decides about indexes: dropping the one that
     is the handle key is Unsupported, any other is not. Without it no index but PRIMARY matters.
     """
-    statement = read_ddl(query, ddl_type, schema, table)
     reasons = dict.fromkeys(why for effect in statement.effects for why in _why(effect, known))
     first = statement.effects[0]
-    effect: Effect
     if reasons:
-        effect = Unsupported(reason="; ".join(reasons))
-    elif isinstance(first, CreateTable | CreateTableLike | NoEffect):
-        effect = first
-    else:
-        effect = NoEffect(reason=NOTHING)
-    return Statement(effects=(effect,), event_types=statement.event_types)
+        return Unsupported(reason="; ".join(reasons))
+    is_told = isinstance(first, CreateTable | CreateTableLike | NoEffect)
+    return first if is_told else NoEffect(reason=NOTHING)
 
 
 def _why(effect: Effect | Change, known: TableSchema | None) -> Iterator[str]:

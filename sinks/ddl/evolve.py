@@ -51,7 +51,7 @@ def evolved(schema: TableSchema, changes: Sequence[Change]) -> SchemaChange:
     """Raises ValueError with a sentence where the changes do not fit the schema (a column is
     missing, or there already), or where it cannot be told what old rows show of a new column.
     """
-    table = _Table(schema)
+    table = _Places(schema)
     for change in changes:
         table.change_columns(change)
         table.change_indexes(change)
@@ -75,25 +75,27 @@ def evolved(schema: TableSchema, changes: Sequence[Change]) -> SchemaChange:
 
 
 @dataclass(slots=True, eq=False)
-class _Column:
+class _Place:
+    """A column's, in the order of the table: what stands there may be defined anew."""
+
     column: Column
     old: Column | None  # as it was before the statement
 
 
 @dataclass(slots=True, eq=False)
-class _Index:
+class _PlacedIndex:
     name: str
-    columns: list[_Column]
+    columns: list[_Place]
     kind: IndexKind
 
 
-class _Table:
+class _Places:
     """A schema while it changes: indexes hold columns, so that renames need not touch them."""
 
     def __init__(self, schema: TableSchema) -> None:
-        self.columns = [_Column(column=column, old=column) for column in schema.columns]
+        self.columns = [_Place(column=column, old=column) for column in schema.columns]
         self._indexes = [
-            _Index(name=index.name, columns=self._named(index.columns), kind=index.kind)
+            _PlacedIndex(name=index.name, columns=self._named(index.columns), kind=index.kind)
             for index in _all_indexes(schema)
         ]
         self._binary = schema.binary_charset
@@ -152,7 +154,7 @@ class _Table:
         exists = any(same_name(each.column.name, change.column.name) for each in self.columns)
         if exists and change.if_not_exists:
             return
-        self._put(_Column(column=self._defined(change), old=None), change.place)
+        self._put(_Place(column=self._defined(change), old=None), change.place)
 
     def _modify(self, change: ModifyColumn) -> None:
         found = self._find(change.name)
@@ -168,7 +170,7 @@ class _Table:
         in_bytes = self._binary and not change.has_charset
         return _with_bytes(change.column) if in_bytes else change.column
 
-    def _put(self, column: _Column, place: str | None) -> None:
+    def _put(self, column: _Place, place: str | None) -> None:
         at = len(self.columns)
         if place == FIRST:
             at = 0
@@ -196,9 +198,11 @@ class _Table:
             if change.if_not_exists:
                 return
             raise ValueError(f"the table has an index {name} already")
-        self._indexes.append(_Index(name=name, columns=self._named(index.columns), kind=index.kind))
+        self._indexes.append(
+            _PlacedIndex(name=name, columns=self._named(index.columns), kind=index.kind)
+        )
 
-    def _named(self, names: Sequence[str]) -> list[_Column]:
+    def _named(self, names: Sequence[str]) -> list[_Place]:
         """By the names of now."""
         by_name = {each.column.name.lower(): each for each in self.columns}
         missing = [name for name in names if name.lower() not in by_name]
@@ -206,7 +210,7 @@ class _Table:
             raise ValueError(f"an index names {missing[0]}, which is no column")
         return [by_name[name.lower()] for name in names]
 
-    def _find(self, name: str) -> _Column | None:
+    def _find(self, name: str) -> _Place | None:
         """By the name before the statement, else by that of now."""
         for before in (True, False):
             for each in self.columns:
@@ -215,7 +219,7 @@ class _Table:
                     return each
         return None
 
-    def _column(self, name: str) -> _Column:
+    def _column(self, name: str) -> _Place:
         found = self._find(name)
         if found is None:
             raise ValueError(f"the table has no column {name}")

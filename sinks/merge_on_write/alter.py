@@ -102,7 +102,7 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     metadata = state.metadata if new is None else new.metadata
     told = {**metadata.fields, "configuration": {**metadata.configuration, **properties}}
     now_ms = int(time.time() * 1000)
-    below = order.ddl.commit_ts - 1  # no less than what is reached
+    below = max(reached, order.ddl.commit_ts - 1)  # of a feed that ended at the DDL's own ts
     txn = AppTransaction(app_id=app_id, version=below, last_updated_ms=now_ms)
     actions = [txn.to_json(), Metadata(fields=told).to_json()]
     if new is not None and new.protocol != state.protocol:

@@ -137,8 +137,10 @@ class Applier:
     def _check_shape(self, name: TableName) -> None:
         target = self._spans[name].target
         assert target is not None, "a table with a key has a target"
+        is_ours = self._choice.choose(str(name), None) == "merge-on-write"
+        engine: Engine = self._merge_on_write if is_ours else self._spark_engine
         try:
-            self._merge_on_write.check_shape(target)
+            engine.check_shape(target)
         except TableAltered:
             self.altered.add(name)
 

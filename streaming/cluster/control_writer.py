@@ -49,7 +49,7 @@ RECORD_EVERY_S = 1.0  # control rows of a changefeed are written no more often (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Term:
+class _ClaimedTerm:
     """What a claimed term works with."""
 
     rows: ControlRows
@@ -65,7 +65,7 @@ class DeltaControlWriter(RoleWorker):
         self._ownership = ownership
         self._lock = threading.Lock()  # of what the threads leave for each other
         self._error: BaseException | None = None
-        self._term: _Term | None = None  # until it is claimed
+        self._term: _ClaimedTerm | None = None  # until it is claimed
         self._claim: Claim | None = None
         self._scan = self._next_scan = DdlScan(position_ts=NO_TS)
         self._known: Known | None = None
@@ -152,7 +152,7 @@ class DeltaControlWriter(RoleWorker):
             with self._step:
                 self._end()
 
-    def _begin_with_retries(self) -> _Term:
+    def _begin_with_retries(self) -> _ClaimedTerm:
         while True:
             try:
                 with self._step:
@@ -162,7 +162,7 @@ class DeltaControlWriter(RoleWorker):
                 if self._closing.wait(self._backoff.next_s(error)):
                     raise Stop("closed before the claim") from error
 
-    def _begin(self) -> _Term:
+    def _begin(self) -> _ClaimedTerm:
         context, row = self._context, self._claimed_row()
         rows = ControlRows(
             context.tables,
@@ -172,7 +172,7 @@ class DeltaControlWriter(RoleWorker):
         )
         rows.save(row)
         rows.resume(context.progress(), lambda: context.dead_letters(row, term=row.term))
-        term = _Term(
+        term = _ClaimedTerm(
             rows=rows,
             reader=OwnersReader(
                 context, rows, on_known=partial(self._on_known, rows), on_failed=self._fail
@@ -237,7 +237,7 @@ class DeltaControlWriter(RoleWorker):
         etcd = self._ownership.etcd_cluster_id
         return f"{etcd}/{context.start_epoch}/{context.changefeed.start_ts}"
 
-    def _turn(self, term: _Term) -> None:
+    def _turn(self, term: _ClaimedTerm) -> None:
         try:
             self._context.trust.check()
             if term.rows.row.state != "finished":
@@ -248,7 +248,7 @@ class DeltaControlWriter(RoleWorker):
             self._closing.wait(self._backoff.next_s(error))
             term.reader.retry()
 
-    def _run_ddl(self, term: _Term, step: DdlStep) -> None:
+    def _run_ddl(self, term: _ClaimedTerm, step: DdlStep) -> None:
         try:
             with DdlRun(self._context, term.rows.spans, step) as run:
                 table = run.until_done(self._closing)
@@ -260,7 +260,7 @@ class DeltaControlWriter(RoleWorker):
 
     # Reading.
 
-    def _read_on(self, term: _Term) -> None:
+    def _read_on(self, term: _ClaimedTerm) -> None:
         self._raise_failure()
         if not self._is_reading:
             self._join(term)
@@ -277,7 +277,7 @@ class DeltaControlWriter(RoleWorker):
             daemon=True,
         ).start()
 
-    def _join(self, term: _Term) -> None:
+    def _join(self, term: _ClaimedTerm) -> None:
         """From the changefeed's low water on, wherever the stream is."""
         row = term.rows.row
         begin = self._stream.join(term.reader, parsed(row.source_offsets), parsed(row.watermarks))
@@ -311,7 +311,7 @@ class DeltaControlWriter(RoleWorker):
 
     # Writing.
 
-    def _record(self, term: _Term) -> None:
+    def _record(self, term: _ClaimedTerm) -> None:
         context, rows, age_s = self._context, term.rows, term.rows.age_s
         etcd = etcd_concern(context.trust.silent_s, context.ttl_s)
         self._concern = etcd or context.concerns.first
@@ -334,7 +334,7 @@ class DeltaControlWriter(RoleWorker):
         if is_stale or not rows.is_shown:
             rows.save(rows.row)
 
-    def _write(self, term: _Term, advance: Advance) -> None:
+    def _write(self, term: _ClaimedTerm, advance: Advance) -> None:
         rows, reading = term.rows, texts(term.reader.low_water)
         read = advance.read_offsets if rows.progress else texts(self._stream.position)
         now_s = time.monotonic()
@@ -371,7 +371,7 @@ class DeltaControlWriter(RoleWorker):
             self._stream.leave(term.reader)
         self._release()
 
-    def _record_last(self, term: _Term) -> None:
+    def _record_last(self, term: _ClaimedTerm) -> None:
         """Nobody runs it now: the next owner, of whatever etcd, need not wait for this one to go
         stale."""
         with suppress(TidelakeError):

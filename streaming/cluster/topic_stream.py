@@ -98,6 +98,7 @@ class TopicStream:
                 try:
                     self._run.start()
                 except BaseException:
+                    self._run.stop()
                     self._run, self._roles = None, ()  # nothing runs that could be left
                     raise
             return begin

@@ -157,6 +157,16 @@ def test_a_create_that_comes_again_says_nothing_of_what_was_altered_since() -> N
     assert "c" in found.why  # it is there already: the schema is the altered one
 
 
+def test_a_table_without_a_key_that_gets_one_is_a_wall() -> None:
+    """Its rows are dead letters: they would stay so, without a word."""
+    for query in (
+        "ALTER TABLE `t` ADD PRIMARY KEY (`id`)",
+        "ALTER TABLE `t` ADD COLUMN `c` INT UNIQUE",
+    ):
+        found = planned([ddl(20, query, kind="ALTER")], known=["t"])
+        assert (found.runs, found.why) == (None, KEY), query
+
+
 def test_an_alter_that_has_run_or_has_no_target_passes() -> None:
     assert planned([create(10), alter(20)], seen={"t": 20}).blocked is None
     assert planned([create(10), alter(20)], seen={"t": 19}).blocked == alter(20)

@@ -12,11 +12,12 @@ from deltalake import DeltaTable
 
 from coordination.errors import Fenced
 from coordination.model import SEALED_TS, Ts
-from sinks.apply import Applied, Skipped
+from sinks.apply import Applied, Skipped, TableAltered
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.spark_engine import SparkEngine
 from sinks.tables import seal
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column
@@ -93,6 +94,26 @@ class TestIdentity:
         other.alter(truncate(uri))
         assert isinstance(engine.apply(write(uri, C - 1, UPSERTED)), Skipped)
         assert rows_of(uri) == {}
+
+    def test_a_ddl_of_the_very_ts_at_which_a_feed_ended_takes_no_identity_back(
+        self, engine: MergeOnWriteEngine, other: MergeOnWriteEngine, uri: str
+    ) -> None:
+        """It came after the last rows; a zombie's write of those may still wake up."""
+        engine.apply(write(uri, C, UPSERTED))
+        assert isinstance(other.alter(truncate(uri)), Applied)
+        assert engine.apply(write(uri, C, UPSERTED)) == Skipped(14, Ts(C))
+        assert rows_of(uri) == {}
+
+    @pytest.mark.parametrize("of", [MergeOnWriteEngine, SparkEngine])
+    def test_who_knew_the_table_before_sees_that_a_ddl_has_run(
+        self, engine: MergeOnWriteEngine, uri: str, of: type[MergeOnWriteEngine | SparkEngine]
+    ) -> None:
+        before, looking = replace(target(uri), shaped_by=""), of({})
+        looking.check_shape(before)
+        engine.alter(ddl(uri, ADD_N))
+        with pytest.raises(TableAltered):
+            looking.check_shape(before)
+        looking.check_shape(target(uri))  # who did not look at its shape does not mind
 
     def test_nothing_of_a_sealed_writer_counts(self, engine: MergeOnWriteEngine, uri: str) -> None:
         old = target(uri).app_id
