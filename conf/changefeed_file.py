@@ -1,4 +1,4 @@
-"""A changefeed file as checked TOML: every key is known, of the right kind, and built."""
+"""Read a changefeed file (TOML) and check that every key in it is known, built and of its kind."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from conf.settings import Problems, SettingError, require, unknown
 Document = Mapping[str, Any]
 
 _MAY_HOLD_SECRETS = ("storage-options", "kafka-config", "source-uri", "etcd")
+_SCHEMA_MOST_BYTES = 64 * 1024 * 1024  # a dump with the rows is no schema file
 
 
 def read_checked(path: Path, table: Table = CHANGEFEED_FILE) -> Document:
@@ -28,7 +29,7 @@ def read_checked(path: Path, table: Table = CHANGEFEED_FILE) -> Document:
 
 
 def parse(path: Path) -> Document:
-    """TOML that nobody has checked; raises SettingError where it is none."""
+    """The file's TOML, its keys not checked yet; raises SettingError if it is not valid TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -37,8 +38,33 @@ def parse(path: Path) -> Document:
         raise SettingError(f"{path}: not TOML: {error}") from error
 
 
+def with_schema_text(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same values with `schema-text`, the content of the file that `schema-file` names,
+    in place of that. Raises SettingError."""
+    others = {name: each for name, each in values.items() if name != "schema-file"}
+    path = values.get("schema-file")
+    return {**others, "schema-text": _schema_text(Path(path))} if path else others
+
+
+def _schema_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_SCHEMA_MOST_BYTES + 1)
+        require(
+            len(content) <= _SCHEMA_MOST_BYTES,
+            f"schema-file: {path} has more than {_SCHEMA_MOST_BYTES} bytes: give table definitions "
+            "alone (mysqldump --no-data)",
+        )
+        return content.decode()
+    except OSError as error:
+        raise SettingError(f"schema-file: {path} cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise SettingError(f"schema-file: {path} is not UTF-8: {error}") from error
+
+
 def check(document: Document, table: Table, path: str = "") -> None:
-    """Hold a table against what may stand in it; raises one SettingError for all that may not."""
+    """Check every key of a table, and of the tables in it. Raises one SettingError that lists all
+    keys that are refused. ``path`` is what stands before a key's name in the messages."""
     problems = Problems()
     for name, value in document.items():
         full = f"{path}{name}"
@@ -70,7 +96,8 @@ def _check_entry(path: str, value: Any, entry: Entry) -> None:
 
 
 def check_kind(path: str, value: Any, entry: UsedKey) -> None:
-    """Raise unless the value is of the kind, and each text of it among the choices."""
+    """Raise SettingError unless the value is of the entry's kind and each of its texts is one of
+    the entry's choices. The message does not show a value that may hold a secret."""
     if not _is_kind(value, entry.kind):
         is_hidden = is_secret_name(path) or path.endswith(_MAY_HOLD_SECRETS)
         shown = f"{type(value).__name__} value" if is_hidden else repr(value)

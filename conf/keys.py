@@ -1,9 +1,9 @@
-"""Every key of a changefeed file and of a server file, and what Tidelake does with it: data.
+"""Tables of every key of a changefeed file and of a server file, with what Tidelake does with it.
 
 A key is *read*, *ignored* (it is about TiCDC's own work and changes nothing that arrives here), or
-*not built* (it changes what must happen here; only its harmless values pass). What is in none of
-these tables is unknown, and an error. Names and meanings are TiCDC's where TiCDC has the key.
-Tidelake's own are those of `conf/settings.py`.
+*not built* (it changes what must happen here, so only its harmless values are accepted). A key that
+is in none of these tables is unknown, and an error. Names and meanings are TiCDC's where TiCDC has
+the key; Tidelake's own keys are defined in `conf/settings.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from conf.settings import (
     KafkaSource,
     SessionSettings,
     TransportSettings,
+    WriteMode,
 )
 
 
@@ -36,18 +37,18 @@ class UsedKey:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Accepted whatever it says (a whole table too)."""
+    """A key, or a whole table, that is accepted with any value and not used."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotBuilt:
-    """Refused, unless it has one of the harmless values."""
+    """A key that is refused unless its value is one of the harmless ones."""
 
     reason: str
     harmless: tuple[object, ...] = ()
 
 
-# A table is a mapping, an array of tables a list with what each of them may have.
+# A TOML table is a mapping; an array of tables is a list of one mapping, valid for each of them.
 Entry = UsedKey | Ignored | NotBuilt | Mapping[str, Any] | list[Mapping[str, Any]]
 Table = Mapping[str, Entry]
 
@@ -69,7 +70,8 @@ _KIND_OF: Mapping[object, str] = {
 
 
 def keys_of(*parts: type) -> dict[str, UsedKey]:
-    """Of the fields of these parts of the tree that are set by one key each."""
+    """The keys that these parts of the settings tree read, by name: one for each field that is a
+    `setting`. Kind and choices come from the field's type."""
     found: dict[str, UsedKey] = {}
     for part in parts:
         types = get_type_hints(part)
@@ -92,7 +94,7 @@ def _ignored(*names: str) -> dict[str, Ignored]:
     return dict.fromkeys(names, Ignored())
 
 
-# What `ignore-event` may name; "alert table option" is TiCDC's spelling.
+# The values that `ignore-event` accepts; "alert table option" is TiCDC's spelling.
 ROW_EVENTS = ("insert", "update", "delete")
 COMPATIBLE_DDLS = (
     "create database", "alter database", "create table", "create index", "create view",
@@ -122,9 +124,9 @@ EVENT_ALIASES = {
 }
 EVENT_TYPES = (*EVENT_GROUPS, *ROW_EVENTS, *COMPATIBLE_DDLS, *INCOMPATIBLE_DDLS, *EVENT_ALIASES)
 
-# What a changefeed is; all else says how a capture works.
+# The keys that describe a changefeed; all other keys say how a capture works.
 CHANGEFEED_KEYS = {
-    **{name: TEXT for name in ("changefeed-id", "source-uri", "sink-uri")},
+    **{name: TEXT for name in ("changefeed-id", "source-uri", "sink-uri", "schema-file")},
     "case-sensitive": UsedKey("boolean"),
     **keys_of(Changefeed, KafkaSource, DeltaSink),
 }
@@ -134,7 +136,7 @@ CAPTURE_KEYS = {
 }
 # Tidelake's own keys: at the top of the file, or in the environment (TIDELAKE_SOURCE_URI).
 OWN_KEYS = {**CHANGEFEED_KEYS, **CAPTURE_KEYS}
-# Where a capture is found, and its [security].
+# The addresses of a capture, and the keys of its [security] table.
 SERVER_KEYS = keys_of(TransportSettings)
 _ADDRESSES = ("addr", "advertise-addr")
 
@@ -175,6 +177,8 @@ _SINK: Table = {
             **_ignored("partition", "dispatcher", "index", "columns"),
         }
     ],
+    # Tidelake's own.
+    "tables": [{"matcher": TEXTS, "write-mode": UsedKey("text", get_args(WriteMode))}],
     "kafka-config": UsedKey("map"),
     "column-selectors": NotBuilt("rows would lack columns that the DDL names", ([],)),
     # About TiCDC's own work.
@@ -183,11 +187,11 @@ _SINK: Table = {
     # About other kinds of TiCDC's sinks.
     **_ignored("terminator", "date-separator", "enable-partition-separator", "file-index-digit"),
     **_ignored("safe-mode", "pulsar-config", "mysql-config", "cloud-storage-config"),
-    # Of other protocols: avro, simple, debezium, csv, open-protocol.
+    # About other protocols: avro, simple, debezium, csv, open-protocol.
     **_ignored("schema-registry", "debezium-disable-schema", "csv", "open", "debezium"),
     **_ignored("send-bootstrap-interval-in-sec", "send-bootstrap-in-msg-count"),
     **_ignored("send-bootstrap-to-all-partition", "send-all-bootstrap-at-start"),
-    # canal-json with them carries all that is needed here.
+    # With or without these, canal-json carries all that is needed here.
     **_ignored("only-output-updated-columns", "delete-only-output-handle-key-columns"),
     **_ignored("content-compatible"),
 }
@@ -197,11 +201,11 @@ CHANGEFEED_FILE: Table = {
     "storage-options": UsedKey("map"),
     "filter": _FILTER,
     "sink": _SINK,
-    "force-replicate": NotBuilt("tables without a key", (False,)),
+    "force-replicate": UsedKey("boolean"),
     "bdr-mode": NotBuilt("a lake has no changes of its own to send back", (False,)),
     "consistent": {
         "level": NotBuilt("redo logs", ("none", "")),
-        # They only count with a level.
+        # These have an effect only if there is a level.
         **_ignored("max-log-size", "flush-interval", "meta-flush-interval", "encoding-worker-num"),
         **_ignored("flush-worker-num", "storage", "use-file-backend", "compression"),
         **_ignored("flush-concurrency", "memory-usage"),
@@ -210,12 +214,12 @@ CHANGEFEED_FILE: Table = {
         "integrity-check-level": NotBuilt("row checksums", ("none", "")),
         **_ignored("corruption-handle-level"),
     },
-    # About TiCDC's own work; it sends DDLs as TiDB restored them (sql-mode), and leaves ineligible
-    # tables out of the topic.
+    # About TiCDC's own work. `sql-mode`: TiCDC sends DDLs as TiDB restored them.
+    # `ignore-ineligible-table`: TiCDC leaves ineligible tables out of the topic.
     **_ignored("memory-quota", "check-gc-safe-point", "mounter", "scheduler", "synced-status"),
     **_ignored("sql-mode", "ignore-ineligible-table"),
-    # These count in a cluster. A run records a snapshot whenever its tables meet, and ends with its
-    # first error.
+    # Used in a cluster only. A `run` records a snapshot whenever its tables are at one timestamp,
+    # and ends with its first error.
     **_ignored("enable-sync-point", "sync-point-interval", "sync-point-retention"),
     **_ignored("changefeed-error-stuck-duration"),
 }

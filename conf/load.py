@@ -1,7 +1,8 @@
-"""Fill the settings tree: a file, the environment, then arguments; the last one wins.
+"""Fill the settings tree from a file, the environment and arguments; the last one wins.
 
-``run`` reads a changefeed file. A ``server`` has one of its own: what it replicates is in etcd.
-Raises SettingError for anything wrong, as a sentence that names the key and where it came from.
+``run`` reads a changefeed file. ``server`` reads a server file, which says nothing about
+changefeeds: those are in etcd. Anything wrong raises SettingError, with a sentence that names the
+key and where it came from.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from conf.changefeed_file import Document, check, check_kind, parse, read_checked
+from conf.changefeed_file import (
+    Document,
+    check,
+    check_kind,
+    parse,
+    read_checked,
+    with_schema_text,
+)
 from conf.keys import (
     CHANGEFEED_FILE,
     CHANGEFEED_KEYS,
@@ -42,6 +50,7 @@ from conf.settings import (
     SessionSettings,
     SettingError,
     Settings,
+    TableRule,
     TransportSettings,
     is_id,
     require,
@@ -53,7 +62,7 @@ from conf.source_uri import check_names, parse_source_uri, uri_parameters
 
 PREFIX = "TIDELAKE_"
 CONFIG_VARIABLE = "TIDELAKE_CONFIG"
-# Read elsewhere.
+# Variables with the prefix that other modules read.
 NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "TIDELAKE_FAILPOINTS", "TIDELAKE_JARS"})
 
 _ENDPOINT = re.compile(r"^https?://(\[[0-9a-fA-F:.]+\]|[^:\[\]@/\s]+):\d{1,5}/?$")
@@ -62,7 +71,8 @@ _ENDPOINT = re.compile(r"^https?://(\[[0-9a-fA-F:.]+\]|[^:\[\]@/\s]+):\d{1,5}/?$
 def load_settings(
     *, config: Path | None, environment: Mapping[str, str], arguments: Mapping[str, object]
 ) -> Settings:
-    """The settings of a run. ``arguments`` has kebab-case keys; a None is an argument not given."""
+    """The settings of a `run`. Raises SettingError. ``arguments`` has kebab-case keys; None is the
+    value of an argument that was not given."""
     document, values = _read(config, environment, arguments)
     problems, made = Problems(), dict[str, Any]()
     try:
@@ -84,8 +94,8 @@ def load_server(
     arguments: Mapping[str, object],
     table: Table = SERVER_FILE,
 ) -> CaptureSettings:
-    """The settings of a server; with `CHANGEFEED_FILE` as ``table`` those of an operator, who says
-    there how the cluster is reached."""
+    """The settings of a `server`. Raises SettingError. With `CHANGEFEED_FILE` as ``table``: the
+    settings of an operator's command, whose changefeed file says how the cluster is reached."""
     values, problems = dict[str, Any](), Problems()
     with problems.noted():
         document = read_checked(config, table) if config is not None else {}
@@ -113,7 +123,7 @@ def _of_a_capture(values: Mapping[str, Any], problems: Problems) -> dict[str, An
 
 
 def _given(part: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a part of the tree whose keys have values."""
+    """The fields of one part of the settings tree for which there are values, by field name."""
     keys = {each.metadata.get("key"): each.name for each in fields(part)}
     found = {keys[name]: value for name, value in values.items() if name in keys}
     return {name: tuple(each) if isinstance(each, list) else each for name, each in found.items()}
@@ -122,7 +132,9 @@ def _given(part: type, values: Mapping[str, Any]) -> dict[str, Any]:
 def _read(
     config: Path | None, environment: Mapping[str, str], arguments: Mapping[str, object]
 ) -> tuple[Document, dict[str, Any]]:
-    """The file, and the own keys of all three. All names that are refused are said at once."""
+    """The checked file, and the values of Tidelake's own keys from file, environment and arguments.
+
+    One SettingError lists all refused names of all three, so that a user corrects them at once."""
     document = parse(config) if config is not None else {}
     of_file, elsewhere, given = Problems(), Problems(), dict[str, Any]()
     with of_file.noted():
@@ -140,13 +152,14 @@ def _read(
         of_file.refuse(f"{config}: ")
     elsewhere.found[:0] = [f"{config}: {each}" for each in of_file.found]
     elsewhere.refuse()
-    return document, values
+    return document, with_schema_text(values)
 
 
 def load_sink(
     *, config: Path | None, environment: Mapping[str, str], sink_uri: str | None
 ) -> DeltaSink:
-    """The warehouse and its storage options, for those who need no more of a changefeed."""
+    """The warehouse and its storage options, for commands that need nothing else of a changefeed.
+    Raises SettingError."""
     document = read_checked(config) if config is not None else {}
     values = {**document, **from_environment(environment)}
     options = _string_items("storage-options", document.get("storage-options", {}))
@@ -155,7 +168,8 @@ def load_sink(
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    """``TIDELAKE_TARGET_TS=5`` as ``{"target-ts": 5}``; an empty variable is one not set."""
+    """``TIDELAKE_TARGET_TS=5`` as ``{"target-ts": 5}``. An empty variable counts as not set. Raises
+    SettingError for an unknown variable or a value of the wrong kind."""
     known = {**OWN_KEYS, **SERVER_KEYS}
     names = {PREFIX + key.upper().replace("-", "_"): key for key in known}
     values: dict[str, Any] = {}
@@ -171,17 +185,19 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def changefeed_document(config: Path | None, environment: Mapping[str, str]) -> Document:
-    """What file and environment say of the changefeed itself, and nothing of the captures that will
-    serve it: where etcd is, how long a lease is."""
+    """What file and environment say about the changefeed itself, without the keys about the
+    captures that will serve it (such as where etcd is, or how long a lease lasts). Raises
+    SettingError."""
     document = read_checked(config) if config is not None else {}
     given = {**document, **from_environment(environment)}
     foreign = {**OWN_KEYS, **SERVER_KEYS}.keys() - CHANGEFEED_KEYS.keys()
-    return {key: each for key, each in given.items() if key not in foreign}
+    return with_schema_text({key: each for key, each in given.items() if key not in foreign})
 
 
 def _changefeed_id(given: str | None, topic: str) -> str:
-    """A topic that cannot be an ID is never bent into one: two topics could become the same, and
-    whoever looks for its name in the control tables would find nothing."""
+    """The ID that was given, else the topic. A topic that is not a valid ID is refused, not
+    altered: two topics could become the same ID, and a user who looks for the topic's name in the
+    control tables would not find it."""
     if given:
         return given
     suggestion = re.sub(r"[^a-zA-Z0-9]+", "-", topic)[:ID_MAX_LENGTH].strip("-")
@@ -197,7 +213,7 @@ def _parse(variable: str, text: str, entry: UsedKey) -> Any:
     parsers: Mapping[str, Callable[[str], Any]] = {"integer": int, "number": float}
     value: Any = text
     if entry.kind in parsers:
-        with contextlib.suppress(ValueError):  # check_kind says it better
+        with contextlib.suppress(ValueError):  # check_kind has the better message
             value = parsers[entry.kind](text)
     if entry.kind == "texts":
         value = [each.strip() for each in text.split(",")]
@@ -208,8 +224,9 @@ def _parse(variable: str, text: str, entry: UsedKey) -> Any:
 
 
 def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed:
-    """The part that is about the changefeed itself. ``values`` are own keys: they win over the
-    document's.
+    """The changefeed of the settings tree. Raises SettingError. ``values`` are the values of
+    Tidelake's own keys, from file, environment and arguments; of ``document`` only the tables
+    (such as ``[sink]`` and ``[filter]``) are read.
     """
     problems, made = Problems(), _given(Changefeed, values)
     sink = _given(DeltaSink, values)
@@ -218,6 +235,8 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
         made["id"] = _changefeed_id(values.get("changefeed-id"), made["source"].topic)
     with problems.noted():
         sink["warehouse"] = warehouse_of(values.get("sink-uri"))
+    with problems.noted():
+        sink["tables"] = _table_rules(document)
     with problems.noted():
         options = document.get("storage-options", {})
         sink["storage_options"] = _string_items("storage-options", options)
@@ -231,8 +250,22 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     return Changefeed(sink=DeltaSink(**sink), **made)
 
 
+def _table_rules(document: Document) -> tuple[TableRule, ...]:
+    rules = tuple(
+        TableRule(matcher=tuple(row.get("matcher", ())), write_mode=row.get("write-mode", "upsert"))
+        for row in document.get("sink", {}).get("tables", ())
+    )
+    require(all(rule.matcher for rule in rules), "sink.tables: one of them has no matcher")
+    require(
+        not document.get("force-replicate") or any(r.write_mode == "append" for r in rules),
+        "force-replicate sends tables without a key too: give them write-mode = 'append' in "
+        "[[sink.tables]], or leave it out",
+    )
+    return rules
+
+
 def warehouse_of(uri: str | None) -> str:
-    """The warehouse of a sink URI, or a SettingError that says ``sink-uri``."""
+    """The warehouse of a sink URI. Raises SettingError, whose message names ``sink-uri``."""
     require(bool(uri), "sink-uri is missing: --sink-uri delta:///path/to/warehouse")
     try:
         return parse_sink_uri(cast(str, uri))
@@ -259,14 +292,14 @@ def _source(document: Document, values: Mapping[str, Any]) -> KafkaSource:
 
 
 def _kafka_config(document: Document) -> dict[str, str]:
-    """Of a document that nobody has checked."""
+    """The parameters in ``[sink.kafka-config]`` of a document that has not been checked yet."""
     sink = document.get("sink")
     table = sink.get("kafka-config") if isinstance(sink, dict) else None
     return _kafka_parameters(table) if isinstance(table, dict) else {}
 
 
 def _kafka_parameters(table: Document) -> dict[str, str]:
-    """``[sink.kafka-config]`` and its tables as parameters of the URI, which win over it."""
+    """``[sink.kafka-config]`` and its tables as URI parameters; those in the URI itself win."""
     flat: dict[str, str] = {}
     for name, value in table.items():
         if name in KAFKA_CONFIG_IGNORED:
@@ -287,7 +320,8 @@ def _static_topics(sink: Document) -> tuple[str, ...]:
 
 
 def _check_dispatchers(sink: Document, source: KafkaSource) -> None:
-    """A topic expression names topics that only TiCDC knows: the user has to list them."""
+    """Refuse a topic expression without a list of topics: it stands for topics whose names only
+    TiCDC knows, so the user has to list those to read."""
     listed = set(source.topics) - {source.topic} - set(_static_topics({**sink, "topics": ()}))
     for rule in sink.get("dispatchers", ()):
         require(
@@ -317,7 +351,7 @@ def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:
 
 
 def _etcd(values: Mapping[str, Any]) -> EtcdSettings:
-    """``etcd`` is endpoints, or ``embedded``."""
+    """The key ``etcd`` holds endpoints, separated by commas, or ``embedded``."""
     text, own = values.get("etcd", "embedded"), _given(EtcdSettings, values)
     for name in ("user", "password"):
         parse_reference(f"etcd-{name}", own.get(name) or "")

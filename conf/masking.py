@@ -1,8 +1,8 @@
-"""Texts for people, without the secrets that stand in them.
+"""Mask secrets in texts that people read (logs, errors, reports).
 
-What is known to be a secret by its name (a URI's parameter, a key of a file) is masked wherever it
-comes up; what was used as one (`hide`) also where it comes up without a name, as in the words of a
-library. A reference (`${env:NAME}`, `${file:/path}`) is no secret, and is shown.
+A value whose name says that it is a secret (a URI's parameter, a key of a file) is masked next to
+that name. A value that was given to `hide` is masked everywhere, also without a name, as in the
+error message of a library. A reference (`${env:NAME}`, `${file:/path}`) is no secret, and is shown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
-HIDDEN_LENGTH = 6  # a shorter one is masked by its name alone: it may be a part of any word
+HIDDEN_LENGTH = 6  # a shorter secret is masked by its name alone: it may be part of any word
 
 _SECRET = (
     r"[\w.-]*(?:passw(?:or)?d|token|credentials?|sas[-_.]key|private[-_.]?key|secret[\w.-]*"
@@ -24,7 +24,7 @@ _NO_REFERENCE = r"(?!\$(?:\{|%7B)(?:env|file)(?::|%3A))"
 _QUOTED = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\''
 # sasl-password=…&, password="…" (as in JAAS), AWS_SECRET_ACCESS_KEY=…
 _ASSIGNED = re.compile(rf"({_SECRET}\s?=\s?){_NO_REFERENCE}(?:{_QUOTED}|[^&\s\"]+)", re.IGNORECASE)
-# "etcd-password": "…", in JSON and in Python's words
+# "etcd-password": "…", as JSON and Python's repr write it
 _KEYED = re.compile(
     rf"((?:\"{_SECRET}\"|'{_SECRET}')\s?:\s?)(?![\"']\$\{{(?:env|file):)(?:{_QUOTED}|[^\s,}}]+)",
     re.IGNORECASE,
@@ -32,7 +32,7 @@ _KEYED = re.compile(
 _USER_INFO = re.compile(r"(://[^/\s:@\"']*):[^/\s@\"']+@")
 _PARAMETER = re.compile(rf"([?&]{_SECRET}=){_NO_REFERENCE}[^&#]+", re.IGNORECASE)
 
-_hidden: set[str] = set()  # of the process: whoever writes a line must not know who has a secret
+_hidden: set[str] = set()  # global, so that code that logs need not know where secrets are
 
 
 def is_secret_name(name: str) -> bool:
@@ -41,7 +41,8 @@ def is_secret_name(name: str) -> bool:
 
 
 def hide(secret: str) -> None:
-    """Mask this value too, in any spelling that a URI, JSON or JAAS gives it."""
+    """Mask this value from now on, in any spelling that a URI, JSON or JAAS gives it. A value
+    shorter than `HIDDEN_LENGTH` is not remembered."""
     if len(secret) < HIDDEN_LENGTH:
         return
     escaped = secret.replace("\\", "\\\\").replace('"', '\\"')
@@ -55,8 +56,8 @@ def masked_uri(uri: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Any text without what is or was a secret."""
-    for secret in sorted(_hidden, key=len, reverse=True):  # one may be a part of another
+    """The text with all secrets masked: hidden values, and values whose names say so."""
+    for secret in sorted(_hidden, key=len, reverse=True):  # a secret may be part of a longer one
         text = text.replace(secret, MASK)
     text = _USER_INFO.sub(rf"\1:{MASK}@", text)
     text = _ASSIGNED.sub(rf"\1{MASK}", text)
@@ -64,7 +65,7 @@ def masked(text: str) -> str:
 
 
 def masked_values(value: Any) -> Any:
-    """A value as JSON has it, with all texts in it masked."""
+    """A JSON value (texts, mappings, lists, others) with every text in it masked."""
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, Mapping):

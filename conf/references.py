@@ -1,7 +1,7 @@
-"""A secret that stands elsewhere: `${env:NAME}` or `${file:/path}` in the place of its value.
+"""References to secrets: `${env:NAME}` or `${file:/path}` in the place of a secret value.
 
-The forms are Kafka Connect's. What holds the text (a command line, a file, etcd) then holds no
-secret; the captures look it up where they use it.
+The forms are Kafka Connect's. A command line, a file or etcd then holds only the reference; each
+capture looks up the secret itself when it needs it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ KINDS = ("env", "file")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A variable's name, or the absolute path of a file that holds nothing else."""
+    """``where`` is the name of an environment variable, or the absolute path of a file that holds
+    the secret and nothing else."""
 
     kind: Literal["env", "file"]
     where: str
@@ -28,7 +29,8 @@ class Reference:
 
 
 def parse_reference(name: str, text: str) -> Reference | None:
-    """None for a plain value. Raises SettingError, which names the setting and shows no value."""
+    """The reference that the text is; None for a plain value. Raises SettingError for a reference
+    that is malformed; the message names the setting and shows no secret."""
     found = _FORM.search(text)
     if found is None:
         return None

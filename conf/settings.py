@@ -1,8 +1,8 @@
-"""Every setting as one frozen tree; defaults, types and keys live here and nowhere else.
+"""All settings as one frozen tree; defaults, types and keys are defined here and nowhere else.
 
 Names and values are TiCDC's wherever TiCDC has one: ``checkpoint_ts`` here is ``checkpoint-ts`` in
 a file or on the command line. ``conf/load.py`` fills the tree from TOML, environment and arguments:
-a field that is a `setting` by its key, the others from several keys.
+a field made by `setting` from the one key named there, the other fields from several keys.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ ID_PATTERN = re.compile(r"^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$")  # TiCDC's rule
 ID_MAX_LENGTH = 128
 ANY_LOCAL_PORT = "127.0.0.1:0"
 ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):[0-9]{1,5}$")
+WriteMode = Literal["upsert", "append"]  # the table as it is; its change log
 _REPLACED_ENGINES = {
     "delta-rs": "its merge was replaced by merge-on-write, which auto (the default) takes: "
     "leave the key out"
@@ -25,8 +26,9 @@ _REPLACED_ENGINES = {
 
 
 class SettingError(ValueError):
-    """Settings that cannot be right; the message says which, and what would be. One line, however
-    many: several are numbered. ``place`` is where all of them stand, with what parts it from them.
+    """Settings that are refused. The message is one line that says for each what is wrong and what
+    would be right; several are numbered. ``place`` is put before all of them: where they stand
+    (such as the file), with its separator.
     """
 
     def __init__(self, *problems: str, place: str = "") -> None:
@@ -42,21 +44,21 @@ def _one_line(problems: Sequence[str]) -> str:
 
 
 class Problems:
-    """Collects what is refused, so that a user reads all of it at once."""
+    """Collects the settings that are refused, so that a user reads of all of them at once."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
 
     @contextmanager
     def noted(self, prefix: str = "") -> Iterator[None]:
-        """Go on behind a refusal, which is kept."""
+        """Keep a SettingError that is raised inside, each problem with the prefix, and go on."""
         try:
             yield
         except SettingError as error:
             self.found += [f"{prefix}{each}" for each in error.problems]
 
     def refuse(self, place: str = "") -> None:
-        """Raise one SettingError for all, if there are any."""
+        """Raise one SettingError for all problems that were found, if there are any."""
         if self.found:
             raise SettingError(*dict.fromkeys(self.found), place=place)
 
@@ -68,7 +70,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """``unknown parameter 'partion-num'; did you mean partition-num?``"""
+    """A message such as ``unknown parameter 'partion-num'; did you mean partition-num?``"""
     nearest = get_close_matches(name.rpartition(".")[2], list(known), n=1, cutoff=0.6)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     return f"unknown {what} {name!r}{hint}"
@@ -86,9 +88,9 @@ def setting(
     replaced: Mapping[str, str] | None = None,
     is_secret: bool = False,
 ) -> Any:
-    """A field that one key of a file, variable or argument sets.
+    """A field that is set by one key: of a file, as an environment variable or as an argument.
 
-    ``replaced``: former values, and what to do instead."""
+    ``replaced``: values that were accepted once, and what to do instead of giving them."""
     metadata = {"key": name, "replaced": replaced or {}}
     return field(default=default, repr=not is_secret, metadata=metadata)
 
@@ -116,18 +118,26 @@ class KafkaSource:
     """``kafka://host:port,host:port/topic?protocol=canal-json&partition-num=3&…``."""
 
     brokers: tuple[str, ...]
-    topic: str  # the default topic; where the user names several, `topics` has them all
+    topic: str  # the default topic; `topics` has all, this one first
     topics: tuple[str, ...]
     protocol: str
-    # Of the default topic. None: what the broker says, as for every other topic, and as TiCDC does
-    # for a topic that exists (3 is only what it makes a new one with).
+    # Of the default topic. None: as many as the broker says, as for every other topic. TiCDC does
+    # the same for a topic that exists (its default of 3 is only for a topic that it creates).
     partition_num: int | None
-    time_zone: str = "UTC"  # the TiCDC server's `tz`: what TIMESTAMP text is written in
-    max_message_bytes: int | None = None  # TiCDC's limit; None: nothing was said
+    time_zone: str = "UTC"  # the TiCDC server's `tz`: the zone of TIMESTAMP texts
+    max_message_bytes: int | None = None  # TiCDC's limit; None: the URI does not say
     security: KafkaSecurity = KafkaSecurity()
-    # For brokers that let only some groups read; nothing is committed to it.
+    # For brokers that let only some consumer groups read; no offsets are committed to it.
     group_id: str = setting("kafka-group-id", "tidelake")
-    client_rack: str | None = setting("kafka-client-rack")  # reads from the replica that is near
+    client_rack: str | None = setting("kafka-client-rack")  # to read from a replica nearby
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRule:
+    """One ``[[sink.tables]]``: how the tables that it matches are written."""
+
+    matcher: tuple[str, ...]
+    write_mode: WriteMode = "upsert"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,16 +145,27 @@ class DeltaSink:
     """``delta:///path/to/warehouse`` or ``delta+s3://bucket/path``: where the tables are."""
 
     warehouse: str  # a local path or an object store URI, without a trailing slash
+    tables: tuple[TableRule, ...] = ()  # the first that matches a table counts
     apply_engine: Literal["auto", "merge-on-write", "spark"] = setting(
         "apply-engine", "auto", replaced=_REPLACED_ENGINES
     )
     allow_unsafe_commits: bool = setting("allow-unsafe-commits", False)
+    # For so long each version that a snapshot names can be read.
+    snapshot_retention_h: int = setting("snapshot-retention-h", 24)
     storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        require(
+            self.apply_engine != "spark" or all(r.write_mode == "upsert" for r in self.tables),
+            "sink.tables: write-mode 'append' is written by merge-on-write alone, and apply-engine "
+            "is 'spark'",
+        )
+        require(self.snapshot_retention_h > 0, "snapshot-retention-h must be 1 hour or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """One ``[[filter.event-filters]]``: events of matching tables that are passed over."""
+    """One ``[[filter.event-filters]]``: which events of the matching tables are ignored."""
 
     matcher: tuple[str, ...]
     ignore_event: tuple[str, ...] = ()
@@ -165,10 +186,11 @@ class SessionSettings:
     """How a capture proves that it is alive."""
 
     ttl_s: int = setting("capture-session-ttl", 10)  # a dead capture is noticed after this long
-    # The lease is not trusted this long before it ends.
+    # A capture stops trusting its lease this long before the lease ends.
     safety_margin_s: float = setting("session-safety-margin-s", 2.0)
-    # No keep-alive is sent while something hangs: the coordination loop or Spark's JVM for longer
-    # than the first, reading, applying or an end for longer than the second.
+    # A capture sends no keep-alive while something in it hangs: the coordination loop or Spark's
+    # JVM for longer than `answer_timeout_s`; reading, applying or ending for longer than
+    # `stall_timeout_s`.
     answer_timeout_s: float = setting("answer-timeout-s", 60.0)
     stall_timeout_s: float = setting("stall-timeout-s", 600.0)
 
@@ -186,18 +208,20 @@ class SessionSettings:
 class BatchSettings:
     """How much is read and applied at a time."""
 
-    # Of one micro-batch: large batches share the cost of a commit.
+    # At most so many messages per micro-batch. In a large batch many rows share a commit's cost.
     max_messages: int = setting("max-batch-messages", 1_000_000)
-    # Of the first one of a large backlog: the first commit comes soon, and the rate is known.
+    # The same for the first micro-batch of a large backlog, so that the first commit comes soon
+    # and the rate is known.
     first_messages: int = setting("first-batch-messages", 50_000)
-    apply_threads: int = setting("apply-threads", 8)  # tables applied side by side
-    # Of one table; 0: as often as there is something. Fewer commits are fewer versions and files.
+    apply_threads: int = setting("apply-threads", 8)  # so many tables are applied at the same time
+    # The least time between two commits of a table; 0: commit whenever there are changes. Fewer
+    # commits make fewer versions and files.
     min_commit_interval_s: float = setting("min-commit-interval-s", 0.0)
-    # Of all tables: where the live rows of each key are.
+    # For all tables together: the index of where each key's live row is.
     key_index_memory_mib: int = setting("key-index-memory-mib", 1024)
-    # Rows read but not resolved: warned about, never bounded.
+    # A warning is logged when more rows than this are read but not due; reading goes on.
     carry_warn_rows: int = setting("carry-warn-rows", 5_000_000)
-    # W = target-ts everywhere and nothing came for so long: the feed has ended.
+    # With W = target-ts in all partitions and no message for this long, the feed has ended.
     quiet_s: float = setting("quiet-s", 10.0)
 
     def __post_init__(self) -> None:
@@ -220,11 +244,18 @@ class Changefeed:
     filter: FilterSettings = FilterSettings()
     zero_date: Literal["null", "fail"] = setting("zero-date", "null")
     on_error: Literal["dead-letter", "fail"] = setting("on-error", "dead-letter")
-    # What becomes of a message with a column that its target lacks; dropped values are counted.
+    # A message has a column that the target table lacks: the message becomes a dead letter, or the
+    # column's values are dropped (and counted).
     on_unknown_column: Literal["dead-letter", "drop"] = setting("on-unknown-column", "dead-letter")
-    # What old rows show of an added column with a default, and what becomes of a changed type.
+    # A column with a default is added: old rows are rewritten with the default, or show NULL.
+    # A column's type is changed: the table is rewritten, or the changefeed stops.
     on_add_default: Literal["rewrite", "null"] = setting("on-add-default", "rewrite")
     on_type_change: Literal["rewrite", "stop"] = setting("on-type-change", "rewrite")
+    # What becomes of the rows of a dropped table.
+    on_drop: Literal["keep", "drop"] = setting("on-drop", "keep")
+    # The text of the file that `schema-file` names: what tables were at the start-ts whose CREATE
+    # TABLE is not read. The text, and not the path, since captures run on other machines.
+    schema_text: str = setting("schema-text", "")
 
     def __post_init__(self) -> None:
         require(
@@ -240,7 +271,7 @@ class Changefeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EtcdSettings:
-    """Where the captures meet: endpoints, or ``embedded`` (one machine only)."""
+    """The etcd that the captures of a cluster share: endpoints, or ``embedded`` (one machine)."""
 
     endpoints: tuple[str, ...] = ()
     embedded: bool = True
@@ -254,18 +285,18 @@ class EtcdSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportSettings:
-    """Where a capture listens for the others, and ``[security]``: TLS as soon as there is a CA."""
+    """Where a capture listens for others, and ``[security]``: TLS is used if a CA is given."""
 
     addr: str = setting("addr", "127.0.0.1:8300")  # port 0: any free one
-    # Where the others find it; None: at addr.
+    # The address at which other captures reach it; None: addr.
     advertise_addr: str | None = setting("advertise-addr")
     ca_path: str | None = setting("ca-path")
     cert_path: str | None = setting("cert-path")
     key_path: str | None = setting("key-path")
     mtls: bool = setting("mtls", True)  # TiCDC: false; but who may call a capture may drain it
-    # Of captures; (): all that the CA has signed.
+    # The certificate names of captures; (): any certificate that the CA has signed.
     cert_allowed_cn: tuple[str, ...] = setting("cert-allowed-cn", ())
-    # Beside those: they may call, and send no messages.
+    # Further certificate names, of operators: they may make requests, but send no messages.
     operator_allowed_cn: tuple[str, ...] = setting("operator-allowed-cn", ())
 
     def __post_init__(self) -> None:
@@ -298,7 +329,7 @@ class TransportSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureSettings:
-    """What every capture is started with: all that ``tidelake server`` needs."""
+    """The settings that every capture has: all that ``tidelake server`` needs."""
 
     etcd: EtcdSettings = EtcdSettings()
     session: SessionSettings = SessionSettings()

@@ -1,19 +1,20 @@
-"""``delta://…``: where the warehouse is."""
+"""The sink URI ``delta://…`` or ``delta+s3://…``: where the warehouse is."""
 
 from __future__ import annotations
 
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from conf.settings import SettingError, require
 from conf.source_uri import split_uri
 
 STORES = {"s3": "s3", "s3a": "s3", "abfss": "abfss", "abfs": "abfss", "gs": "gs"}
-TICDC_SINKS = ("kafka", "kafka+ssl", "pulsar", "pulsar+ssl")  # of TiCDC's, what can be no warehouse
+TICDC_SINKS = ("kafka", "kafka+ssl", "pulsar", "pulsar+ssl")  # TiCDC's sinks, never a warehouse
 FORM = "it must look like delta:///path/to/warehouse or delta+s3://bucket/path"
 
 
 def parse_sink_uri(uri: str) -> str:
-    """The warehouse: an absolute local path or an object store URI, without a trailing slash."""
+    """The warehouse: an absolute local path or an object store URI, without a trailing slash.
+    Raises SettingError."""
     parts = split_uri(uri)
     require(
         parts.scheme not in TICDC_SINKS,
@@ -46,6 +47,11 @@ def parse_sink_uri(uri: str) -> str:
     )
     require(parts.netloc != "", f"delta+{store}:// needs a bucket or container; {FORM}")
     return f"{STORES[store]}://{parts.netloc}{parts.path}".rstrip("/")
+
+
+def sink_uri_of(warehouse: str) -> str:
+    """The URI that ``parse_sink_uri`` reads so."""
+    return f"delta+{warehouse}" if "://" in warehouse else f"delta://{quote(warehouse)}"
 
 
 def _local(host: str, path: str) -> str:

@@ -1,7 +1,7 @@
-"""SASL and TLS among the parameters of a Kafka source URI, by TiCDC's names.
+"""The SASL and TLS parameters of a Kafka source URI, under TiCDC's names.
 
-TiCDC takes the ``sasl-oauth-*`` from ``[sink.kafka-config]`` alone; here they may stand in the URI
-too, as all of that table may.
+TiCDC reads the ``sasl-oauth-*`` parameters from ``[sink.kafka-config]`` only; here they may be in
+the URI too, like all other parameters of that table.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 def boolean(name: str, text: str) -> bool:
-    """As TiCDC reads it. Raises SettingError."""
+    """The truth value of a parameter's text, as TiCDC (Go) reads it. Raises SettingError."""
     require(text in TRUE | FALSE, f"{name}={text} must be true or false")
     return text in TRUE
 
 
 def parse_security(parameters: Mapping[str, str]) -> KafkaSecurity:
-    """TLS follows the files unless enable-tls speaks; SASL follows the mechanism, as in TiCDC."""
+    """SASL and TLS of the source, by TiCDC's rules: TLS is on if a CA or certificate file is given
+    or enable-tls says so, SASL is on if a mechanism is given. Raises SettingError."""
     given = {name: parameters.get(name) or None for name in PARAMETERS}
     ca, cert, key = given["ca"], given["cert"], given["key"]
     require((cert is None) == (key is None), "cert and key go together: one of them is missing")
@@ -83,7 +84,7 @@ def _mechanism(given: Mapping[str, str | None]) -> str | None:
     named = [name for name, value in given.items() if value and name.startswith("sasl-")]
     mechanism = (given["sasl-mechanism"] or "").upper()
     if not mechanism:
-        # TiCDC would connect without SASL here, without a word.
+        # TiCDC would silently connect without SASL here.
         require(not named, f"{named[0] if named else ''} without sasl-mechanism: name {_CHOICES}")
         return None
     if mechanism == "GSSAPI":

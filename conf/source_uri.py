@@ -1,8 +1,8 @@
-"""TiCDC's Kafka sink URI, read from the other end: where the topic is and how to reach it.
+"""Read the Kafka sink URI that TiCDC was given: which topic to read, and how to reach the brokers.
 
-The URI is the very text that TiCDC was given, so every parameter that TiCDC knows is known here:
+The user gives the same text here as to TiCDC, so every parameter that TiCDC knows is known here:
 those that say what is in the topic or how to connect are used, those that only steer TiCDC's
-producer are ignored, and those that change the bytes in a way that is not built yet are refused.
+producer are ignored, and those that change the messages in a way that is not built are refused.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 def parse_source_uri(
     uri: str, *, defaults: Mapping[str, str] = _NOTHING, topics: Sequence[str] = ()
 ) -> KafkaSource:
-    """Read the URI; ``defaults`` are parameters from a changefeed file, ``topics`` further
-    topics.
+    """The source that the URI describes. ``defaults`` are parameters from a changefeed file (those
+    of the URI win), ``topics`` are topics to read besides those of the URI.
 
-    Raises SettingError. No message repeats the URI: it may hold a password.
+    Raises SettingError. No message repeats the URI, which may hold a password.
     """
     parts = split_uri(uri)
     _check_scheme(parts.scheme)
@@ -114,7 +114,7 @@ def _parameters(query: str) -> dict[str, str]:
 
 
 def check_names(parameters: Mapping[str, str]) -> None:
-    """Raise one SettingError for all parameters that nobody knows or that are not built."""
+    """Raise one SettingError for all parameters that are unknown or not built."""
     problems = Problems()
     for name, value in parameters.items():
         with problems.noted():
@@ -124,7 +124,8 @@ def check_names(parameters: Mapping[str, str]) -> None:
 
 
 def _unknown_parameter(name: str, parameters: Mapping[str, str]) -> str:
-    """A password with & in it looks like one more parameter: it is not shown."""
+    """The message about an unknown parameter. If there is a secret among the parameters, the name
+    is not shown: what follows an & in a password looks like the name of a parameter."""
     said = unknown("parameter", name, KNOWN)
     if not any(map(is_secret_name, parameters)):
         return said
@@ -133,16 +134,16 @@ def _unknown_parameter(name: str, parameters: Mapping[str, str]) -> str:
 
 
 def split_uri(uri: str) -> SplitResult:
-    """Raises SettingError for what is no URI at all."""
+    """The parts of a URI. Raises SettingError if the text is no URI at all."""
     try:
         return urlsplit(uri)
     except ValueError as error:
-        is_quoted = "netloc" in str(error)  # it repeats what may be a password
+        is_quoted = "netloc" in str(error)  # then the message repeats what may be a password
         raise SettingError("its host cannot be read" if is_quoted else str(error)) from error
 
 
 def uri_parameters(uri: str) -> dict[str, str]:
-    """Those of the URI, whatever else it is."""
+    """The parameters of the URI; its other parts are not checked. Raises SettingError."""
     return _parameters(split_uri(uri).query)
 
 
@@ -208,7 +209,7 @@ def _time_zone(name: str) -> str:
         return name
     try:
         ZoneInfo(name)
-    except (KeyError, OSError, ValueError):  # unknown; a folder of zones; not a relative path
+    except (KeyError, OSError, ValueError):  # unknown; a folder of zones; an absolute path
         known = False
     else:
         known = True

@@ -1,9 +1,10 @@
-"""A capture, from one reset to the next: a session, and the roles that trust in it.
+"""A capture, from one reset to the next: a session, and the roles that depend on it.
 
     pass: session ─► registered? ─► messages in ─► processor ─► leadership ─► messages out
 
-What ends the owner role does not end the capture; a lost session or capture key does, and is
-raised. Registering that etcd does not answer is tried again (docs/cluster.md 20)."""
+An end of the owner role does not end the capture; the loss of its session or of its key does, and
+is raised. If etcd does not answer when the capture registers, that is tried again
+(docs/cluster.md 20)."""
 
 from __future__ import annotations
 
@@ -35,15 +36,16 @@ _OF_AGENTS: Final = (HeartbeatResponse, DispatchTableResponse)
 
 
 class Capture:
-    """Made by `begin`. One thread, but for the session's, which shuts the fence by itself."""
+    """Made by `begin`. One thread; the session has threads of its own, which shut the fence when
+    the session is lost."""
 
     def __init__(self, role: SessionContext, jobs: OwnerJobs, session: Session) -> None:
         self.id = role.id
         self.epoch = role.epoch
         self.session = session
         self._context = context = role.capture
-        self._info = role.info  # as registered
-        self._is_doubted = False  # whether that is what etcd has: a put had no answer
+        self._info = role.info  # as etcd has it, unless `_is_doubted`
+        self._is_doubted = False  # a put of the info had no answer: etcd may have another one
         self._key = keys.capture_key(context.cluster_id, role.id)
         self._registered = Revision(0)  # create-revision of the capture's key
         candidate = Candidate(
@@ -60,7 +62,8 @@ class Capture:
 
     @classmethod
     def begin(cls, context: CaptureContext, jobs: OwnerJobs) -> Capture:
-        """A new ID, lease and epoch; the fence is open. Raises ``TryAgain``."""
+        """A capture with a new ID, lease and epoch; opens the fence. Blocks for calls to etcd;
+        raises ``TryAgain``."""
         etcd = _etcd_identity(context.client, context.cluster_id)
         role = SessionContext(
             capture=context,
@@ -89,28 +92,28 @@ class Capture:
         )
         session.start()
         context.fence.open(role.ownership, session.trusted_until)
-        context.fence.extend(session.trusted_until)  # a renewal just before found it shut
+        context.fence.extend(session.trusted_until)  # in case a renewal came before it was open
         context.transport.set_self(role.id)
         return cls(role, jobs, session)
 
     @property
     def captures(self) -> Mapping[CaptureID, CaptureInfo]:
-        """Who is registered, as this one has seen it; may be read by any thread."""
+        """The registered captures, as this capture has last seen them in etcd. Any thread."""
         return self._state.captures
 
     def changefeed(self, name: ChangefeedName) -> ChangefeedInfo | None:
-        """As this one has seen it in etcd."""
+        """The changefeed's info, as this capture has last seen it in etcd, or None."""
         found = self._state.changefeeds.get(name)
         return found.info if found is not None else None
 
     @property
     def owner(self) -> OwnerReactor | None:
-        """While this capture leads."""
+        """The owner role, while this capture is the elected one; else None."""
         return self._leadership.owner
 
     @property
     def is_reached(self) -> bool:
-        """Whether an owner's message has come to it: it may have tables."""
+        """Whether an owner's message has reached this capture, so that it may have tables."""
         return self._info.is_reached
 
     @property
@@ -118,15 +121,16 @@ class Capture:
         return self._leadership.leads_since
 
     def run_once(self) -> float:
-        """One pass; returns in how many seconds the next is due. Raises what ends this capture."""
+        """One pass; returns in how many seconds the next one is due. Blocks only for calls to etcd.
+        Raises the error that ends this capture."""
         waits = [self.session.renew_when_due()]
-        if not self.session.is_alive:  # lost a moment ago: its shutting may have come too early
+        if not self.session.is_alive:  # it may have been lost before `begin` opened the fence
             raise CaptureSuicide(self.session.reason)
         if not self._registered and not self._register():
             return min(RETRY_S, *waits)
         self._deliver(self._context.transport.receive())
         waits.append(self._worker.run_once())
-        if self._is_handing_over:  # drained, by either way
+        if self._is_handing_over:  # the owner or an operator drains this capture
             self.stop()
         self._announce()
         waits.append(self._leadership.campaign_or_lead())
@@ -142,12 +146,12 @@ class Capture:
         return self._leadership.is_stopping or self.processor.is_stopping
 
     def stop(self) -> None:
-        """Hand over what there is: resign, and let the others have the spans."""
+        """Begin to hand over: resign, and give the spans to other captures."""
         self._leadership.is_stopping = self.processor.is_stopping = True
 
     def serve_again(self) -> bool:
-        """Take a drain back: stand for election, and take spans once more. False: nothing was to
-        be taken back."""
+        """Take a drain back: stand for election and take spans again. False if this capture was not
+        being drained."""
         was_stopping = self._is_handing_over
         self._leadership.is_stopping = False
         self.processor.serve_again()
@@ -155,18 +159,18 @@ class Capture:
 
     @property
     def is_drained(self) -> bool:
-        """Nothing is left to hand over, or nobody is there to take it."""
+        """Whether nothing is left to hand over, or no other capture is there to take it."""
         if not self._registered:
             return True
         if not self._leadership.has_resigned or self._state.owned_by(self.id):
             return False
         others = (each for each in self._state.captures if each != self.id)
         is_alone = all(self._state.is_gone(each) for each in others)
-        is_alone |= not self._state.candidates  # all are stopping: nobody moves a table any more
+        is_alone |= not self._state.candidates  # all captures are stopping: no owner moves a table
         return is_alone or self.processor.span_count == 0
 
     def close(self, *, drop: bool) -> None:
-        """Begin to end all roles; no write to etcd any more."""
+        """Begin to end all roles; nothing is written to etcd any more."""
         self._leadership.close(drop=drop)
         self.processor.close(drop=drop)
         self._worker.close()
@@ -179,7 +183,7 @@ class Capture:
 
     def _register(self) -> bool:
         client = self._context.client
-        absent = Compare(self._key, "create", 0)  # else it could land on what is said later
+        absent = Compare(self._key, "create", 0)  # a late put must not overwrite a later info
         put = Put(self._key, keys.dump_capture_info(self._info), self.session.lease)
         try:
             client.txn((absent,), (put,))
@@ -199,7 +203,7 @@ class Capture:
         return True
 
     def _announce(self) -> None:
-        """Say in etcd whether this capture hands over what it has."""
+        """Write to etcd whether this capture hands over its tables and its leadership."""
         is_draining, was_draining = self._is_handing_over, self._info.is_draining
         if is_draining == was_draining and not self._is_doubted:
             return
@@ -215,14 +219,15 @@ class Capture:
             logger.info("this capture serves again capture_id=%s", self.id)
 
     def _put(self, info: CaptureInfo) -> bool:
-        """Whether etcd has it. A put without an answer may still take effect, but not on top of a
-        later one: so it is put again until etcd has answered (`_is_doubted`)."""
+        """Put the info; returns whether etcd has it. A put without an answer may still take effect,
+        but not on top of a later put: so the info is put again until etcd has answered
+        (`_is_doubted`)."""
         client = self._context.client
         put = Put(self._key, keys.dump_capture_info(info), self.session.lease)
         try:
             found = get(client, self._key)
             if found is None:
-                return False  # the worker says so
+                return False  # the EtcdWorker raises that the key is gone
             unchanged = Compare(self._key, "mod", found.mod_revision)
             is_put = client.txn((*self._capture_guards(), unchanged), (put,)).succeeded
         except TryAgain as error:
@@ -234,8 +239,9 @@ class Capture:
         return is_put
 
     def _deliver(self, messages: list[Message]) -> None:
-        """Agents get an owner's messages once etcd has that this capture was reached: a new owner
-        waits for the answers of those captures alone, as no other can have tables."""
+        """Pass messages on to the agents and the owner. Agents get none before etcd has that this
+        capture was reached: a new owner waits only for the answers of captures that were reached,
+        since no other one can have tables."""
         for_owner = [each for each in messages if isinstance(each.body, _OF_AGENTS)]
         for_agents = [each for each in messages if not isinstance(each.body, _OF_AGENTS)]
         if for_agents and not self._info.is_reached:
@@ -250,8 +256,9 @@ class Capture:
 
 
 def _etcd_identity(client: EtcdClient, cluster_id: str) -> str:
-    """`<cluster ID of etcd>/<UUID that was put into it when it was empty>`, and of the scope of a
-    `run` `/run-<changefeed>`: revisions may be compared only where this is equal."""
+    """`<cluster ID of etcd>/<UUID that was put into it when it was empty>`, for the scope of a
+    `run` with `/run-<changefeed>`. Revisions may be compared only if this is equal. Raises
+    ``TryAgain``."""
     key = keys.incarnation_key(cluster_id)
     absent = Compare(key, "create", 0)
     client.txn((absent,), (Put(key, str(uuid.uuid4()).encode()),))

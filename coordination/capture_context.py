@@ -1,4 +1,4 @@
-"""What a capture works with: over all its sessions, and in the present one."""
+"""What a capture works with: in all sessions of its process, and in the present session."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ FLUSH_INTERVAL_S: Final = 0.05  # owner-flush-interval, processor-flush-interval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureContext:
-    """What outlives a reset. Random things come in as functions: the simulation has its own."""
+    """What stays the same when the capture is reset. Randomness and time are given as functions
+    and objects, since the simulation has its own."""
 
     client: EtcdClient
     cluster_id: str
@@ -44,16 +45,16 @@ class CaptureContext:
     address: str
     version: str
     new_id: Callable[[], str]  # a UUID that was never used
-    utc_now: Callable[[], datetime]  # for what people read
+    utc_now: Callable[[], datetime]  # for texts that people read
     rng: random.Random
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     tick_interval_s: float = FLUSH_INTERVAL_S
-    is_driven: bool = False  # sessions without threads
-    removal_grace_s: float | None = None  # None: as the session's TTL has it
-    tries_again: bool = True  # after an error of a changefeed; else it has failed
-    # Asked once registered (with the create-revision of its key), until it says yes.
+    is_driven: bool = False  # sessions have no threads; the simulation drives them
+    removal_grace_s: float | None = None  # None: computed from the session's TTL
+    tries_again: bool = True  # whether a changefeed is tried again after an error, or has failed
+    # Asked after the capture is registered, with the create-revision of its key. False: not yet.
     admit: Callable[[CaptureID, Revision], bool] = lambda _capture_id, _registered: True
-    woken: threading.Event = field(default_factory=threading.Event)  # the coordination thread
+    woken: threading.Event = field(default_factory=threading.Event)  # wakes the coordination thread
 
     def new_state(self) -> GlobalReactorState:
         grace_s = self.removal_grace_s
@@ -84,12 +85,12 @@ class CaptureContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionContext:
-    """What the roles of a capture know of it and work with, in one session."""
+    """What the roles of a capture (owner, processor) work with in one session."""
 
     capture: CaptureContext
     info: CaptureInfo
     epoch: ProcessorEpoch
-    etcd: str  # which one it is: revisions are compared only where this is equal
+    etcd: str  # identifies the etcd: revisions are compared only if this is equal
 
     @property
     def id(self) -> CaptureID:
@@ -101,7 +102,7 @@ class SessionContext:
 
     @property
     def ownership(self) -> Ownership:
-        """Of a capture that has not won an election."""
+        """The ownership of this capture without a won election (revision 0)."""
         return Ownership(
             capture_id=self.id,
             epoch=self.epoch,
@@ -111,12 +112,13 @@ class SessionContext:
 
     @property
     def end_within_s(self) -> float:
-        """How long a replica or a control writer may take to end, before this capture gives up."""
+        """How long a replica or a control writer may take to close before this capture ends, in
+        seconds."""
         return self.capture.session.stall_timeout_s
 
     def new_epoch(self) -> ProcessorEpoch:
         return ProcessorEpoch(self.capture.new_id())
 
     def report(self, error: Exception, code: str) -> RunningError:
-        """As it is reported in etcd; ``code`` is that of an error without one of its own."""
+        """The error as it is reported in etcd; ``code`` is used if it has no code of its own."""
         return running_error(error, code=code, address=self.info.address, at=self.capture.utc_now())

@@ -1,9 +1,9 @@
-"""The one clock that trust is measured on.
+"""The one clock on which a capture's trust in its session is measured.
 
-It goes on while the process is stopped (SIGSTOP) *and* while the machine is suspended: a laptop
-that slept must not wake up trusting a lease that ended. On Linux that is CLOCK_BOOTTIME
-(CLOCK_MONOTONIC stands still there), on macOS CLOCK_MONOTONIC. No clock of a virtual machine counts
-for how long its host did not let it run: docs/operations.md says what holds then.
+It goes on while the process is stopped (SIGSTOP) *and* while the machine is suspended: a machine
+that wakes up must not trust a lease that has ended meanwhile. On Linux that is CLOCK_BOOTTIME
+(CLOCK_MONOTONIC stands still in a suspension), on macOS CLOCK_MONOTONIC. No clock of a virtual
+machine counts the time for which its host did not run it: docs/operations.md says what holds then.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Monotonic time, and waiting on it; tests have one that they move by hand."""
+    """Monotonic time, and waiting on it. Tests have a clock that they move by hand."""
 
     def monotonic(self) -> float:
         """Seconds since some fixed point; never goes back."""
         ...
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
-        """Block until the event is set or the time is over; True if it is set."""
+        """Block until the event is set or `timeout_s` seconds are over; True if it is set."""
         ...
 
 

@@ -1,4 +1,5 @@
-"""Ends have deadlines: what was told to end and does not, in time, ends with its capture."""
+"""Deadlines for closing: if a replica or a control writer that was told to end does not end in
+time, its capture ends."""
 
 from __future__ import annotations
 
@@ -20,14 +21,15 @@ class Closable(Protocol):
 class _Closing:
     name: str  # of the changefeed
     each: Closable
-    since_s: float | None = None  # as `check` first saw it
+    since_s: float | None = None  # when `check` first saw it
 
 
 class Closings:
-    """Replicas, or control writers, that are closing. One thread."""
+    """The replicas, or the control writers, that are closing. One thread; nothing blocks."""
 
     def __init__(self, what: str, limit_s: float) -> None:
-        """``what``: as an operator reads it."""
+        """``what`` names the closing things in messages, as "the replica". ``limit_s``: how long
+        one may take to close, from the first `check` that sees it."""
         self._what = what
         self._limit_s = limit_s
         self._open: list[_Closing] = []
@@ -47,7 +49,7 @@ class Closings:
         return {closing.name for closing in self._open}
 
     def check(self, now_s: float) -> None:
-        """Raises ``CaptureSuicide`` when one takes longer than it may."""
+        """Raises ``CaptureSuicide`` if one takes longer than the limit. `now_s`: monotonic."""
         self.names()
         for closing in self._open:
             if closing.since_s is None:

@@ -1,4 +1,4 @@
-"""A duration in a changefeed's config: nanoseconds, as Go writes it, or text as a user does."""
+"""Durations in a changefeed's config: a number of nanoseconds, as Go writes it, or a text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 
 
 def duration_ms(name: str, value: object) -> int:
-    """``10m``, ``1h30m``, 600000000000. Raises ConfigError unless it is 1 ms or more."""
+    """The duration in ms; `value` is a text such as ``10m`` or ``1h30m``, or nanoseconds such as
+    600000000000. `name` is for the message. Raises ConfigError unless it is 1 ms or more."""
     found = value // _NS_PER_MS if isinstance(value, int) else _parsed_ms(str(value))
     if found <= 0:
         raise ConfigError(f"{name} {value!r} must be a duration above 0, as 10m")

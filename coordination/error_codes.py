@@ -1,19 +1,20 @@
-"""TiCDC's codes for what goes wrong in a changefeed, by what becomes of it.
+"""TiCDC's codes of errors after which a changefeed is not tried again.
 
-An exception says its code by an attribute ``code``. One without a code, and a code that is not
-here, is tried again: until ``changefeed-error-stuck-duration`` has passed without progress.
+An exception has its code in an attribute ``code``. After an exception without a code, or with one
+that is not here, the changefeed is tried again, until ``changefeed-error-stuck-duration`` has
+passed without progress.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-UNRETRYABLE: Final = "CDC:ErrChangefeedUnretryable"  # tried for too long; a table that is sealed
-# Its history is gone: it fails at once, paused too.
+UNRETRYABLE: Final = "CDC:ErrChangefeedUnretryable"  # tried for too long, or a table is sealed
+# The history that the changefeed needs is gone: it fails at once, even if it is paused.
 GC_ERRORS: Final = frozenset(
     {"CDC:ErrGCTTLExceeded", "CDC:ErrSnapshotLostByGC", "CDC:ErrStartTsBeforeGC"}
 )
-# It fails at once.
+# The changefeed fails at once.
 UNRETRYABLE_ERRORS: Final = frozenset(
     {
         UNRETRYABLE,
@@ -28,7 +29,7 @@ UNRETRYABLE_ERRORS: Final = frozenset(
         "CDC:ErrSinkURIInvalid",
         "CDC:ErrStorageSinkInvalidConfig",
         "CDC:ErrSyncRenameTableFailed",
-        # TiCDC tries these again; here nothing but an operator changes their outcome.
+        # TiCDC tries these again; here they recur until an operator changes something.
         "CDC:ErrExecDDLFailed",
         "CDC:ErrInvalidReplicaConfig",
     }

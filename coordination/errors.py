@@ -1,38 +1,40 @@
-"""Errors, sorted by what to do about them. The message is what an operator reads."""
+"""The errors, by what is to be done about them. Their message is what an operator reads."""
 
 from __future__ import annotations
 
 
 class TidelakeError(Exception):
-    """Ends the job: exit code 1, the message alone, no traceback."""
+    """Ends the program with exit code 1; only the message is shown, no traceback."""
 
 
 class ConfigError(TidelakeError):
-    """The call or its configuration is wrong: exit code 2. ``code``: TiCDC's, of a changefeed."""
+    """The command line or the configuration is wrong: exit code 2. ``code`` is TiCDC's error code,
+    for a changefeed that fails with it."""
 
     code = "CDC:ErrInvalidReplicaConfig"
 
 
 class SourceUriInvalid(ConfigError):
-    """``source-uri`` cannot be right."""
+    """The ``source-uri`` is wrong."""
 
     code = "CDC:ErrKafkaInvalidConfig"
 
 
 class SinkUriInvalid(ConfigError):
-    """``sink-uri`` cannot be right."""
+    """The ``sink-uri`` is wrong."""
 
     code = "CDC:ErrSinkURIInvalid"
 
 
 class TopicMissing(ConfigError):
-    """Where it is read from is not there, or not as it was described: it may come yet."""
+    """A topic of the source does not exist, or is not as the configuration says. It may be created
+    later, so the changefeed is tried again."""
 
     code = "CDC:ErrKafkaTopicNotExists"
 
 
 class Fenced(TidelakeError):
-    """Trust in the session has lapsed: nothing may be written any more."""
+    """Trust in the session has lapsed: this capture must not write any more."""
 
 
 class CaptureSuicide(TidelakeError):
@@ -40,25 +42,25 @@ class CaptureSuicide(TidelakeError):
 
 
 class TermRefused(TidelakeError):
-    """Another has claimed the changefeed in Delta: what we would write does not count. It ends the
-    work on that changefeed, not the capture."""
+    """The control tables in Delta refuse this owner's term: another owner has claimed a newer one,
+    or the incarnation is over. It ends the work on that changefeed, not the capture."""
 
     code = "CDC:ErrNotOwner"
 
 
 class TableSealed(TidelakeError):
-    """A table takes no writes of this changefeed any more: another has taken it over."""
+    """A table takes no writes of this changefeed any more, since another one has taken it over."""
 
     code = "CDC:ErrChangefeedUnretryable"
 
 
 class LeaseGone(CaptureSuicide):
-    """The lease that a call to etcd named has expired or was revoked."""
+    """The lease that a call to etcd used has expired or was revoked."""
 
 
 class Stop(TidelakeError):
-    """Asked to end: not a failure."""
+    """The program was asked to end; this is no failure."""
 
 
 class TryAgain(TidelakeError):
-    """Nothing is wrong: the same again, a little later."""
+    """Nothing is wrong for good: do the same again a little later."""

@@ -1,8 +1,8 @@
-"""The named steps at which tests break the program; free when none is set.
+"""The named steps at which tests break the program; they cost nothing when none is set.
 
-``TIDELAKE_FAILPOINTS="after-apply=kill:3,before-progress=stop"``: at the third passage of
+``TIDELAKE_FAILPOINTS="after-apply=kill:3,after-progress=stop"``: at the third passage of
 ``after-apply`` the process kills itself with SIGKILL; ``stop`` sends SIGSTOP, ``raise`` raises
-``FailpointHit``. This enumeration is the one list of them, in the order of a batch."""
+``FailpointHit``. The enumeration `Failpoint` has all of them, in the order of a batch."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Failpoint(StrEnum):
     AFTER_DECODE = "after-decode"
     AFTER_DEAD_LETTERS = "after-dead-letters"
     AFTER_CREATE_TABLE = "after-create-table"
-    BEFORE_DDL = "before-ddl"  # one that alters a target: all below it is applied
-    AFTER_DDL = "after-ddl"  # its commit is made, and nobody has heard of it
+    BEFORE_DDL = "before-ddl"  # a DDL that alters a target: all rows below it are applied
+    AFTER_DDL = "after-ddl"  # its commit is made, but not recorded or told to anybody yet
     AFTER_FENCE_CHECK = "after-fence-check"  # between the last check and a target's commit
     AFTER_APPLY_ONE = "after-apply-one"  # one table of the batch is committed, others are not
     AFTER_APPLY = "after-apply"
@@ -33,7 +33,7 @@ class Failpoint(StrEnum):
 
 
 class FailpointHit(Exception):
-    """A test asked for this failure; like a crash, nothing in the program expects it."""
+    """A failure that a test asked for. As with a crash, no code in the program handles it."""
 
 
 _actions: dict[str, list[tuple[str, int]]] = {}
@@ -41,7 +41,8 @@ _passages: dict[str, int] = {}
 
 
 def configure(text: str) -> None:
-    """Set the actions from ``name=action[:nth]`` items; an empty text clears them."""
+    """Set the actions from ``name=action[:nth]`` items, separated by commas; an empty text clears
+    them. Raises ``ValueError`` for an unknown name."""
     _actions.clear()
     _passages.clear()
     for item in filter(None, text.split(",")):
@@ -51,7 +52,7 @@ def configure(text: str) -> None:
 
 
 def failpoint(name: Failpoint) -> None:
-    """Do what was asked for at this step, if anything was."""
+    """Count a passage of this step, and do the action that is set for it, if there is one."""
     if not _actions:
         return
     passage = _passages[name] = _passages.get(name, 0) + 1

@@ -3,11 +3,11 @@
     shut ──open(ownership, trusted_until)──► open ──extend──► open, longer
       ▲                                        │
       └── shut(reason) ────────────────────────┤
-      └── the clock passes trusted_until ──────┘   (nobody has to notice: `check` reads the clock)
+      └── the clock passes trusted_until ──────┘   (`check` itself compares the clock)
 
-A lapsed fence is never opened again by `extend`: who was not trusted for a moment starts again as a
-new capture. The fence is the first of three gates; Delta's transaction identity and the term in the
-control rows are the others.
+`extend` never opens a lapsed fence again: a capture that was not trusted for a moment starts again
+as a new one. The fence is the first of three gates that a stale write meets; Delta's transaction
+identity and the term in the control rows are the others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class _Open:
 
 
 class Fence:
-    """Thread-safe. ``check`` is cheap: call it before a batch and right before each commit."""
+    """Thread-safe. ``check`` is cheap and does not block: call it before a batch and right before
+    each commit."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,7 +39,8 @@ class Fence:
         self._state: _Open | str = NEVER_OPENED  # a str is the reason why it is shut
 
     def check(self) -> Ownership:
-        """Return who may write; raise ``Fenced`` with the reason when nobody here may."""
+        """Returns the ownership under which this capture may write; raises ``Fenced`` with the
+        reason if it may not."""
         with self._lock:
             state = self._state
         if isinstance(state, str):
@@ -49,13 +51,13 @@ class Fence:
         return state.ownership
 
     def open(self, ownership: Ownership, trusted_until: float) -> None:
-        """Let the owner write until then; one owner at a time."""
+        """Allow writes until `trusted_until` (on the fence's clock). The fence must be shut."""
         with self._lock:
             assert isinstance(self._state, str), "the fence is open already: shut it first"
             self._state = _Open(ownership, trusted_until, self._clock.monotonic())
 
     def extend(self, trusted_until: float) -> None:
-        """Move the end of trust on. Ignored when shut or lapsed, and never moves it back."""
+        """Move the end of trust on, never back. Ignored if the fence is shut or lapsed."""
         with self._lock:
             state = self._state
             now = self._clock.monotonic()
@@ -66,13 +68,14 @@ class Fence:
 
     @property
     def silent_s(self) -> float:
-        """Since trust was extended last: how long etcd has not answered. 0 when it is shut."""
+        """Seconds since trust was extended last: for so long etcd has not answered. 0 if the fence
+        is shut."""
         with self._lock:
             state = self._state
         return 0.0 if isinstance(state, str) else self._clock.monotonic() - state.extended_at
 
     def shut(self, reason: str) -> None:
-        """Let nobody write from now on; nothing if it is shut."""
+        """Allow no writes from now on. If the fence is shut already, the first reason stays."""
         with self._lock:
             if not isinstance(self._state, str):
                 self._state = reason

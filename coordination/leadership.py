@@ -1,11 +1,12 @@
-"""One capture's way to lead the cluster, and back: it campaigns, leads, and resigns in order.
+"""How one capture becomes the elected one and ceases to be: it campaigns, leads, and resigns.
 
     campaigns ──► leads ──key gone, drained, failed──► ends its role ──► resigned
         ▲                                                                   │
         └────── after a pause, when nothing of the role runs any more ◄─────┘
 
-Nothing here ends the capture but what ends its session too: a lost capture key, an etcd that went
-back. Campaigning and resigning that etcd does not answer are tried again (docs/cluster.md 20).
+Only errors that end the session too end the capture: its key is lost, or etcd went back to an older
+revision. If etcd does not answer a campaign or a resignation, that is tried again
+(docs/cluster.md 20).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ CAMPAIGN_PAUSE_S: Final = 1.0  # after an owner role has ended (TiCDC: one campa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OwnerRole:
-    """From a won election to its end."""
+    """The owner role, from a won election to its end."""
 
     reactor: OwnerReactor
     worker: EtcdWorker[GlobalReactorState]
@@ -42,7 +43,7 @@ class _OwnerRole:
 
 
 class Leadership:
-    """One thread. It resigns and stands no more once it is stopping."""
+    """One thread. Once `is_stopping` is set, it resigns and campaigns no more."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Leadership:
         candidate: Candidate,
         guards: Callable[[], Sequence[Compare]],
     ) -> None:
-        """``guards``: what holds while the capture is registered."""
+        """``guards`` are the conditions that hold while the capture is registered."""
         self.is_stopping = False
         self._role = role
         self._jobs = jobs
@@ -60,27 +61,27 @@ class Leadership:
         self._campaign_at = float("-inf")
         self._owner: _OwnerRole | None = None
         self._ending: _OwnerRole | None = None
-        self._ends_by = float("inf")  # else the capture ends: nobody else could lead
+        self._ends_by = float("inf")  # when the ending role must have ended, else the capture ends
         self._must_resign = False
 
     @property
     def owner(self) -> OwnerReactor | None:
-        """While this capture leads."""
+        """The owner role, while this capture is the elected one; else None."""
         return self._owner.reactor if self._owner is not None else None
 
     @property
     def leads_since(self) -> Revision:
-        """The create-revision of the election key under which it leads; 0: it does not."""
+        """The create-revision of the election key with which it was elected; 0 if it is not."""
         return self._owner.revision if self._owner is not None else Revision(0)
 
     @property
     def is_held(self) -> bool:
-        """It leads, or its owner role has not ended yet."""
+        """Whether this capture is elected, or its owner role has not ended yet."""
         return self._owner is not None or self._ending is not None
 
     @property
     def has_resigned(self) -> bool:
-        """It does not lead, and has no election key that another one would wait for."""
+        """Whether it is not elected, and its election key keeps no other capture waiting."""
         return not self.is_held and not self._must_resign
 
     @property
@@ -88,20 +89,22 @@ class Leadership:
         return self._ending is None or self._ending.reactor.is_closed
 
     def close(self, *, drop: bool) -> None:
-        """Begin to end it with the capture; the key goes with the lease."""
+        """Begin to end the owner role because the capture ends; the election key goes with the
+        lease."""
         self.end(drop=drop, resigns=False)
         if self._ending is not None:
             self._ending.reactor.close(drop=drop)
         self._candidate.close()
 
     def campaign_or_lead(self) -> float:
-        """One pass; returns in how many seconds the next is due. Raises what ends the capture."""
+        """One pass; returns in how many seconds the next one is due. Blocks only for calls to etcd.
+        Raises the error that ends the capture."""
         now = self._role.capture.clock.monotonic()
         if self._owner is None:
             self._jobs.carry_out(None)
         if not self._may_campaign(now):
             return RETRY_S
-        if self.is_stopping:  # out of the queue too: who comes next must not wait for us
+        if self.is_stopping:  # leave the queue of candidates too: the next one must not wait
             self.end(drop=False, resigns=True)
             self._must_resign |= bool(self._candidate.revision)
             return RETRY_S
@@ -109,7 +112,8 @@ class Leadership:
         return wait_s if self._owner is None else min(wait_s, self._lead(self._owner))
 
     def _may_campaign(self, now: float) -> bool:
-        """Whether the last owner role has ended and its election key is gone; goes on with that."""
+        """Whether the last owner role has ended and its election key is deleted; if not, goes on
+        with that. Raises ``CaptureSuicide`` if the role does not end in time."""
         if self._ending is not None:
             if not self._ending.reactor.is_closed:
                 if now > self._ends_by:
@@ -134,7 +138,7 @@ class Leadership:
             wait_s = candidate.campaign(now)
         except TryAgain as error:
             logger.warning("the election is not known capture_id=%s: %s", self._role.id, error)
-            wait_s = RETRY_S  # what is known goes on: the guards of each write decide
+            wait_s = RETRY_S  # an owner goes on: the guards check the election at each write
         if self._owner is not None and self._owner.revision != candidate.revision:
             logger.warning("the election key is gone capture_id=%s", self._role.id)
             self.end(drop=True, resigns=False)
@@ -153,7 +157,7 @@ class Leadership:
                 raise
             logger.warning("the election key is gone capture_id=%s", self._role.id)
             self.end(drop=True, resigns=False)
-            self._candidate.close()  # and look at once
+            self._candidate.close()  # so the next campaign asks etcd at once
         except TidelakeError:
             raise
         except Exception:
@@ -167,7 +171,8 @@ class Leadership:
         return 0.0
 
     def end(self, *, drop: bool, resigns: bool) -> None:
-        """Begin to end the owner role, if there is one."""
+        """Begin to end the owner role, if there is one. `drop`: write nothing more; `resigns`:
+        delete the election key once the role has ended."""
         if self._owner is None:
             return
         self._ending, self._owner = self._owner, None

@@ -10,9 +10,9 @@ limit       L = W - 1 (or target-ts): what a batch brings every table to
 checkpoint  everything at or below it is in the table
 resolved-ts what the source has promised so far; checkpoint <= resolved-ts
 
-"Since when": each of these says which of several holders or versions something is of.
+"Since when": each of these numbers or IDs tells a holder or version from the next one.
 
-word               of what it tells one from the next           new with             ranks?
+word               tells apart                                  new with             ranks?
 session            a capture: its lease, ID and a UUID (epoch)  a reset              no
 processor epoch    an agent under one owner (a UUID)            agent, owner         no
 changefeed epoch   a changefeed's runs                          resume, retry        yes, ever
@@ -21,7 +21,7 @@ owner revision     owners of a changefeed, for its agents       a launch        
 term               owners of a changefeed, for Delta            a claim              yes, ever
 fence              writers of a span: ``term << 32 | n``        an assignment        yes, ever
 incarnation        a changefeed's contents                      a rewind             yes, ever
-generation         tables of one name                           DROP, then CREATE    yes
+generation         tables of one name: 1, they share a log     nothing              no
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LeaseID = NewType("LeaseID", int)
 TermNumber = NewType("TermNumber", int)
 
 TSO_LOGICAL_BITS = 18
-SEALED_TS = 2**63 - 1  # an identity that no limit can exceed: the app ID may never write again
+SEALED_TS = 2**63 - 1  # a txnVersion that no limit can exceed: seals an app ID (rule 4)
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -55,7 +55,7 @@ def time_tso(at: datetime) -> Ts:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
-    """A table as MySQL names it; ``str()`` is what progress, ledger and logs show."""
+    """A table's name in MySQL; ``str()`` gives it as progress, ledger and logs show it."""
 
     schema: str
     table: str
@@ -73,13 +73,14 @@ class CaptureInfo:
     version: str
     start_timestamp: int  # unix seconds
     # Not TiCDC's:
-    is_draining: bool = False  # it hands over what it has, and takes nothing
-    is_reached: bool = False  # an owner's message has come to it, so it may have tables
+    is_draining: bool = False  # it gives its tables and its leadership away, and takes none
+    is_reached: bool = False  # an owner's message has reached it, so it may have tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """A won election: who may claim the changefeed's next term in Delta."""
+    """A capture and the election that it won, with which it may claim a changefeed's next term in
+    Delta. Revision 0: it has won none."""
 
     capture_id: CaptureID
     epoch: ProcessorEpoch

@@ -4,9 +4,9 @@
                               │ ▲                                                             │
     messages ──► agent ──► replica ──► statuses, errors ──► task position          a new epoch opens
 
-An agent lives as long as a changefeed's epoch: owners come and go, it and its streams stay. A
-replica of a new epoch is opened only when nothing of the old one runs any more; what never ends
-ends the capture.
+An agent lives as long as a changefeed's epoch; it and its streams stay when the owner changes. A
+replica for a new epoch is opened only when nothing of the old one runs any more; a replica that
+does not close in time ends the capture.
 A reactor of one thread: everything slow happens in the data plane.
 """
 
@@ -39,7 +39,7 @@ from coordination.scheduler.messages import (
 
 logger = logging.getLogger(__name__)
 
-MAX_INBOX: Final = 10_000  # of one changefeed, while etcd does not let the agent tick
+MAX_INBOX: Final = 10_000  # messages of one changefeed that are kept while its agent does not tick
 _SAYS: Final = {
     TableState.REPLICATING: "table taken",
     TableState.STOPPED: "table given up",
@@ -57,7 +57,7 @@ class _Refusal:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """One changefeed epoch on this capture."""
+    """The run of one changefeed epoch on this capture."""
 
     epoch: int
     agent: Agent
@@ -69,8 +69,8 @@ class _Run:
 
 
 class ProcessorReactor:
-    """See the module's picture. ``owns`` says whether this capture is the owner right now: what it
-    owns in etcd without being that is released."""
+    """See the module's picture. ``owns`` says whether this capture has the owner role right now; if
+    not, changefeeds whose schedule rows name it as their owner are released."""
 
     def __init__(self, role: SessionContext, owns: Callable[[], bool]) -> None:
         self.is_stopping = False
@@ -91,14 +91,15 @@ class ProcessorReactor:
         return not self._runs and not self._closing.names()
 
     def post(self, messages: Iterable[Message]) -> None:
-        """For agents; one that is not here (yet) misses its messages, and is sent them again."""
+        """Take messages for agents; the next tick reads them. Messages for an agent that is not
+        here (yet) are dropped: the owner sends again what still matters."""
         for message in messages:
             inbox = self._inboxes.setdefault(message.changefeed_id, [])
             if len(inbox) < MAX_INBOX:
                 inbox.append(message)
 
     def serve_again(self) -> None:
-        """A drain was taken back."""
+        """Take a drain back: the agents report ALIVE again."""
         self.is_stopping = False
         for run in self._runs.values():
             run.agent.liveness = Liveness.ALIVE
@@ -108,13 +109,14 @@ class ProcessorReactor:
         return taken
 
     def close(self, *, drop: bool) -> None:
-        """Begin to end all; `is_closed` says when that is over."""
+        """Begin to close all replicas; `is_closed` says when that is done."""
         for name in list(self._runs):
             self._retire(name, drop=drop)
         self._closing.close(drop=drop)
 
     def tick(self, state: GlobalReactorState, now_s: float) -> None:
-        """Raises ``CaptureSuicide`` when a replica does not end."""
+        """Follow etcd and run the agents. Raises ``CaptureSuicide`` if a replica does not close in
+        time; an error of one changefeed is only reported."""
         self._closing.check(now_s)
         for name in [each for each in self._runs if each not in state.changefeeds]:
             self._retire(name)
@@ -125,7 +127,8 @@ class ProcessorReactor:
         self._inboxes.clear()
 
     def _follow(self, changefeed: ChangefeedReactorState) -> None:
-        """Open or close what etcd says, and let go what we own no more."""
+        """Open or close the changefeed's replica as etcd says; and release the changefeed, if this
+        capture is named as its owner without having the owner role."""
         info, row, name = changefeed.info, changefeed.schedule, changefeed.name
         if info is not None and row is not None and row.owner == self._role.id and not self._owns():
             position = changefeed.status or row.task_position
@@ -141,7 +144,7 @@ class ProcessorReactor:
     def _open(self, info: ChangefeedInfo, changefeed: ChangefeedReactorState) -> None:
         row, role, capture = changefeed.schedule, self._role, self._role.capture
         if row is None or row.owner_state is not SchedState.LAUNCHED or row.owner is None:
-            return  # no owner yet; and an older one's late messages must not find an agent
+            return  # no owner yet: late messages of an earlier owner must not find an agent
         refusal = self._refused.get(info.name)
         if refusal is not None and refusal.epoch == info.epoch:
             self._write_refusal(refusal, changefeed)
@@ -152,7 +155,7 @@ class ProcessorReactor:
             )
         except (Fenced, TryAgain):
             return
-        except Exception as error:  # noqa: BLE001 - the changefeed must hear of it, and the others go on
+        except Exception as error:  # noqa: BLE001 - it is reported, and the other changefeeds go on
             log_failure(logger, f"could not open a replica changefeed_id={info.id}", error)
             refusal = _Refusal(epoch=info.epoch, report=self._role.report(error, PROCESSOR_UNKNOWN))
             self._refused[info.name] = refusal
@@ -196,7 +199,7 @@ class ProcessorReactor:
         self._log_spans(run, inbox, outbox)
 
     def _log_spans(self, run: _Run, inbox: Sequence[Message], outbox: Sequence[Message]) -> None:
-        """A line for each table that this capture now has, or has no more."""
+        """Log a line for each table that this capture has begun or ceased to replicate."""
         for message in inbox:
             if isinstance(message.body, AddTable):
                 run.names[message.body.span.table_id] = str(message.body.span.name)
@@ -219,8 +222,9 @@ class ProcessorReactor:
             changefeed.report(self._role.id, refusal.epoch, refusal.report, None)
 
     def _write_reports(self, run: _Run, changefeed: ChangefeedReactorState) -> None:
-        """The oldest first, one at a time, each until it was seen in etcd: the owner may have taken
-        it since."""
+        """Report the first error and the oldest warning, each until it was seen in etcd, even if
+        the owner has cleared it since (`last_reports`). Later errors are dropped: the first one
+        stops the run."""
         last = changefeed.last_reports.get(self._role.id) or TaskPosition()
         if run.errors and last.error == run.errors[0]:
             run.errors.clear()  # the first one stops the run

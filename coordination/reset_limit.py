@@ -1,4 +1,4 @@
-"""How often a capture may be made anew. Pure: the caller has the clock."""
+"""How often a process may start a new capture. Pure: the caller has the clock."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 RESET_INTERVAL_S: Final = 20.0  # as TiCDC: one reset per 20 s …
-RESET_BURST: Final = 2  # … after two at once
+RESET_BURST: Final = 2  # … after a burst of two
 
 
 @dataclass(slots=True)
 class ResetLimit:
-    """A bucket of resets that fills up again, one per interval."""
+    """A token bucket: up to `burst` resets at once, and one more per `interval_s`."""
 
     interval_s: float = RESET_INTERVAL_S
     burst: int = RESET_BURST
@@ -22,7 +22,7 @@ class ResetLimit:
         self._tokens = self.burst
 
     def take(self, now: float) -> float:
-        """Take one; return the seconds to wait before using it."""
+        """Take one reset; returns how many seconds to wait before it. `now` is in seconds."""
         if self._at is not None:
             refill = (now - self._at) / self.interval_s if self.interval_s else self.burst
             self._tokens = min(self.burst, self._tokens + refill)

@@ -1,13 +1,14 @@
-"""Whether a `run` may take part in its changefeed, and what becomes of that in etcd.
+"""Whether a `run` may take part in its changefeed, and whether it writes it anew in etcd.
 
-    registered ─► others before us? ──none──► begun anew, with our arguments ─► admitted
+    registered ─► captures before this one? ──none──► writes the changefeed anew ─► admitted
                         │
-                        ├── it runs, with the same ─────────────────────────► admitted: joins them
-                        └── with others, or it is over ─► looked at again, until they are gone
-                                                          └── they are not ─► refused, or joins
+                        ├── it runs, with the same arguments ───────────────► admitted: joins them
+                        └── other arguments, or it is over ─► asks again, until they are gone
+                                  still there after the wait ─► other arguments: refused
+                                                             └► the same: joins them
 
-Who registered first goes first: two that start at one moment see each other. A capture that was
-killed is registered until its lease ends, so others' arguments are waited out for that long.
+The capture that registered first decides; so of two that start at one moment, one sees the other.
+A capture that was killed stays registered until its lease ends, so the wait is as long as that.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from coordination.orchestrator.commit_once import commit_once
 
 logger = logging.getLogger(__name__)
 
-RUN: Final = "run"  # in the info's config: what the changefeed is, by the names of its settings
-MARGIN_S: Final = 2.0  # of a lease's end, until etcd has noticed
+RUN: Final = "run"  # key in the info's config: the changefeed's arguments, by setting
+MARGIN_S: Final = 2.0  # from a lease's end until etcd has deleted its keys
 
 
 class RunAdmission:
-    """One process's; asked in each of its sessions, on the coordination thread."""
+    """The admission of one process; called in each of its sessions, on the coordination thread.
+    Blocks for calls to etcd."""
 
     def __init__(
         self,
@@ -47,8 +49,8 @@ class RunAdmission:
         refuse: Callable[[], None] = lambda: None,
         on_join: Callable[[], None] = lambda: None,
     ) -> None:
-        """``refuse`` raises what forbids it, whoever else is there; ``on_join`` is called when
-        others were first."""
+        """``refuse`` raises if this process may not take part, whatever others there are;
+        ``on_join`` is called when it joins captures that were first."""
         self._client = client
         self._scope = scope
         self._info = info
@@ -56,10 +58,12 @@ class RunAdmission:
         self._clock = clock
         self._refuse = refuse
         self._on_join = on_join
-        self._waiting: tuple[CaptureID, float] | None = None  # as whom, and until when
+        self._waiting: tuple[CaptureID, float] | None = None  # with which ID, and until when
 
     def __call__(self, capture_id: CaptureID, registered: Revision) -> bool:
-        """Whether it takes part now; False: ask again. Raises ConfigError where it may not."""
+        """Whether the capture takes part now; False: ask again. `registered` is the create-revision
+        of its key. Raises ConfigError if other captures run the changefeed with other arguments,
+        ``TryAgain``, and what ``refuse`` raises."""
         self._refuse()
         others = self._registered_before(registered)
         found = find_changefeed(self._client, self._scope, self._info.name)
@@ -83,7 +87,7 @@ class RunAdmission:
         return self._join(others)
 
     def _registered_before(self, registered: Revision) -> dict[str, str]:
-        """The captures, and where they are."""
+        """The captures that registered before this one: their IDs and addresses."""
         found = self._client.range(keys.capture_prefix(self._scope), prefix=True).kvs
         infos = [
             keys.load_capture_info(kv.value) for kv in found if kv.create_revision < registered
@@ -119,7 +123,8 @@ class RunAdmission:
 
 
 def clean_up(client: EtcdClient, scope: str) -> None:
-    """Remove all of a finished changefeed's scope, unless somebody is there or has begun anew."""
+    """Delete all keys of a finished changefeed's scope, unless a capture is registered there or a
+    key has changed meanwhile. Blocks for calls to etcd."""
     prefixes = (keys.base_prefix(scope), keys.own_prefix(scope))
     kvs = client.range(prefixes, prefix=True).kvs
     is_used = any(kv.key.startswith(keys.capture_prefix(scope)) for kv in kvs)

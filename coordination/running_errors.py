@@ -10,12 +10,14 @@ from conf.masking import masked
 from coordination.errors import TidelakeError
 from coordination.metadata.model import RunningError, rfc3339
 
-PROCESSOR_UNKNOWN: Final = "CDC:ErrProcessorUnknown"  # TiCDC's codes for what has none of its own
+# TiCDC's codes for errors without a code of their own.
+PROCESSOR_UNKNOWN: Final = "CDC:ErrProcessorUnknown"
 OWNER_UNKNOWN: Final = "CDC:ErrOwnerUnknown"
 
 
 def running_error(error: Exception, *, code: str, address: str, at: datetime) -> RunningError:
-    """`code` is that of an error without one of its own (an attribute ``code``)."""
+    """The report of an error. `code` is used if the error has no code of its own (an attribute
+    ``code``). Secrets are masked."""
     own_code = getattr(error, "code", None)
     text = str(error) if isinstance(error, TidelakeError) else f"{type(error).__name__}: {error}"
     return RunningError(
@@ -27,8 +29,9 @@ def running_error(error: Exception, *, code: str, address: str, at: datetime) ->
 
 
 def log_failure(logger: logging.Logger, what: str, error: Exception) -> None:
-    """What a capture met and reports: the owner, which decides what comes of it, says so as an
-    error. One line for what is known, which says it all; a traceback for what nobody foresaw."""
+    """Log an error that a capture reports to the owner. A ``TidelakeError`` is one INFO line: the
+    owner decides what to do about it, and logs it as an ERROR. Any other exception is unexpected,
+    and is logged as an ERROR with its traceback."""
     if isinstance(error, TidelakeError):
         logger.info("%s: %s", what, error)
     else:

@@ -1,4 +1,5 @@
-"""Secrets, at the moment of their use: references are looked up, and no line shows them then."""
+"""Secrets when they are used: a reference is looked up, and its value is masked in all logs from
+then on."""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from conf.references import Reference, parse_reference
 from conf.settings import SettingError
 from coordination.errors import ConfigError
 
-MAX_BYTES: Final = 64 * 1024  # of a file: a larger one is another file
+MAX_BYTES: Final = 64 * 1024  # of a file: a larger one is no secret
 
 
 def revealed(name: str, text: str) -> str:
-    """The value of a setting that may be a reference; a secret is masked from now on.
+    """The value of a setting that may be a reference. If the setting is a secret, its value is
+    masked in logs from now on.
 
-    Looked up each time: a file that is written anew counts from the next connection on. Raises
-    ConfigError where this process cannot read it."""
+    A reference is looked up at each call, so a changed file counts from the next connection on.
+    Raises ConfigError if this process cannot read it."""
     try:
         reference = parse_reference(name, text)
     except SettingError as error:
@@ -31,7 +33,8 @@ def revealed(name: str, text: str) -> str:
 
 
 def revealed_options(options: Iterable[tuple[str, str]] | Mapping[str, str]) -> dict[str, str]:
-    """``[storage-options]`` as storage is to get them."""
+    """``[storage-options]`` with their references looked up, as they are passed to the storage.
+    Raises ConfigError."""
     items = options.items() if isinstance(options, Mapping) else options
     return {name: revealed(f"storage-options.{name}", value) for name, value in items}
 

@@ -4,17 +4,17 @@
        ▲                                    │  session lost, guard lost            │
        └── all closed, lease revoked ◄──────┴───────── suicide: drop ──────────────┘
 
-`run_once` is one pass and never waits: session, registration, election, messages in, processor,
-owner, messages out. Whoever drives it (`run`, or the simulation) is the coordination thread. Trust
-is one for all roles: the fence opens when the lease is granted, each renewal extends it, and a lost
-session shuts it at once, from its own thread. What a capture may write is not decided by it alone:
-spans have their fences, owners their terms. A call that etcd does not answer is made again; what
-ends is at most this capture, not the process.
+`run_once` is one pass and blocks only for calls to etcd: session, registration, election, messages
+in, processor, owner, messages out. The thread that calls it (in `run`, or in the simulation) is the
+coordination thread. All roles share one trust: the fence opens when the lease is granted, each
+renewal extends it, and a lost session shuts it at once, on the session's own thread. The fence is
+not the only check on writes: spans have their fences, owners their terms. A call that etcd does not
+answer is made again; at most it ends this capture, not the process.
 
-Ends have deadlines. What hangs stops the keep-alive (`watchdog.py`), and so ends the capture; an
-end in order that takes too long becomes a suicide; a suicide after which something still hangs ends
-the process, whose supervisor starts it anew; so does a loop that hangs itself (`end_with`). No
-capture begins while something hangs."""
+Closing has deadlines. A loop that hangs stops the keep-alive (`watchdog.py`), which ends the
+capture. An orderly end that takes too long becomes a suicide. A suicide after which something still
+hangs ends the process, which its supervisor starts again. If the coordination loop itself hangs,
+`end_with` ends the process. No capture begins while something hangs."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from coordination.watchdog import end_with
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5  # after a call that etcd did not answer
-CLOSING_S: Final = 0.1  # between two looks at what still ends
+CLOSING_S: Final = 0.1  # between two passes while the capture closes
 DRAIN_S: Final = 30.0  # how long a stopping capture waits for others to take its tables
-STOP_S: Final = 60.0  # then for what it does itself to end
-STOP_AFTER_SUICIDE_S: Final = 10.0  # nothing of it counts any more
+STOP_S: Final = 60.0  # how long its own work may then take to end
+STOP_AFTER_SUICIDE_S: Final = 10.0  # the same after a suicide: its work does not count any more
 
 
 class Phase(StrEnum):
@@ -64,8 +64,8 @@ class CaptureServer:
         on_reset: Callable[[Capture], None] = lambda _capture: None,
         on_pass: Callable[[Capture], None] = lambda _capture: None,
     ) -> None:
-        """`on_reset` is told who this capture now is, for log lines; `on_pass` looks at it after
-        each pass."""
+        """`on_reset` is called with each new capture, for log lines; `on_pass` with the capture
+        after each of its passes. Both on the coordination thread."""
         self.phase = Phase.WAITING
         self.capture: Capture | None = None
         self.jobs = OwnerJobs(context.woken.set)
@@ -78,10 +78,10 @@ class CaptureServer:
         self._drain_until: float | None = None
         self._on_reset = on_reset
         self._on_pass = on_pass
-        self._is_silent = False  # etcd, since it was said
+        self._is_silent = False  # no session could be begun; logged already
         self._begin_at: float | None = None  # None: the reset limit has not been asked yet
         self._ends_since = float("-inf")
-        self._is_dropped = False  # what ends has ended by suicide
+        self._is_dropped = False  # whether the capture that closes ended by suicide
         self._loop = context.watchdog.watch(
             "the coordination loop", context.session.answer_timeout_s
         )
@@ -89,30 +89,32 @@ class CaptureServer:
         self._unrevoked: list[LeaseID] = []  # of sessions that ended while etcd was away
 
     def request_stop(self) -> None:
-        """End soon: resign, hand over, close. Any thread, signal handlers too."""
+        """Ask to end: resign, hand over, close. Returns at once; any thread and signal handlers."""
         self.is_stopping = True
         self._woken.set()
 
     def serve_again(self, capture_id: CaptureID) -> Future[bool]:
-        """Take a drain back. The result: whether there was one. Any thread."""
+        """Take a drain back. The result says whether this capture was being drained; it fails with
+        ``MetadataError`` if the capture is stopping or has another ID. Any thread."""
         future: Future[bool] = Future()
         self._recalls.put((capture_id, future))
         self._woken.set()
         return future
 
     def address_of(self, capture_id: CaptureID) -> str | None:
-        """Where another capture listens, as this one has seen it. Any thread; from memory."""
+        """The address of another capture, as last seen in etcd, or None. Any thread; does not
+        block."""
         capture = self.capture
         info = capture.captures.get(capture_id) if capture is not None else None
         return info.address if info is not None else None
 
     def wake(self) -> None:
-        """Have the next pass now. Any thread."""
+        """Have the next pass begin at once. Any thread."""
         self._woken.set()
 
     def run(self) -> None:
-        """Block until stopped. Raises TidelakeError when something hangs and the process has to
-        end for it; where this loop itself hangs, the process ends without it."""
+        """Run passes until stopped; blocks. Raises TidelakeError if something hangs and the process
+        has to end because of it. If this loop itself hangs, a watchdog thread ends the process."""
         is_over = threading.Event()
         threading.Thread(
             target=end_with,
@@ -132,13 +134,14 @@ class CaptureServer:
             is_over.set()
 
     def _gives_up_after_s(self) -> float:
-        """How long what hangs has, after the suicide of the capture, before the process ends."""
+        """How many seconds a capture may take to close after its suicide, before the process
+        ends."""
         limit_s = self._context.session.stall_timeout_s
         return min(STOP_AFTER_SUICIDE_S, limit_s) if self.is_stopping else limit_s
 
     def run_once(self) -> float | None:
-        """One pass; returns in how many seconds the next one is due, if nothing wakes us. None:
-        stopped."""
+        """One pass; returns in how many seconds the next one is due, unless `wake` comes first.
+        None: stopped."""
         self._answer_recalls()
         match self.phase:
             case Phase.WAITING:
@@ -190,9 +193,9 @@ class CaptureServer:
         return 0.0
 
     def _open(self) -> str:
-        """Why there is no session; empty when there is one."""
+        """Begin a capture with a session; returns why that failed, or an empty text."""
         try:
-            while self._unrevoked:  # else this capture stands in line behind its own last one
+            while self._unrevoked:  # else the election keys of its last sessions would come first
                 self._context.client.revoke(self._unrevoked[-1])
                 self._unrevoked.pop()
             self.capture = capture = Capture.begin(self._context, self.jobs)
@@ -214,7 +217,7 @@ class CaptureServer:
         except Exception as error:
             logger.exception("capture failed, it starts again capture_id=%s", capture.id)
             return self._leave(capture, drop=True, reason=repr(error))
-        if self.is_stopping:  # in order: nothing is left to hand over, or nobody takes it in time
+        if self.is_stopping:  # leaves when all is handed over, or others take too long
             now = self._clock.monotonic()
             if self._drain_until is None:
                 self._drain_until = now + self._drain_s
@@ -224,7 +227,7 @@ class CaptureServer:
         return wait_s
 
     def _leave(self, capture: Capture, *, drop: bool, reason: str) -> float:
-        if drop:  # its lease ends, though something of it may never do
+        if drop:  # the lease must end even if something of the capture hangs
             self._context.fence.shut(reason)
             capture.session.update(loss=reason)
         capture.close(drop=drop)
@@ -237,7 +240,7 @@ class CaptureServer:
         assert capture is not None
         self.jobs.carry_out(None)
         if not capture.is_closed:
-            capture.session.renew_when_due()  # what ends in order still commits
+            capture.session.renew_when_due()  # an orderly end still commits
             self._hurry(capture)
             return CLOSING_S
         self._context.fence.shut("this capture has stopped")
@@ -249,8 +252,8 @@ class CaptureServer:
         return None if self.phase is Phase.STOPPED else 0.0
 
     def _hurry(self, capture: Capture) -> None:
-        """Turn an orderly end that takes too long into a suicide; raise where that takes too long
-        as well."""
+        """Turn an orderly end that takes too long into a suicide. Raises TidelakeError if the end
+        after a suicide takes too long as well."""
         limit_s = self._gives_up_after_s()
         if self.is_stopping and not self._is_dropped:
             limit_s = min(STOP_S, self._context.session.stall_timeout_s)

@@ -1,5 +1,5 @@
-"""Which Tidelake this is, and which others its captures share a cluster with: a release and those
-next to it, so that captures can be replaced one by one."""
+"""The version of this Tidelake, and which versions may share a cluster: a release and those next to
+it, so that captures can be replaced one by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RELEASE: Final = re.compile(r"v?(\d+)\.(\d+)\b")
 
 
 def tidelake_version() -> str:
-    """Of the installed package; ``dev`` where it is run from a folder."""
+    """The version of the installed package; ``dev`` if it is run from a folder."""
     try:
         return metadata.version("tidelake")
     except metadata.PackageNotFoundError:
@@ -20,7 +20,8 @@ def tidelake_version() -> str:
 
 
 def work_together(one: str, other: str) -> bool:
-    """Whether captures of these versions do; what has no number (``dev``) is taken at its word."""
+    """Whether captures of these two versions work together; a version without a number (``dev``)
+    works with any."""
     first, second = _RELEASE.match(one), _RELEASE.match(other)
     if first is None or second is None:
         return True

@@ -1,9 +1,10 @@
-"""A target that somebody has altered by hand: its columns as they are now, and how they are read.
+"""A target table that a user has altered by hand: its columns as they are now, and the MySQL types
+by which values for them are cast.
 
-What a CREATE TABLE or the messages told stands in the table's properties. A column that was added
-or widened since then is read by its Delta type, or by the MySQL type in its comment where the two
-fit together: the names of an ``enum`` stand nowhere else. One that was dropped is no column any
-more, and one that was renamed is a new one.
+The table's properties hold the columns as a DDL or the messages defined them. For a column that was
+added or widened by hand since, the MySQL type is taken from the column's comment where that fits
+its Delta type (only a comment can tell the names of an ``enum``), and otherwise derived from the
+Delta type. A column that was dropped is not filled any more; one that was renamed is a new one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sinks.schema import KNOWN_TYPES, Column, MySQLType, TableSchema
 
 logger = logging.getLogger(__name__)
 
-# Of a Delta type the MySQL type whose text it is read from.
+# Delta type -> the MySQL type by which its values are cast.
 _MYSQL_NAMES = {
     **{name: name for name in ("tinyint", "smallint", "int", "bigint", "float", "double", "date")},
     "string": "text",
@@ -38,7 +39,7 @@ _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 
 class DeltaColumn(NamedTuple):
     name: str
-    type: str  # in Spark SQL's words; "other" for what no MySQL text is cast to
+    type: str  # Spark SQL's name; "other" for a type that no MySQL value is cast to
     comment: str = ""
 
 
@@ -57,7 +58,8 @@ def delta_columns(handle: DeltaTable) -> list[DeltaColumn]:
 def schema_as_it_is(
     name: TableName, stored: TableSchema, columns: Sequence[DeltaColumn]
 ) -> TableSchema:
-    """The schema by which the rows of the table are read. Raises where its key is gone."""
+    """The schema by which rows for the table are cast: ``stored`` with the columns as they are now.
+    Raises TidelakeError where a key column is gone or has another type."""
     found = {column.name: column.type for column in columns}
     kept = [each for each in stored.delivered if found.get(each.name) == delta_type(each.type)]
     known = {column.name for column in kept}
@@ -105,7 +107,7 @@ def _by_hand(name: TableName, column: DeltaColumn) -> Column | None:
 def _mysql_type(column: DeltaColumn) -> MySQLType | None:
     try:
         said = MySQLType.parse(column.comment)
-    except ValueError:  # it says something else, or nothing
+    except ValueError:  # the comment is no type
         said = None
     if said and said.name in KNOWN_TYPES and delta_type(said) == column.type:
         return said

@@ -11,14 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from conf.settings import WriteMode
 from coordination.model import TableName, Ts
+from sinks.change_log import COMMIT_TS
 from sinks.schema import TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-OP_COLUMN = "_op "  # no MySQL column ends with a space. Of a write's rows: UPSERT or DELETE
+OP_COLUMN = "_op "  # holds UPSERT or DELETE; no MySQL column's name ends with a space
 UPSERT = "U"
 DELETE = "D"
 
@@ -34,17 +36,29 @@ class Target:
     uri: str  # <warehouse>/<schema>/<table>
     schema: TableSchema
     app_id: str
-    shaped_by: str | None = None  # the table's property ALTERED when it was looked at; None: any
+    shaped_by: str | None = None  # property ALTERED when the table was opened; None: not compared
+    mode: WriteMode = "upsert"
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is a change log: it holds the events of the table, not its rows."""
+        return self.mode == "append"
+
+    @property
+    def sorted_by(self) -> tuple[str, ...]:
+        """The columns that the rows of its files are sorted by."""
+        return (COMMIT_TS,) if self.is_log else self.schema.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableWrite:
     """The changes of one table in ``(checkpoint, limit]``.
 
-    ``changes`` has the target's columns (``TableSchema.delivered``, in Delta's types) and ``_op``;
-    it is unique per key, and of a DELETE only the key columns count. Spark gets a DataFrame,
-    merge-on-write Arrow. ``before_commit`` is the fence: called as late as the engine can, it
-    raises when trust has lapsed."""
+    ``changes`` has the target's columns (``TableSchema.delivered``, in Delta's types) and
+    `OP_COLUMN`. It has one row per key, and only the key columns of a DELETE count. For a change
+    log it has ``LOG_COLUMNS`` instead of `OP_COLUMN`, and all events in commit order. Spark gets a
+    DataFrame, merge-on-write an Arrow table. ``before_commit`` checks the fence: the engine calls
+    it as late as it can, and it raises when trust has lapsed."""
 
     target: Target
     checkpoint: Ts
@@ -56,15 +70,15 @@ class TableWrite:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Our commit: the table is at ``limit`` in this Delta version."""
+    """This write was committed: in this Delta version the table is at the write's ``limit``."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Somebody (an earlier try, a later owner) had brought the table to ``identity`` >= limit
-    already.
+    """Nothing was written: an earlier try or another writer had brought the table to ``identity``
+    already, which is at or above the write's ``limit``.
     """
 
     version: int
@@ -72,22 +86,23 @@ class Skipped:
 
 
 class TableHeld(Exception):
-    """The table takes no commit now: an operator has paused it. Its rows wait, others go on."""
+    """An operator has paused the table: it takes no commit now. Its rows wait; other tables go
+    on."""
 
 
 class TableAltered(Exception):
-    """A DDL has run on the table since it was looked at: its rows are to be cast anew."""
+    """A DDL has run on the table since it was opened: its rows must be cast by the new schema."""
 
 
 class Engine(Protocol):
-    """Commits one write. Raises TableHeld for a table that is paused, TableAltered, and TryAgain
-    when another commit came between (re-read, re-check, retry).
+    """Commits one write. Raises TableHeld for a table that is paused, TableAltered after a DDL, and
+    TryAgain when another commit came between: then re-read, re-check and retry.
     """
 
     name: str  # "merge-on-write" or "spark": the progress table shows it
 
     def check_shape(self, target: Target) -> None:
-        """Raises TableAltered where a DDL has run on the table since ``target`` was looked at."""
+        """Raises TableAltered where a DDL has run on the table since ``target`` was made."""
         ...
 
     def apply(self, write: TableWrite) -> Applied | Skipped: ...

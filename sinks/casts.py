@@ -1,7 +1,8 @@
 """From canal-json's text to Delta's types (docs/types.md), in Arrow, a column at a time.
 
-Every value of canal-json is a JSON string. A cast here gives the exact value or null; a null that
-the source did not send is a failure, and its row a dead letter: nothing is rounded, cut or guessed.
+Every value of canal-json is a JSON string. A cast gives the exact value or null: nothing is
+rounded, cut or guessed. A null where the source sent a value is a failure, and its row becomes a
+dead letter.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ def cast_column(text: pa.Array, column: Column, rules: CastRules) -> CastColumn:
     """The values of a column from its text, in ``arrow_type(column.type)``.
 
     ``text`` is a string or large_string array; null stays null and is no failure. With
-    ``zero_date="null"`` neither is a zero date, which becomes null. Where clocks are set back, a
-    TIMESTAMP's text does not tell: the earlier instant is taken.
+    ``zero_date="null"`` a zero date becomes null and is no failure either. Where clocks are set
+    back, a TIMESTAMP's text fits two instants: the earlier one is taken.
 
-    Raises ArrowInvalid where one array cannot hold the text of so many rows (2 GiB).
+    Raises ArrowInvalid where the text is too much for one array (2 GiB).
     """
     mysql_type = column.type
     if text.null_count == len(text):
@@ -43,7 +44,7 @@ def cast_column(text: pa.Array, column: Column, rules: CastRules) -> CastColumn:
 
 
 def key_values(values: pa.Array) -> pa.Array:
-    """-0.0 as 0.0: one key in MySQL, two to whatever compares bits."""
+    """Key values with -0.0 written as 0.0: they are one key in MySQL, but differ in their bits."""
     if pa.types.is_floating(values.type):
         return pc.add(values, pa.scalar(0.0, values.type))
     return values

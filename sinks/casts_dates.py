@@ -1,4 +1,5 @@
-"""Dates and times from text; MySQL's zero dates; TIMESTAMP from its server's zone to UTC."""
+"""Casts text to dates and times, with MySQL's zero dates; a TIMESTAMP from its server's time zone
+to UTC."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def cast_datetimes(text: pa.Array, rules: CastRules) -> CastColumn:
 
 
 def cast_timestamps(text: pa.Array, rules: CastRules) -> CastColumn:
-    """As datetimes are written, in the rules' zone, to microseconds of UTC."""
+    """The form of a datetime, in the time zone of ``rules``, to microseconds of UTC."""
     local = _cast(text, _MICROS, rules)
     return CastColumn(values=to_utc(local.values, rules.time_zone), failed=local.failed)
 
@@ -69,7 +70,7 @@ def _cast(text: pa.Array, kind: pa.DataType, rules: CastRules) -> CastColumn:
     if values is not None:
         return CastColumn(values=values, failed=None)
     zeros = as_mask(pc.is_in(text, value_set=_PLAIN_ZEROS.cast(text.type)))
-    if zeros.any():  # the one that is common: a look at each text's form is spared
+    if zeros.any():  # zero dates are mostly plain zeros: then no pattern needs to be matched
         values = _plain(only(text, is_valid(text) & ~zeros), kind)
         if values is not None:
             return cast_result(values, text, ~zeros | (rules.zero_date == "null"))
@@ -94,9 +95,9 @@ def _plain(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def _has_times(text: pa.Array) -> bool:
-    """Whether a blank and a time to the second or finer stand behind each date.
+    """Whether each text has a blank and a time (to the second or finer) behind its date.
 
-    Arrow would also take a bare date, hours without minutes, and a ``T`` for the blank.
+    Arrow's cast would also accept a bare date, hours without minutes, and a ``T`` for the blank.
     """
     begin, end = spans(text)
     if not len(begin):

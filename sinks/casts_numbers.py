@@ -1,4 +1,4 @@
-"""Numbers from text, exactly or not at all: nothing is rounded, trimmed or wrapped."""
+"""Casts text to numbers, exactly or not at all: nothing is rounded, trimmed or wrapped."""
 
 from __future__ import annotations
 
@@ -37,30 +37,31 @@ _FLOATING = r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 
 
 def cast_integers(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
-    """Within the range of tinyint … bigint, signed or not; leading zeros (zerofill) are fine."""
+    """Integers within the range of their type (tinyint … bigint, signed or not). Leading zeros
+    (zerofill) are allowed."""
     bits = INTEGER_BITS[mysql_type.name]
     bounds = (0, 2**bits - 1) if mysql_type.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return _cast_whole(text, arrow_type(mysql_type), (bounds,))
 
 
 def cast_bits(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
-    """A bit(n) is written as the number that its bits make."""
+    """The value of a bit(n), which canal-json writes as a number."""
     bounds = (0, 2 ** (mysql_type.length or 64) - 1)
     return _cast_whole(text, arrow_type(mysql_type), (bounds,))
 
 
 def cast_years(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
-    """0, or 1901 to 2155."""
+    """A year: 0, or 1901 to 2155."""
     return _cast_whole(text, arrow_type(mysql_type), _YEARS)
 
 
 def cast_index(text: pa.Array, highest: int) -> CastColumn:
-    """Of an enum's element, from 0, as int32."""
+    """The index of an enum's element, from 0 to ``highest``, as int32."""
     return _cast_whole(text, pa.int32(), ((0, highest),))
 
 
 def _cast_whole(text: pa.Array, kind: pa.DataType, ranges: tuple[Range, ...]) -> CastColumn:
-    """Digits alone, with a minus where a range goes below zero."""
+    """Whole numbers within ``ranges``: digits only, with a minus where a range goes below zero."""
     lowest = ranges[0][0]
     if is_within(text, "-" if lowest < 0 else "0", "9"):
         values = _plain_whole(text, kind)
@@ -79,7 +80,7 @@ def _plain_whole(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
     begin, end = spans(text)
     if len(begin) and int((end - begin).max()) > _UNSIGNED_LONG_DIGITS:
         return None
-    values = try_cast(text, pa.uint64())  # and on: three times as fast as a decimal from text
+    values = try_cast(text, pa.uint64())  # first: three times as fast as text to decimal
     return None if values is None else values.cast(_UNSIGNED_LONG)
 
 
@@ -87,7 +88,7 @@ def _are_inside(values: pa.Array, bounds: Range) -> bool:
     low, high = bounds
     width = 64 if pa.types.is_decimal(values.type) else values.type.bit_width
     if high - low == 2**width - 1:
-        return True  # all that the type holds: the cast has looked
+        return True  # the range is that of the Arrow type, which the cast has checked
     found = pc.min_max(values).as_py()
     return found["min"] is None or bool(low <= found["min"] and found["max"] <= high)
 
@@ -101,7 +102,7 @@ def _inside(wide: pa.Array, ranges: tuple[Range, ...]) -> Mask:
 
 
 def cast_decimals(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
-    """As many digits as the type has room for on either side of the point, no exponent."""
+    """At most as many digits on either side of the point as the type has room for; no exponent."""
     kind = arrow_type(mysql_type)
     assert pa.types.is_decimal(kind)
     if is_within(text, "-", "9") and _fits(text, kind.scale):
@@ -113,7 +114,8 @@ def cast_decimals(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
 
 
 def _fits(text: pa.Array, scale: int) -> bool:
-    """Not too many digits behind the point, and so few in all that Arrow does not wrap."""
+    """Whether no text has more digits behind the point than ``scale``, nor so many in all that
+    Arrow's cast wraps silently."""
     begin, end = spans(text)
     if not len(begin):
         return True
@@ -136,7 +138,7 @@ def _decimal_pattern(whole: int, scale: int) -> str:
 
 
 def cast_floats(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
-    """Finite numbers; too large for the type is a failure, too small is zero."""
+    """Finite numbers. A number too large for the type is a failure, one too small becomes zero."""
     kind = arrow_type(mysql_type)
     if is_within(text, "-", "9") or _has_only_exponents(text):
         values = try_cast(text, kind)
@@ -151,12 +153,15 @@ def cast_floats(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
 
 
 def _has_only_exponents(text: pa.Array) -> bool:
-    """Whether ``e``, ``E`` and a ``+`` behind one are all that stands beside digits and points."""
+    """Whether the texts have only digits, points, minus signs, ``e``, ``E``, and ``+`` behind an
+    ``e`` or ``E``."""
     found = data(text)
     rare = np.flatnonzero((found - ord("-")) > ord("9") - ord("-"))  # a byte below "-" wraps
     letters = found[rare]
     is_plus = letters == ord("+")
-    before = found[rare[is_plus] - 1]  # of a first byte the last one: it is no letter, or a failure
+    # Where "+" is the very first byte, this looks at the last byte: that is no letter, or the cast
+    # fails on it.
+    before = found[rare[is_plus] - 1]
     return bool(_is_e(letters[~is_plus]).all() and _is_e(before).all())
 
 

@@ -1,4 +1,4 @@
-"""Bytes, names of enums and sets, and vectors from text."""
+"""Casts text to bytes, to the names of enums and sets, and to vectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VECTOR = rf"\[ *(?:{_NUMBER} *(?:, *{_NUMBER} *)*)?\]"
 
 
 def cast_bytes(text: pa.Array, _: MySQLType) -> CastColumn:
-    """ISO-8859-1: a byte a character; one above U+00FF is none."""
+    """Text in ISO-8859-1: each character is one byte. One above U+00FF is a failure."""
     found = data(text)
     if len(found) and found.max() > _HIGHEST_LEAD:
         wide = as_mask(pc.match_substring_regex(text, _ABOVE_A_BYTE))
@@ -50,14 +50,15 @@ def _latin(text: pa.Array) -> pa.Array:
 
 
 def cast_enums(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
-    """The name for an index; 0 is what MySQL keeps for an invalid value: the empty text."""
+    """The element's name for its index. Index 0, which MySQL stores for an invalid value, becomes
+    the empty text."""
     indexes = cast_index(text, len(mysql_type.elements))
     names = pa.array(["", *mysql_type.elements], pa.string())
     return CastColumn(values=names.take(indexes.values), failed=indexes.failed)
 
 
 def cast_sets(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
-    """The names for a bitmask, in the order of the definition, with commas between."""
+    """The elements' names for a bitmask, in the order of the definition, joined by commas."""
     elements = mysql_type.elements
     masks = cast_bits(text, MySQLType(name="bit", length=len(elements)))
     if masks.values.null_count == len(text):
@@ -68,14 +69,15 @@ def cast_sets(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
         pc.if_else(pa.array((distinct >> np.uint64(bit)) & np.uint64(1) != 0), name, None)
         for bit, name in enumerate(pa.array(elements, pa.string()))
     ]
-    always = pa.repeat(pa.scalar("", pa.string()), len(distinct))  # Arrow drops a row without parts
+    # An empty first part in every row: Arrow drops a row that has no parts.
+    always = pa.repeat(pa.scalar("", pa.string()), len(distinct))
     names = pc.binary_join_element_wise(always, *chosen, ",", null_handling="skip")
     names = pc.utf8_slice_codeunits(names, len(","))
     return CastColumn(values=names.take(encoded.indices), failed=masks.failed)
 
 
 def cast_vectors(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
-    """A JSON array of numbers, each finite as a float."""
+    """A JSON array of numbers, each of which must be finite as a 32-bit float."""
     kind = arrow_type(mysql_type)
     fine = matches(text, _VECTOR)
     values = _vectors(only(text, fine), kind)
@@ -92,7 +94,7 @@ def _vectors(text: pa.Array, kind: pa.DataType) -> pa.Array:
     lengths = pc.fill_null(pc.list_value_length(parts), 0).to_numpy()
     empty = as_mask(pc.equal(inner, pa.scalar("", inner.type)))
     numbers = parts.flatten()
-    if empty.any():  # split gives one empty part of them
+    if empty.any():  # splitting an empty text gives one empty part
         lengths = np.where(empty, 0, lengths)
         numbers = numbers.filter(pc.not_equal(numbers, pa.scalar("", numbers.type)))
     numbers = pc.utf8_trim(numbers, " ").cast(pa.float32())

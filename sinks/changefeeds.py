@@ -1,8 +1,8 @@
-"""``_tidelake/changefeeds``: one row per changefeed, the home of its term and of where to read on.
+"""``_tidelake/changefeeds``: one row per changefeed. It holds the term, and from where to read on.
 
-Claiming the next term is how an owner that etcd elected makes its writes count (rule 6).
-Nothing compares wall clocks: whether another etcd's owner still lives is judged by watching its row
-change, on our own monotonic clock.
+An owner that etcd elected claims the next term, and by that makes its writes count (rule 6).
+Wall clocks are never compared: to see whether another etcd's owner still lives, its row is watched
+for changes, timed by our own monotonic clock.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ ChangefeedState = Literal[
 ]
 logger = logging.getLogger(__name__)
 ENDED: frozenset[ChangefeedState] = frozenset({"finished", "stopped", "failed"})
-# A row of another etcd that is still refreshed after this long has a live owner.
+# A row of another etcd that is still refreshed after so many TTLs has a live owner.
 PATIENCE_TTLS = 3.0
-LOOKS_PER_TTL = 10
+LOOKS_PER_TTL = 10  # at a row that is watched
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedWatermark:
-    """A partition's promise, and the offset of the message that carried it."""
+    """A partition's watermark, and the offset of the message that carried it."""
 
     ts: int
     offset: int
@@ -98,12 +98,17 @@ class ChangefeedRow:
     ] = None
     filters: Annotated[str | None, "JSON: those it had, until when, and the one it has"] = None
 
+    @property
+    def is_of_a_run(self) -> bool:
+        """Whether a `tidelake run` replicates it, and no cluster."""
+        return bool(_etcd_and_scope(self.etcd_cluster_id)[1])
+
 
 SCHEMA = schema_of(ChangefeedRow)
 
 
 class Changefeeds:
-    """Reads, claims and saves rows; safe to share between threads."""
+    """Reads, claims and saves rows. Thread-safe; every call blocks for storage."""
 
     def __init__(
         self,
@@ -140,12 +145,13 @@ class Changefeeds:
         stop: threading.Event,
         check: Callable[[], None] = lambda: None,
     ) -> ChangefeedRow:
-        """Take the next term and return the row as claimed: the stored one, or ``initial``.
+        """Claim the next term, and return the row as claimed: the stored one, or ``initial``.
 
-        Blocks, for at most about three TTLs, while an owner that another etcd elected may be alive,
-        or that this one elected later than us: etcd may have been restored from a backup.
-        Raises TermRefused (it was elected later, and is alive), Stop, TidelakeError (it is another
-        etcd's, and alive), and what ``check`` raises, which is called before each try.
+        Blocks, for at most about three TTLs, while the stored owner may be alive and was elected by
+        another etcd, or by this etcd later than us (etcd may have been restored from a backup).
+        Raises TermRefused (that owner was elected later, and is alive), TidelakeError (it is of
+        another etcd, and alive), Stop (``stop`` was set), and what ``check`` raises, which is
+        called before each try. ``ttl_s``: of the session's lease.
         """
         stale: ChangefeedRow | None = None
         give_up_at = self._clock.monotonic() + PATIENCE_TTLS * ttl_s
@@ -157,9 +163,10 @@ class Changefeeds:
             stale = self._until_stale(row, ownership, ttl_s, give_up_at, stop)
 
     def save(self, row: ChangefeedRow) -> None:
-        """Write the row if the table still holds its term; otherwise TermRefused.
+        """Write the row; raises TermRefused unless the table still holds the row's term.
 
-        A checkpoint that falls within one incarnation is refused too: that is a bug of the caller.
+        Also refuses (TidelakeError) a checkpoint that falls within one incarnation: that would be a
+        bug of the caller.
         """
 
         def plan(view: TableView) -> Change:
@@ -182,8 +189,9 @@ class Changefeeds:
         *,
         may: Callable[[ChangefeedRow], bool],
     ) -> ChangefeedRow | None:
-        """How it stands, beside what else the row says; the row as it is then. Nothing and None
-        where there is no row, or ``may`` says that the stored one is not the caller's to change."""
+        """Write state and error into the row, whatever its term, and return the row. Writes nothing
+        and returns None where there is no row, or where ``may`` returns False for the stored
+        one."""
         found: ChangefeedRow | None = None
 
         def plan(view: TableView) -> Change | None:
@@ -212,7 +220,8 @@ class Changefeeds:
     def _claim_once(
         self, initial: ChangefeedRow, ownership: Ownership, stale: ChangefeedRow | None
     ) -> tuple[ChangefeedRow, bool]:
-        """The row as claimed and True, or the one that must first be seen to be stale."""
+        """The row as claimed and True; or the stored row, which must be watched until it is stale,
+        and False. ``stale``: the row that was watched."""
         outcome: tuple[ChangefeedRow, bool] | None = None
 
         def plan(view: TableView) -> Change | None:
@@ -237,7 +246,8 @@ class Changefeeds:
         give_up_at: float,
         stop: threading.Event,
     ) -> ChangefeedRow | None:
-        """The row once it stood still for longer than the TTL, or need not be waited for."""
+        """Blocks until the stored row has not changed for longer than the TTL, or has become one
+        that need not be waited for. Returns that row. Raises Stop, and the error of `_alive`."""
         unchanged_since = self._clock.monotonic()
         logger.warning(
             "waits for up to %.0f s: changefeed %s was replicated by capture %s %s",
@@ -265,7 +275,8 @@ def next_term(
 ) -> ChangefeedRow:
     """The row that claims the term after the stored one.
 
-    Where etcd went back, what it says of the start is of before: it was carried out already."""
+    Where etcd was restored from a backup, its start ID is an old one, which was carried out
+    already: it is noted in the row as known, so that the changefeed does not begin anew."""
     base = stored or replace(initial, term=0)
     if stored and _is_earlier(stored, ownership):
         base = replace(stored, start_id=initial.start_id or stored.start_id)
@@ -281,15 +292,17 @@ def next_term(
 
 
 def _must_wait(stored: ChangefeedRow, ownership: Ownership) -> bool:
-    """Revisions of two etcds do not compare, nor do elections of a cluster and of a `run`, nor
-    those of before and after a restore: only standing still shows that an owner is gone."""
+    """Whether the stored row's owner may be alive although we were elected. Revisions cannot be
+    compared between two etcds, between a cluster and a `run`, nor before and after a restore: then
+    only a row that is not refreshed any more shows that its owner is gone."""
     is_other = stored.etcd_cluster_id != ownership.etcd_cluster_id
     return (is_other or _is_earlier(stored, ownership)) and stored.state not in ENDED
 
 
 def _is_earlier(stored: ChangefeedRow, ownership: Ownership) -> bool:
-    """Our election, by the same etcd. Its leader is the last one elected: so either we lead no
-    more, and will hear of it, or etcd has forgotten the later one."""
+    """Whether our election is earlier than the stored owner's, by the same etcd. As etcd's leader
+    is the last one elected, either we lead no more and will hear of it, or etcd was restored and
+    has forgotten the later election."""
     is_same = stored.etcd_cluster_id == ownership.etcd_cluster_id
     return is_same and ownership.election_revision < stored.owner_revision
 
@@ -336,14 +349,15 @@ def _alive(row: ChangefeedRow, ownership: Ownership, uri: str) -> TidelakeError:
 
 
 def _etcd_and_scope(etcd_cluster_id: str) -> tuple[str, str]:
-    """`<etcd>/<UUID>` of a cluster's owner, `<etcd>/<UUID>/run-<changefeed>` of a `run`."""
+    """Splits `<etcd>/<UUID>` (a cluster's owner) or `<etcd>/<UUID>/run-<changefeed>` (a `run`)
+    behind the UUID; the scope of a cluster is empty."""
     etcd, _, rest = etcd_cluster_id.partition("/")
     uuid, _, scope = rest.partition("/")
     return f"{etcd}/{uuid}", scope
 
 
 def _later_than(before: datetime) -> datetime:
-    """Now, but above the stored time whatever the clock did: a refresh always shows."""
+    """Now, or just above ``before`` where the clock went back: every refresh changes the row."""
     return max(datetime.now(UTC), before + timedelta(microseconds=1))
 
 

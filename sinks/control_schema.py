@@ -1,9 +1,9 @@
-"""The columns of a control table: those of a dataclass whose fields are annotated with a
-comment, and with an Arrow type where their own does not say it.
+"""The columns of a control table, from a dataclass. Each field is annotated with the column's
+comment, and with an Arrow type where the Python type does not determine it.
 
-A control table that another release made is read and written on. What an earlier release did not
-know is NULL in its rows, and a column of the table from our first commit on. What only a later
-release knows is NULL in the rows that we write.
+A control table that another release made is read and written too. A column that an earlier release
+did not have is NULL in its rows, and our first commit adds it to the table. A column that only a
+later release has is NULL in the rows that we write.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TYPES: Final = {
 
 
 def column(name: str, data_type: pa.DataType, comment: str) -> pa.Field:
-    """A column with the comment that DESCRIBE shows."""
+    """A column with its comment, which DESCRIBE shows."""
     return pa.field(name, data_type, metadata={"comment": comment})
 
 
@@ -57,7 +57,7 @@ def lacking(handle: DeltaTable, schema: pa.Schema) -> list[Field]:
 
 
 def with_columns(rows: pa.Table, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """These columns in this order; NULL where the table has none."""
+    """The rows with these columns in this order; a column that ``rows`` lacks is NULL."""
     for name in columns:
         if name not in rows.column_names:
             field = schema.field(name)
@@ -66,8 +66,8 @@ def with_columns(rows: pa.Table, columns: Sequence[str], schema: pa.Schema) -> p
 
 
 def fitted(rows: pa.Table, handle: DeltaTable) -> pa.Table:
-    """``rows`` with all columns of the table, without their comments: those that the table has
-    stay, and Delta refuses rows with other ones.
+    """``rows`` with all columns of the table, as Delta needs them for a write; columns that the
+    rows lack are NULL. Comments are left out: the table's stay, and Delta refuses other ones.
     """
     unknown = [name for name in names_in(handle) if name not in rows.column_names]
     if unknown:
@@ -77,7 +77,7 @@ def fitted(rows: pa.Table, handle: DeltaTable) -> pa.Table:
 
 
 def to_rows(items: Iterable[Any], schema: pa.Schema) -> pa.Table:
-    """Dataclasses as rows."""
+    """The dataclasses as rows of ``schema``."""
     found = list(items)
     columns = [[_cell(getattr(item, name)) for item in found] for name in schema.names]
     arrays = [pa.array(cells, kind) for cells, kind in zip(columns, schema.types, strict=True)]
@@ -92,7 +92,8 @@ def _cell(value: Any) -> Any:
 
 
 def from_rows(rows: pa.Table, kind: type[T]) -> list[T]:
-    """What ``to_rows`` wrote. NULL is the field's default: an earlier release knew no better."""
+    """The dataclasses that ``to_rows`` wrote. A NULL becomes the field's default: it was written by
+    a release without that column, or stands for None."""
     names = {each.name for each in fields(kind) if each.init}  # type: ignore[arg-type]
     return [
         kind(**{name: each[name] for name in names & each.keys() if each[name] is not None})

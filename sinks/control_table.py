@@ -1,11 +1,11 @@
 """One small Delta table under ``<warehouse>/_tidelake``: every commit is a compare-and-set.
 
-A writer looks at one version, plans a change from what it holds, and commits without retries: Delta
-refuses the commit if any other came between, and the writer looks again and plans anew. So whatever
-a plan checked (a term, a key, a checkpoint) is true on the very version that its change follows
-(rule 6).
+A writer looks at one version, plans a change from its content, and commits on top of it without
+retries. Delta refuses the commit if any other came between; then the writer looks again and plans
+anew. So whatever a plan checked (a term, a key, a checkpoint) holds on the very version that its
+change follows (rule 6).
 
-deltalake alone writes here: no Spark, no JVM.
+Only deltalake writes these tables: no Spark, no JVM.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ FOLDER = "_tidelake"
 MAX_TRIES = 200  # each lost try is another writer's success: far beyond any real contention
 BACK_OFF_S = 0.01
 OPEN_TRIES = 3
-COMMIT_DOUBT_S = 300.0  # a slower commit may have met a log that was cleaned meanwhile: look again
+COMMIT_DOUBT_S = 300.0  # after a slower commit: look again, its log may have been cleaned meanwhile
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What one commit does; without rows it carries transaction identities alone."""
+    """What one commit does. Without ``rows`` it only sets transaction identities."""
 
     rows: pa.Table | None = None
     mode: Literal["append", "overwrite"] = "append"
@@ -46,7 +46,7 @@ class Change:
 
 
 class TableView:
-    """One version of the table, as readers and plans see it; valid while they run."""
+    """One version of the table, for a reader or a plan; valid only while that runs."""
 
     def __init__(self, handle: DeltaTable, schema: pa.Schema, rows: pa.Table | None = None) -> None:
         self.version = handle.version()
@@ -55,13 +55,14 @@ class TableView:
         self._rows = rows
 
     def rows(self) -> pa.Table:
-        """Everything in it, read once per version."""
+        """All rows of this version, read once."""
         if self._rows is None:
             self._rows = self.scan(self._schema.names).cast(self._schema)
         return self._rows
 
     def scan(self, columns: Sequence[str], where: Any = None) -> pa.Table:
-        """Some columns of the rows that match a pyarrow expression."""
+        """These columns of the rows that match the pyarrow expression ``where``. Raises
+        Unreadable."""
         stored = [name for name in columns if name in names_in(self.handle)]
         try:
             dataset = self.handle.to_pyarrow_dataset(filesystem=_own_files(self.handle))
@@ -71,7 +72,7 @@ class TableView:
         return with_columns(found, columns, self._schema)
 
     def transaction(self, app_id: str) -> int | None:
-        """What this version holds for a transaction identity."""
+        """The version that is stored for a transaction identity; None without one."""
         return self.handle.transaction_version(app_id)
 
 
@@ -79,8 +80,9 @@ Plan = Callable[[TableView], Change | None]
 
 
 def _own_files(handle: DeltaTable) -> FileSystem | None:
-    """Of a local table: Arrow's own file system. deltalake's is Python that Arrow's threads call; a
-    process that ends just after a read is aborted by such a thread, one time in four.
+    """Arrow's own file system for a local table; None for others. deltalake's file system is Python
+    code that Arrow's threads call: a process that ends just after a read was aborted by such a
+    thread, one time in four.
     """
     if not handle.table_uri.startswith("file:"):
         return None
@@ -89,13 +91,13 @@ def _own_files(handle: DeltaTable) -> FileSystem | None:
 
 
 class Unreadable(Exception):
-    """Storage fails, or the table went on and this version's files are cleaned up."""
+    """Storage fails, or the table has newer versions and this version's files are deleted."""
 
 
 class ControlTable:
-    """Reads and compare-and-set commits of one table; safe to share between threads.
+    """Reads of one table, and compare-and-set commits to it. Thread-safe: one call at a time.
 
-    ``tidy`` shrinks the table in one commit of its own (a prune, a compaction), as part of upkeep.
+    ``tidy``: called by upkeep, to shrink the table in one commit (a prune, a compaction).
     """
 
     def __init__(
@@ -122,7 +124,8 @@ class ControlTable:
         self._lock = threading.RLock()
 
     def read(self, reader: Callable[[TableView], T]) -> T | None:
-        """What ``reader`` makes of the newest version; None when there is no table yet."""
+        """What ``reader`` returns for the newest version; None when there is no table yet. Raises
+        TryAgain, StorageAway or StorageRefuses."""
         with self._lock:
             for _ in range(MAX_TRIES):
                 view = self._refresh()
@@ -135,9 +138,11 @@ class ControlTable:
         raise TryAgain(f"cannot read {self.uri}: it changes faster than it can be read")
 
     def commit(self, plan: Plan, doing: str) -> int | None:
-        """Plan and commit until nothing comes between; the version, or None if nothing was wanted.
+        """Plan and commit, again and again until no other commit comes between. Returns the new
+        version, or None if the plan wanted no change. Makes the table if there is none.
 
-        What the plan raises ends it; a plan runs once per try. ``doing`` is the error line's verb.
+        The plan runs once per try, and what it raises is raised here. ``doing``: the verb of the
+        error's text. Blocks; raises TryAgain, StorageAway or StorageRefuses.
         """
         with self._lock:
             for attempt in range(MAX_TRIES):
@@ -163,14 +168,15 @@ class ControlTable:
         raise TryAgain(f"cannot {doing} {self.uri}: other writers came first {MAX_TRIES} times")
 
     def _refresh(self) -> TableView | None:
-        """The newest version's view; the old object (and its cache) when there was no commit."""
+        """The newest version's view, which is the same object (with its rows) as before when no
+        commit has come. None without a table."""
         for attempt in range(OPEN_TRIES):
             try:
                 return self._look()
             except TableNotFoundError:
                 self._view = None
                 return None
-            except STORAGE_ERRORS as error:  # a log that is cleaned while it is read, for one
+            except STORAGE_ERRORS as error:  # for instance a log that is cleaned while it is read
                 self._view = None
                 if attempt == OPEN_TRIES - 1:
                     raise storage_error("open", self.uri, error) from error
@@ -214,7 +220,8 @@ class ControlTable:
         return view
 
     def _has_grown(self, view: TableView) -> bool:
-        """Give a table of an earlier release the columns that it lacks, in a commit of its own."""
+        """Add the columns that a table of an earlier release lacks, in a commit of its own. Returns
+        whether there were any: then the table must be looked at again."""
         fields = lacking(view.handle, self.schema)
         if fields:
             view.handle.alter.add_columns(
@@ -249,7 +256,8 @@ class ControlTable:
             self._view = TableView(view.handle, self.schema, change.rows)
 
     def _moved_or_raise(self, view: TableView, doing: str, error: Exception) -> None:
-        """Return if another commit explains the failure (look again); else it is the storage's."""
+        """Returns if another commit explains the failure: then the caller looks again. Otherwise
+        the storage has failed: raises ``storage_error``."""
         self._view = None
         newest = self._refresh()
         if newest is None:
@@ -263,7 +271,7 @@ class ControlTable:
 
 
 def replaced(view: TableView, changefeed_id: str, rows: Iterable[Any]) -> Change:
-    """The changefeed's rows are these from now on; those of others stay."""
+    """The change that replaces all rows of the changefeed by ``rows``; other changefeeds' stay."""
     stored = view.rows()
     others = stored.filter(pc.not_equal(stored["changefeed_id"], changefeed_id))
     ours = to_rows(rows, stored.schema)

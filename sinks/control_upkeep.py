@@ -1,8 +1,9 @@
-"""Keeps a control table small: tidy, vacuum, checkpoint, log clean-up, after every so many commits.
+"""Keeps a control table small: every so many commits it is tidied and vacuumed, a checkpoint is
+written, and old log entries are removed.
 
-Readers of an older version have ``Upkeep.retention`` to finish. No decision about *content* rests
-on a wall clock; retention alone does, and it removes nothing that the current version names. A
-failure is a warning, and the next upkeep tries again.
+Readers of an older version have ``Upkeep.retention`` to finish. Only retention looks at the wall
+clock, and it removes nothing that the current version names: the *content* never depends on a wall
+clock. A failure is logged as a warning, and the next upkeep tries again.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from deltalake.transaction import PostCommitHookProperties
 
 from sinks.storage_errors import STORAGE_ERRORS, one_line
 
-UPKEEP_TRIES = 3  # busy writers may come between a vacuum and its commit
-ORPHAN_RETENTION_HOURS = 168  # files that no commit names (lost tries left them): Delta's default
+UPKEEP_TRIES = 3  # other writers may commit between a vacuum and its own commit
+ORPHAN_RETENTION_HOURS = 168  # of files that no commit names (failed tries leave them); Delta's
 ONCE = CommitProperties(max_commit_retries=0)
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 Step = Callable[[DeltaTable], None]
@@ -31,7 +32,7 @@ class Upkeep:
     """When a table is tidied, and for how long a reader may hold an older version."""
 
     every_commits: int = 50
-    # Listing a longer log would rule the commit's cost.
+    # With a longer retention, listing the log would cost most of a commit's time.
     retention: timedelta = timedelta(minutes=15)
     orphans_every_commits: int = 1000  # a multiple of the above; it lists the whole folder
 
@@ -47,6 +48,11 @@ def keep_up(
         steps.insert(0, tidy)
     for step in steps:
         _try(step, uri, options)
+
+
+def join_files(handle: DeltaTable) -> None:
+    """What is left to do for a table whose rows stay."""
+    handle.optimize.compact(commit_properties=ONCE, post_commithook_properties=NO_HOOKS)
 
 
 def _try(step: Step, uri: str, options: Mapping[str, str]) -> None:

@@ -1,8 +1,8 @@
-"""New target tables: one commit that has schema, features and properties.
+"""New target tables: each is made by one commit with schema, features and properties.
 
-It is our own put-if-absent, on every storage that the engine commits to, and needs neither Spark
-nor a JVM: what counts when a changefeed begins with hundreds of tables. What a later owner can no
-longer read from the stream stands in the table's properties.
+The commit is our own put-if-absent, on every storage that the engine commits to. It needs neither
+Spark nor a JVM, which matters when a changefeed begins with hundreds of tables. The properties hold
+what a later owner can no longer read from the stream.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import time
 import uuid
 from collections.abc import Mapping
 
-from coordination.errors import TidelakeError, TryAgain
-from sinks.apply import Target
+from coordination.errors import ConfigError, TidelakeError, TryAgain
+from sinks.apply import TableHeld, Target
+from sinks.change_log import COMMIT_TIME, COMMIT_TS, LOG_COLUMNS, refuse_log_names
 from sinks.ddl.evolve import SchemaChange
 from sinks.delta_types import delta_type, log_type
 from sinks.merge_on_write.actions import Metadata, Protocol
@@ -22,7 +23,6 @@ from sinks.merge_on_write.commit import create_table
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.new_shape import statistics_property
 from sinks.merge_on_write.storage import open_storage
-from sinks.schema import TableSchema
 from sinks.storage_errors import one_sentence
 from sinks.tables import (
     CHANGEFEED,
@@ -31,18 +31,16 @@ from sinks.tables import (
     INCARNATION,
     KEY,
     SCHEMA,
+    WRITE_MODE,
     DdlIdentity,
     TargetState,
     inspect,
+    refuse_other_mode,
+    retention,
 )
 
 TABLE_FEATURES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
-RETENTION = "interval 24 hours"  # as the ledger: a snapshot that it names can be read
-UPKEEP = {
-    "delta.deletedFileRetentionDuration": RETENTION,
-    "delta.logRetentionDuration": RETENTION,
-    "delta.checkpointInterval": "100",
-}
+UPKEEP = {**retention(24), "delta.checkpointInterval": "100"}
 
 
 def create(
@@ -51,23 +49,25 @@ def create(
     properties: Mapping[str, str],
     storage_options: Mapping[str, str] | None = None,
 ) -> None:
-    """Create the table in one commit. A table that this very DDL has made already is left as it is,
-    and so is one that was dropped by a later DDL; one that was dropped before is made again, empty
-    and in the new shape, in the log that it has.
+    """Create the table in one commit. A table that this very DDL made before is left as it is, and
+    so is one that a later DDL dropped. One that an earlier DDL dropped is made again in its own
+    log, empty and with the new columns.
 
-    ``properties`` come from ``tables.ownership``; schema and key are added here.
+    ``properties`` come from ``tables.ownership``; schema and key are added here. Raises
+    TidelakeError where another table is at the place, and what the storage raises.
     """
     options = storage_options or {}
+    types = column_types(target)
     present = inspect(target.uri, options)
     if present is None:
-        metadata = _metadata(target, table_properties(target.schema, properties))
+        metadata = _metadata(types, table_properties(target, properties))
         try:
             with one_sentence(f"create table {target.name} at", target.uri):
                 storage = open_storage(target.uri, options)
-                create_table(storage, _protocol(target), metadata, now_ms=_now_ms())
+                create_table(storage, _protocol(types), metadata, now_ms=_now_ms())
         except TryAgain:
             present = inspect(target.uri, options)
-            if present is None:  # not another process that was faster: a real failure
+            if present is None:  # no other process made it first: the commit has really failed
                 raise
     if present is not None:
         _check_ours(target, properties, present)
@@ -76,7 +76,7 @@ def create(
 
 
 def _is_newer(wanted: Mapping[str, str], present: TargetState) -> bool:
-    """Than the newest DROP TABLE."""
+    """Whether the wanted CREATE TABLE is newer than the newest DROP TABLE of the table."""
     dropped = DdlIdentity.from_json(present.properties[DROPPED])
     return DdlIdentity.from_json(wanted[DDL]).position > dropped.position
 
@@ -84,7 +84,7 @@ def _is_newer(wanted: Mapping[str, str], present: TargetState) -> bool:
 def _make_again(
     target: Target, wanted: Mapping[str, str], present: TargetState, options: Mapping[str, str]
 ) -> None:
-    """Its incarnation stays what it is: whoever takes the table up seals an older one."""
+    """The table's incarnation stays as it is: the owner that goes on with it seals an older one."""
     assert present.schema is not None
     sources = dict.fromkeys(column.name for column in target.schema.delivered)
     order = TableDdl(
@@ -96,14 +96,27 @@ def _make_again(
     engine = MergeOnWriteEngine(options, keeps_up=False)
     try:
         engine.alter(order)
+    except TableHeld as held:
+        raise TryAgain(str(held)) from held
     finally:
         engine.close()
 
 
-def _protocol(target: Target) -> Protocol:
-    types = {delta_type(column.type) for column in target.schema.delivered}
+def column_types(target: Target) -> dict[str, str]:
+    """The columns of a new table with their types in Spark SQL, in order."""
+    types = {column.name: delta_type(column.type) for column in target.schema.delivered}
+    if target.is_log:
+        try:
+            refuse_log_names(types)
+        except ConfigError as error:
+            raise ConfigError(f"cannot make table {target.name}: {error}") from error
+        types |= LOG_COLUMNS
+    return types
+
+
+def _protocol(types: Mapping[str, str]) -> Protocol:
     features = {"columnMapping", "deletionVectors"}
-    if "timestamp_ntz" in types:
+    if "timestamp_ntz" in types.values():
         features.add("timestampNtz")
     return Protocol(
         min_reader_version=3,
@@ -113,19 +126,18 @@ def _protocol(target: Target) -> Protocol:
     )
 
 
-def _metadata(target: Target, properties: Mapping[str, str]) -> Metadata:
-    columns = target.schema.delivered
+def _metadata(types: Mapping[str, str], properties: Mapping[str, str]) -> Metadata:
     fields = [
         {
-            "name": column.name,
-            "type": log_type(delta_type(column.type)),
+            "name": name,
+            "type": log_type(kind),
             "nullable": True,
             "metadata": {
                 "delta.columnMapping.id": number,
                 "delta.columnMapping.physicalName": f"col-{uuid.uuid4()}",
             },
         }
-        for number, column in enumerate(columns, start=1)
+        for number, (name, kind) in enumerate(types.items(), start=1)
     ]
     schema = json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False)
     return Metadata(
@@ -134,7 +146,7 @@ def _metadata(target: Target, properties: Mapping[str, str]) -> Metadata:
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema,
             "partitionColumns": [],
-            "configuration": {**properties, "delta.columnMapping.maxColumnId": str(len(columns))},
+            "configuration": {**properties, "delta.columnMapping.maxColumnId": str(len(fields))},
             "createdTime": _now_ms(),
         }
     )
@@ -144,17 +156,20 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def table_properties(schema: TableSchema, properties: Mapping[str, str]) -> dict[str, str]:
+def table_properties(target: Target, properties: Mapping[str, str]) -> dict[str, str]:
     """All properties of a new table: features, statistics for the key, ownership, schema."""
     found = {
         **TABLE_FEATURES,
         **UPKEEP,
         **properties,
-        KEY: json.dumps(list(schema.key), ensure_ascii=False),
-        SCHEMA: schema.to_json(),
+        KEY: json.dumps(list(target.schema.key), ensure_ascii=False),
+        SCHEMA: target.schema.to_json(),
     }
-    types = {column.name: delta_type(column.type) for column in schema.delivered}
-    return found | statistics_property({name: types[name] for name in [*schema.key, *types]})
+    types, first = column_types(target), [*target.schema.key]
+    if target.is_log:
+        found[WRITE_MODE] = target.mode
+        first = [COMMIT_TS, COMMIT_TIME, *first]
+    return found | statistics_property({name: types[name] for name in [*first, *types]})
 
 
 def _check_ours(target: Target, wanted: Mapping[str, str], present: TargetState) -> None:
@@ -173,6 +188,7 @@ def _check_ours(target: Target, wanted: Mapping[str, str], present: TargetState)
             f"{where} belongs to incarnation {present.incarnation} of {present.changefeed_id!r},"
             f" newer than {wanted[INCARNATION]}: another run has rewound it; end this one"
         )
+    refuse_other_mode(present, target.name, target.mode)
     ddl = DdlIdentity.from_json(wanted[DDL])
     is_over = DROPPED in present.properties and not _is_newer(wanted, present)
     if not (ddl.same_as(present.ddl) or is_over or present.is_dropped):

@@ -1,10 +1,10 @@
 """``_tidelake/dead_letters``: messages that could not be decoded or applied, with their raw bytes.
 
-Merged on (changefeed, topic, partition, offset): a replay adds nothing. Rows stay until a user
-deletes them; upkeep only joins small files.
+Rows are merged on (changefeed, topic, partition, offset), so a replay adds nothing. They stay until
+a user deletes them; upkeep only joins small files.
 
-Every owner claims the table, as it does ``progress``: a writer of an older term or incarnation is
-refused, since it may add what is no dead letter any more, or what a user has deleted.
+Every owner claims the table, as it does ``progress``. A writer of an older term or incarnation is
+refused: it might add a message that is no dead letter any more, or one that a user has deleted.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from coordination.model import TableName
 from sinks.control_schema import column
 from sinks.control_table import Change, ControlTable, TableView
-from sinks.control_upkeep import NO_HOOKS, ONCE, Upkeep
+from sinks.control_upkeep import Upkeep, join_files
 from sinks.txn import check_term, claim, incarnation_app_id, incarnation_refused
 
 KEY = ("changefeed_id", "topic", "partition", "offset")
@@ -44,10 +43,12 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterWriter:
-    """Whose letters count: while it is trusted, and what it works for is not over.
+    """Who adds dead letters. They are accepted while the writer is trusted, and its incarnation
+    (and term) is the current one.
 
-    ``term`` is an owner's. A capture of a cluster keeps its spans when another becomes the owner,
-    so it has none: what it adds in one incarnation, whoever has the span then adds too.
+    ``term`` is an owner's, and None for the span writer of a capture: a capture keeps its spans
+    when the owner changes. That is safe, since within one incarnation every writer of a span adds
+    the same dead letters.
     """
 
     changefeed_id: str
@@ -56,7 +57,7 @@ class LetterWriter:
     check: Callable[[], object]  # called right before each commit; raises when trust has lapsed
 
     def check_all(self, table: ControlTable, view: TableView) -> None:
-        """Raises TermRefused or Fenced unless the version to commit on is still ours."""
+        """For plans: raises TermRefused or Fenced unless this writer may commit on this version."""
         self.check()
         stored = view.transaction(incarnation_app_id(self.changefeed_id))
         if stored is not None and stored > self.incarnation:
@@ -66,7 +67,7 @@ class LetterWriter:
 
 
 class DeadLetters:
-    """Adds and counts dead letters; safe to share between threads."""
+    """Adds and counts dead letters. Thread-safe; every call blocks for storage."""
 
     def __init__(
         self,
@@ -82,19 +83,20 @@ class DeadLetters:
             SCHEMA,
             storage_options,
             description="Tidelake: messages that could not be decoded or applied",
-            tidy=_compact,
+            tidy=join_files,
             upkeep=upkeep,
         )
 
     def claim(self, changefeed_id: str, term: int, incarnation: int) -> None:
-        """From here on only these add; TermRefused if newer ones were claimed. Makes the table."""
+        """From here on only this term and incarnation can add rows. Makes the table if there is
+        none. Raises TermRefused if a newer term was claimed."""
         claim(self._table, changefeed_id, term, incarnation)
 
     def merge(self, rows: pa.Table, by: LetterWriter | None = None) -> int:
-        """Add what is not there yet, in one commit; how many rows that was.
+        """Add the rows that are not there yet, in one commit. Returns how many these were.
 
-        ``rows`` has the columns of ``SCHEMA`` in any order; without ``created_at``, it is now.
-        Raises what ``by`` is refused with; None is nobody's process, and is not asked.
+        ``rows`` has the columns of ``SCHEMA`` in any order; ``created_at`` may be missing, and is
+        now. Raises what ``by.check_all`` raises; with None nothing is checked.
         """
         incoming = _unique(_conform(rows))
         added = 0
@@ -115,7 +117,7 @@ class DeadLetters:
         return added
 
     def counts(self, changefeed_id: str) -> dict[TableName | None, int]:
-        """Dead letters by table; None counts those whose table could not be read."""
+        """How many dead letters each table has; under None those whose table could not be read."""
         return dict(self._table.read(lambda view: self._count(view, changefeed_id)) or {})
 
     def _count(self, view: TableView, changefeed_id: str) -> Counter[TableName | None]:
@@ -151,7 +153,8 @@ def _unique(rows: pa.Table) -> pa.Table:
 
 
 def _near(rows: pa.Table) -> pc.Expression:
-    """A cheap superset of the stored rows that may equal the incoming ones (files are pruned)."""
+    """A condition that all stored rows with the incoming keys meet, and others may too. It is cheap
+    to evaluate, since files are pruned by it."""
     offsets = pc.min_max(rows["offset"])
     return (
         pc.field("changefeed_id").isin(rows["changefeed_id"].unique())
@@ -159,7 +162,3 @@ def _near(rows: pa.Table) -> pc.Expression:
         & (pc.field("offset") >= offsets["min"])
         & (pc.field("offset") <= offsets["max"])
     )
-
-
-def _compact(handle: DeltaTable) -> None:
-    handle.optimize.compact(commit_properties=ONCE, post_commithook_properties=NO_HOOKS)

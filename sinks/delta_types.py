@@ -1,5 +1,5 @@
-"""The Delta type of each MySQL type (docs/types.md), in the words of Spark SQL, of Delta's log and
-of Arrow."""
+"""The Delta type of each MySQL type (docs/types.md), under its names in Spark SQL, in Delta's log
+and in Arrow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sinks.schema import BINARY_TYPES, MySQLType
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 UNSIGNED_LONG = "decimal(20,0)"
 LOG_NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
-SQL_NAMES = {log: sql for sql, log in LOG_NAMES.items()}  # the log's other names are SQL's too
+SQL_NAMES = {log: sql for sql, log in LOG_NAMES.items()}  # other types have one name in both
 _MAX_PRECISION = 38
 _ARROW: Mapping[str, pa.DataType] = {
     "tinyint": pa.int8(),
@@ -60,7 +60,7 @@ def delta_type(mysql_type: MySQLType) -> str:
 
 
 def _decimal_type(mysql_type: MySQLType) -> str:
-    """A decimal whose precision nobody knows is a string: it cannot be guessed from one value."""
+    """A decimal of unknown precision becomes a string: one value does not tell the precision."""
     precision, scale = mysql_type.length, mysql_type.scale or 0
     if precision is None or precision > _MAX_PRECISION:
         return "string"
@@ -69,14 +69,15 @@ def _decimal_type(mysql_type: MySQLType) -> str:
 
 @cache
 def arrow_type(mysql_type: MySQLType) -> pa.DataType:
-    """The Arrow type of ``delta_type``, which the table's files hold."""
+    """The Arrow type of ``delta_type(mysql_type)``, as in the table's files."""
     found = arrow_of(delta_type(mysql_type))
     assert found is not None
     return found
 
 
 def arrow_of(sql_type: str) -> pa.DataType | None:
-    """What a file holds of a column of this Spark SQL type; None for what no file of ours has."""
+    """The Arrow type of a Spark SQL type, as in the table's files; None for a type that our files
+    never have."""
     if (decimal := _DECIMAL.fullmatch(sql_type)) is not None:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     if (array := _ARRAY.fullmatch(sql_type)) is not None:
@@ -93,7 +94,7 @@ def log_type(sql_type: str) -> Any:
 
 
 def sql_type(log_type: Any) -> str:
-    """The Spark SQL type that the log writes so; "other" for what is nested deeper."""
+    """The Spark SQL type of a type in Delta's log; "other" for structs, maps and nested arrays."""
     if isinstance(log_type, str):
         return SQL_NAMES.get(log_type, log_type)
     element = log_type.get("elementType") if log_type.get("type") == "array" else None

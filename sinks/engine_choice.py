@@ -1,4 +1,4 @@
-"""Which engine commits a table's changes: a decision without I/O."""
+"""Which engine commits a table's changes. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ BOTH = LOCAL | {"abfs", "abfss", "az", "gs"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineChoice:
-    """The rule of one sink; build it with ``engine_choice``, which refuses what cannot be safe."""
+    """The rule of one sink. Made by ``engine_choice``, which refuses combinations that are not
+    safe."""
 
     setting: EngineSetting
-    only: EngineName | None  # the scheme leaves no choice
+    only: EngineName | None  # the one engine that the warehouse's scheme allows; None: both
 
     def choose(self, table: str, reason: str | None) -> EngineName:
-        """The engine of one write. ``reason``: why merge-on-write cannot write the table, where it
-        cannot; TidelakeError where no engine may."""
+        """The engine for one write. ``reason``: why merge-on-write cannot write the table; None
+        where it can. Raises TidelakeError where no engine may write it."""
         wanted = self.only or (None if self.setting == "auto" else self.setting)
         if wanted == "spark":
             return wanted
@@ -46,7 +47,8 @@ class EngineChoice:
 def engine_choice(
     setting: EngineSetting, warehouse: str, *, allow_unsafe_commits: bool
 ) -> EngineChoice:
-    """The rule for this sink, or a ConfigError: two commit protocols on one log are never safe."""
+    """The rule for this sink. Raises ConfigError where the setting is not safe on the warehouse's
+    scheme: two different ways to commit on one log can lose commits."""
     only: EngineName | None = None
     scheme = scheme_of(warehouse)
     if scheme in CONDITIONAL_PUT_ONLY:
@@ -66,5 +68,5 @@ def engine_choice(
 
 
 def scheme_of(warehouse: str) -> str:
-    """``""`` for a plain path."""
+    """The URI's scheme in lower case; ``""`` for a plain path."""
     return urlsplit(warehouse).scheme.lower() if "://" in warehouse else ""

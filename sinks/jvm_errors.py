@@ -1,4 +1,4 @@
-"""Errors that came out of the JVM, as one line."""
+"""Errors of the JVM (Spark, py4j) as one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TRACEBACK = "Traceback (most recent call last):"  # of Python in an executor
 
 
 def line(error: BaseException) -> str:
-    """What went wrong, and why, without the stack traces that such messages carry."""
+    """The error's message and its cause on one line, without stack traces, cut to `LENGTH`."""
     text = str(error).strip() or type(error).__name__
     lines = [each.strip() for each in text.splitlines() if each.strip()]
     if isinstance(error, Py4JError) and len(lines) > 1:  # "An error occurred while calling o12.x"
@@ -21,7 +21,7 @@ def line(error: BaseException) -> str:
 
 
 def _raised(text: str) -> list[str]:
-    """The line below a traceback's frames, where there is a traceback."""
+    """The error line below the frames of a Python traceback; empty where there is none."""
     _, found, trace = text.rpartition(_TRACEBACK)
     lines = trace.splitlines() if found else []
     return [each for each in lines if each and not each[0].isspace()][:1]

@@ -1,7 +1,7 @@
-"""``_tidelake/progress``: one row per span, always current: how fresh is a table?
+"""``_tidelake/progress``: one row per span. It tells users how fresh each table is.
 
-A batch's rows go in one commit, refused unless the version that it follows holds our term. Within
-one incarnation a checkpoint never falls.
+The rows of one call are written in one commit, which is refused unless the version that it follows
+holds our term. Within one incarnation a checkpoint never falls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from sinks.control_table import Change, ControlTable, TableView, replaced, rows_
 from sinks.txn import check_term, claim
 
 WHOLE_TABLE = "(-inf, +inf)"
-STOPPED = "stopped"  # of a table that nobody fills any more, until somebody does
+STOPPED = "stopped"  # no capture fills the table at present
+DROPPED = "dropped"  # by a DDL at its checkpoint: rows and DDLs at or below it are old
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +32,10 @@ class ProgressRow:
     incarnation: Annotated[int, INT32, "of the changefeed; counted up by a rewind"]
     schema_name: Annotated[str, "MySQL schema"]
     table_name: Annotated[str, "MySQL table"]
-    generation: Annotated[int, INT32, "of the table; counted up by DROP and re-create"]
+    generation: Annotated[int, INT32, "of the table; 1: a dropped one goes on in its log"]
     span: Annotated[str, "the part of the table; for now all of it"] = WHOLE_TABLE
     state: Annotated[
-        str, "replicating, warning (no key, or no column) … or stopped: nobody fills it"
+        str, "replicating, warning (no key, or no column) … stopped: nobody fills it; or dropped"
     ]
     checkpoint_ts: Annotated[int, "TSO: every change at or below is in the table"]
     resolved_ts: Annotated[int, "TSO: what the source has promised so far"]
@@ -65,7 +66,7 @@ SCHEMA = schema_of(ProgressRow)
 
 
 class Progress:
-    """Reads, claims and advances; safe to share between threads."""
+    """Reads, claims and advances rows. Thread-safe; every call blocks for storage."""
 
     def __init__(self, warehouse: str, storage_options: Mapping[str, str] | None = None) -> None:
         description = "Tidelake: one row per table span, how far it is"
@@ -74,11 +75,12 @@ class Progress:
         )
 
     def claim(self, changefeed_id: str, term: int) -> None:
-        """From here on only this term's rows count; TermRefused if a newer one was claimed."""
+        """From here on only this term can write rows. Raises TermRefused if a newer one was
+        claimed."""
         claim(self._table, changefeed_id, term)
 
     def read(self, changefeed_id: str) -> dict[TableName, ProgressRow]:
-        """The changefeed's rows, of whatever incarnation; empty when there are none."""
+        """The changefeed's rows, of any incarnation; empty when there are none."""
         return self._table.read(lambda view: _of(view, changefeed_id)) or {}
 
     def read_all(self) -> list[ProgressRow]:
@@ -88,9 +90,10 @@ class Progress:
         )
 
     def advance(self, rows: Sequence[ProgressRow], term: int) -> None:
-        """Replace or add one changefeed's rows, by table, in one commit, or TermRefused.
+        """Replace or add rows of one changefeed, by table, in one commit. Raises TermRefused when
+        the term is not ours any more, TidelakeError when a checkpoint would fall.
 
-        A span that was assigned in an earlier term keeps that term's fence."""
+        ``fence`` may be of an earlier term: a span that was assigned then keeps it."""
         if not rows:
             return
         changefeed_id = rows[0].changefeed_id
@@ -118,14 +121,16 @@ class Progress:
         self._table.commit(plan, "advance the progress in")
 
     def stop(self, changefeed_id: str, term: int) -> None:
-        """Say of all its tables that nobody fills them; TermRefused like ``advance``."""
+        """Set the state of all the changefeed's rows to `stopped`. Raises TermRefused like
+        ``advance``."""
 
         def plan(view: TableView) -> Change | None:
             check_term(self._table, view, changefeed_id, term)
             ours = _of(view, changefeed_id).values()
-            if all(row.state == STOPPED for row in ours):
+            if all(row.state in (STOPPED, DROPPED) for row in ours):
                 return None
-            return replaced(view, changefeed_id, [replace(row, state=STOPPED) for row in ours])
+            stopped = [row if row.state == DROPPED else replace(row, state=STOPPED) for row in ours]
+            return replaced(view, changefeed_id, stopped)
 
         self._table.commit(plan, "stop the tables in")
 

@@ -1,8 +1,8 @@
 """A table's MySQL definition: its columns, their types and the handle key (docs/types.md).
 
-It comes from a CREATE TABLE (``sinks/ddl``), from the table's own properties at a later start
-(``TableSchema.from_json``), or, where the stream starts later than the CREATE TABLE, from a row's
-``mysqlType`` (``schema_from_mysql_types``), which says less.
+It comes from a CREATE TABLE (``sinks/ddl``), at a later start from the target's properties
+(``TableSchema.from_json``), or, where the stream starts after the CREATE TABLE, from a row's
+``mysqlType`` (``schema_from_mysql_types``), which tells less.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from sinks.partitioning import Partitioning
 
 Generated = Literal["", "virtual", "stored"]
 IndexKind = Literal["primary", "unique", "plain"]
@@ -93,7 +95,7 @@ _BINARY_CHARSET = re.compile(r"\b(?:character\s+set|charset|collate)\s*=?\s*'?bi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MySQLType:
-    """``decimal(20,4) unsigned`` in parts. ``None`` where the text did not say."""
+    """A type such as ``decimal(20,4) unsigned`` in parts; None for a part that is not known."""
 
     name: str  # lower case, canonical: tinyint … bigint, decimal, varchar, enum, …
     unsigned: bool = False
@@ -105,8 +107,8 @@ class MySQLType:
     def parse(cls, text: str) -> MySQLType:
         """Read a type as ``mysqlType``, SHOW COLUMNS or a column definition writes it.
 
-        A backslash in an enum's element is itself (TiDB writes it so). An unknown name stays as
-        it is. Raises ValueError where the text is no type at all.
+        A backslash in an enum's element stands for itself, as TiDB writes it. An unknown name is
+        kept as it is. Raises ValueError where the text is no type at all.
         """
         name, rest = _read_name(text)
         arguments = _ARGUMENTS.match(rest)
@@ -168,7 +170,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """``columns`` is empty where a part is an expression, or where it holds some rows only."""
+    """An index of a table. ``columns`` is empty for one with an expression as a part, or one that
+    does not hold all rows."""
 
     name: str
     columns: tuple[str, ...]
@@ -179,8 +182,8 @@ class Index:
 class TableSchema:
     """Columns in table order and the handle key (empty: a table without one, rule 8).
 
-    Schemas that were stored before there were ``indexes``, and those that a row alone tells, have
-    none there, not even the key.
+    ``indexes`` is empty, without even the key's, in a schema that an earlier release stored and in
+    one that comes from a row's ``mysqlType``.
     """
 
     columns: tuple[Column, ...]
@@ -188,6 +191,9 @@ class TableSchema:
     key_index: str | None = None  # the unique index that is the handle key; None: the PRIMARY KEY
     indexes: tuple[Index, ...] = ()  # all of them, in the order of TiDB's index IDs
     binary_charset: bool = False  # the table's CHARACTER SET is binary: text columns hold bytes
+    partitioning: Partitioning | None = None  # None: it has no partitions, or they are not known
+    # ``indexes`` has every DDL of unique ones since the CREATE TABLE: one may become the key
+    follows_indexes: bool = field(default=False, compare=False)
 
     @property
     def delivered(self) -> tuple[Column, ...]:
@@ -203,7 +209,7 @@ class TableSchema:
         raise KeyError(name)
 
     def to_json(self) -> str:
-        """For the Delta table's properties: what a later start cannot read anywhere else."""
+        """The schema for the Delta table's properties: a later start can read it nowhere else."""
         columns = [
             {
                 "name": column.name,
@@ -224,6 +230,8 @@ class TableSchema:
                 for index in self.indexes
             ],
             **({"binary_charset": True} if self.binary_charset else {}),
+            **({"partitioning": self.partitioning.to_json()} if self.partitioning else {}),
+            **({"follows_indexes": True} if self.follows_indexes else {}),
         }
         return json.dumps(fields, ensure_ascii=False)
 
@@ -231,6 +239,7 @@ class TableSchema:
     def from_json(cls, text: str) -> TableSchema:
         """Read what ``to_json`` wrote. Raises ValueError or KeyError on anything else."""
         fields = json.loads(text)
+        partitioning = fields.get("partitioning")
         columns = tuple(
             Column(
                 name=column["name"],
@@ -251,17 +260,21 @@ class TableSchema:
                 for index in fields.get("indexes", ())
             ),
             binary_charset=fields.get("binary_charset", False),
+            partitioning=None if partitioning is None else Partitioning.from_json(partitioning),
+            follows_indexes=fields.get("follows_indexes", False),
         )
 
 
 def schema_from_mysql_types(
     types: Mapping[str, str], pk_names: Sequence[str]
 ) -> tuple[TableSchema, list[str]]:
-    """The schema that a row's ``mysqlType`` and ``pkNames`` tell, and warnings in plain sentences.
+    """The schema that a row's ``mysqlType`` and ``pkNames`` tell, and warnings about what they do
+    not tell, as sentences.
 
-    Column order is the mapping's: TiCDC shuffles ``mysqlType``, so give it in ``data``'s order.
-    Never call it with a handle-key-only or claim-check message: its types are the key's alone.
-    Raises ValueError where the two do not fit together.
+    The columns are in the order of ``types``. TiCDC shuffles ``mysqlType``, so pass them in the
+    order of ``data``. Never pass those of a handle-key-only or claim-check message, which has the
+    key's types alone. Raises ValueError where ``pk_names`` are not among ``types``, or a type is
+    none.
     """
     in_key = {name.lower() for name in pk_names}
     columns = []
@@ -279,7 +292,8 @@ def schema_from_mysql_types(
 
 
 def _keyed(schema: TableSchema, pk_names: Sequence[str]) -> TableSchema:
-    """The key in the spelling of the columns. Raises ValueError where it is none of them."""
+    """The schema with this key, in the spelling of its columns. Raises ValueError where a name of
+    the key is no column."""
     try:
         return replace(schema, key=tuple(schema.column(name).name for name in pk_names))
     except KeyError as missing:

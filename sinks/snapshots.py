@@ -1,17 +1,19 @@
 """``_tidelake/snapshots``: the ledger of consistent cuts, merged on (changefeed, primary-ts).
 
-Reading every table at the versions of one row shows all of them as of one TiDB timestamp (rule 7).
-Rows are appended; upkeep rewrites the table into one file and drops what retention no longer keeps.
-Age is counted between rows of the table (never against a clock), and the newest rows stay.
+A user who reads every table at its version in one row sees all of them as of one TiDB timestamp
+(rule 7). Rows are appended; upkeep rewrites the table into one file without the rows that are too
+old, and of those older than an hour with one cut per minute, the first. A row's age is its distance
+to the newest row (never to a clock), and the newest rows stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
@@ -22,14 +24,15 @@ from sinks.control_table import Change, ControlTable, TableView
 from sinks.control_upkeep import NO_HOOKS, ONCE, Upkeep
 from sinks.txn import check_term, claim
 
-MOST_AGE = timedelta(hours=24)  # before the newest row's created_at
-MOST_ROWS = 10_000
-LEAST_ROWS = 100  # kept whatever their age: a quiet feed, or a clock that jumped
+MOST_AGE_H = 24  # before the newest row's created_at, where that does not say
+EACH_FOR = timedelta(hours=1)  # older ones are kept one per minute; a new one comes each second
+MOST_ROWS = 50_000  # of a month, one per minute
+LEAST_ROWS = 100  # kept at any age, for a quiet feed or a clock that jumped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRow:
-    """One consistent cut. ``created_at`` is stamped by ``publish`` where it is None."""
+    """One consistent cut. ``publish`` stamps ``created_at``, where it is None, and ``kept_h``."""
 
     changefeed_id: Annotated[str, "the changefeed"]
     primary_ts: Annotated[int, "TSO: all tables as of this"]
@@ -37,6 +40,7 @@ class SnapshotRow:
     tables: Annotated[Mapping[str, int], "schema.table -> Delta version"]
     dead_letters: Annotated[int, "messages that could not be applied so far"] = 0
     created_at: Annotated[datetime | None, "when it was published"] = None
+    kept_h: Annotated[int | None, "hours for which the versions can be read; null: 24"] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "primary_time", tso_time(self.primary_ts))
@@ -46,15 +50,17 @@ SCHEMA = schema_of(SnapshotRow)
 
 
 class Snapshots:
-    """Publishes and finds consistent cuts; safe to share between threads."""
+    """Publishes and finds consistent cuts. Thread-safe; every call blocks for storage."""
 
     def __init__(
         self,
         warehouse: str,
         storage_options: Mapping[str, str] | None = None,
         *,
+        kept_h: int = MOST_AGE_H,
         upkeep: Upkeep | None = None,
     ) -> None:
+        self._kept_h = kept_h
         self._known: tuple[int, frozenset[int], str] = (-1, frozenset(), "")
         self._table = ControlTable(
             warehouse,
@@ -67,11 +73,13 @@ class Snapshots:
         )
 
     def claim(self, changefeed_id: str, term: int) -> None:
-        """From here on only this term's snapshots count; TermRefused if a newer one was claimed."""
+        """From here on only this term can publish. Raises TermRefused if a newer one was
+        claimed."""
         claim(self._table, changefeed_id, term)
 
     def publish(self, row: SnapshotRow, term: int) -> bool:
-        """Add the cut; False when its primary-ts is there already. TermRefused if overtaken."""
+        """Add the cut. Returns False when its primary-ts is there already. Raises TermRefused when
+        the term is not ours any more."""
         published: frozenset[int] = frozenset()
 
         def plan(view: TableView) -> Change | None:
@@ -80,7 +88,8 @@ class Snapshots:
             published = self._published(view, row.changefeed_id)
             if row.primary_ts in published:
                 return None
-            stamped = replace(row, created_at=row.created_at or datetime.now(UTC))
+            created_at = row.created_at or datetime.now(UTC)
+            stamped = replace(row, created_at=created_at, kept_h=self._kept_h)
             return Change(rows=to_rows([stamped], SCHEMA))
 
         version = self._table.commit(plan, "publish a snapshot in")
@@ -90,16 +99,19 @@ class Snapshots:
         return True
 
     def latest(self, changefeed_id: str) -> SnapshotRow | None:
-        return self._greatest(pc.field("changefeed_id") == changefeed_id)
+        return self._at(pc.max, pc.field("changefeed_id") == changefeed_id)
 
     def as_of(self, changefeed_id: str, ts: int) -> SnapshotRow | None:
         """The cut with the greatest primary-ts at or below ``ts``."""
         ours = pc.field("changefeed_id") == changefeed_id
-        return self._greatest(ours & (pc.field("primary_ts") <= ts))
+        return self._at(pc.max, ours & (pc.field("primary_ts") <= ts))
 
-    def _greatest(self, where: Any) -> SnapshotRow | None:
+    def earliest(self, changefeed_id: str) -> SnapshotRow | None:
+        return self._at(pc.min, pc.field("changefeed_id") == changefeed_id)
+
+    def _at(self, least_or_most: Callable[..., Any], where: Any) -> SnapshotRow | None:
         def reader(view: TableView) -> SnapshotRow | None:
-            ts = pc.max(view.scan(["primary_ts"], where)["primary_ts"])
+            ts = least_or_most(view.scan(["primary_ts"], where)["primary_ts"])
             if not ts.is_valid:
                 return None
             found = view.scan(SCHEMA.names, where & (pc.field("primary_ts") == ts))
@@ -108,7 +120,7 @@ class Snapshots:
         return self._table.read(reader)
 
     def _published(self, view: TableView, changefeed_id: str) -> frozenset[int]:
-        """Every primary-ts of the changefeed; remembered until another commit comes."""
+        """Every primary-ts of the changefeed in this version; the last version's are cached."""
         version, known, owner = self._known
         if version == view.version and owner == changefeed_id:
             return known
@@ -117,7 +129,7 @@ class Snapshots:
 
 
 def _tidy(handle: DeltaTable) -> None:
-    """All rows that are kept, in one file: a compare-and-set like every commit."""
+    """Rewrite the rows that are kept into one file. Like every commit, a compare-and-set."""
     write_deltalake(
         handle,
         fitted(kept(TableView(handle, SCHEMA).rows()), handle),
@@ -128,13 +140,18 @@ def _tidy(handle: DeltaTable) -> None:
 
 
 def kept(rows: pa.Table) -> pa.Table:
-    """What is kept of every changefeed, in order of changefeed and primary-ts."""
+    """The rows that retention keeps of each changefeed, by changefeed and primary-ts."""
     parts = [rows.slice(0, 0)]
     for changefeed_id in sorted(rows["changefeed_id"].unique().to_pylist()):
         ours = rows.filter(pc.equal(rows["changefeed_id"], changefeed_id)).sort_by("primary_ts")
         ours = ours.slice(max(0, len(ours) - MOST_ROWS))
-        oldest = pc.max(ours["created_at"]).as_py() - MOST_AGE
-        last = pa.array(range(len(ours)))
-        newest = pc.greater_equal(last, len(ours) - LEAST_ROWS)
-        parts.append(ours.filter(pc.or_(pc.greater_equal(ours["created_at"], oldest), newest)))
+        created = ours["created_at"].to_numpy()
+        age = created.max() - created
+        minutes = created.astype("datetime64[m]")
+        is_first = np.insert(minutes[1:] != minutes[:-1], 0, True)  # of its minute
+        is_each = age <= np.timedelta64(EACH_FOR)
+        most_age = timedelta(hours=ours["kept_h"][-1].as_py() or MOST_AGE_H)
+        is_kept = (age <= np.timedelta64(most_age)) & (is_first | is_each)
+        is_kept[-LEAST_ROWS:] = True
+        parts.append(ours.filter(pa.array(is_kept)))
     return pa.concat_tables(parts).combine_chunks()

@@ -1,7 +1,8 @@
-"""The Spark engine: a MERGE in one commit, for tables that merge-on-write does not write.
+"""The Spark engine: writes by one MERGE, in one commit, the tables that merge-on-write does not.
 
-The range of *all* keys of the batch goes into its condition, as literals: inserts are matched too
-(rule 4), and files out of the range are not read (but for decimals, which have no statistics).
+The MERGE's condition has the range of *all* keys of the batch as literals, those of inserts too,
+since inserts are matched as well (rule 4). Files out of the range are not read (except for decimal
+keys, which have no statistics).
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from coordination.errors import TidelakeError, TryAgain
+from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableAltered, TableWrite, Target
 from sinks.storage_errors import is_storage_error, storage_error
 from sinks.tables import ALTERED, TargetState, inspect
 
-# In Java all of them are the first one's subclasses, in Python none is.
+# In Java all others are subclasses of the first one, in Python none is.
 CONFLICTS = (
     DeltaConcurrentModificationException,
     ConcurrentAppendException,
@@ -52,11 +53,11 @@ CONFLICTS = (
     ProtocolChangedException,
 )
 
-# A column may be called t: an alias of that name is then taken for the column.
+# Long aliases: with a short one like "t", Spark would take it for a column of that name.
 TARGET = "tidelake_target"
 SOURCE = "tidelake_source"
 
-# What the engine wants from every session it runs in; bootstrap applies it.
+# Settings that the engine needs in each session that it runs in.
 SESSION_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",  # near the core count
@@ -70,7 +71,7 @@ SESSION_CONF = {
 
 
 class SparkEngine:
-    """Commits a DataFrame of changes, in a session like the one that the frame belongs to."""
+    """Commits a DataFrame of changes, in a new session made from the DataFrame's own."""
 
     name = "spark"
 
@@ -78,6 +79,12 @@ class SparkEngine:
         self._storage_options = dict(storage_options)
 
     def apply(self, write: TableWrite) -> Applied | Skipped:
+        if write.target.is_log:
+            raise ConfigError(
+                f"table {write.target.name}: write-mode 'append' is written by merge-on-write "
+                "alone, and this sink is written by Spark: let the table be 'upsert' in "
+                "[[sink.tables]], or choose another apply-engine or sink-uri"
+            )
         if (before := self._reached(write)) is not None:
             return before
         try:
@@ -97,7 +104,8 @@ class SparkEngine:
         self._looked_at(target)
 
     def _looked_at(self, target: Target) -> TargetState:
-        """One fresh handle. Raises TableAltered."""
+        """The table as a new handle shows it. Raises TableAltered, and TidelakeError where it is
+        gone."""
         state = inspect(target.uri, self._storage_options)
         if state is None:
             raise TidelakeError(f"table {target.name} is gone from {target.uri}; restore it")
@@ -106,7 +114,8 @@ class SparkEngine:
         return state
 
     def _reached(self, write: TableWrite) -> Skipped | None:
-        """Where the table is at the limit or above; from one fresh handle."""
+        """The table's identity where it is at the write's limit or above, by a new handle; else
+        None."""
         state = self._looked_at(write.target)
         identity = state.identity(write.target.app_id)
         if identity is None or identity < write.limit:
@@ -131,7 +140,8 @@ def _merge(write: TableWrite, changes: DataFrame) -> None:
 
 
 def _session_for(write: TableWrite, parent: SparkSession) -> SparkSession:
-    """One of its own: MERGE reads its transaction identity from the session."""
+    """A session for this write alone, since MERGE takes its transaction identity from the
+    session."""
     session = parent.newSession()
     identity = {
         "spark.databricks.delta.write.txnAppId": write.target.app_id,
@@ -144,7 +154,8 @@ def _session_for(write: TableWrite, parent: SparkSession) -> SparkSession:
 
 
 def _same_key(changes: DataFrame, key: Sequence[str]) -> str:
-    """Which target row a change is of, and the range of all keys of the batch: one Spark job."""
+    """The MERGE's condition: equal keys, within the range of all keys of the batch. Finding that
+    range takes one Spark job."""
     types = [changes.schema[name].dataType for name in key]
     wanted = [
         _written(bound(F.col(_quoted(name))), of)
@@ -161,8 +172,8 @@ def _same_key(changes: DataFrame, key: Sequence[str]) -> str:
 
 
 def _written(key: Column, of: DataType) -> Column:
-    """The key as text that ``_literal`` understands, not rounded, not re-encoded, in no other time
-    zone; strings and bytes as hexadecimal digits."""
+    """The key as text for ``_literal``, exactly: not rounded, not re-encoded, without a time zone's
+    influence. Strings and bytes become hexadecimal digits."""
     match of:
         case StringType() | BinaryType():
             return F.hex(key.cast("binary"))
@@ -175,7 +186,8 @@ def _written(key: Column, of: DataType) -> Column:
 
 
 def _literal(text: str, of: DataType) -> str:
-    """SQL of exactly the column's type: to compare with one that is cast reads every file."""
+    """A SQL literal of exactly the column's type. With another type Spark would cast the column,
+    and read every file."""
     match of:
         case StringType():
             return f"CAST(X'{text}' AS STRING)"

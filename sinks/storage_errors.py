@@ -1,5 +1,5 @@
-"""What storage says when it fails, through deltalake, obstore or Spark, and the one sentence that
-an operator reads instead: what could not be done, why, and what to do."""
+"""Turns errors of the storage, as deltalake, obstore and Spark raise them, into the one sentence
+that an operator reads: what could not be done, why, and what to do."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from deltalake.exceptions import (
 from coordination.errors import TidelakeError, TryAgain
 
 ERROR_LENGTH = 300
-_FOLDER_BYTES = 4096  # of a new one
+_FOLDER_BYTES = 4096  # that a new folder takes
 STORAGE_ERRORS = (DeltaError, OSError, pa.ArrowException)
 _NOISE = re.compile(r"(\x1b\[[0-9;]*m|↳|\s)+")
-_STACK = re.compile(r"\s+0: <unknown>.*", re.DOTALL)  # of Rust's
+_STACK = re.compile(r"\s+0: <unknown>.*", re.DOTALL)  # a Rust stack trace
 
 # The words of Rust's object stores, of Linux, and of Hadoop's file systems. The first match counts:
-# who has no credentials is also told 403.
+# a store also answers 403 to a request without credentials.
 _CREDENTIALS = re.compile(
     r"loading credentials|imds|token request|metadata/identity|metadata\.google|169\.254\.169\.254"
     r"|Account must be specified|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"
@@ -49,7 +49,7 @@ _PERMISSION = re.compile(
     r"|Operation not permitted",
     re.IGNORECASE,
 )
-_JAVA_MKDIR = re.compile(r"Mkdirs failed to create")  # it does not say why
+_JAVA_MKDIR = re.compile(r"Mkdirs failed to create")  # Java does not say why
 _NO_BUCKET = re.compile(
     r"NoSuchBucket|ContainerNotFound|FilesystemNotFound|bucket does not exist", re.IGNORECASE
 )
@@ -59,9 +59,10 @@ _SILENT = re.compile(
     r"|UnknownHostException|Connection reset",
     re.IGNORECASE,
 )
-_UNLIKE = re.compile(r"Schema error|Json error|Unsupported|is not supported")  # of delta-rs alone
+_UNLIKE = re.compile(r"Schema error|Json error|Unsupported|is not supported")  # of delta-rs only
 
-# What each store reads from the environment (or, but for Spark, from [storage-options]).
+# The variables that each store reads from the environment (the engines other than Spark also from
+# [storage-options]).
 _VARIABLES = {
     "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION",
     "abfss": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
@@ -70,17 +71,19 @@ _VARIABLES = {
 
 
 class StorageAway(TryAgain):
-    """Full, or without an answer: it may heal by itself, so it is waited for a while."""
+    """The storage is full or does not answer. That may pass, so it is tried again for a while."""
 
 
 class StorageRefuses(TidelakeError):
-    """Somebody must give what is missing (a right, credentials, a bucket) or mend a table."""
+    """Waiting does not help: an operator must give what is missing (a permission, credentials, a
+    bucket) or mend a table."""
 
     code = "CDC:ErrS3StorageAPI"
 
 
 def storage_error(doing: str, uri: str, error: BaseException) -> TidelakeError:
-    """One line for the operator: what could not be done, where, why, and what to do."""
+    """The error (StorageRefuses or StorageAway) whose one line tells the operator what could not be
+    done, where, why, and what to do."""
     text = _told(error)
     if _JAVA_MKDIR.search(text):
         text = f"{text} <- {_why_no_folder(uri)}"
@@ -91,7 +94,8 @@ def storage_error(doing: str, uri: str, error: BaseException) -> TidelakeError:
 
 
 def is_storage_error(error: BaseException) -> bool:
-    """Whether Spark or the JVM says that storage failed: their classes do not tell."""
+    """Whether an error of Spark, the JVM or deltalake is about the storage, by its text: the
+    error's class does not tell."""
     text = _told(error)
     found = (_FULL.search(text), _JAVA_MKDIR.search(text))
     return _refusal(text, "") is not None or any(found)
@@ -99,8 +103,8 @@ def is_storage_error(error: BaseException) -> bool:
 
 @contextmanager
 def one_sentence(doing: str, uri: str) -> Iterator[None]:
-    """Around calls of deltalake: what it says of storage becomes ``storage_error``. A lost commit
-    is none, nor is a table that is not there."""
+    """For calls of deltalake: turns its storage errors into ``storage_error``. A commit that lost
+    (CommitFailedError) and a missing table (TableNotFoundError) are raised as they are."""
     try:
         yield
     except (CommitFailedError, TableNotFoundError):
@@ -110,7 +114,7 @@ def one_sentence(doing: str, uri: str) -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error without colours and line breaks, and not too long."""
+    """The message of an error without colours and line breaks, cut to `ERROR_LENGTH`."""
     text = _NOISE.sub(" ", _STACK.sub("", str(error))).strip()
     return text[:ERROR_LENGTH] or type(error).__name__
 
@@ -121,7 +125,7 @@ def _told(error: BaseException) -> str:
 
 
 def _refusal(text: str, uri: str) -> str | None:
-    """The reason and the advice where waiting does not help."""
+    """The reason and the advice, where waiting does not help; else None."""
     store = urlsplit(uri).scheme
     if _CREDENTIALS.search(text) and store not in ("", "file"):
         variables = _VARIABLES.get(store, "the store's variables")
@@ -144,7 +148,7 @@ def _refusal(text: str, uri: str) -> str | None:
 
 
 def _unlike(error: BaseException) -> str | None:
-    """Of a table that stays as it is, however long one waits."""
+    """The reason, where the table itself cannot be read or written as it is; else None."""
     is_lasting = isinstance(error, (SchemaMismatchError, DeltaProtocolError))
     if not is_lasting and not (isinstance(error, DeltaError) and _UNLIKE.search(str(error))):
         return None
@@ -155,7 +159,7 @@ def _unlike(error: BaseException) -> str | None:
 
 
 def _why_no_folder(uri: str) -> str:
-    """Of a local one, as the file system has it right now."""
+    """Why a local folder could not be made, by the state of its file system right now."""
     folder = Path(urlsplit(uri).path)
     while not folder.exists():
         folder = folder.parent

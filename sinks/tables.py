@@ -1,7 +1,7 @@
-"""Target tables: looked at and sealed through delta-rs without a Spark job (made: ``creation``).
+"""Target tables: inspect and seal them, by delta-rs, without a Spark job (`creation` makes them).
 
-What a later owner can no longer read from the stream stands in the table's properties (rule 5):
-whose table it is, in which incarnation and generation, by which DDL, its columns and key.
+A table's properties hold what a later owner can no longer read from the stream (rule 5): the
+changefeed that it belongs to, incarnation and generation, the DDL that made it, columns and key.
 """
 
 from __future__ import annotations
@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-from coordination.errors import TidelakeError, TryAgain
+from conf.settings import WriteMode
+from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
+from sinks.merge_on_write.actions import Metadata
+from sinks.merge_on_write.intervals import (
+    FILE_RETENTION,
+    LOG_RETENTION,
+    file_retention_ms,
+    interval_ms,
+    log_retention_ms,
+)
 from sinks.schema import TableSchema
 from sinks.storage_errors import is_storage_error, one_line, one_sentence, storage_error
 
@@ -26,16 +35,20 @@ SCHEMA = "tidelake.schema"
 DDL = "tidelake.ddl"
 ALTERED = "tidelake.altered"  # the newest DDL that the table's shape holds
 DROPPED = "tidelake.dropped"  # the newest DROP TABLE of it; a later CREATE TABLE makes it again
-LAST_DDL = "tidelake.last-ddl"  # which its present writer has carried out: app ID, commit-ts, order
+SHAPED_AT = "tidelake.shaped-at"  # of ALTERED: commit-ts, order, and the version that it made
+LEFT = "tidelake.left"  # what the last RENAME TABLE of it took away: commit-ts, version
+LAST_DDL = "tidelake.last-ddl"  # the last one that its writer has run: app ID, commit-ts, order
+WRITE_MODE = "tidelake.write-mode"  # none: upsert
 WRITER = "tidelake.writer"  # the app ID that may write since the last seal
-SHOWN = "tidelake.shown"  # what the table held when it was rewound below it: a TSO
+SHOWN = "tidelake.shown"  # TSO up to which the table had changes when it was rewound below that
+REKEYED = "tidelake.rekeyed"  # commit-ts of the last DDL that has changed its key
 
 ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlIdentity:
-    """Which DDL made a table, or altered it: commit-ts, and its order among the DDLs there."""
+    """Identifies a DDL by its commit-ts and its order among the DDLs of that commit-ts."""
 
     commit_ts: Ts
     order: int
@@ -54,13 +67,13 @@ class DdlIdentity:
         return self.commit_ts, self.order
 
     def same_as(self, other: DdlIdentity | None) -> bool:
-        """The position in the stream is the identity: the text may have been rewritten."""
+        """Whether both are one DDL: only the position counts, since the text may be rewritten."""
         return other is not None and self.position == other.position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetState:
-    """One look at a table's log: version, identities and properties all belong to that version."""
+    """A table as one handle shows it: version, identities and properties belong together."""
 
     handle: DeltaTable
     version: int
@@ -68,7 +81,8 @@ class TargetState:
     features: frozenset[str]
 
     def identity(self, app_id: str) -> Ts | None:
-        """The limit of this app ID's last commit; SEALED_TS when it may never write again."""
+        """The limit of this app ID's last commit; SEALED_TS when it is sealed and cannot write any
+        more; None when it never wrote."""
         version = self.handle.transaction_version(app_id)
         return None if version is None else Ts(version)
 
@@ -85,6 +99,10 @@ class TargetState:
         return _number(self.properties.get(GENERATION))
 
     @property
+    def write_mode(self) -> str:
+        return self.properties.get(WRITE_MODE, "upsert")
+
+    @property
     def schema(self) -> TableSchema | None:
         text = self.properties.get(SCHEMA)
         return None if text is None else TableSchema.from_json(text)
@@ -95,25 +113,81 @@ class TargetState:
         return None if text is None else DdlIdentity.from_json(text)
 
     def last_ddl_ts(self, app_id: str) -> Ts:
-        """Of the last DDL that this writer has carried out on it; 0: of none."""
+        """The commit-ts of the last DDL that this writer has run on the table; 0 for none."""
         writer, commit_ts, _ = json.loads(self.properties.get(LAST_DDL, '["", 0, 0]'))
-        return Ts(commit_ts if writer == app_id else 0)
+        if writer != app_id:
+            return Ts(0)
+        return Ts(commit_ts if self.left_version is None else commit_ts - 1)  # it is half done
 
     @property
     def shape_ts(self) -> Ts:
-        """Of the DDL that its shape is of."""
+        """The commit-ts of the DDL that gave the table its present columns; 0 if not known."""
         text = self.properties.get(ALTERED) or self.properties.get(DDL)
         return Ts(0 if text is None else DdlIdentity.from_json(text).commit_ts)
 
     @property
+    def shape_ddl(self) -> DdlIdentity | None:
+        """The newest of the DDLs that have made and altered it."""
+        texts = [self.properties[name] for name in (DDL, ALTERED) if name in self.properties]
+        found = map(DdlIdentity.from_json, texts)
+        return max(found, key=lambda each: each.position, default=None)
+
+    @property
+    def shaped_at(self) -> int | None:
+        """The version that ``shape_ddl`` has made; None: an earlier release did not say."""
+        ddl = self.shape_ddl
+        *position, version = json.loads(self.properties.get(SHAPED_AT, "[0]"))
+        if ddl is not None and tuple(position) == ddl.position:
+            return int(version)
+        return 0 if ddl == self.ddl else None
+
+    @property
     def is_dropped(self) -> bool:
-        """By a DROP TABLE, and not made again since: it has no rows, its name is free."""
+        """Whether a DROP TABLE was run on it and no CREATE TABLE since: it has no rows, and its
+        name is free."""
         return is_dropped(self.properties)
 
     @property
+    def dropped_ts(self) -> Ts | None:
+        """Of the DROP TABLE, where it is dropped."""
+        text = self.properties[DROPPED] if self.is_dropped else None
+        return None if text is None else DdlIdentity.from_json(text).commit_ts
+
+    @property
+    def left_version(self) -> int | None:
+        """The last one with rows, where a RENAME TABLE has taken them away, perhaps not yet to
+        their new name. None: it has not, or another table has its name by now."""
+        left_ts, version = json.loads(self.properties.get(LEFT, "[0, 0]"))
+        return int(version) if left_ts == self.dropped_ts else None
+
+    @property
+    def made_again_ts(self) -> Ts:
+        """Of the CREATE TABLE that made it in a dropped one's place, or the RENAME TABLE that gave
+        it its name: what comes of that name at or below is another's. 0: none has."""
+        ddl = self.ddl
+        is_again = ddl is not None and (DROPPED in self.properties or ddl.order > 0)
+        return ddl.commit_ts if ddl is not None and is_again else Ts(0)
+
+    @property
     def shown_ts(self) -> Ts:
-        """The table may show changes up to here, whatever its identity says: it was rewound."""
+        """The ts up to which a rewound table may show changes, although its identity is lower."""
         return Ts(_number(self.properties.get(SHOWN)) or 0)
+
+    @property
+    def rekeyed_ts(self) -> Ts:
+        """Of the last DDL that has given it another key; 0: none has."""
+        return Ts(_number(self.properties.get(REKEYED)) or 0)
+
+
+def refuse_another_key(name: TableName, state: TargetState, back_to: int) -> None:
+    """Of a rewind: what the old key told apart may be one row by the new one."""
+    if back_to < state.rekeyed_ts - 1:
+        raise TidelakeError(
+            f"table {name} cannot go back to {back_to}: a DDL at commit-ts {state.rekeyed_ts} gave "
+            "it another key, by which earlier changes cannot be applied. Rewind with "
+            f"--overwrite-checkpoint-ts {state.rekeyed_ts - 1} at least, or leave the table out "
+            "with [filter] rules"
+        )
 
 
 def is_dropped(properties: Mapping[str, str]) -> bool:
@@ -124,15 +198,15 @@ def is_dropped(properties: Mapping[str, str]) -> bool:
 
 
 def table_uri(warehouse: str, name: TableName) -> str:
-    """``<warehouse>/<schema>/<table>``; characters that a path cannot keep are written ``~XX``."""
+    """``<warehouse>/<schema>/<table>``; characters that a path cannot hold are written ``~XX``."""
     return f"{warehouse}/{_path_part(name.schema)}/{_path_part(name.table)}"
 
 
 def ownership(
     *, changefeed_id: str, incarnation: int, generation: int, ddl: DdlIdentity
 ) -> dict[str, str]:
-    """The properties that say whose table it is and where it came from: ``creation.create`` takes
-    them.
+    """The properties that say to which changefeed a table belongs and which DDL made it, for
+    ``creation.create``.
     """
     return {
         CHANGEFEED: changefeed_id,
@@ -142,8 +216,14 @@ def ownership(
     }
 
 
+def retention(hours: int) -> dict[str, str]:
+    """The properties by which a version stays readable for so long after the next one."""
+    return dict.fromkeys((FILE_RETENTION, LOG_RETENTION), f"interval {hours} hours")
+
+
 def open_table(uri: str, storage_options: Mapping[str, str]) -> DeltaTable | None:
-    """A fresh handle at the newest version, or None where there is no Delta table."""
+    """A new handle at the newest version, or None where there is no Delta table. Raises
+    StorageAway or StorageRefuses."""
     try:
         with one_sentence("read the Delta log of", uri):
             return DeltaTable(uri, storage_options=dict(storage_options) or None)
@@ -152,7 +232,7 @@ def open_table(uri: str, storage_options: Mapping[str, str]) -> DeltaTable | Non
 
 
 def state_of(handle: DeltaTable) -> TargetState:
-    """What a handle shows, without reading anything again."""
+    """The state of a handle's version, without reading the log again."""
     protocol = handle.protocol()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     return TargetState(
@@ -164,9 +244,40 @@ def state_of(handle: DeltaTable) -> TargetState:
 
 
 def inspect(uri: str, storage_options: Mapping[str, str]) -> TargetState | None:
-    """The table as of now, or None where there is none; a few milliseconds, no Spark job."""
+    """The table at its newest version, or None where there is none. Blocks for a few milliseconds,
+    without a Spark job. Raises StorageAway or StorageRefuses."""
     handle = open_table(uri, storage_options)
     return None if handle is None else state_of(handle)
+
+
+def refuse_other_mode(state: TargetState, name: TableName, mode: WriteMode) -> None:
+    """Raises ConfigError: a table stays what it was made as."""
+    if state.write_mode != mode:
+        raise ConfigError(
+            f"table {name} was made with write-mode = '{state.write_mode}', and [[sink.tables]] "
+            f"makes it '{mode}': set it as it was, or move the table away and load it anew"
+        )
+
+
+def lengthen(uri: str, state: TargetState, hours: int) -> TargetState:
+    """Raise the table's retention where it is shorter, in one commit; the table as it is then.
+    Raises TryAgain when another commit came between."""
+    has = Metadata(fields={"configuration": state.properties})
+    kept_ms = {FILE_RETENTION: file_retention_ms(has), LOG_RETENTION: log_retention_ms(has)}
+    wanted = retention(hours).items()
+    shorter = {name: text for name, text in wanted if kept_ms[name] < interval_ms(text)}
+    if not shorter:
+        return state
+    try:
+        with one_sentence("set the retention of", uri):
+            state.handle.alter.set_table_properties(
+                shorter,
+                raise_if_not_exists=False,
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+    except CommitFailedError as error:
+        raise refused(uri, error) from error
+    return state_of(state.handle)
 
 
 def seal(
@@ -178,12 +289,13 @@ def seal(
     *,
     properties: Mapping[str, str] | None = None,
 ) -> TargetState:
-    """End the old app IDs' right to write and begin the new one's, in one commit.
+    """End the right of the old app IDs to write and begin that of the new one, in one commit.
 
-    ``begin`` gives the new one's start-ts for what the old ones have reached (0: nothing), as the
-    very version says that the commit follows: TryAgain when another commit came between. The commit
-    changes the table's metadata, so that a Spark write that is under way conflicts with it, and
-    carries ``properties`` (a new incarnation or generation). Returns the sealed table.
+    ``begin`` maps the ts that the old app IDs have reached (0: none has written) to the start-ts of
+    the new one. The ts is read from the very version that the commit follows; raises TryAgain when
+    another commit came between. The commit changes the table's metadata, so that a Spark write
+    under way conflicts with it, and sets ``properties`` (a new incarnation or generation). Returns
+    the sealed table. A table that is sealed so already is returned as it is.
     """
     handle = open_table(uri, storage_options)
     if handle is None:
@@ -215,7 +327,8 @@ def seal(
 
 
 def refused(uri: str, error: CommitFailedError) -> TidelakeError:
-    """A commit that delta-rs did not make: a lost compare-and-set, or a table it cannot write."""
+    """The error for a commit that delta-rs did not make: TryAgain for a lost compare-and-set,
+    another one for a table that it cannot write, or a storage that fails."""
     message = one_line(error)
     if "nsupported" in message:
         return TidelakeError(

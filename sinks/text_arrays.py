@@ -1,9 +1,10 @@
-"""Arrow text arrays seen through their buffers: what a cast asks of a column's text.
+"""Arrow text arrays seen through their buffers: quick checks that casts make on a column's text.
 
-Arrow's casts of strings take more than is a value here (hexadecimal, ``+1``, ``nan``, a bare date)
-and raise for the whole array at the first text that they refuse. So a cast first proves by the
-bytes of the whole column that Arrow's cast is strict on it, which costs a tenth of the cast, and
-only where that or the cast itself fails is each text looked at by a regular expression.
+Arrow's casts of strings accept more than is a value here (hexadecimal, ``+1``, ``nan``, a bare
+date), and raise for the whole array at the first text that they refuse. So a cast first checks by
+the bytes of the whole column that it holds nothing which Arrow accepts and we do not; that costs a
+tenth of the cast. Only where this check or Arrow's cast fails, a regular expression looks at each
+text.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CastRules:
-    """What TIMESTAMP text is written in (a zone's name or ``+08:00``), and what a zero date is."""
+    """``time_zone``: that of TIMESTAMP texts, a zone's name or ``+08:00``. ``zero_date``: whether a
+    zero date becomes null or is a failure."""
 
     time_zone: str
     zero_date: Literal["null", "fail"]
@@ -29,10 +31,10 @@ class CastRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CastColumn:
-    """A column's values in its Arrow type, and which texts are no value of it.
+    """A column's values in its Arrow type, and which texts could not be cast.
 
-    Both are as long as the text was; a failed value's value is null. ``failed`` has no nulls and
-    is None where nothing failed.
+    Both are as long as the text array was, and where ``failed`` is true the value is null.
+    ``failed`` has no nulls; it is None where nothing failed.
     """
 
     values: pa.Array
@@ -40,14 +42,15 @@ class CastColumn:
 
 
 def offsets(text: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
-    """Where each text begins in the data buffer, and behind them where the last one ends."""
+    """Where each text begins in the data buffer; the last entry is where the last text ends."""
     kind = np.dtype(np.int64 if pa.types.is_large_string(text.type) else np.int32)
     buffer = text.buffers()[1]
     return np.frombuffer(buffer, kind, len(text) + 1, text.offset * kind.itemsize)
 
 
 def data(text: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of all texts (of null ones too, which mostly have none)."""
+    """The bytes of all texts, one after the other. A null may have bytes too, but mostly has
+    none."""
     bounds = offsets(text)
     first, last = int(bounds[0]), int(bounds[-1])
     if first == last:
@@ -56,7 +59,8 @@ def data(text: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def is_within(text: pa.Array, lowest: str, highest: str) -> bool:
-    """Whether every byte lies between two ASCII characters: a sufficient test, not a needed one."""
+    """Whether every byte lies between two ASCII characters, ends included. Bytes of nulls count,
+    so False does not prove that a text has another character."""
     found = data(text)
     return not len(found) or bool(found.min() >= ord(lowest) and found.max() <= ord(highest))
 
@@ -66,7 +70,7 @@ def is_valid(text: pa.Array) -> Mask:
 
 
 def as_mask(found: pa.Array) -> Mask:
-    """Of a boolean array, where null is false."""
+    """A boolean array as a NumPy mask; null is false."""
     if found.null_count:
         found = pc.fill_null(found, False)
     mask: Mask = found.to_numpy(zero_copy_only=False)
@@ -94,7 +98,7 @@ def matches(text: pa.Array, pattern: str) -> Mask:
 
 
 def only(text: pa.Array, keep: Mask) -> pa.Array:
-    """The same texts, with null for those not kept; no bytes are copied."""
+    """The same texts, with null where ``keep`` is false. Copies no bytes: nulls keep theirs."""
     width = 8 if pa.types.is_large_string(text.type) else 4
     _, bounds, bytes_ = text.buffers()
     bounds = bounds.slice(text.offset * width, (len(text) + 1) * width)
@@ -104,7 +108,7 @@ def only(text: pa.Array, keep: Mask) -> pa.Array:
 
 
 def without_hidden(text: pa.Array) -> pa.Array:
-    """The same texts where null ones have no bytes."""
+    """The same texts, copied where needed so that nulls have no bytes."""
     begin, end = spans(text)
     if int((end - begin).sum()) == len(data(text)):
         return text
@@ -120,11 +124,12 @@ def try_cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def cast_result(values: pa.Array, text: pa.Array, fine: Mask) -> CastColumn:
-    """Of values that are null where not ``fine``; what the source sent and is lost has failed."""
+    """The result for ``values``, which are null where not ``fine``. A text that the source sent
+    (not null) and that is not ``fine`` has failed."""
     lost = is_valid(text) & ~fine
     return CastColumn(values=values, failed=pa.array(lost) if lost.any() else None)
 
 
 def nullified(values: pa.Array, keep: Mask) -> pa.Array:
-    """The values with null for those not kept."""
+    """The values, with null where ``keep`` is false."""
     return pc.if_else(pa.array(keep), values, pa.scalar(None, values.type))

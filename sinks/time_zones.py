@@ -1,8 +1,9 @@
-"""Local times of a zone to UTC, a column at a time.
+"""Converts local times of a time zone to UTC, a column at a time.
 
-Where clocks are set back the earlier instant is taken, and a time that clocks skip counts on from
-before the gap (02:30 is 03:30): ``fold=0`` of Python, and what Java does. Arrow's own
-``assume_timezone`` knows no such rule for gaps, and wants the zones of the operating system.
+Where clocks are set back, the earlier instant is taken. A time that clocks skip gets the offset
+from before the gap (02:30 becomes the instant of 03:30). That is Python's ``fold=0``, and what Java
+does. Arrow's own ``assume_timezone`` has no such rule for gaps, and needs the operating system's
+time zones.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  a local time
 _MICRO = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
 _HOUR = timedelta(hours=1)
-# TIMESTAMP ends in 2038 (MySQL, TiDB) or 2106 (MariaDB): a zone's changes are listed up to there
+# TIMESTAMP ends in 2038 (MySQL, TiDB) or 2106 (MariaDB): changes of a zone are listed until then.
 _LISTED = (datetime(1969, 12, 1), datetime(2106, 3, 1))  # noqa: DTZ001
 _UTC_MICROS = pa.timestamp("us", tz="UTC")
 
 
 class _Offsets:
-    """A zone's offset from each local time on, in microseconds: constant between two of them."""
+    """A zone's offsets from UTC in microseconds. ``offsets[i]`` holds for local times from
+    ``since[i]`` on, until the next one."""
 
     def __init__(self, zone: tzinfo) -> None:
         self.zone = zone
@@ -37,7 +39,8 @@ class _Offsets:
         self.end = _micros(_LISTED[1])
 
     def of(self, local: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | int:
-        """The offset of each local time, or the one of all. There must be one at least."""
+        """The offset of each local time (microseconds), or one number where all have the same.
+        ``local`` must not be empty."""
         low, high = int(local.min()), int(local.max())
         if low < self.since[0] or high >= self.end:
             return self._one_by_one(local)
@@ -49,7 +52,7 @@ class _Offsets:
         return found
 
     def _one_by_one(self, local: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Of times that no TIMESTAMP of MySQL has."""
+        """The offsets of times outside the list, which no TIMESTAMP of MySQL has."""
         distinct, places = np.unique(local, return_inverse=True)
         found = [_offset(self.zone, _EPOCH + timedelta(microseconds=int(at))) for at in distinct]
         offsets: npt.NDArray[np.int64] = np.array(found, np.int64)[places]
@@ -57,15 +60,16 @@ class _Offsets:
 
 
 def to_utc(local: pa.Array, time_zone: str) -> pa.Array:
-    """Timestamps without a zone (microseconds), read in ``time_zone``: a zone's name or ``+08:00``.
+    """The instants of ``local``: timestamps without a zone (microseconds), read in ``time_zone``,
+    which is a zone's name or ``+08:00``.
 
-    Raises ZoneInfoNotFoundError (a KeyError) for a zone that nobody knows.
+    Raises ZoneInfoNotFoundError (a KeyError) for an unknown zone.
     """
     if len(local) == local.null_count or time_zone.upper() == "UTC":
         return local.cast(_UTC_MICROS)
     offsets = _known(time_zone)
     micros = pc.fill_null(local.view(pa.int64()), 0).to_numpy()
-    if local.null_count:  # a null must not decide which changes matter
+    if local.null_count:  # nulls get a real time, so that they do not widen the range
         present = local.is_valid().to_numpy(zero_copy_only=False)
         micros = np.where(present, micros, micros[np.argmax(present)])
     shifted = pa.array(micros - offsets.of(micros))
@@ -80,7 +84,7 @@ def _known(time_zone: str) -> _Offsets:
 
 
 def zone_of(name: str) -> tzinfo:
-    """Of a zone's name or ``+08:00``. Raises ZoneInfoNotFoundError."""
+    """The zone for a name or an offset like ``+08:00``. Raises ZoneInfoNotFoundError."""
     if name[0] not in "+-":
         return ZoneInfo(name)
     hours, minutes = int(name[1:3]), int(name[4:6])
@@ -89,7 +93,8 @@ def zone_of(name: str) -> tzinfo:
 
 
 def _changes(zone: tzinfo) -> Iterator[tuple[datetime, int]]:
-    """(local time, offset from then on): by day, in a day that changes by hour, then to the end."""
+    """(local time, offset from then on). Each day is looked at; in a day where the offset changes,
+    each hour."""
     begin, end = _LISTED
     yield begin, _offset(zone, begin)
     day, offset = begin, _offset(zone, begin)
@@ -102,7 +107,7 @@ def _changes(zone: tzinfo) -> Iterator[tuple[datetime, int]]:
 
 
 def _change_in(zone: tzinfo, hour: datetime) -> Iterator[tuple[datetime, int]]:
-    """The one change within an hour, to the second."""
+    """The change of the offset within an hour, to the second, if there is one."""
     before, after = hour, hour + _HOUR
     old, new = _offset(zone, before), _offset(zone, after)
     if old == new:

@@ -1,8 +1,10 @@
-"""Who may write a changefeed's rows: its term, stored as a transaction identity of the table.
+"""Who may write a changefeed's rows in a control table: its term, which the table stores as a
+transaction identity.
 
-``tidelake/<changefeed>/term`` outlives overwrites, checkpoints and log clean-up. A claim is a
-commit, so each handle that was opened before it loses its next compare-and-set, looks again, and is
-refused. ``tidelake/<changefeed>/incarnation`` does the same for whoever has no term.
+The identity ``tidelake/<changefeed>/term`` outlives overwrites, checkpoints and log clean-up. A
+claim is a commit. So a writer that opened the table before the claim loses its next
+compare-and-set, looks again, and is refused. ``tidelake/<changefeed>/incarnation`` does the same
+for writers without a term.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ def incarnation_app_id(changefeed_id: str) -> str:
 def claim(
     table: ControlTable, changefeed_id: str, term: int, incarnation: int | None = None
 ) -> None:
-    """Commit the term to the table, and the incarnation with it; TermRefused if a newer term is
-    there."""
+    """Commit the term to the table, and the incarnation with it. Makes the table if there is none.
+    Raises TermRefused if the table holds a newer term."""
     identities = {term_app_id(changefeed_id): term}
     if incarnation is not None:
         identities[incarnation_app_id(changefeed_id)] = incarnation
@@ -42,14 +44,15 @@ def claim(
 
 
 def check_term(table: ControlTable, view: TableView, changefeed_id: str, term: int) -> None:
-    """TermRefused unless the version that is about to be committed on holds exactly our term."""
+    """For plans: raises TermRefused unless the version that the commit follows holds exactly our
+    term."""
     stored = view.transaction(term_app_id(changefeed_id))
     if stored != term:
         raise term_refused(changefeed_id, term, stored, table.uri)
 
 
 def incarnation_refused(changefeed_id: str, incarnation: int, stored: int, uri: str) -> TermRefused:
-    """The sentence that an operator reads when a process still works for what was rewound."""
+    """The error of a process that still works for an incarnation that is over."""
     return TermRefused(
         f"changefeed {changefeed_id}: incarnation {incarnation} is over, {uri} belongs to "
         f"incarnation {stored}: it was rewound, or its configuration changed. Nothing to repair; "
@@ -58,7 +61,8 @@ def incarnation_refused(changefeed_id: str, incarnation: int, stored: int, uri: 
 
 
 def term_refused(changefeed_id: str, term: int, stored: int | None, uri: str) -> TermRefused:
-    """The sentence that an operator reads, by what the table holds instead of our term."""
+    """The error that tells an operator why our term is refused: ``stored`` is what the table holds
+    instead, None for nothing."""
     if stored is not None and stored > term:
         return TermRefused(
             f"changefeed {changefeed_id}: our term {term} was overtaken by term {stored} in {uri}: "

@@ -1,8 +1,8 @@
-"""What MySQL makes of the values of a column when its type changes (TiDB's rules, where clear).
+"""Converts a column's values when a DDL changes its type, by TiDB's rules where they are clear.
 
-A target's rows were written in the old type, and no message brings them again: they are converted
-here, value by value, as TiDB converts them. One that cannot be, or of which the rules are not
-clear, is an error that names it; nothing becomes NULL in silence.
+TiCDC does not send the rows of a table again when a column's type changes. So the values in the
+target are converted here as TiDB converts them. A value that cannot be converted, or for which the
+rule is not clear, is an error that names the value: none becomes NULL silently.
 """
 
 from __future__ import annotations
@@ -35,14 +35,18 @@ _YEARS = range(1901, 2156)
 
 
 class CannotConvert(TidelakeError):
-    """A value of the old type that is none of the new one, or may not be: named in the text."""
+    """A value that cannot be converted to the new type, or for which the rule is not clear. The
+    message names the value."""
 
 
 def needs_conversion(old: MySQLType, new: MySQLType) -> bool:
-    """Whether old values may be written differently in the new type: Delta's type is not all."""
+    """Whether a value may look different in the new type. That may be so even where both types
+    have the same Delta type."""
     if arrow_type(old) != arrow_type(new):
         return True
     was, now = _kind(old), _kind(new)
+    if _is_nameless(old) and now in ("text", was):
+        return not _is_nameless(new)
     if was != now:
         return now in (*_NAMES, "json", "time") or {was, now} == {"decimal", "text"}
     loses = _LOSES.get(now)
@@ -50,9 +54,8 @@ def needs_conversion(old: MySQLType, new: MySQLType) -> bool:
 
 
 def converted(values: pa.Array, old: MySQLType, new: MySQLType, time_zone: str) -> pa.Array:
-    """The values in ``arrow_type(new)``. ``time_zone``: what a TIMESTAMP is as a DATETIME or text.
-
-    CannotConvert names the first value that cannot be.
+    """The values in ``arrow_type(new)``. ``time_zone``: in which a TIMESTAMP is read or written as
+    a DATETIME or text. Raises CannotConvert for the first value that cannot be converted.
     """
     kind = arrow_type(new)
     if values.null_count == len(values):
@@ -77,7 +80,8 @@ def converted(values: pa.Array, old: MySQLType, new: MySQLType, time_zone: str) 
 
 
 def fill_values(text: str, kind: MySQLType, rules: CastRules, ddl_ms: int) -> pa.Array:
-    """The one value that old rows show in an added column; ``ddl_ms``: milliseconds since 1970."""
+    """An array of one value: what old rows show in an added column with the default ``text``.
+    ``ddl_ms``: the DDL's time in milliseconds since 1970. Raises CannotConvert."""
     if text == CURRENT_TIMESTAMP and kind.name in ("date", "datetime", "timestamp", "time", "year"):
         moment = datetime.fromtimestamp(ddl_ms / 1000, zone_of(rules.time_zone))
         text = _text_of(moment.replace(tzinfo=None), replace(kind, length=kind.length or 0))
@@ -99,7 +103,7 @@ def _kind(of: MySQLType) -> str:
 
 
 def _is_wider(old: MySQLType, new: MySQLType) -> bool:
-    """Arrow's cast is exact, and what MySQL does."""
+    """Whether Arrow's cast is exact and does what MySQL does."""
     if old.name in INTEGER_BITS and _kind(new) == "text":
         return True
     if old.name in INTEGER_BITS and new.name in INTEGER_BITS:
@@ -206,6 +210,8 @@ def _as_decimal(number: Decimal, new: MySQLType) -> Decimal | str:
 
 
 def _as_text(value: Any, old: MySQLType, new: MySQLType) -> Any:
+    if _is_nameless(old):
+        value = _name_at(int(value), old, new)
     if _kind(new) == "bytes":
         raw = value if isinstance(value, bytes) else _text_of(value, old).encode()
         return raw.ljust(new.length or 1, b"\0") if new.name == "binary" else raw
@@ -236,13 +242,31 @@ def _text_of(value: Any, old: MySQLType) -> str:
     return f"{value:04d}" if old.name == "year" else str(value)
 
 
+def _is_nameless(of: MySQLType) -> bool:
+    """An ENUM or SET that was known from messages alone: its values are numbers as text."""
+    return of.name in _NAMES and not of.elements
+
+
+def _name_at(number: int, old: MySQLType, new: MySQLType) -> str:
+    """The names at these places in the new definition. Names are added behind the others; where
+    the statement itself puts them in another order, what they were before is known nowhere."""
+    if new.name != old.name:
+        raise ValueError("the names that it had before are not known (see --schema-file)")
+    most = len(new.elements) if new.name == "enum" else 2 ** len(new.elements) - 1
+    if number > most:
+        raise ValueError("it is beyond the names of the new type")
+    if new.name == "enum":
+        return ("", *new.elements)[number]
+    return ",".join(name for at, name in enumerate(new.elements) if number >> at & 1)
+
+
 def _seconds(text: str, digits: int | None) -> str:
-    """With so many digits of a fraction, of six."""
+    """A time with six digits of a fraction, cut to so many digits."""
     return text[: len(text) - 6 + digits] if digits else text[:-7]
 
 
 def _element(text: str, new: MySQLType) -> str:
-    """In the spelling of the definition; collations of TiDB mostly compare in any case."""
+    """The element in the spelling of the definition; most collations of TiDB ignore case."""
     if text in new.elements:
         return text
     folded = {name.casefold(): name for name in reversed(new.elements)}
@@ -260,7 +284,7 @@ def _as_moment(value: Any, new: MySQLType) -> Any:
 
 
 def _rounded(value: datetime, new: MySQLType) -> datetime:
-    """To the fraction that the new type keeps, half up."""
+    """Rounded half up to the fraction of a second that the new type keeps."""
     step = 10 ** (6 - (new.length or 0))
     micros = (value.microsecond + step // 2) // step * step
     return value.replace(microsecond=0) + timedelta(microseconds=micros)
@@ -298,7 +322,7 @@ def _is_padded(old: MySQLType, new: MySQLType) -> bool:
     return new.name == "binary" and is_wider
 
 
-# Of two types of one kind and one Delta type: whether a value of the old one may be another text.
+# For two types of one kind and one Delta type: whether a value may look different in the new one.
 _LOSES: dict[str, Callable[[MySQLType, MySQLType], bool]] = {
     **dict.fromkeys(("time", "datetime", "timestamp"), _has_fewer_digits),
     **dict.fromkeys(_NAMES, _lacks_names),

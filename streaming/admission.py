@@ -1,8 +1,9 @@
-"""Who may replicate a changefeed: a cluster or `tidelake run`, never both into one warehouse.
+"""Decide who may replicate a changefeed: a cluster or `tidelake run`, never both into one
+warehouse.
 
-Each would take the other's term away again and again. Who comes second is refused: here, where both
-meet in one etcd under one cluster ID, and at the claim in Delta, wherever they meet. And captures
-of versions that are too far apart do not work side by side at all.
+Each would take the term away from the other again and again. So the second one is refused: by this
+module if both use the same etcd and cluster ID, else by the claim in Delta. Captures of versions
+that are too far apart are refused here too.
 """
 
 from __future__ import annotations
@@ -24,16 +25,18 @@ from coordination.model import ChangefeedID, Ts
 from coordination.run_admission import RUN
 from coordination.version import tidelake_version, work_together
 from streaming.cluster.changefeed_settings import DELTA_URI
+from streaming.schema_file import definitions_of, digest
 
 SINK = "sink-uri"
 
 
 def info_of(changefeed: Changefeed) -> ChangefeedInfo:
-    """The changefeed of a `run` as its scope in etcd has it: what captures of it must agree on.
+    """The changefeed of a `run` as it is put into its scope in etcd: the settings on which all its
+    captures must agree.
 
-    How a process works on it (brokers and who logs in there, storage options, engine, batches) is
-    its own, and no secret comes here: each capture works by its own settings. Where it starts is
-    not in it either: the row in Delta says that, from the first start on."""
+    The settings of how a capture works (brokers and login, storage options, engine, batches) are
+    not in it, since each capture has its own; so etcd gets no secret. Where the changefeed starts
+    is not in it either: its row in Delta says that from the first start on."""
     source, given = changefeed.source, changefeed.filter
     agreed = {
         "topics": ",".join(sorted(source.topics)),
@@ -51,7 +54,11 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
         "on-unknown-column": changefeed.on_unknown_column,
         "on-add-default": changefeed.on_add_default,
         "on-type-change": changefeed.on_type_change,
+        "schema-file": digest(definitions_of(changefeed)),
+        "on-drop": changefeed.on_drop,
     }
+    if changefeed.sink.tables:
+        agreed["sink.tables"] = [asdict(each) for each in changefeed.sink.tables]
     as_text = {name: None if value is None else str(value) for name, value in agreed.items()}
     return ChangefeedInfo(
         id=ChangefeedID(changefeed.id),
@@ -66,7 +73,8 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
 def refuse_a_clusters(
     client: EtcdClient, cluster_id: str, changefeed_id: str, warehouse: str
 ) -> None:
-    """Raise ConfigError for a `run` of what the cluster has. A paused one is the cluster's too."""
+    """Raise ConfigError if a `run` would replicate a changefeed of the cluster into the same
+    warehouse; also if that is paused there."""
     info = _info(client, cluster_id, changefeed_id)
     if info is not None and _warehouse(info) == warehouse:
         raise ConfigError(
@@ -79,7 +87,7 @@ def refuse_a_clusters(
 
 
 def refuse_beside_other_versions(client: EtcdClient, cluster_id: str) -> None:
-    """Raise ConfigError where captures live that this one does not work together with."""
+    """Raise ConfigError if a live capture has a version that does not work together with ours."""
     ours = tidelake_version()
     for each in read_captures(client, cluster_id):
         if not work_together(ours, each.version):
@@ -91,7 +99,7 @@ def refuse_beside_other_versions(client: EtcdClient, cluster_id: str) -> None:
 
 
 def refuse_beside_an_earlier_run(client: EtcdClient, cluster_id: str, changefeed_id: str) -> None:
-    """Raise TidelakeError while a `run` of a version before scopes lives."""
+    """Raise TidelakeError while a `run` of an older version lives, one without a scope in etcd."""
     prefix = keys.earlier_run_prefix(cluster_id, ChangefeedID(changefeed_id))
     for kv in client.range(prefix, prefix=True).kvs:
         raise TidelakeError(
@@ -102,7 +110,7 @@ def refuse_beside_an_earlier_run(client: EtcdClient, cluster_id: str, changefeed
 
 
 def refuse_a_runs(client: EtcdClient, cluster_id: str, info: ChangefeedInfo) -> None:
-    """Raise ConfigError for a changefeed that a `run` replicates into the same warehouse."""
+    """Raise ConfigError if a `run` replicates the changefeed into the same warehouse."""
     scope = keys.run_scope(cluster_id, info.id)
     of_run = _info(client, scope, info.id)
     agreed: Mapping[str, str] = ((of_run.config if of_run else None) or {}).get(RUN) or {}
@@ -125,7 +133,7 @@ def _info(client: EtcdClient, cluster_id: str, changefeed_id: str) -> Changefeed
 
 
 def _warehouse(info: ChangefeedInfo) -> str | None:
-    """None for a changefeed of TiCDC's own, whose sink is no warehouse."""
+    """The changefeed's warehouse; None for a changefeed of TiCDC, whose sink is not a warehouse."""
     uri = ((info.config or {}).get("sink") or {}).get(DELTA_URI)
     with suppress(SettingError):
         return warehouse_of(uri)

@@ -1,7 +1,7 @@
 """How far reading is behind Kafka's ends, how fast it goes, and when it will have caught up. Pure.
 
 Offsets are by ``topic/partition``, times are seconds of one monotonic clock. The rate is that of
-reading over the last minute; what is still read, or written, counts when it is done.
+reading over the last minute. Messages count when they are read and applied, not before.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from typing import Any
 
 Offsets = Mapping[str, int]
 
-OVER_S = 60.0  # the rate is measured over
-NEARLY_S = 10.0  # a backlog of so little is as good as gone: what comes in meanwhile is no matter
-LEAST_SPAN_S = 4.0  # a shorter look at the ends does not tell how fast they grow
+OVER_S = 60.0  # the rate is measured over this time
+NEARLY_S = 10.0  # for a backlog of at most this much reading, new messages are not counted in
+LEAST_SPAN_S = 4.0  # the ends' growth is known only if they were looked at over this time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """As of one look. None is what cannot be known yet."""
+    """The backlog at one moment. What is not known yet is None."""
 
     read: Offsets = field(default_factory=dict)
     ends: Offsets = field(default_factory=dict)
     per_s: float | None = None
-    growth_per_s: float | None = None  # of the ends: what is produced meanwhile
+    growth_per_s: float | None = None  # messages per second that are produced
 
     @property
     def behind(self) -> int | None:
-        """Messages that Kafka has and that are not read yet."""
+        """The number of messages in Kafka that are not read yet; None if it is not known."""
         if not self.read or not self.ends.keys() >= self.read.keys():
             return None
         return sum(max(0, self.ends[partition] - at) for partition, at in self.read.items())
 
     @property
     def left_s(self) -> float | None:
-        """Until it has caught up, at this pace; None too while it does not catch up."""
+        """Seconds until reading has caught up at the present rates; None if that is not known, or
+        if reading is no faster than messages come in."""
         if self.behind is None or not self.per_s:
             return None
         if self.behind <= self.per_s * NEARLY_S:
@@ -46,7 +47,7 @@ class Backlog:
         return self.behind / net if net > 0 else None
 
     def columns(self) -> dict[str, Any]:
-        """As the changefeed's row has it."""
+        """The backlog as columns of the changefeed's row."""
         return {
             "read_offsets": dict(self.read),
             "end_offsets": dict(self.ends),
@@ -56,7 +57,7 @@ class Backlog:
         }
 
     def facts(self) -> dict[str, int]:
-        """As a log line has it: what is known."""
+        """The known values, rounded, for a log line."""
         names = ("messages_behind", "messages_per_s", "time_left_s")
         found = zip(names, (self.behind, self.per_s, self.left_s), strict=True)
         return {name: round(value) for name, value in found if value is not None}
@@ -70,34 +71,36 @@ class _Stretch:
 
 
 class BacklogMeter:
-    """Told by who reads and by who asks the broker; looked at by any thread."""
+    """Measures the backlog from what the reading thread and the thread that asks the broker report.
+    Thread-safe; times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._read: Offsets = {}
         self._ends: Offsets = {}
-        self._since_s = 0.0  # what is read next has been read since then
+        self._since_s = 0.0  # the time since when the next stretch is being read
         self._stretches: deque[_Stretch] = deque()
-        self._looks: deque[tuple[float, int]] = deque()  # when, and the sum of the ends
+        self._looks: deque[tuple[float, int]] = deque()  # the time, and the sum of the ends
 
     def begin(self, read: Offsets, now_s: float) -> None:
-        """Reading begins here: nothing of before counts."""
+        """Reading begins at these offsets; what was measured before is forgotten."""
         with self._lock:
             self._read, self._ends, self._since_s = dict(read), {}, now_s
             self._stretches.clear()
             self._looks.clear()
 
     def reading(self, now_s: float) -> None:
-        """A read begins now: the first one after ``begin`` may have waited for Spark to start."""
+        """A read begins now. For the first one after ``begin`` the time starts here: it may have
+        waited for Spark to start."""
         with self._lock:
             if not self._stretches:
                 self._since_s = now_s
 
     def read_to(self, read: Offsets, now_s: float) -> None:
-        """All before these offsets has been read and done with."""
+        """All messages before these offsets have been read and applied."""
         with self._lock:
             messages = sum(at - self._read.get(each, at) for each, at in read.items())
-            if messages < 0 or read.keys() != self._read.keys():  # it began again elsewhere
+            if messages < 0 or read.keys() != self._read.keys():  # reading began again elsewhere
                 self._stretches.clear()
                 self._since_s = now_s
             elif messages:
@@ -113,7 +116,7 @@ class BacklogMeter:
             self._looks.append((now_s, sum(ends.values())))
             while now_s - self._looks[0][0] > OVER_S:
                 self._looks.popleft()
-            if not self._backlog().behind:  # nothing to do: no time that reading takes
+            if not self._backlog().behind:  # nothing to read: idle time is not reading time
                 self._since_s = now_s
 
     def look(self, now_s: float) -> Backlog:
@@ -124,7 +127,8 @@ class BacklogMeter:
         return Backlog(read=self._read, ends=self._ends, per_s=per_s, growth_per_s=growth_per_s)
 
     def _rate(self, now_s: float) -> float | None:
-        """Over the last minute, or the last stretch if that is longer ago: one may be long."""
+        """Messages per second over the last minute; over the last stretch if that ended before,
+        since a stretch may be long. None before the first stretch."""
         stretches = self._stretches
         while len(stretches) > 1 and now_s - stretches[0].end_s > OVER_S:
             stretches.popleft()

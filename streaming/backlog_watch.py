@@ -1,10 +1,11 @@
-"""Beside the reading of topics: asks the broker for their ends, and logs how it goes.
+"""A thread that asks the broker for the ends of the topics while they are read, and logs the
+backlog.
 
-    begin ──► every 2 s: the ends ──► every 10 s a line, while a batch is long or much is behind
+    begin ──► every 2 s: the ends ──► every 10 s a line, if a batch is long or the backlog large
        batch_begins ─► batch_ends(offsets) ─► …                                       ──► close
 
-A broker that does not answer for a while is told as a concern: Spark would wait for it in silence,
-for a minute. What is known stays.
+If the broker does not answer for a while, that is reported as a concern: the read itself would wait
+for it in silence, for a minute. The ends that are known stay.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ logger = logging.getLogger(__name__)
 
 ASK_EVERY_S = 2.0
 SAY_EVERY_S = 10.0
-WORTH_A_LINE = 10_000  # messages behind: less is gone before anybody has read of it
+WORTH_A_LINE = 10_000  # messages behind; less is read before anybody has read a line about it
 
 
 class BacklogWatch:
-    """``connect`` gives a source of its own: it asks while others do."""
+    """Watches the backlog of one stream. ``connect`` gives it a connection to the broker of its
+    own, since it asks while other threads use theirs."""
 
     def __init__(
         self,
@@ -46,13 +48,14 @@ class BacklogWatch:
         self._answered_at_s = self._clock.monotonic()
         self._meter = BacklogMeter()
         self._partitions: tuple[TopicPartition, ...] = ()
-        self._batch_since_s: float | None = None  # it is under way
+        self._batch_since_s: float | None = None  # when the batch under way began
         self._said_at_s = 0.0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self, offsets: Offsets) -> None:
-        """Reading begins here. The ends are known when it returns, if the broker answers."""
+        """Reading begins at these offsets. Blocks for one request; if the broker answers, the ends
+        are known when this returns."""
         self.close()
         self._partitions = tuple(offsets)
         self._said_at_s = self._answered_at_s = self._clock.monotonic()
@@ -65,7 +68,7 @@ class BacklogWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """It may be asking still: that ends by itself."""
+        """Stop watching. Does not wait for the thread, which may be asking the broker still."""
         self._closing.set()
         self._batch_since_s = None
 
@@ -85,7 +88,8 @@ class BacklogWatch:
         return self._meter.look(self._clock.monotonic())
 
     def say(self) -> None:
-        """The line of every ten seconds, where there is something to say."""
+        """Log a line if the last is ten seconds old and there is something to say: a batch has
+        been under way for that long, or the backlog is large."""
         now_s = self._clock.monotonic()
         if now_s - self._said_at_s < SAY_EVERY_S:
             return
@@ -111,7 +115,7 @@ class BacklogWatch:
         began_at_s = self._clock.monotonic()
         try:
             ends = source.ends(self._partitions)
-        except Exception as error:  # noqa: BLE001  # whatever it is, whoever reads meets it too
+        except Exception as error:  # noqa: BLE001  # the reading thread meets it too
             logger.debug("the ends are not known now: %s", error)
             silent_s = self._clock.monotonic() - self._answered_at_s
             if silent_s >= BROKER_SILENT_S and not self._closing.is_set():

@@ -1,4 +1,4 @@
-"""How long a stream that fails is tried again: what may heal, and when to stop hoping."""
+"""How long a stream that fails is tried again: which errors may pass, and when to give up."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
-WORTH_A_WARNING_S = 4.0  # a back-off so long: it has failed for some seconds
-PASSING = (PySparkException, Py4JError, ConnectionError, TryAgain)  # may heal by itself
+WORTH_A_WARNING_S = 4.0  # with a longer back-off the stream has failed for some seconds
+PASSING = (PySparkException, Py4JError, ConnectionError, TryAgain)  # these may pass by themselves
 
 
 class RetriesExhausted(TidelakeError):
-    """It failed again and again: the changefeed is told, and waits longer."""
+    """The stream failed again and again. The changefeed gets this error, and waits longer before
+    its next try."""
 
     code = "CDC:ErrReachMaxTry"
 
 
 class RetryBackoff:
-    """One thread. Progress resets it."""
+    """The growing pauses between the tries of one stream. Used by one thread, which calls ``reset``
+    when the stream makes progress."""
 
     def __init__(self) -> None:
         self._backoff_s = FIRST_BACKOFF_S
 
     def next_s(self, error: BaseException) -> float:
-        """Seconds to wait before the next try; raises RetriesExhausted when there is none."""
+        """Seconds to wait before the next try. Raises RetriesExhausted if there is to be none."""
         wait_s, was_long = self._backoff_s, self.is_long
         if wait_s > MAX_BACKOFF_S:
             raise RetriesExhausted(f"the stream fails again and again: {line(error)}") from error
@@ -42,7 +44,7 @@ class RetryBackoff:
 
     @property
     def is_long(self) -> bool:
-        """After ``next_s``: it has failed so often that operators should hear of it."""
+        """After ``next_s``: whether the stream has failed so often that operators should know."""
         return self._backoff_s > WORTH_A_WARNING_S
 
     def reset(self) -> None:

@@ -1,5 +1,5 @@
-"""The one place that builds real things: clients, session, threads; and their order of start and
-end.
+"""Start of `tidelake run`: builds etcd client, Spark and capture, and starts and ends them in
+order. `serve.py` uses the parts too.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ SignalHandler = Callable[[int, FrameType | None], None]
 
 
 def run(settings: Settings) -> int:
-    """Be one capture until its changefeed finishes or a stop is asked for; the exit code.
+    """Be one capture until its changefeed finishes or a stop is asked for; returns the exit code.
 
-    What can be wrong from the start (URI, topic, broker, etcd) is found before Spark starts.
+    What can be wrong at the start (URI, topic, broker, etcd) is checked before Spark starts.
     """
     with ExitStack() as stack:
         stack.enter_context(handling(stop_before_start))
@@ -43,7 +43,7 @@ def run(settings: Settings) -> int:
         spark = SparkOnDemand()
         stack.callback(spark.stop)
         if not has_finished(settings.changefeed):
-            spark.begin()  # it takes longer than all that comes before it is needed
+            spark.begin()  # now, since Spark starts slower than all else until it is needed
         capture = RunCapture(settings, client=client, cluster_id=etcd.cluster_id, spark=spark)
         stack.enter_context(handling(asking(capture.request_stop)))
         capture.run(is_host=settings.etcd.embedded)
@@ -51,7 +51,8 @@ def run(settings: Settings) -> int:
 
 
 def stop_before_start(number: int, _frame: FrameType | None) -> None:
-    """Nothing has been claimed yet: leave from wherever the main thread is."""
+    """The signal handler before the capture runs. Nothing has been claimed yet, so it raises Stop
+    wherever the main thread is."""
     logger.info("asked to stop before the start signal=%s", signal.Signals(number).name)
     raise Stop("asked to stop before the start")
 
@@ -66,7 +67,8 @@ def asking(request_stop: Callable[[], None]) -> SignalHandler:
 
 @contextmanager
 def connected_etcd(settings: EtcdSettings) -> Iterator[tuple[EtcdSettings, EtcdClient]]:
-    """A client of the etcd that was asked for, which is started here if it is the embedded one."""
+    """A client of the etcd in the settings, and the settings that lead to it. An embedded etcd is
+    started here, and ended with the context. Raises ConfigError or TidelakeError."""
     check_cluster_id(settings.cluster_id)
     with ExitStack() as stack:
         if settings.embedded:
@@ -79,8 +81,8 @@ def connected_etcd(settings: EtcdSettings) -> Iterator[tuple[EtcdSettings, EtcdC
 
 @contextmanager
 def handling(handler: SignalHandler) -> Iterator[None]:
-    """SIGTERM and SIGINT go to the handler meanwhile. Spark's start puts in a SIGINT one of its
-    own.
+    """Inside, SIGTERM and SIGINT go to the handler. (Spark's start sets a SIGINT handler of its
+    own.)
     """
     before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

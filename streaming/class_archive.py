@@ -1,9 +1,10 @@
-"""A class archive: Spark's JVM starts in half the time and for a third less CPU (AppCDS, JEP 350).
+"""Make a class archive, with which Spark's JVM starts in half the time and with a third less CPU
+(AppCDS, JEP 350).
 
-A JVM spends most of a start on finding, checking and linking some 25,000 classes. The archive holds
-them as they are in memory. ``python -m streaming.class_archive`` makes it beside the jars, once per
-machine; ``session.py`` uses it where it finds one. The JVM itself checks that Java and every jar
-are the ones it was made from, and starts without it otherwise."""
+A JVM spends most of its start on finding, checking and linking some 25,000 classes. The archive
+holds them as they are in memory. ``python -m streaming.class_archive`` makes it beside the jars,
+once per machine; ``session.py`` uses it if it is there. The JVM checks that Java and all jars are
+those that the archive was made from, and starts without the archive otherwise."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _STREAM_S = 20.0
 
 
 def main() -> int:
-    """Make the archive; the exit code."""
+    """Make the archive; returns the exit code."""
     folder = archive_folder()
     if folder is None:
         print("class archive: no folder of jars, nothing to do", file=sys.stderr)
@@ -54,12 +55,13 @@ def main() -> int:
         _read(spark)
         _commit(spark, Path(scratch))
     spark.stop()
-    jvm.stop(within_s=120)  # it writes the archive when it ends
+    jvm.stop(within_s=120)  # the JVM writes the archive when it ends
     return 0 if made.exists() else 1
 
 
 def _read(spark: SparkSession) -> None:
-    """As a stream reads: one job of one stage in a batch of the query that ticks."""
+    """Load the classes that a stream's read needs: run one job of one stage in a batch of the
+    ticking query."""
     has_read = threading.Event()
 
     def nothing(_number: int, rows: Iterable[object]) -> Iterable[object]:

@@ -1,8 +1,11 @@
-"""``tidelake run|progress|snapshot``, and the cluster's: arguments in, exit code out.
+"""The command line: ``tidelake run|progress|snapshot`` and the cluster's commands.
 
-0 finished or asked to stop, 1 failed, 2 bad usage or configuration. Expected trouble is one line on
-stderr; a traceback is a bug. Spark and Delta are imported by the commands that need them, so that
-``--help`` and a wrong setting answer at once.
+The docstring of a command is its ``--help``: its first paragraph, one line, also stands in the list
+of commands; line breaks of the others are kept.
+
+Exit codes: 0 finished or asked to stop, 1 failed, 2 bad usage or configuration. An expected error
+is one line on stderr; a traceback is a bug. Spark and Delta are imported only by the commands that
+need them, so that ``--help`` and a wrong setting are answered at once.
 """
 
 from __future__ import annotations
@@ -12,14 +15,14 @@ import sys
 import traceback
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from conf.load import load_settings, load_sink
 from conf.masking import masked
 from coordination.version import tidelake_version
-from streaming import cli_cluster, logs
+from streaming import cli_cluster, cli_ddl, logs
 from streaming.cli_options import (
     AdvertiseAddr,
     ChangefeedId,
@@ -29,6 +32,8 @@ from streaming.cli_options import (
     LogFormatOption,
     LogLevelOption,
     MaskingGroup,
+    SchemaFile,
+    ShownChangefeed,
     SinkUri,
     SourceUri,
     logged,
@@ -42,8 +47,7 @@ WATCH_INTERVAL_S = 1.0
 app = typer.Typer(
     name="tidelake",
     cls=MaskingGroup,
-    help="TiDB and MySQL change streams in, exactly-once Delta tables out.",
-    epilog="Each option may also be set in the environment: --sink-uri is TIDELAKE_SINK_URI.",
+    epilog="Settings can also come from the environment: --sink-uri is TIDELAKE_SINK_URI.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -53,8 +57,9 @@ app = typer.Typer(
 app.command()(cli_cluster.server)
 for _name in ("changefeed", "capture", "processor", "table"):
     app.add_typer(getattr(cli_cluster, _name), name=_name)
+app.add_typer(cli_ddl.ddl, name="ddl")
 
-Watch = Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Print it every second, until Ctrl-C.")]
 
 
 def _version(asked: bool) -> None:
@@ -69,20 +74,36 @@ def tidelake(
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """TiDB and MySQL change streams in, exactly-once Delta tables out."""
+    """Copy the changes that TiCDC sends to Kafka into Delta tables, each change exactly once.
+
+    For one changefeed (a source URI and a sink URI) `tidelake run` is all you need:
+    it replicates in its own process. `progress` and `snapshot` show what it did; if a
+    DDL stops it, `ddl` says why and how to go on.
+
+    For many changefeeds on several machines start `tidelake server` on each machine,
+    and manage the cluster with `changefeed`, `capture`, `processor` and `table`.
+    """
 
 
 @app.command()
 def version() -> None:
-    """Show the version."""
+    """Show the version of this program."""
     typer.echo(f"tidelake {tidelake_version()}")
 
 
 @app.command(
-    help="""Replicate a changefeed until its target-ts, or until SIGTERM or Ctrl-C.
+    help="""Replicate one changefeed from Kafka into Delta tables.
 
-    One capture in one process; several with one etcd share its tables.
-    The same command after a crash goes on where the tables are."""
+    It runs until --target-ts is reached, or until SIGTERM or Ctrl-C, and logs to stderr.
+    After a crash give the same command again: it goes on where the tables are.
+    Several processes with the same arguments and the same --etcd share the tables.
+
+    Example:
+      tidelake run --sink-uri delta:///data/lake --source-uri \\
+        'kafka://127.0.0.1:9092/shop?protocol=canal-json&enable-tidb-extension=true'
+
+    Exit codes: 0 finished or asked to stop, 1 failed (start it again after a pause),
+    2 wrong arguments or configuration."""
 )
 def run(
     *,
@@ -91,20 +112,29 @@ def run(
     changefeed_id: ChangefeedId = None,
     start_ts: Annotated[
         int | None,
-        typer.Option(help="Changes above this TSO; a changefeed that has run goes on instead."),
+        typer.Option(
+            help="Replicate changes above this TSO; without it, all in the topic. A changefeed "
+            "that has run before goes on where it was instead."
+        ),
     ] = None,
     target_ts: Annotated[
-        int | None, typer.Option(help="Finish at this TSO, with exit code 0.")
+        int | None,
+        typer.Option(help="Apply everything up to this TSO, then end with exit code 0."),
     ] = None,
     overwrite_checkpoint_ts: Annotated[
-        int | None, typer.Option(help="Rewind: apply everything above this TSO once more.")
+        int | None,
+        typer.Option(
+            help="Rewind: go back to this TSO and apply everything above it once more. The same "
+            "value again is not another rewind: the changefeed goes on."
+        ),
     ] = None,
+    schema_file: SchemaFile = None,
     config: ConfigFile = None,
     etcd: Annotated[
         str | None,
         typer.Option(
-            help="Where captures meet: http://host:2379, several by comma; or `embedded`, "
-            "for one machine only (the default).",
+            help="The etcd where the processes of a changefeed meet: http://host:2379, several "
+            "separated by commas. `embedded`, the default, starts one that ends with this process.",
             metavar="URL|embedded",
         ),
     ] = None,
@@ -112,8 +142,8 @@ def run(
     addr: Annotated[
         str | None,
         typer.Option(
-            help="Where other captures of the changefeed find this one; 127.0.0.1:0, any free "
-            "port of this machine's own, if it is not given."
+            help="The address where other processes of the changefeed reach this one, as "
+            "10.0.0.1:0 (port 0: any free one). Without it, only those on this machine can."
         ),
     ] = None,
     advertise_addr: AdvertiseAddr = None,
@@ -134,12 +164,21 @@ def run(
 def progress(
     *,
     sink_uri: SinkUri = None,
-    changefeed_id: ChangefeedId = None,
+    changefeed_id: ShownChangefeed = None,
     config: ConfigFile = None,
     output_format: Format = "table",
     watch: Watch = False,
 ) -> None:
-    """Show how fresh each table is: state, checkpoint, lag, Delta version."""
+    """Show how far each table is, how much is left to read, and what holds it back.
+
+    Reads the control tables in the warehouse, and needs neither Kafka nor etcd.
+    Prints one row for each changefeed (state, checkpoint, lag, messages behind), what
+    is wrong with it, and one row for each table (state, checkpoint, lag, Delta version,
+    dead letters). --format json prints all that is known.
+
+    Example:
+      tidelake progress --sink-uri delta:///data/lake --watch
+    """
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         from streaming import report, views
@@ -158,27 +197,48 @@ def progress(
 def snapshot(
     *,
     sink_uri: SinkUri = None,
-    changefeed_id: ChangefeedId = None,
+    changefeed_id: ShownChangefeed = None,
     config: ConfigFile = None,
     as_of: Annotated[
-        str | None, typer.Option(help="The newest snapshot at or below this TSO or RFC 3339 time.")
+        str | None,
+        typer.Option(
+            help="Show the newest snapshot at or before this TSO or RFC 3339 time; without it, "
+            "the newest one."
+        ),
+    ] = None,
+    sql: Annotated[
+        Literal["spark", "databricks", "trino"] | None,
+        typer.Option(
+            help="Print only SQL for this reader: statements that make a view of each table."
+        ),
     ] = None,
     output_format: Format = "table",
 ) -> None:
-    """Show the Delta version of each table as of one TiDB timestamp, and the SQL to read them."""
+    """Find the Delta versions of all tables at one TiDB timestamp, and the SQL to read them.
+
+    Reads the control tables in the warehouse. Prints the timestamp, the version of each
+    table, and one SELECT for each table. Snapshots are kept for `snapshot-retention-h`
+    hours, a setting of the changefeed.
+
+    Example:
+      tidelake snapshot --sink-uri delta:///data/lake --as-of 2026-01-31T12:00:00Z
+    """
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
-        from streaming import report, views
+        from streaming import snapshots, views
 
-        limit = report.parse_as_of(as_of) if as_of is not None else None
-        found = report.read_snapshot(sink, changefeed_id, limit)
-        views.show(found, views.snapshot, as_json=output_format == "json")
+        limit = snapshots.parse_as_of(as_of) if as_of is not None else None
+        found = snapshots.snapshot_of(sink, changefeed_id, limit)
+        if sql is not None:
+            print(snapshots.sql_text(found, sql))
+            return
+        views.show(snapshots.reported(found), views.snapshot, as_json=output_format == "json")
 
 
 def _say_masked(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """A traceback is a bug; that is no reason to show a password in it."""
+    """Print a traceback with its secrets masked."""
     sys.stderr.write(masked("".join(traceback.format_exception(kind, error, trace))))
 
 
@@ -187,8 +247,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     A Databricks wheel task calls this function and takes any SystemExit for a failure.
     """
-    # The Rust libraries read it once, when they are imported: what fails there is raised too, and
-    # as one sentence of ours.
+    # Rust libraries read it once, when they are imported. Their log lines are not needed: what
+    # fails in them is raised too, and reported by us in one sentence.
     os.environ.setdefault("RUST_LOG", "error")
     mask_arguments()
     sys.excepthook = _say_masked

@@ -1,4 +1,7 @@
-"""``tidelake server|changefeed|capture|processor|table``: captures as a cluster, from anywhere."""
+"""``tidelake server|changefeed|capture|processor|table``: the cluster's commands.
+
+The docstring of each function under ``@asks`` is the command's ``--help``.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from conf.changefeed_file import with_schema_text
 from conf.keys import CHANGEFEED_FILE
 from conf.load import changefeed_document, load_server, load_settings, load_sink
 from streaming import logs
@@ -24,6 +28,8 @@ from streaming.cli_options import (
     NoCheck,
     NoConfirm,
     OutputFormat,
+    SchemaFile,
+    ShownChangefeed,
     SinkUri,
     SourceUri,
     TableOption,
@@ -35,28 +41,34 @@ from streaming.cli_options import (
 if TYPE_CHECKING:
     from streaming.operations import Operator, Row
 
-changefeed = typer.Typer(help="Changefeeds of a cluster: state in etcd.", no_args_is_help=True)
-capture = typer.Typer(help="Captures of a cluster.", no_args_is_help=True)
-processor = typer.Typer(help="What captures replicate.", no_args_is_help=True)
+changefeed = typer.Typer(
+    help="Create, show, change and end the changefeeds of a cluster.", no_args_is_help=True
+)
+capture = typer.Typer(
+    help="Show the captures (server processes) of a cluster, or empty one.", no_args_is_help=True
+)
+processor = typer.Typer(help="Show which capture replicates which table.", no_args_is_help=True)
 table = typer.Typer(
-    help="Where a table is replicated, and whether it is written now.", no_args_is_help=True
+    help="Move tables between captures, or pause the writes to one.", no_args_is_help=True
 )
 
 Etcd = Annotated[
     str | None,
     typer.Option(
-        help="Where the captures meet: http://host:2379, several by comma.", metavar="URL"
+        help="The cluster's etcd: http://host:2379, several separated by commas.", metavar="URL"
     ),
 ]
 Id = Annotated[str, typer.Option("--changefeed-id", "-c", help="The changefeed's ID.")]
-CaptureId = Annotated[str, typer.Option("--capture-id", "-p", help="As `capture list` shows it.")]
-ServerFile = Annotated[Path | None, typer.Option(help="A server file (TOML) with TiCDC's names.")]
+CaptureId = Annotated[
+    str, typer.Option("--capture-id", "-p", help="The capture's ID, as `capture list` shows it.")
+]
+ServerFile = Annotated[Path | None, typer.Option(help="A server file (TOML), with TiCDC's names.")]
 Ask = Callable[["Operator"], "Row | list[Row]"]
 
 
 def asks(group: typer.Typer, name: str | None = None) -> Callable[[Callable[..., Ask]], None]:
-    """Make a command of a function that says what to ask the cluster; where it is, and how the
-    answer is shown, are options of every such command."""
+    """Make a command of a function that returns what to ask the cluster. Every such command also
+    gets the options for where etcd is and how the answer is shown."""
 
     def register(asking: Callable[..., Ask]) -> None:
         def command(
@@ -98,14 +110,26 @@ def server(
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
     addr: Annotated[
-        str | None, typer.Option(help="Where other captures find this one (port 0: any free one).")
+        str | None,
+        typer.Option(
+            help="The address where other captures and commands reach this one, as 10.0.0.1:8300 "
+            "(port 0: any free one)."
+        ),
     ] = None,
     advertise_addr: AdvertiseAddr = None,
     config: ServerFile = None,
     log_format: LogFormatOption = None,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Be a capture that serves whatever changefeeds the cluster has, until SIGTERM or Ctrl-C."""
+    """Run a capture of a cluster: it replicates tables of all the cluster's changefeeds.
+
+    Start one on each machine, with the same --etcd and --cluster-id. It runs until
+    SIGTERM or Ctrl-C, and logs to stderr. Changefeeds are made with `changefeed create`.
+    Without --etcd it starts an etcd of its own, for trying it out on one machine.
+
+    Example:
+      tidelake server --etcd http://etcd:2379 --addr 10.0.0.1:8300
+    """
     arguments = settings_of(locals())
     with reported(log_format):
         settings = load_server(config=config, environment=os.environ, arguments=arguments)
@@ -122,13 +146,27 @@ def create(
     changefeed_id: ChangefeedId = None,
     source_uri: SourceUri = None,
     sink_uri: SinkUri = None,
-    start_ts: Annotated[int | None, typer.Option(help="Changes above this TSO.")] = None,
-    target_ts: Annotated[int | None, typer.Option(help="Finish at this TSO.")] = None,
+    start_ts: Annotated[
+        int | None,
+        typer.Option(help="Replicate changes above this TSO; without it, all in the topic."),
+    ] = None,
+    target_ts: Annotated[
+        int | None, typer.Option(help="Apply everything up to this TSO, then finish.")
+    ] = None,
+    schema_file: SchemaFile = None,
     config: ConfigFile = None,
     no_check: NoCheck = False,
     no_confirm: NoConfirm = False,  # for TiCDC's scripts
 ) -> Ask:
-    """Make a changefeed; the captures of the cluster share its tables."""
+    """Create a changefeed, which the captures of the cluster replicate from then on.
+
+    First asks Kafka and the warehouse whether it can work (unless --no-check).
+    Prints the new changefeed, as `changefeed query` does.
+
+    Example:
+      tidelake changefeed create -c shop --etcd http://etcd:2379 --sink-uri delta:///data/lake \\
+        --source-uri 'kafka://host:9092/shop?protocol=canal-json&enable-tidb-extension=true'
+    """
     arguments = settings_of(locals())
     settings = load_settings(
         config=config, environment=os.environ, arguments={**arguments, "etcd": "embedded"}
@@ -143,32 +181,40 @@ def update(
     changefeed_id: Id,
     source_uri: SourceUri = None,
     sink_uri: SinkUri = None,
-    target_ts: Annotated[int | None, typer.Option(help="Finish at this TSO; 0: never.")] = None,
+    target_ts: Annotated[int | None, typer.Option(help="The TSO to finish at; 0 for none.")] = None,
+    schema_file: SchemaFile = None,
     config: ConfigFile = None,
     no_check: NoCheck = False,
     no_confirm: NoConfirm = False,  # for TiCDC's scripts
 ) -> Ask:
-    """Change a paused changefeed: what is not given stays, and so do its ID and start."""
-    arguments = settings_of(locals())
+    """Change the settings of a paused changefeed.
+
+    What you do not give stays as it was; ID and start-ts cannot be changed.
+    Prints the changefeed, which `changefeed resume` starts again.
+    """
+    arguments = with_schema_text(settings_of(locals()))
     document = changefeed_document(config, os.environ)
     return lambda op: op.update(changefeed_id, arguments, document, is_checked=not no_check)
 
 
 @asks(changefeed, "list")
 def list_changefeeds() -> Ask:
-    """All of them: state, checkpoint, owner."""
+    """List the changefeeds: state, checkpoint, and the capture that owns each."""
     return lambda op: op.list_changefeeds()
 
 
 @asks(changefeed)
 def query(*, changefeed_id: Id) -> Ask:
-    """One of them, with its error."""
+    """Show one changefeed: state, checkpoint, URIs, and the error if it has one.
+
+    `tidelake progress` shows its tables.
+    """
     return lambda op: op.query(changefeed_id)
 
 
 @asks(changefeed)
 def pause(*, changefeed_id: Id) -> Ask:
-    """Stop replicating; the checkpoint stays."""
+    """Stop replicating a changefeed until `changefeed resume`. The tables stay as they are."""
     return lambda op: op.pause(changefeed_id)
 
 
@@ -177,23 +223,33 @@ def resume(
     *,
     changefeed_id: Id,
     overwrite_checkpoint_ts: Annotated[
-        int | None, typer.Option(help="From this TSO, not from the checkpoint.")
+        int | None,
+        typer.Option(
+            help="Rewind: go back to this TSO and apply everything above it once more, instead of "
+            "going on at the checkpoint."
+        ),
     ] = None,
     no_confirm: NoConfirm = False,  # noqa: ARG001 - for TiCDC's scripts
 ) -> Ask:
-    """Go on with a paused, failed or finished one."""
+    """Start a paused, failed or finished changefeed again, at its checkpoint.
+
+    Prints the changefeed, as `changefeed query` does.
+
+    Example, a rewind:
+      tidelake changefeed resume -c shop --overwrite-checkpoint-ts 449999999999999999
+    """
     return lambda op: op.resume(changefeed_id, overwrite_checkpoint_ts)
 
 
 @asks(changefeed)
 def remove(*, changefeed_id: Id) -> Ask:
-    """End it and forget it; its tables stay."""
+    """Stop a changefeed and delete it from etcd. Its Delta tables stay."""
     return lambda op: op.remove(changefeed_id)
 
 
 @asks(capture, "list")
 def list_captures() -> Ask:
-    """Who serves the cluster, and who of them leads."""
+    """List the captures: ID, address, state and version, and which one is the owner."""
     return lambda op: op.list_captures()
 
 
@@ -202,16 +258,21 @@ def drain(
     *,
     capture_id: CaptureId,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Take it back: it serves again, and takes tables.")
+        bool,
+        typer.Option("--undo", help="Let the capture take tables again, and be the owner again."),
     ] = False,
 ) -> Ask:
-    """Have the others take its tables; ask again until `remaining` is 0."""
+    """Move all tables away from a capture, so that it can be stopped.
+
+    Prints how many tables it still has (`remaining`): repeat the command until that is 0,
+    then stop the process. The last capture that serves is not drained.
+    """
     return lambda op: op.take_back_drain(capture_id) if undo else op.drain(capture_id)
 
 
 @asks(processor, "list")
-def list_processors(*, changefeed_id: ChangefeedId = None) -> Ask:
-    """Each table: its state, its capture, its checkpoint."""
+def list_processors(*, changefeed_id: ShownChangefeed = None) -> Ask:
+    """List the tables: state, the capture that replicates each, and its checkpoint."""
     return lambda op: op.list_processors(changefeed_id)
 
 
@@ -219,10 +280,13 @@ def list_processors(*, changefeed_id: ChangefeedId = None) -> Ask:
 def pause_table(
     *, table_name: TableOption, sink_uri: SinkUri = None, config: ConfigFile = None
 ) -> None:
-    """Let nothing be committed to it: your own DELETE or OPTIMIZE has it to itself meanwhile.
+    """Stop commits to one Delta table, so that your own DELETE or OPTIMIZE does not conflict.
 
-    Its changes wait and are applied after `table resume`. In a cluster the other tables go on; a
-    `tidelake run` holds its checkpoint for it.
+    Its changes wait and are applied after `table resume`. In a cluster the other tables
+    go on; the checkpoint of a `tidelake run` waits for this table.
+
+    Example:
+      tidelake table pause --table shop.orders --sink-uri delta:///data/lake
     """
     _pause(table_name, sink_uri, config, paused=True)
 
@@ -231,7 +295,7 @@ def pause_table(
 def resume_table(
     *, table_name: TableOption, sink_uri: SinkUri = None, config: ConfigFile = None
 ) -> None:
-    """Take the commits up again that `table pause` has held back."""
+    """Allow commits to a table again after `table pause`, and apply what has waited."""
     _pause(table_name, sink_uri, config, paused=False)
 
 
@@ -247,11 +311,18 @@ def _pause(name: str, sink_uri: str | None, config: Path | None, *, paused: bool
 
 @asks(table)
 def move(*, changefeed_id: Id, table_name: TableOption, capture_id: CaptureId) -> Ask:
-    """Have another capture replicate it, from the next batch on."""
+    """Move one table to another capture.
+
+    It stays there until that capture ends, another capture becomes the owner, or
+    `table rebalance` is called.
+    """
     return lambda op: op.move_table(changefeed_id, table_name, capture_id)
 
 
 @asks(table)
 def rebalance(*, changefeed_id: Id) -> Ask:
-    """Spread a changefeed's tables evenly over the captures."""
+    """Spread the tables of a changefeed evenly over the captures.
+
+    The owner does so each minute by itself, but leaves tables that were moved by hand.
+    """
     return lambda op: op.rebalance(changefeed_id)

@@ -1,4 +1,4 @@
-"""Options that several commands have, and how every command ends."""
+"""Options that several commands share, and how every command reports errors and exits."""
 
 from __future__ import annotations
 
@@ -26,62 +26,96 @@ LogFormat = Literal["text", "json"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 OutputFormat = Literal["table", "json"]
 
+SchemaFile = Annotated[
+    str | None,
+    typer.Option(
+        help="CREATE TABLE statements (mysqldump --no-data) of tables that were there before the "
+        "start-ts, as they were then.",
+        metavar="FILE",
+    ),
+]
 SourceUri = Annotated[
     str | None,
     typer.Option(
-        help="The very sink URI that TiCDC was given: "
-        "kafka://host:9092/topic?protocol=canal-json&partition-num=3&enable-tidb-extension=true",
+        help="The Kafka topic to read: the same URI that TiCDC was given as its sink URI, "
+        "kafka://host:9092/topic?… with protocol=canal-json and enable-tidb-extension=true.",
         metavar="URI",
     ),
 ]
 SinkUri = Annotated[
     str | None,
     typer.Option(
-        help="The warehouse: delta:///path, delta+s3://bucket/path, delta+abfss://…, delta+gs://…",
+        help="The warehouse, which holds the Delta tables: delta:///path, delta+s3://bucket/path, "
+        "delta+abfss://… or delta+gs://….",
         metavar="URI",
     ),
 ]
-TableOption = Annotated[str, typer.Option("--table", help="schema.table", metavar="TABLE")]
+TableOption = Annotated[
+    str, typer.Option("--table", help="The table, as schema.table.", metavar="TABLE")
+]
 ChangefeedId = Annotated[
     str | None,
     typer.Option(
         "--changefeed-id",
         "-c",
-        help="The changefeed's ID: letters, digits and single hyphens. Not given, a new one has "
-        "its topic's name, where that can be one.",
+        help="The changefeed's ID: letters, digits and single hyphens. Without it, the topic's "
+        "name.",
     ),
+]
+ShownChangefeed = Annotated[
+    str | None, typer.Option("--changefeed-id", "-c", help="Show this changefeed only.")
 ]
 ConfigFile = Annotated[
     Path | None,
-    typer.Option(help="A changefeed file (TOML) with TiCDC's names.", envvar=CONFIG_VARIABLE),
+    typer.Option(
+        help="A changefeed file (TOML), with the names of TiCDC's own. Arguments and environment "
+        "variables override it.",
+        envvar=CONFIG_VARIABLE,
+    ),
 ]
 ClusterId = Annotated[
-    str | None, typer.Option(help="Captures of one cluster share it; TiCDC's cluster-id.")
+    str | None,
+    typer.Option(
+        help="The name of the cluster in etcd, as in TiCDC; `default` if it is not given."
+    ),
 ]
 AdvertiseAddr = Annotated[
-    str | None, typer.Option(help="Its address as others see it, where that is another.")
+    str | None,
+    typer.Option(help="The address that others use to reach this process, if it is not --addr."),
 ]
-LogFormatOption = Annotated[LogFormat | None, typer.Option(help="Of the lines on stderr.")]
-LogLevelOption = Annotated[LogLevel | None, typer.Option(case_sensitive=False)]
-Format = Annotated[OutputFormat, typer.Option("--format")]
+LogFormatOption = Annotated[
+    LogFormat | None,
+    typer.Option(help="The form of the log lines on stderr; `text` if it is not given."),
+]
+LogLevelOption = Annotated[
+    LogLevel | None,
+    typer.Option(
+        case_sensitive=False, help="The lowest level that is logged; INFO if it is not given."
+    ),
+]
+Format = Annotated[
+    OutputFormat, typer.Option("--format", help="Print a table for people, or JSON for programs.")
+]
 NoCheck = Annotated[
     bool,
     typer.Option(
-        "--no-check", help="Do not ask broker and warehouse: only the captures can reach them."
+        "--no-check",
+        help="Do not ask Kafka and the warehouse whether the changefeed can work: for a machine "
+        "that cannot reach them.",
     ),
 ]
 NoConfirm = Annotated[
-    bool, typer.Option("--no-confirm", help="As in TiCDC; nothing is asked here anyway.")
+    bool, typer.Option("--no-confirm", help="Accepted for scripts made for TiCDC; changes nothing.")
 ]
 
 
 def settings_of(options: Mapping[str, object]) -> dict[str, object]:
-    """A command's options by the names of their settings; what is no setting has no name there."""
+    """A command's options by the names of their settings, without ``config``."""
     return {name.replace("_", "-"): value for name, value in options.items() if name != "config"}
 
 
 class MaskingGroup(TyperGroup):
-    """Wrong usage is answered with what was typed, and a password may have been typed."""
+    """Masks secrets in usage errors: they repeat what was typed, which may be a password."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         with _masking():
@@ -104,9 +138,9 @@ def _masking() -> Iterator[None]:
 
 @contextmanager
 def reported(log_format: LogFormat | None = None) -> Iterator[None]:
-    """Turn expected trouble into one line and an exit code.
+    """Turn expected errors into one line on stderr and an exit code.
 
-    ``log_format``: of a command that logs; who asked for JSON gets its refusal as JSON too.
+    ``log_format``: that of a command that logs; with "json" the line is JSON too.
     """
     chosen = log_format or os.environ.get(LOG_FORMAT_VARIABLE, "")
 
@@ -123,13 +157,13 @@ def reported(log_format: LogFormat | None = None) -> Iterator[None]:
 
 @contextmanager
 def logged() -> Iterator[None]:
-    """The same for a program that logs: its last line is an ERROR line, whatever has failed."""
+    """The same for a command that logs: whatever fails, its last line is an ERROR log line."""
     try:
         with _ending(logs.failed):
             yield
     except typer.Exit:
         raise
-    except Exception as error:  # noqa: BLE001  # the last line of the program
+    except Exception as error:  # noqa: BLE001  # it becomes the program's last line
         logs.failed(error, traceback=True)
         raise typer.Exit(EXIT_FAILED) from None
 

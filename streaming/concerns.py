@@ -1,9 +1,9 @@
-"""What goes wrong without an error: who is asked does not answer.
+"""Concerns: trouble that lasts but ends nothing yet, such as a broker that does not answer.
 
 broker: asked every two seconds ──no answer for 10 s──────► one warning, in the log and in the
-etcd:   the fence tells         ──none for half a lease──►   changefeed's row, until it answers
+etcd:   the fence knows         ──none for half a lease──►   changefeed's row, until it is over
 stream: fails, is tried again   ──for some seconds───────►
-what is needed: Kafka keeps it  ──half of that has passed►
+needed messages' retention      ──half of it has passed──►
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ BROKER_SILENT_S: Final = 10.0
 
 
 def etcd_concern(silent_s: float, ttl_s: float) -> str | None:
-    """Half a lease without an answer; the same text for as long as it lasts."""
+    """The concern about etcd after half a lease without an answer; None before that. The text stays
+    the same for as long as it lasts."""
     if silent_s <= ttl_s / 2:
         return None
     return (
@@ -29,7 +30,8 @@ def etcd_concern(silent_s: float, ttl_s: float) -> str | None:
 
 
 class Concerns:
-    """What is wrong right now, by who is concerned. Thread-safe; each is logged once."""
+    """The present concerns, at most one about each subject. Thread-safe. The begin and the end of
+    each are logged once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,12 +39,13 @@ class Concerns:
 
     @property
     def first(self) -> str | None:
-        """What is to stand in the changefeed's row."""
+        """The concern for the changefeed's row: the oldest one."""
         with self._lock:
             return next(iter(self._open.values()), None)
 
     def say(self, about: str, what: str | None) -> None:
-        """None: it is over. What is said of the same again changes nothing."""
+        """Report a concern about a subject, or with None that it is over. A further report about a
+        subject that has a concern changes nothing."""
         with self._lock:
             before = self._open.get(about)
             if what is None:

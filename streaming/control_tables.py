@@ -1,4 +1,4 @@
-"""The control tables of one warehouse."""
+"""The control tables (`_tidelake/…`) of one warehouse."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from conf.settings import DeltaSink
 from coordination.secrets import revealed_options
+from sinks.blocked_ddls import BlockedDdls
 from sinks.changefeeds import Changefeeds
 from sinks.progress import Progress
+from sinks.schemas import Schemas
 from sinks.snapshots import Snapshots
 
 
@@ -16,6 +18,8 @@ class ControlTables:
     changefeeds: Changefeeds
     progress: Progress
     snapshots: Snapshots
+    blocked_ddls: BlockedDdls
+    schemas: Schemas
 
     @staticmethod
     def of(sink: DeltaSink) -> ControlTables:
@@ -23,5 +27,7 @@ class ControlTables:
         return ControlTables(
             changefeeds=Changefeeds(sink.warehouse, options),
             progress=Progress(sink.warehouse, options),
-            snapshots=Snapshots(sink.warehouse, options),
+            blocked_ddls=BlockedDdls(sink.warehouse, options),
+            snapshots=Snapshots(sink.warehouse, options, kept_h=sink.snapshot_retention_h),
+            schemas=Schemas(sink.warehouse, options),
         )

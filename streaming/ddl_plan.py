@@ -4,38 +4,53 @@ Due is ``checkpoint < commit_ts <= limit``; a DDL at the checkpoint itself is ju
 not by the number (rule 1), since a feed that ended at its target-ts may send it last. ``CREATE
 TABLE`` comes before any row of its table, so it needs no cut in the batch. What has no effect on a
 target passes. Any other DDL blocks: rows below it are applied, then it runs (`DdlStep`), or the
-changefeed stops with an error that quotes it; nothing is half applied."""
+changefeed stops with an error that quotes it; nothing is half applied.
+
+An operator may have said of a DDL that stopped it: pass over it, or run another statement in its
+place (``tidelake ddl``)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from conf.settings import Changefeed
+from conf.sink_uri import sink_uri_of
 from coordination.errors import TidelakeError
 from coordination.model import TableName, Ts, tso_time
+from sinks.blocked_ddls import BlockedDdl
 from sinks.ddl import classify as reasons
 from sinks.ddl.effects import (
-    AddColumn,
-    AlterTable,
     CreateTable,
     CreateTableLike,
+    PassedOver,
     Statement,
     Unsupported,
 )
 from sinks.ddl.statements import read_ddl
-from sinks.delta_types import delta_type
-from sinks.schema import Column, TableSchema
-from sinks.tables import table_uri
-from streaming.ddl_steps import DdlEvent, DdlStep, step_of
+from sinks.schema import TableSchema
+from streaming.ddl_steps import (
+    DdlEvent,
+    DdlStep,
+    is_rename,
+    old_names,
+    rename_step_of,
+    step_of,
+)
 from streaming.filter import TableFilter
+from streaming.schema_file import Definitions
 
 
 class DdlNotSupported(TidelakeError):
-    """A DDL that changes a target is not applied yet: its own issue. A filter is the way past
-    it.
-    """
+    """A DDL that cannot be run: an operator says how to go on (``tidelake ddl``)."""
 
     code = "CDC:ErrExecDDLFailed"
+
+    def __init__(self, text: str, ddl: DdlEvent | None = None, why: str = "") -> None:
+        super().__init__(text)
+        self.ddl = ddl
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +71,7 @@ class DdlPlan:
     why: str = ""  # it cannot be run
     runs: DdlStep | None = None
     next_limit: Ts | None = None  # below the next DDL that is not passed over
+    unmade: TableName | None = None  # this table must be made before its DDL above the limit
 
 
 def in_order(ddls: Iterable[DdlEvent]) -> list[DdlEvent]:
@@ -75,39 +91,144 @@ def plan(
     known: Mapping[TableName, TableSchema | None],
     seen: Mapping[TableName, Ts],
     shaped: Mapping[TableName, Ts],
+    orders: Mapping[tuple[TableName, Ts], BlockedDdl],
+    defined: Definitions,
+    unmade: Mapping[TableName, Ts],
 ) -> DdlPlan:
     """``ddls`` in order of (commit-ts, offset), without replays; ``known``: the schemas of tables
     that exist already, None for one without a key; ``seen``: the last DDL that has run on each of
-    them; ``shaped``: the one that their shape is of, which is newer after a rewind.
+    them, and on those that were dropped; ``shaped``: the one that their shape is of, which is
+    newer after a rewind; ``orders``: what operators have said, by table and commit-ts;
+    ``defined``: what the schema file says of tables that do not exist yet; ``unmade``: where the
+    rows of those begin that nobody has defined.
     """
     creations: list[Creation] = []
-    schemas = dict(known)  # and of those that are made here: a later DDL may be about them
+    schemas = _followed(_with_defined(known, ddls, defined), table_filter, orders)
+    due = _due(ddls, table_filter, checkpoint=checkpoint, start_ts=start_ts, limit=limit)
+    for sent, sent_statement, last in due:
+        event, statement = _as_ordered(
+            sent, sent_statement, orders.get((sent.name, sent.commit_ts))
+        )
+        wall = DdlPlan(limit=Ts(event.commit_ts - 1), creations=tuple(creations), blocked=event)
+        ddl = reasons.outcome(statement, schemas.get(event.name))
+        if not is_rename(statement) and event.commit_ts <= seen.get(event.name, 0):
+            continue  # it has come again, or is of a table that was dropped
+        if isinstance(ddl, CreateTable | CreateTableLike):
+            if event.name in known:  # it has come again: its schema may be another by now
+                continue
+            made = _schema(ddl, schemas, defined)
+            if made is None:
+                return replace(wall, why="the table that it names was not read")
+            creations.append(Creation(event=event, table=ddl))
+            schemas[event.name] = made
+        elif isinstance(ddl, Unsupported):
+            about = old_names(statement) or [event.name]
+            if (name := _waits_for(event.commit_ts, about, schemas, unmade)) is not None:
+                return replace(wall, unmade=name)
+            runs = (
+                rename_step_of(event, statement, schemas, seen, table_filter.selects)
+                if is_rename(statement)
+                else step_of(event, statement, schemas, seen, shaped)
+            )
+            if isinstance(runs, DdlStep):
+                return replace(wall, runs=runs, next_limit=_limit_behind(last, ddls, limit))
+            if runs is not None:
+                return replace(wall, why=runs or ddl.reason)
+    return DdlPlan(limit=limit, creations=tuple(creations))
+
+
+def _waits_for(
+    commit_ts: Ts,
+    about: Container[TableName],
+    schemas: Iterable[TableName],
+    unmade: Mapping[TableName, Ts],
+) -> TableName | None:
+    """A table that must be made first. A DDL of a schema is about a name without a table."""
+    names = {name for name, ts in unmade.items() if ts < commit_ts}.difference(schemas)
+    found = (name for name in names if name in about or TableName(name.schema, "") in about)
+    return min(found, default=None)
+
+
+def _followed(
+    schemas: Mapping[TableName, TableSchema | None],
+    table_filter: TableFilter,
+    orders: Mapping[tuple[TableName, Ts], BlockedDdl],
+) -> dict[TableName, TableSchema | None]:
+    """What is known of a table's indexes is not sure where DDLs of them may be passed over."""
+    events = (("create index", "alter table"), ("drop index", "alter table"))
+    ordered = {order.name for order in orders.values() if order.action == "skip" or order.sql}
+    unsure = {
+        name
+        for name in schemas
+        if name in ordered or any(table_filter.ignores_ddl(name, each, "") for each in events)
+    }
+    return {
+        name: replace(schema, follows_indexes=False) if schema and name in unsure else schema
+        for name, schema in schemas.items()
+    }
+
+
+def _due(
+    ddls: Sequence[DdlEvent],
+    table_filter: TableFilter,
+    *,
+    checkpoint: Ts,
+    start_ts: Ts,
+    limit: Ts,
+) -> Iterator[tuple[DdlEvent, Statement, DdlEvent]]:
+    """With the last event that belongs to it: TiCDC sends each part of a RENAME TABLE in a message
+    of its own, at the same commit-ts."""
+    held: tuple[DdlEvent, Statement, DdlEvent] | None = None  # until the next one is known
     for event in ddls:
         if event.commit_ts > limit:
             break
         if event.commit_ts < checkpoint or event.commit_ts <= start_ts:
             continue
-        schema = schemas.get(event.name)
         statement = read_ddl(event.query, event.ddl_type, event.name.schema, event.name.table)
         if not _is_wanted(event, statement, table_filter):
             continue
-        ddl = reasons.outcome(statement, schema)
-        if isinstance(ddl, CreateTable | CreateTableLike):
-            if event.name in known:  # it has come again: its schema may be another by now
+        if held is not None:
+            first, before, _ = held
+            if event.commit_ts == first.commit_ts and is_rename(before) and is_rename(statement):
+                effects = (*before.effects, *statement.effects)
+                held = first, replace(before, effects=effects), event
                 continue
-            creations.append(Creation(event=event, table=ddl))
-            made = ddl.schema if isinstance(ddl, CreateTable) else schemas.get(ddl.source)
-            schemas[event.name] = made
-        elif isinstance(ddl, Unsupported) and event.commit_ts > seen.get(event.name, 0):
-            runs = step_of(event, statement, schemas, shaped)
-            if runs is not None:
-                found = DdlPlan(
-                    limit=Ts(event.commit_ts - 1), creations=tuple(creations), blocked=event
-                )
-                if isinstance(runs, DdlStep):
-                    return replace(found, runs=runs, next_limit=_limit_behind(event, ddls, limit))
-                return replace(found, why=runs or ddl.reason)
-    return DdlPlan(limit=limit, creations=tuple(creations))
+            yield held
+        held = event, statement, event
+    if held is not None:
+        yield held
+
+
+def _as_ordered(
+    event: DdlEvent, statement: Statement, order: BlockedDdl | None
+) -> tuple[DdlEvent, Statement]:
+    """What an operator has said of it: nothing at all, or another statement in its place."""
+    if order is not None and order.action == "skip":
+        return event, replace(statement, effects=(PassedOver(name=event.name),))
+    if order is None or order.sql is None:
+        return event, statement
+    event = replace(event, query=order.sql, ddl_type="")
+    return event, read_ddl(event.query, event.ddl_type, event.name.schema, event.name.table)
+
+
+def _with_defined(
+    known: Mapping[TableName, TableSchema | None], ddls: Iterable[DdlEvent], defined: Definitions
+) -> dict[TableName, TableSchema | None]:
+    """The known schemas, and those of the schema file, by the names of the file and of the DDLs."""
+    names = [*(each.name for each in defined.values()), *(event.name for event in ddls)]
+    found = {name: defined.schema(name) for name in names if name in defined}
+    return {**found, **known}
+
+
+def _schema(
+    table: CreateTable | CreateTableLike,
+    known: Mapping[TableName, TableSchema | None],
+    defined: Definitions,
+) -> TableSchema | None:
+    """Of a table that is made; None for a LIKE of a table that was never read."""
+    if isinstance(table, CreateTable):
+        return table.schema
+    return known.get(table.source) or defined.schema(table.source)
 
 
 def _limit_behind(event: DdlEvent, ddls: Sequence[DdlEvent], limit: Ts) -> Ts:
@@ -117,85 +238,41 @@ def _limit_behind(event: DdlEvent, ddls: Sequence[DdlEvent], limit: Ts) -> Ts:
 
 
 def _is_wanted(event: DdlEvent, statement: Statement, table_filter: TableFilter) -> bool:
-    """A DDL of a schema has an empty table name: the filter answers for the whole schema."""
-    return table_filter.selects(event.name) and not table_filter.ignores_ddl(
+    """A DDL of a schema has an empty table name: the filter answers for the whole schema. That of a
+    rename has the new one, and the old one counts too."""
+    names = [event.name, *old_names(statement)]
+    return any(map(table_filter.selects, names)) and not table_filter.ignores_ddl(
         event.name, statement.event_types, event.query
     )
 
 
-def definition(creation: Creation, known: Mapping[TableName, TableSchema | None]) -> TableSchema:
-    """The schema of the table that is made. Raises for a LIKE of a table that was never read."""
-    table = creation.table
-    if isinstance(table, CreateTable):
-        return table.schema
-    schema = known.get(table.source)
-    if schema is None:
-        raise DdlNotSupported(
-            f"cannot make {creation.event.name}: {creation.event.query} needs the definition of "
-            f"{table.source}, which was not read. Ignore this DDL with [filter] rules, or start "
-            "earlier"
-        )
+def definition(
+    creation: Creation, known: Mapping[TableName, TableSchema | None], defined: Definitions
+) -> TableSchema:
+    """The schema of the table that is made."""
+    schema = _schema(creation.table, known, defined)
+    assert schema is not None, "the plan has seen it"
     return schema
 
 
-def refusal(ddl: DdlEvent, why: str, warehouse: str) -> DdlNotSupported:
+def refusal(ddl: DdlEvent, why: str, way: str = "") -> DdlNotSupported:
     """The error that quotes a DDL and says how to go on."""
-    return DdlNotSupported(
-        f"DDL at commit-ts {ddl.commit_ts} ({tso_time(ddl.commit_ts):%Y-%m-%d %H:%M:%S} UTC) on "
-        f"{ddl.name} is not supported yet: {ddl.query} ({why}). Everything below it is applied. "
-        f"{_way_past(ddl, why, warehouse)}"
+    at = f"{tso_time(ddl.commit_ts):%Y-%m-%d %H:%M:%S} UTC"
+    text = (
+        f"DDL at commit-ts {ddl.commit_ts} ({at}) on {ddl.name} is not supported yet: {ddl.query} "
+        f"({why}). Everything below it is applied. {way}"
     )
+    return DdlNotSupported(text.rstrip(), ddl, why)
 
 
-def _way_past(ddl: DdlEvent, why: str, warehouse: str) -> str:
-    """What is true of the kind of DDL; a target is altered while nobody writes it."""
-    pass_over = "pass over it with [[filter.event-filters]] ignore-event / ignore-sql"
-    leave_out = "or leave the table out with [filter] rules"
-    match why:
-        case reasons.COLUMNS:
-            return (
-                f"To go on, first make the same change to the target: {_statement(ddl, warehouse)}"
-                f". Then {pass_over}. An added column is filled from that start on (rows that are "
-                "there keep NULL); without it, rows that have it are dead letters, or lose it "
-                "(on-unknown-column)"
-            )
-        case reasons.KEY:
-            return "The key of a target cannot be changed: leave the table out with [filter] rules"
-        case reasons.RENAMES:
-            return (
-                f"To go on, {pass_over}: rows under the new name make a new table, without the "
-                f"earlier rows; {leave_out}"
-            )
-        case reasons.REMOVES_TABLE | reasons.REMOVES_TABLES:
-            return f"To go on, {pass_over}: the target stays as it is; {leave_out}"
-        case _:
-            return (
-                f"To go on, {pass_over}, and what it does to the rows of the target do by hand "
-                f"before you start again; {leave_out}"
-            )
-
-
-def _statement(ddl: DdlEvent, warehouse: str) -> str:
-    """In Spark SQL, with the MySQL types as comments: they say what names an enum has."""
-    target = f"ALTER TABLE delta.`{table_uri(warehouse, ddl.name)}`"
-    columns = [column for column in _added(ddl) if column.generated != "virtual"]
-    if not columns:
-        return f"{target} …"
-    added = ", ".join(
-        f"`{column.name.replace('`', '``')}` {delta_type(column.type).upper()} "
-        f"COMMENT '{_escaped(str(column.type))}'"
-        for column in columns
+def way_past(ddl: DdlEvent, changefeed: Changefeed) -> str:
+    """The commands that go on from a DDL that cannot be run."""
+    name = str(ddl.name) if ddl.name.table else ddl.name.schema
+    at = (
+        f"-c {changefeed.id} --table {shlex.quote(name)} --commit-ts {ddl.commit_ts} "
+        f"--sink-uri {shlex.quote(sink_uri_of(changefeed.sink.warehouse))}"
     )
-    return f"{target} ADD COLUMNS ({added})"
-
-
-def _added(ddl: DdlEvent) -> list[Column]:
-    """What an ALTER TABLE adds that does nothing else; empty for any other statement."""
-    effects = read_ddl(ddl.query, ddl.ddl_type, ddl.name.schema, ddl.name.table).effects
-    changes = effects[0].changes if isinstance(effects[0], AlterTable) else ()
-    added = [change.column for change in changes if isinstance(change, AddColumn)]
-    return added if len(effects) == 1 and len(added) == len(changes) else []
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")
+    return (
+        f"To go on: `tidelake ddl skip {at}` passes over it, and the target stays as it is; "
+        f"`tidelake ddl apply {at} --sql 'ALTER TABLE …'` runs that statement in its place"
+    )

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from coordination.model import TableName, Ts
-from sinks.ddl.classify import KEY
-from sinks.ddl.effects import AddIndex, AlterTable, Statement, TruncateTable
+from sinks.ddl.classify import KEY, RENAMES_UNREAD
+from sinks.ddl.effects import (
+    AddIndex,
+    AlterTable,
+    DropDatabase,
+    DropPartition,
+    DropPartitions,
+    DropTable,
+    Effect,
+    PassedOver,
+    RenameTable,
+    Statement,
+    TruncatePartition,
+    TruncateTable,
+)
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.schema import TableSchema
+
+DdlKey = tuple[Ts, str, TableName]
+
+PARTITIONS_OF_LATER = (
+    "it removes the rows of partitions, and what is known of the table's partitions is of a later "
+    "DDL, since the table was rewound: delete these rows by hand"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,40 +42,153 @@ class DdlEvent:
     ddl_type: str
     query: str
 
+    @property
+    def key(self) -> DdlKey:
+        return self.commit_ts, self.query, self.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlStep:
-    """One commit of the table. ``change`` None: its shape stays, or is what it becomes already."""
+    """One commit of the table. ``change`` None: its shape stays, or is what it becomes already.
+
+    ``ends``: the tables that are dropped, each by a commit of its own; ``moves``: those that are
+    renamed, from which name to which, as they are before and after it all. Where there are some of
+    either, nothing else happens.
+    """
 
     event: DdlEvent
     name: TableName
     change: SchemaChange | None = None
     empties: bool = False  # its rows go
+    partitions: tuple[str, ...] = ()  # ... or those of these partitions
+    is_skipped: bool = False  # an operator has said so
+    ends: tuple[TableName, ...] = ()
+    moves: tuple[tuple[TableName, TableName], ...] = ()
+
+    @property
+    def names(self) -> tuple[TableName, ...]:
+        """Of the tables that wait for it."""
+        return (*self.ends, *(old for old, _ in self.moves)) or (self.name,)
+
+    @property
+    def alone(self) -> tuple[TableName, ...]:
+        """Of them those that are done one by one; renamed ones are done together."""
+        return self.ends if self.moves else self.names
 
 
-def step_of(
+def step_of(  # noqa: PLR0911 - one per kind
     event: DdlEvent,
     statement: Statement,
     schemas: Mapping[TableName, TableSchema | None],
+    seen: Mapping[TableName, Ts],
     shaped: Mapping[TableName, Ts],
 ) -> DdlStep | str | None:
     """None where there is no target; a text where it cannot be run, with the reason if there is
-    more to say than what kind of DDL it is. ``statement``: what ``event`` says. ``schemas`` and
-    ``shaped`` as ``ddl_plan.plan`` has them."""
+    more to say than what kind of DDL it is. ``statement``: what ``event`` says. ``schemas``,
+    ``seen`` and ``shaped`` as ``ddl_plan.plan`` has them."""
     match statement.effects:
-        case (AlterTable(name=name) | TruncateTable(name=name) as effect,):
+        case (DropDatabase() | DropTable(), *_):
+            names = _dropped(statement, schemas)
+            ends = tuple(each for each in names if event.commit_ts > seen.get(each, 0))
+            return DdlStep(event=event, name=event.name, ends=ends) if ends else None
+        case (AlterTable(name=name) | TruncateTable(name=name) | PassedOver(name=name) as effect,):
             schema = schemas.get(name)
             if schema is None:  # rows of a table that gets its first key would stay dead letters
                 return KEY if name in schemas and _adds_key(effect) else None
-            if isinstance(effect, TruncateTable):
-                return DdlStep(event=event, name=name, empties=True)
+            if not isinstance(effect, AlterTable):
+                is_skipped = isinstance(effect, PassedOver)
+                return DdlStep(
+                    event=event, name=name, empties=not is_skipped, is_skipped=is_skipped
+                )
             if event.commit_ts <= shaped.get(name, 0):
                 return DdlStep(event=event, name=name)
             return _altered(event, name, schema, effect)
+        case (TruncatePartition(name=name) | DropPartition(name=name) as effect,):
+            schema = schemas.get(name)
+            if schema is None:
+                return None
+            is_later = event.commit_ts < shaped.get(name, 0)
+            return PARTITIONS_OF_LATER if is_later else _without_partitions(event, schema, effect)
     return ""
 
 
-def _adds_key(effect: AlterTable | TruncateTable) -> bool:
+def is_rename(statement: Statement) -> bool:
+    return all(isinstance(effect, RenameTable) for effect in statement.effects)
+
+
+def old_names(statement: Statement) -> list[TableName]:
+    """Of the tables that it renames, as they were called before it."""
+    return list(_moves(statement.effects)) if is_rename(statement) else []
+
+
+def _moves(effects: Iterable[Effect]) -> dict[TableName, TableName]:
+    """Old name to new name, of all parts together: through ``tmp`` two tables swap their names."""
+    now: dict[TableName, TableName] = {}
+    for each in effects:
+        if isinstance(each, RenameTable):
+            same = (old for old, name in now.items() if _folded(name) == _folded(each.name))
+            now[next(same, each.name)] = each.new_name
+    return {old: new for old, new in now.items() if old != new}
+
+
+def _folded(name: TableName) -> tuple[str, str]:
+    """TiDB compares names in any case, and TiCDC writes old ones in lower case."""
+    return name.schema.lower(), name.table.lower()
+
+
+def rename_step_of(
+    event: DdlEvent,
+    statement: Statement,
+    schemas: Iterable[TableName],
+    seen: Mapping[TableName, Ts],
+    selects: Callable[[TableName], bool],
+) -> DdlStep | str | None:
+    """As ``step_of``, of a RENAME TABLE; ``selects``: the filter's. A table that is renamed out of
+    the filter is gone for us. One of which no row was ever read is made from those to come."""
+    known = {_folded(name): name for name in schemas}
+    ends, moves = [], []
+    for told, new in _moves(statement.effects).items():
+        old = known.get(_folded(told))
+        if old is None and selects(new) and not selects(told):
+            return RENAMES_UNREAD
+        if old is not None and selects(new):
+            moves.append((old, new))
+        elif old is not None and event.commit_ts > seen.get(old, 0):
+            ends.append(old)
+    if not any(event.commit_ts > seen.get(old, 0) for old in (*ends, *(old for old, _ in moves))):
+        return None
+    return DdlStep(event=event, name=event.name, ends=tuple(ends), moves=tuple(moves))
+
+
+def _dropped(statement: Statement, schemas: Iterable[TableName]) -> list[TableName]:
+    """Those of our tables, in order."""
+    named = {each.name for each in statement.effects if isinstance(each, DropTable)}
+    whole = {each.schema for each in statement.effects if isinstance(each, DropDatabase)}
+    return sorted(name for name in schemas if name in named or name.schema in whole)
+
+
+def _without_partitions(
+    event: DdlEvent, schema: TableSchema, effect: TruncatePartition | DropPartition
+) -> DdlStep | str:
+    name = effect.name
+    if not effect.partitions:  # of ALL
+        return DdlStep(event=event, name=name, empties=True)
+    if schema.partitioning is None:
+        return (
+            "it removes the rows of partitions, and which rows those are is not known: the CREATE "
+            "TABLE that says so was not read, or is of a kind that is not known here"
+        )
+    step = DdlStep(event=event, name=name, partitions=effect.partitions)
+    if isinstance(effect, TruncatePartition):
+        return step
+    try:
+        change = evolved(schema, (DropPartitions(names=effect.partitions),))
+    except ValueError as error:
+        return str(error)
+    return replace(step, change=change)
+
+
+def _adds_key(effect: AlterTable | TruncateTable | PassedOver) -> bool:
     changes = effect.changes if isinstance(effect, AlterTable) else ()
     return any(isinstance(each, AddIndex) and each.index.kind != "plain" for each in changes)
 
@@ -67,7 +200,17 @@ def _altered(
         change = evolved(schema, effect.changes)
     except ValueError as error:
         return str(error)
-    is_same_key = change.after.key == schema.key
-    if not is_same_key or any(change.sources[column] != column for column in schema.key):
-        return KEY  # rows of the new key are decoded by the old one until it has run
+    if (schema.key and not change.after.key) or not _is_sure(change):
+        return KEY
     return DdlStep(event=event, name=name, change=change)
+
+
+def _is_sure(change: SchemaChange) -> bool:
+    """Whether it is known which key the table has afterwards, and its rows tell the values of it.
+
+    A unique index becomes the key by what is known of the table's indexes; of a table that an
+    earlier release made, and where DDLs were passed over, that may be no longer so."""
+    before, after = change.before, change.after
+    sources = {change.sources[name] for name in after.key}
+    is_same = sources == set(before.key)
+    return None not in sources and (is_same or after.key_index is None or after.follows_indexes)

@@ -1,10 +1,10 @@
-"""Which tables, rows and DDLs a changefeed takes: TiCDC's ``[filter]`` in full.
+"""Which tables, rows and DDLs a changefeed takes: TiCDC's ``[filter]``.
 
-A rule is ``schema.table`` in the pattern language of TiDB's tools; the last rule that matches
-decides, and a table that none matches is not taken. An event filter passes over events of tables
-that its own matcher takes. What TiCDC evaluates as SQL (``ignore-*-value-expr``) is not here.
+A rule is ``schema.table`` in the pattern language of TiDB's tools. The last rule that matches
+decides, and a table that no rule matches is not taken. An event filter ignores events of the tables
+that its own matcher takes. TiCDC's SQL expressions (``ignore-*-value-expr``) are not supported.
 
-Regular expressions are Go's: ``_as_python`` brings them over; what Python cannot read is refused.
+Regular expressions are Go's: ``_as_python`` translates them; what Python cannot read is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from conf.keys import EVENT_ALIASES, EVENT_TYPES, INCOMPATIBLE_DDLS, ROW_EVENTS
-from conf.settings import EventFilter, FilterSettings
+from conf.settings import EventFilter, FilterSettings, TableRule, WriteMode
 from coordination.errors import ConfigError
 from coordination.model import TableName
 
@@ -34,11 +34,12 @@ SYSTEM_SCHEMAS = frozenset(
 )
 
 _Matcher = Callable[[str], bool]
-_Wrong = Callable[[str], ConfigError]  # the error that says why
+_Wrong = Callable[[str], ConfigError]  # makes the error from the reason
 
 
 class TableFilter:
-    """Raises ConfigError at once, quoting the rule, pattern or event name that cannot be right."""
+    """The ``[filter]`` of a changefeed. The constructor raises ConfigError, which quotes the rule,
+    pattern or event name that is wrong."""
 
     def __init__(self, settings: FilterSettings) -> None:
         rules = settings.rules or ("*.*",)
@@ -48,11 +49,12 @@ class TableFilter:
         ]
 
     def selects(self, name: TableName) -> bool:
-        """Whether a table is taken; with an empty table, whether anything of the schema can be."""
+        """Whether a table is taken; if ``name.table`` is empty, whether any table of the schema
+        can be."""
         return name.schema.lower() not in SYSTEM_SCHEMAS and self._rules.match(name)
 
     def ignored_row_events(self, name: TableName) -> frozenset[str]:
-        """Of insert, update and delete, those of this table that are passed over."""
+        """Those of insert, update and delete that are ignored for this table."""
         return frozenset(
             event
             for rule in self._events
@@ -62,11 +64,26 @@ class TableFilter:
         )
 
     def ignores_ddl(self, name: TableName, event_types: Iterable[str], query: str) -> bool:
-        """Whether a DDL of a table (or, with an empty table, of a schema) is passed over."""
+        """Whether a DDL of a table is ignored (of a schema, if ``name.table`` is empty)."""
         events = [EVENT_ALIASES.get(event, event) for event in event_types]
         return any(
             rule.ignores_ddl(events, query) for rule in self._events if rule.rules.match(name)
         )
+
+
+class WriteModes:
+    """``[[sink.tables]]``: as with TiCDC's dispatchers the first one that matches counts. Raises
+    ConfigError as ``TableFilter`` does."""
+
+    def __init__(self, rules: Sequence[TableRule] = (), *, case_sensitive: bool = False) -> None:
+        self._rules = [
+            (_read_rules("matcher of sink.tables", rule.matcher, case_sensitive), rule.write_mode)
+            for rule in rules
+        ]
+
+    def of(self, name: TableName) -> WriteMode:
+        """``upsert`` where no rule matches."""
+        return next((mode for rules, mode in self._rules if rules.match(name)), "upsert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +96,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """``rules`` with the last first: the first that matches decides."""
+    """``rules`` are in reverse order, so the first one that matches decides."""
 
     rules: tuple[_Rule, ...]
 
@@ -92,7 +109,8 @@ class _Rules:
         return False
 
     def _match_schema(self, schema: str) -> bool:
-        """``!shop.tmp`` leaves other tables of shop; ``!shop.*`` leaves none."""
+        """Whether any table of the schema can be taken. A rule against some tables (``!shop.tmp``)
+        does not decide that; one against all tables (``!shop.*``) does."""
         for rule in self.rules:
             if rule.schema(schema) and (rule.takes or rule.every_table):
                 return rule.takes
@@ -106,7 +124,8 @@ class _EventRule:
     sql: tuple[re.Pattern[str], ...]
 
     def ignores_event(self, event: str) -> bool:
-        """As TiCDC: in order, a "none …" before a match means no."""
+        """Whether an event is ignored. As in TiCDC the entries are read in order, and a "none …"
+        before an entry that matches means no."""
         is_row = event in ROW_EVENTS
         for ignored in self.events:
             if ignored in ("all", "all dml" if is_row else "all ddl", event):
@@ -172,8 +191,8 @@ _PLAIN = re.compile(r"[0-9A-Za-z$_\u0080-\U0010ffff]")
 
 
 def _read_pattern(left: str, flags: re.RegexFlag, wrong: _Wrong) -> tuple[_Matcher, bool, str]:
-    """The first pattern, as TiDB's table filter reads it; whether it matches every name; what is
-    left."""
+    """Read the first pattern as TiDB's table filter does. Returns its matcher, whether it matches
+    every name, and the text that is left."""
     if not left:
         raise wrong("a pattern is missing")
     first = left[0]
@@ -200,7 +219,8 @@ def _read_pattern(left: str, flags: re.RegexFlag, wrong: _Wrong) -> tuple[_Match
 
 
 def _read_wildcard(left: str, wrong: _Wrong) -> tuple[str, str]:
-    """The regular expression of one character or range, and what is left."""
+    """Read one character, wildcard or range. Returns its regular expression and the text that is
+    left."""
     first, second = left[0], left[1:2]
     if first == "[":
         if (match := _RANGE.match(left)) is None:
@@ -233,7 +253,8 @@ _GO_CLASSES = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r "}
 
 
 def _as_python(pattern: str) -> str:
-    r"""Go's \d, \w and \s are ASCII, and its \z is Python's \Z; the rest means the same."""
+    r"""Translate a Go regular expression: Go's \d, \w and \s are ASCII only, and its \z is Python's
+    \Z; the rest means the same."""
     out, at, in_class = "", 0, False
     while at < len(pattern):
         pair = pattern[at : at + 2]

@@ -1,8 +1,8 @@
-"""``spark-submit --properties-file conf/spark.conf streaming/job.py run …``: the same program.
+"""The program for ``spark-submit --properties-file conf/spark.conf streaming/job.py run …``.
 
-Nothing of ours may be imported before the check: PyPI has another package named ``streaming``
-(mosaicml-streaming), and ``conf`` is a common name. Whichever comes first on the path would be
-imported, and fail much later with a message that explains nothing.
+It checks the import path before it imports anything of ours: PyPI has another package named
+``streaming`` (mosaicml-streaming), and ``conf`` is a common name. The one that comes first on the
+path would be imported, and would fail much later with a message that explains nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-# A file of each package that no namesake has.
+# A file of each of our packages that no other package of that name has.
 MARKERS = {
     "conf": "source_uri.py",
     "coordination": "failpoint.py",
@@ -21,7 +21,8 @@ MARKERS = {
 
 
 def prepare_path() -> None:
-    """Import from the repository's root, not from this folder, where spark-submit starts."""
+    """Put the repository's root on the path in place of this folder, which spark-submit puts
+    there."""
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
     if (here / MARKERS["streaming"]).exists():
@@ -29,11 +30,12 @@ def prepare_path() -> None:
 
 
 def shadowed() -> str | None:
-    """The line about a package of ours that is not the one that would be imported."""
+    """The error about a package whose name would import something that is not ours; None if all
+    are ours."""
     for name, marker in MARKERS.items():
         try:
             spec = importlib.util.find_spec(name)
-        except ValueError:  # a module without a spec sits in sys.modules
+        except ValueError:  # sys.modules has a module of this name without a spec
             spec = None
         found = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
         if not any((folder / marker).is_file() for folder in found):
@@ -46,7 +48,8 @@ def shadowed() -> str | None:
 
 
 def _is_foreign(init: Path) -> bool:
-    """Our packages' own files are empty or a docstring: code in one is another distribution's."""
+    """Whether another distribution wrote this ``__init__.py``: ours are empty or have only a
+    docstring, so one with imports is not ours."""
     lines = init.read_text(encoding="utf-8", errors="replace").splitlines()
     return any(line.startswith(("import ", "from ")) for line in lines)
 

@@ -1,8 +1,8 @@
-"""Spark's JVM as a child of this process: what it says are log lines, and it ends with us, at once.
+"""Spark's JVM as a child of this process: its output becomes log lines, and it ends when we end.
 
-pyspark's own launch waits for a JVM that nobody can reach: who interrupts it leaves one behind that
-never ends. So the child is started here, and pyspark is told where it listens, as spark-submit
-tells it.
+While pyspark itself launches a JVM, nobody else can reach that JVM: if the launch is interrupted, a
+JVM stays behind that never ends. So the JVM is started here, and pyspark is told its address in the
+way in which spark-submit does.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from coordination.errors import Stop, TidelakeError
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.05
-STOP_S: Final = 10.0  # for its shutdown hooks
+STOP_S: Final = 10.0  # the time that the JVM gets for its shutdown hooks
 GATEWAY_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 LINE: Final = re.compile(r"\S+Z (?P<level>[A-Z]+) (?P<name>spark\.\S+): (?P<message>.*)")
 LEVELS: Final = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.CRITICAL}
-# What every one of them says: how it was started.
+# What every JVM prints about its start; not logged.
 CHATTER: Final = (
     "WARNING: Using incubator modules",
     "NOTE: Picked up ",
@@ -46,12 +46,14 @@ CHATTER: Final = (
     "Setting default log level",
     "To adjust logging level",
 )
-TROUBLE: Final = re.compile(r"Exception|Error|fatal", re.IGNORECASE)  # else Ivy tells what it does
+# A line with one of these is a warning; without them it is mostly Ivy's report of its work.
+TROUBLE: Final = re.compile(r"Exception|Error|fatal", re.IGNORECASE)
 NEEDS: Final = "It needs Java 17 or newer, in JAVA_HOME or on the PATH"
 
 
 class DriverJvm:
-    """`start` on one thread, `stop` on any; one JVM at most, and none after `stop`."""
+    """Starts at most one JVM, and none after `stop`. `start` is called by one thread, `stop` by
+    any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -62,7 +64,8 @@ class DriverJvm:
         self._last_words: deque[str] = deque(maxlen=1)
 
     def start(self, conf: Mapping[str, str]) -> None:
-        """Block until pyspark can reach it, with these settings; raises TidelakeError."""
+        """Start the JVM with these Spark settings; blocks until pyspark can reach it. Raises
+        TidelakeError if it does not start, Stop if `stop` is called meanwhile."""
         folder = Path(tempfile.mkdtemp(prefix="tidelake-jvm-"))
         try:
             process = self._launch(conf, folder / "gateway")
@@ -80,7 +83,8 @@ class DriverJvm:
             self._is_up = True
 
     def stop(self, within_s: float = STOP_S) -> None:
-        """End it, in order if it is up. Idempotent."""
+        """End the JVM: in order if it is up and answers in time, else by killing it. Blocks;
+        idempotent."""
         with self._lock:
             self._is_stopped = True
             process, self._process = self._process, None
@@ -93,7 +97,7 @@ class DriverJvm:
             SparkContext._gateway = SparkContext._jvm = None
         assert process.stdin is not None
         with suppress(OSError):
-            process.stdin.close()  # it ends with its input
+            process.stdin.close()  # the JVM ends when its input does
         try:
             process.wait(within_s)
         except subprocess.TimeoutExpired:
@@ -149,14 +153,15 @@ class DriverJvm:
         with process.stderr as said:
             for raw in said:
                 line = raw.decode(errors="replace").rstrip()
-                with suppress(Exception):  # a JVM that nobody listens to stands still
+                with suppress(Exception):  # go on reading: the JVM blocks when its pipe is full
                     if line and not line.startswith(CHATTER):
                         self._last_words.append(line)
                         retell(line)
 
 
 def in_time(call: Callable[[], None], within_s: float) -> bool:
-    """Whether a call to the JVM has returned: it never does while the JVM is stopped."""
+    """Make a call to the JVM on another thread; returns whether it ended in time. While a JVM is
+    suspended, a call to it never returns."""
     done = threading.Event()
 
     def run() -> None:
@@ -169,12 +174,13 @@ def in_time(call: Callable[[], None], within_s: float) -> bool:
 
 
 def _let_ctrl_c_pass() -> None:
-    """Ctrl-C in a terminal is for us alone: we end the JVM when its work is done."""
+    """Make the JVM ignore Ctrl-C in a terminal: this process handles it, and ends the JVM when its
+    work is done."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def retell(line: str) -> None:
-    """One line of the JVM's as a log line of ours."""
+    """Log one line that the JVM wrote."""
     match = LINE.fullmatch(line)
     if match is not None:
         level = LEVELS.get(match["level"], logging.DEBUG)

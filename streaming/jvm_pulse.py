@@ -1,6 +1,7 @@
-"""Whether Spark's JVM answers, and whether its jobs get on: asked on a thread of its own, which may
-hang with it. A call to a JVM that was stopped (SIGSTOP, swapped out, in a collection that never
-ends) does not fail: it never returns.
+"""Check whether Spark's JVM answers and whether its jobs make progress.
+
+A call to a JVM that stands still (SIGSTOP, swapped out, in a garbage collection that never ends)
+does not fail: it never returns. So a thread of its own makes these calls, and may hang in them.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from coordination.watchdog import Watched
 from streaming.session import SparkOnDemand
 
 ASK_EVERY_S: Final = 5.0
-PART_OF_LIMIT: Final = 0.1  # a step that takes so much of it: are Spark's tasks getting on?
-LAST_JOBS: Final = 4  # of a tag: more are not under way at once
+PART_OF_LIMIT: Final = 0.1  # a step that has taken this part of its limit has its tasks looked at
+LAST_JOBS: Final = 4  # so many jobs of a tag are looked at; more do not run at once
 
 
 class JvmPulse:
-    """Beats as long as somebody is followed."""
+    """Its thread asks the JVM every few seconds, as long as there is a ``Watched`` to follow."""
 
     def __init__(self, spark: SparkOnDemand, answers: Watched, check: Callable[[], None]) -> None:
-        """``answers``: of the JVM; ``check`` asks it, and raises Stop where it is gone."""
+        """``answers`` is the watchdog's step for the JVM's answer; ``check`` makes the call, and
+        raises Stop if the JVM is gone."""
         self._spark = spark
         self._answers = answers
         self._check = check
@@ -36,7 +38,8 @@ class JvmPulse:
         self._is_beating = False
 
     def follow(self, watched: Watched, tag: str) -> Watched:
-        """Its steps may be Spark jobs of that tag: while tasks of them end it gets on."""
+        """Follow a ``Watched`` whose steps run Spark jobs of that tag: as long as tasks of those
+        jobs end, its step makes progress, however long it takes. Returns ``watched``."""
         with self._lock:
             self._followed[watched] = tag
             if not self._is_beating:
@@ -71,14 +74,14 @@ class JvmPulse:
             try:
                 seen = tasks(session, tag)
             except (Py4JError, OSError):
-                continue  # the next look tells whether it is gone
+                continue  # the next check finds out whether the JVM is gone
             if seen != self._seen.get(watched):
                 self._seen[watched] = seen
                 watched.get_on()
 
 
 def tasks(session: SparkSession, tag: str) -> list[tuple[int, int, int]]:
-    """Of the last jobs of that tag: (job, stage, tasks that have ended)."""
+    """(job, stage, number of tasks that have ended), for the last jobs of that tag."""
     tracker: Any = session.sparkContext._jsc.sc().statusTracker()
     found = []
     for job in sorted(tracker.getJobIdsForTag(tag))[-LAST_JOBS:]:

@@ -1,9 +1,9 @@
-"""Log lines that always say whose they are: changefeed, capture and epoch, as text or as JSON.
+"""Log lines, as text or as JSON, each with its changefeed, capture and epoch.
 
-Every module logs with the standard library, as ``"what happened table=%s rows=%d"``: in JSON what
-stands behind a name is a field of that name, and the message is the rest. The identity is one
-mutable object for the process, since a capture that was reset is a new one, and py4j's callback
-threads log as well as ours.
+Every module logs with the standard library, as ``"what happened table=%s rows=%d"``. In JSON each
+value behind a name becomes a field of that name, and the rest is the message. The identity is one
+mutable object for the whole process: it changes when a capture is reset, and lines of py4j's
+callback threads must have it too.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ from typing import Any, Literal, TextIO
 
 from conf.masking import masked, masked_values
 
-# They report each call and each fetch, and as errors what is tried again: what counts of it reaches
-# us as an exception, and is said once, by us.
+# They log each call and each fetch, and log as errors what is tried again. What matters reaches us
+# as an exception, and we log it once.
 QUIET_LOGGERS = ("py4j", "etcd3", "urllib3")
 SILENT = logging.CRITICAL + 1
-# Of the line that a failure ends with: in text it reads ``ERROR tidelake: what happened``.
+# The logger of a failure's last line, which in text reads ``ERROR tidelake: what happened``.
 PROGRAM = "tidelake"
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _IDENTITY = ("changefeed_id", "capture_id", "epoch")
-# A conversion of a log template, with the name before it where it has one.
+# A conversion (`%d`) in a log template, with the name before it (`rows=`) if it has one.
 _CONVERSION = re.compile(r"(?:\b(?P<name>[a-z]\w*)=)?%(?P<form>[-#0 +]*\d*(?:\.\d+)?[a-zA-Z%])")
 
 
 @dataclass(slots=True)
 class LogIdentity(logging.Filter):
-    """Who is logging. Written by one thread, read by all; a stale read does no harm."""
+    """The identity on log lines. One thread writes it, all threads read it; a stale value does no
+    harm."""
 
     changefeed_id: str = ""
     capture_id: str = ""
     epoch: str = ""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Stamp the record, where it does not say so itself; nothing is filtered out."""
+        """Put the identity on the record; nothing is filtered out."""
         record.__dict__["identity"] = {
             name: value for name in _IDENTITY if (value := getattr(self, name))
         }
@@ -65,7 +66,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line; what was given by name, or as ``extra``, becomes fields of it."""
+    """One JSON object per line. Values with a name in the message, and ``extra``, are fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         message, facts = message_and_facts(record)
@@ -84,11 +85,12 @@ class JsonFormatter(logging.Formatter):
 
 
 def message_and_facts(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
-    """``("applied a batch", {"rows": 3})`` of ``"applied a batch rows=%d"`` and 3."""
+    """Part a record into message and named values: ``"applied a batch rows=%d"`` with 3 gives
+    ``("applied a batch", {"rows": 3})``."""
     template, given = str(record.msg), record.args
     if not given:
         return record.getMessage(), {}
-    # logging itself takes a lone mapping for the values of a template with names
+    # logging itself takes a single mapping for the values of a template with names.
     values = [given] if isinstance(given, Mapping) else list(given)
     facts: dict[str, Any] = {}
     rest: list[object] = []
@@ -106,12 +108,13 @@ def message_and_facts(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
     try:
         shorter = re.sub(r"\s+(?=:|$)", "", _CONVERSION.sub(sort, template))
         return shorter % tuple(rest), facts
-    except (IndexError, TypeError, ValueError):  # a slip in a call: logging's own words for it
+    except (IndexError, TypeError, ValueError):  # template and values differ: logging reports it
         return record.getMessage(), {}
 
 
 def _fact(form: str, value: object) -> Any:
-    """Numbers as numbers, unless they were to look otherwise (a lease is shown in hexadecimal)."""
+    """The JSON value of a log call's value. A number stays a number, unless the template formats it
+    in another way (such as a lease in hexadecimal)."""
     if form.endswith("f") and isinstance(value, float):
         return float(f"%{form}" % value)
     if form in ("s", "d") and isinstance(value, bool | int | float | None):
@@ -128,9 +131,8 @@ def install(
     changefeed: str = "",
     stream: TextIO | None = None,
 ) -> LogIdentity:
-    """Send all log lines of the process to ``stream`` (stderr), replacing earlier handlers.
-
-    Warnings and what ends a thread are lines too."""
+    """Send all log lines of the process to ``stream`` (default: stderr), replacing earlier
+    handlers. Python's warnings, and errors that end a thread, are logged too."""
     identity.changefeed_id = changefeed
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
@@ -166,7 +168,7 @@ def _utc(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given as ``extra``, and who is logging, where the line has not said so."""
+    """The fields of ``extra``, and those of the identity that the message does not have itself."""
     extra = {name: value for name, value in vars(record).items() if name not in _STANDARD}
     whose = extra.pop("identity", {})
     return {**{name: whose[name] for name in whose if name not in facts}, **extra}

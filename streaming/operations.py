@@ -1,4 +1,4 @@
-"""What an operator does from anywhere, for whoever calls: the command line, an HTTP API.
+"""What an operator can do to a cluster from anywhere, for the command line or an HTTP API.
 
     create, update, pause, resume, remove ─► etcd, by `ChangefeedOperator`
     drain, move, rebalance, processors    ─► the owner found in etcd, by gRPC (docs/cluster.md 15)
@@ -43,12 +43,13 @@ from streaming.cluster.changefeed_settings import changefeed_settings, described
 
 CALL_S = 10.0
 Row = Mapping[str, Any]
-RECALLS = 5  # how often a drain is taken back, until it stays so
+RECALLS = 5  # so often at most a drain is taken back, until there is none to take back
 RECALL_AGAIN_S = 0.5
 
 
 class Operator:
-    """One command's worth of access to a cluster."""
+    """A cluster's operations, over one connection to etcd. All of them block. They raise
+    SettingError or ConfigError for what is given wrong, another TidelakeError else."""
 
     def __init__(self, client: EtcdClient, cluster_id: str, tls: TransportSettings) -> None:
         self._client = client
@@ -66,9 +67,9 @@ class Operator:
         *,
         is_checked: bool,
     ) -> Row:
-        """A changefeed of these settings, which arguments, environment and file (``document``) were
-        found to say. Refused for a name that is taken, for what a `tidelake run` replicates, and
-        (``is_checked``) for what a start would find wrong."""
+        """Create a changefeed with these settings, which were read from ``arguments``, environment
+        and file (``document``). Raises ConfigError if its name is taken, or if a `tidelake run`
+        replicates it; with ``is_checked`` also what a start would raise."""
         info = described(changefeed, arguments, document)
         advice = (
             "`tidelake changefeed resume` goes on with it, `update` changes it, `remove` ends it"
@@ -117,8 +118,8 @@ class Operator:
         *,
         is_checked: bool,
     ) -> Row:
-        """Only a paused one, to what is given now; what says what it is (its ID, when it was made)
-        stays, and so does what is not given."""
+        """Change the given settings of a paused changefeed. What is not given stays, and so do its
+        ID and time of creation."""
         stored = self._read(changefeed_id).known_info
         check_updatable(stored)
         changed = updated(stored, arguments, document)
@@ -131,7 +132,8 @@ class Operator:
         return self.query(changefeed_id)
 
     def remove(self, changefeed_id: str) -> list[Row]:
-        """Its owner stops it first; where nobody serves the cluster it is cleaned up here."""
+        """Remove a changefeed. Its owner stops it and cleans it up; if the cluster has no captures,
+        it is cleaned up here."""
         found = self._read(changefeed_id)
         self._changefeeds.remove(found.name)
         if not read_captures(self._client, self._cluster_id):
@@ -156,13 +158,15 @@ class Operator:
         ]
 
     def drain(self, capture_id: str) -> list[Row]:
-        """How many spans it still has; ask again until it is 0."""
+        """Have the owner move a capture's spans to others. Returns how many it still has; call
+        again until that is 0."""
         found = self._ask("drain-capture", {"capture-id": capture_id})
         return [{"capture": capture_id, "remaining": found["remaining"]}]
 
     def take_back_drain(self, capture_id: str) -> list[Row]:
-        """The owner drains it no more, and it serves again. An order of the owner that was under
-        way may come after this one: so it is asked until nothing was to be taken back."""
+        """Have the owner stop draining a capture, and the capture serve again. An order of the
+        owner that is still under way may drain it once more; so this is repeated until the capture
+        answers that it was not draining."""
         found = read_captures(self._client, self._cluster_id, CaptureID(capture_id))
         if not found:
             raise CaptureNotFound(
@@ -207,7 +211,8 @@ class Operator:
 
 @contextmanager
 def operator(etcd: EtcdSettings, tls: TransportSettings) -> Iterator[Operator]:
-    """Connected; raises with one line where etcd does not answer."""
+    """An operator connected to etcd. Raises ConfigError, or TidelakeError if etcd does not
+    answer."""
     if etcd.embedded:
         raise ConfigError(
             "etcd is missing: --etcd http://host:2379, where the captures meet (a server that has "
@@ -221,9 +226,8 @@ def operator(etcd: EtcdSettings, tls: TransportSettings) -> Iterator[Operator]:
 
 
 def set_table_paused(sink: DeltaSink, table: str, *, paused: bool) -> bool:
-    """Let nothing be committed to a table, or take the commits up again; False: so it is already.
-
-    Its changes wait meanwhile."""
+    """Stop commits to a table, or allow them again; its changes wait until then. Returns False if
+    the table is in that state already."""
     from sinks.merge_on_write.pause import set_paused  # Delta is imported where it is needed
     from sinks.tables import table_uri
 
@@ -232,7 +236,7 @@ def set_table_paused(sink: DeltaSink, table: str, *, paused: bool) -> bool:
 
 
 def table_name(text: str) -> TableName:
-    """``schema.table``; SettingError."""
+    """The table of a text ``schema.table``. Raises SettingError."""
     schema, dot, name = text.partition(".")
     if not (schema and dot and name):
         raise SettingError(f"--table {text!r}: expected schema.table")
@@ -240,7 +244,8 @@ def table_name(text: str) -> TableName:
 
 
 def _check(info: ChangefeedInfo, *, is_checked: bool, is_new: bool) -> None:
-    """Raises what ``run`` would before it starts, for the very info that goes into etcd."""
+    """Check the info that goes into etcd. Raises what a start with it would raise; without
+    ``is_checked`` only for settings, without asking broker and warehouse."""
     from streaming import preflight
     from streaming.source.kafka import SourceLost
 
@@ -254,7 +259,7 @@ def _check(info: ChangefeedInfo, *, is_checked: bool, is_new: bool) -> None:
     except preflight.NoWarehouse as error:
         raise ConfigError(_or_elsewhere(error)) from error
     except (ConfigError, SourceLost):
-        raise  # broker and storage were reached: it is so for the captures too
+        raise  # broker and storage were reached, so the captures would fail in the same way
     except TidelakeError as error:
         raise TidelakeError(_or_elsewhere(error)) from error
 

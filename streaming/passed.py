@@ -1,8 +1,9 @@
-"""Which tables a changefeed has passed over: the filters that it had, and how far each let it go.
+"""Which tables a changefeed has left out so far: its earlier filters, with the ts up to which each
+was used. Pure.
 
-A table whose CREATE TABLE was not read is made in the middle of the stream. That is right when all
-its rows since the start-ts are still to come, and wrong when an earlier [filter] left it out: its
-rows up to there were passed, and are not read again. Pure.
+A table whose CREATE TABLE was not read is created in the middle of the stream. That is right if all
+its rows since the start-ts are still to come. It is wrong if an earlier [filter] left the table
+out: its rows up to that filter's ts were passed over, and are not read again.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ def filters_of(settings: FilterSettings) -> str:
 
 
 def filters_after(stored: ChangefeedRow, settings: FilterSettings) -> str:
-    """Of a changefeed that goes on with it from where the stored row is. What an earlier release
-    has passed over is not known."""
+    """The filters (JSON) of a changefeed that goes on from the stored row with these settings. A
+    filter that differs from the last one is added. For a row of a release that stored no filters
+    the earlier ones are not known."""
     if not stored.filters:
         return filters_of(settings)
     *earlier, last = json.loads(stored.filters)
@@ -40,7 +42,8 @@ def filters_after(stored: ChangefeedRow, settings: FilterSettings) -> str:
 
 
 def refuse_what_was_passed(row: ChangefeedRow, names: Iterable[TableName]) -> None:
-    """Raises TidelakeError for a table that would be made without its first rows."""
+    """Raise TidelakeError for a table that would be created without its first rows, since an
+    earlier filter left it out."""
     past = [each for each in json.loads(row.filters or "[]") if UNTIL_TS in each]
     filters = [(each[UNTIL_TS], TableFilter(_settings(each))) for each in past]
     for name in sorted(names):

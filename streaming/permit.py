@@ -1,4 +1,4 @@
-"""Who lets a table be written, and in whose name; asked right before each commit."""
+"""The permission to write a table, and in whose name; asked for right before each commit."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from coordination.model import TableName, Ts
 
 
 class Withdrawn(Exception):
-    """The table is no longer ours, or not as far as that: this write is dropped, the others go
-    on.
+    """The table is no longer this capture's, or may not be written up to that limit: this write is
+    dropped, those of other tables go on.
     """
 
 
 class Permit(Protocol):
-    """Thread-safe: several tables are written side by side."""
+    """Implementations are thread-safe, since several tables are written at the same time."""
 
     @property
     def capture_id(self) -> str: ...
 
     def check(self) -> None:
-        """Raises Fenced when nothing may be written."""
+        """Raise Fenced if this capture may write nothing."""
         ...
 
     def begin(self, name: TableName, limit: Ts) -> None:
-        """A commit begins now, if this returns; it may raise Fenced or Withdrawn."""
+        """Called right before a commit, which begins if this returns. Raises Fenced or
+        Withdrawn if it must not."""
         ...
 
     def ended(self, name: TableName) -> None:
-        """Nothing of a write is under way any more, whether it came to a commit or not."""
+        """Called when a write of the table has ended, whether it came to a commit or not."""
         ...
 
     def signature(self, name: TableName) -> Mapping[str, object]:
-        """Who writes it, for the commit's metadata."""
+        """Who writes the table, for the commit's metadata."""
         ...

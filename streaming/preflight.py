@@ -1,6 +1,7 @@
-"""What a start would find wrong with a changefeed, found before anything is started or promised.
+"""Check a changefeed's settings for what a start would find wrong.
 
-``run`` asks before Spark and etcd start, ``changefeed create|update`` before they say yes.
+``run`` does so before it starts Spark and etcd, ``changefeed create|update`` before they write to
+etcd.
 """
 
 from __future__ import annotations
@@ -14,27 +15,31 @@ from coordination.errors import ConfigError
 from sinks.changefeeds import ChangefeedRow
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.control_tables import ControlTables
-from streaming.filter import TableFilter
+from streaming.filter import TableFilter, WriteModes
 from streaming.retained import refuse_a_hole
+from streaming.schema_file import definitions_of
 from streaming.source.kafka import Source
 
 
 class NoWarehouse(ConfigError):
-    """On this machine there can be none at that path."""
+    """The warehouse's path cannot be used on this machine."""
 
 
 def check_changefeed(changefeed: Changefeed) -> None:
-    """Ask the broker and the warehouse; raises what a start would raise: ConfigError for what is
-    configured wrong, another TidelakeError for what does not answer."""
+    """Check filter, schema file, warehouse and broker. Blocks. Raises what a start would raise:
+    ConfigError for wrong settings, another TidelakeError for a broker or storage that does not
+    answer."""
     TableFilter(changefeed.filter)
+    WriteModes(changefeed.sink.tables)
+    definitions_of(changefeed)
     check_warehouse(changefeed.sink, changefeed.id)
     with closing(Source(changefeed.source)) as source:
         source.shape()
 
 
 def check_beginning(changefeed: Changefeed) -> None:
-    """Raises SourceLost where Kafka may have forgotten what a new changefeed needs. One that the
-    warehouse knows already is for its owner to judge."""
+    """Raise SourceLost if Kafka may have deleted messages that a new changefeed needs. A changefeed
+    that has run is not checked here; its owner does that."""
     stored = _stored(changefeed.sink, changefeed.id)
     if stored is not None and stored.source_offsets:
         return
@@ -44,14 +49,16 @@ def check_beginning(changefeed: Changefeed) -> None:
 
 
 def has_finished(changefeed: Changefeed) -> bool:
-    """Whether it is at its target-ts already: nothing is to be read for it."""
+    """Whether the changefeed has reached its target-ts, so that there is nothing to read. False if
+    it is to be rewound."""
     stored, target_ts = _stored(changefeed.sink, changefeed.id), changefeed.target_ts
     is_there = stored is not None and target_ts is not None and stored.checkpoint_ts >= target_ts
     return is_there and changefeed.overwrite_checkpoint_ts is None
 
 
 def check_warehouse(sink: DeltaSink, changefeed_id: str) -> None:
-    """One engine may commit there safely, and it can be read, and written if it is local."""
+    """Raise ConfigError unless an engine may commit safely to the warehouse and a local one is
+    writable, and TidelakeError if its control table cannot be read."""
     engine_choice(sink.apply_engine, sink.warehouse, allow_unsafe_commits=sink.allow_unsafe_commits)
     if scheme_of(sink.warehouse) in LOCAL:
         _check_folder(sink.warehouse)

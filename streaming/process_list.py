@@ -1,4 +1,4 @@
-"""This process as others see it: its arguments may have been given with a password in them."""
+"""Hide passwords in this process's arguments, which other users see in the process list."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 
 from conf.masking import masked_uri
 
-_ARG_START, _ARG_END = 45, 46  # of /proc/<pid>/stat, counted behind the name
+_ARG_START, _ARG_END = 45, 46  # fields of /proc/<pid>/stat, counted after the process's name
 
 
 def mask_arguments() -> None:
-    """Overwrite what `ps` shows, as database clients do. Linux only; elsewhere nothing happens.
+    """Mask the secrets in the arguments that `ps` shows, as database clients do. On Linux only;
+    elsewhere it does nothing.
 
-    Between the start of the process and this call it could be read: a reference never can."""
+    Until this call they could be read. A reference (``references.py``) in their place never can."""
     with suppress(OSError, ValueError, IndexError):
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
@@ -27,7 +28,7 @@ def mask_arguments() -> None:
 
 
 def _hidden(argument: bytes) -> bytes:
-    """As long as it was: the kernel goes by the place."""
+    """The masked argument, of the same length: the kernel finds arguments by their place."""
     text = argument.decode("utf-8", "surrogateescape")
     hidden = masked_uri(text).encode("utf-8", "surrogateescape")
     return argument if hidden == argument else hidden[: len(argument)].ljust(len(argument))

@@ -1,10 +1,11 @@
-"""How long Kafka still keeps what is needed: the age of the low water against the retention.
+"""A thread that watches how long Kafka will keep the messages that are still needed.
 
     every minute: the first needed message of each partition ─► its age ─► retention.ms less that
                         less than half of it is left ─► one warning, until there is more again
 
-It is a lower bound: a segment goes when the newest message in it is too old. ``retention.bytes`` is
-not looked at. What nobody may tell (DescribeConfigs is denied) or nothing needs is not known.
+The result is a lower bound: Kafka deletes a segment when the newest message in it is too old.
+``retention.bytes`` is not looked at. The result is unknown if the broker does not tell the
+retention (DescribeConfigs is denied), or if no message is needed.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from streaming.source.ranges import TopicPartition
 logger = logging.getLogger(__name__)
 
 ASK_EVERY_S: Final = 60.0
-WARN_BELOW: Final = 0.5  # of the retention
+WARN_BELOW: Final = 0.5  # a part of the retention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oldest:
-    """Of what is needed, the message that goes first."""
+    """Of the messages that are needed, the one that Kafka will delete first."""
 
     partition: TopicPartition
     age_s: float
@@ -54,7 +55,10 @@ class Oldest:
 def oldest(
     times_ms: Mapping[TopicPartition, int], retention_ms: Mapping[str, int], now_ms: float
 ) -> Oldest | None:
-    """``times_ms``: of the first needed message; ``retention_ms``: of topics that have one."""
+    """The needed message that Kafka will delete first; None if no topic has a retention.
+
+    ``times_ms``: the time of each partition's first needed message (ms since 1970).
+    ``retention_ms``: by topic, for those that have a retention."""
     found = [
         Oldest(
             partition=partition,
@@ -68,7 +72,8 @@ def oldest(
 
 
 class RetentionWatch:
-    """``needed``: the low water of the changefeed, by topic/partition; asked on its own thread."""
+    """Watches one changefeed. ``needed`` returns its low-water offsets by ``topic/partition``, and
+    is called on the watch's thread; ``connect`` makes that thread's connection to the broker."""
 
     def __init__(
         self,
@@ -86,7 +91,7 @@ class RetentionWatch:
         threading.Thread(target=self._run, name="retention", daemon=True).start()
 
     def close(self) -> None:
-        """It may be asking still: that ends by itself."""
+        """Stop watching. Does not wait for the thread, which may be asking the broker still."""
         self._closing.set()
 
     def _run(self) -> None:
@@ -94,14 +99,14 @@ class RetentionWatch:
         while not self._closing.is_set():
             try:
                 self.look(source)
-            except TidelakeError as error:  # whoever reads meets it too, and says so
-                self.left_s = None  # what was left then says nothing of now
+            except TidelakeError as error:  # the reading thread meets it too, and reports it
+                self.left_s = None  # the last answer is out of date
                 logger.debug("how long Kafka keeps it is not known now: %s", error)
             self._closing.wait(ASK_EVERY_S)
         source.close()
 
     def look(self, source: Source) -> None:
-        """Raises what asking the broker does."""
+        """Ask the broker once, and report. Blocks; raises SourceAway."""
         needed = {TopicPartition.parse(text): at for text, at in self._needed().items()}
         retention_ms = source.retention_ms({each.topic for each in needed})
         wanted = {each: at for each, at in needed.items() if each.topic in retention_ms}

@@ -1,10 +1,10 @@
 """`tidelake run`: a capture that serves one changefeed, and ends with it.
 
-    registered ─► admitted ─► serves, as any capture ─┬─ finished ─────────────► ends in order
-                                                      ├─ failed: said in Delta ─► ends, raises it
+    registered ─► admitted ─► serves, as any capture ─┬─ finished ──────────────► ends in order
+                                                      ├─ failed: shown in Delta ► ends, raises it
                                                       └─ asked to stop ─────────► hands over, ends
 
-The captures of one changefeed meet in a scope of its own in etcd: see ``RunAdmission``.
+The captures of one changefeed share a scope of its own in etcd: see ``RunAdmission``.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from streaming.session import SparkOnDemand
 
 logger = logging.getLogger(__name__)
 
-SAID_WITHIN_S: Final = 10.0  # a failure's way into the changefeed's row
-REACHED_WITHIN_S: Final = 10.0  # by the owner's first heartbeat
-LEFT_WITHIN_S: Final = 30.0  # the others, at the end of the changefeed
+SAID_WITHIN_S: Final = 10.0  # the wait until a failure is in the changefeed's row
+REACHED_WITHIN_S: Final = 10.0  # the wait for the owner's first heartbeat
+LEFT_WITHIN_S: Final = 30.0  # the wait for other captures to leave when the changefeed has ended
 JVM_ENDED: Final = (
     "Spark has ended: its JVM was killed, or was out of memory (SPARK_DRIVER_MEMORY), or its "
     "cluster ended the application. Start the same command again, it goes on where the tables are"
@@ -63,7 +63,7 @@ JVM_ENDED: Final = (
 
 
 class RunCapture:
-    """See the module's picture. `run` may be called once."""
+    """The capture of one `tidelake run`; see the module's picture. `run` may be called once."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class RunCapture:
         open_plane: Callable[..., SparkDataPlane] = SparkDataPlane,
         drain_s: float = DRAIN_S,
     ) -> None:
-        """``new_id``: of captures and epochs, never the same again; ``open_plane`` makes the data
-        plane, and has ``SparkDataPlane``'s arguments; ``drain_s``: how long a stop waits for others
-        to take its tables."""
+        """``new_id`` makes IDs for captures and epochs, each only once; ``open_plane`` makes the
+        data plane and takes ``SparkDataPlane``'s arguments; ``drain_s``: how many seconds a stop
+        waits for other captures to take over the tables."""
         changefeed, session = settings.changefeed, settings.session
         self._info = info_of(changefeed)
         self._client = client
@@ -87,9 +87,9 @@ class RunCapture:
         self._scope = keys.run_scope(cluster_id, self._info.id)
         self._error: TidelakeError | None = None
         self._is_finished = False
-        self._over_since: float | None = None  # on the monotonic clock
-        self._unreached_at = float("inf")  # when that is to be told, on the monotonic clock
-        self._was_seen = False  # the changefeed, in this capture
+        self._over_since: float | None = None  # monotonic: when the changefeed was seen to be over
+        self._unreached_at = float("inf")  # monotonic: when to warn that no capture reaches us
+        self._was_seen = False  # whether this capture has seen the changefeed in etcd
         clock = SystemClock()
         watchdog = Watchdog(clock)
         self._admission = RunAdmission(
@@ -139,21 +139,22 @@ class RunCapture:
             new_id=new_id,
             utc_now=lambda: datetime.now(UTC),
             rng=random.Random(),
-            # A write that is under way when its capture dies is right on top of what comes after
-            # it: nobody waits for its end.
+            # A write that is under way when its capture dies is right even on top of later writes
+            # to the table, so nobody has to wait for its end.
             removal_grace_s=0.0,
             tries_again=False,
             admit=self._admit,
         )
 
     def request_stop(self) -> None:
-        """End soon. Any thread, signal handlers too."""
+        """Ask the capture to end soon. May be called from any thread and from signal handlers."""
         self._server.request_stop()
 
     def run(self, *, is_host: bool = False) -> None:
-        """Block until the changefeed has ended or a stop was asked for; raise what it failed of.
+        """Block until the changefeed has ended or a stop was asked for. Raises the TidelakeError
+        of which the changefeed failed.
 
-        ``is_host``: the others need this process's etcd, so it leaves last."""
+        ``is_host``: other captures use this process's etcd, so it waits for them and ends last."""
         try:
             self._server.run()
         finally:
@@ -194,7 +195,8 @@ class RunCapture:
         refuse_beside_other_versions(self._client, self._scope)
 
     def _look(self, capture: Capture) -> None:
-        """Whether the changefeed has ended, and the control tables say so."""
+        """Called after each pass: end this capture when the changefeed has ended. If it has failed
+        and this capture is the owner, wait first until its row in Delta shows that."""
         if self._server.is_stopping:
             return
         info = capture.changefeed(self._info.name)
@@ -218,7 +220,8 @@ class RunCapture:
         self._end(_failure(info) if state is FeedState.FAILED else None)
 
     def _tell_if_unreached(self, capture: Capture) -> None:
-        """Nobody can give it tables; once in a capture."""
+        """Warn, once per capture, if no owner has reached this capture in time: it gets no
+        tables."""
         if capture.is_reached or time.monotonic() < self._unreached_at:
             return
         self._unreached_at = float("inf")
@@ -230,7 +233,7 @@ class RunCapture:
         )
 
     def _jvm_ended(self) -> None:
-        if not self._server.is_stopping:  # one SIGTERM has ended both of us
+        if not self._server.is_stopping:  # else the SIGTERM that stops us has ended the JVM too
             self._end(TidelakeError(JVM_ENDED))
 
     def _end(self, error: TidelakeError | None) -> None:
@@ -238,7 +241,7 @@ class RunCapture:
         self._error = error
         self._server.request_stop()
 
-    # When nothing of it runs any more.
+    # After the capture has ended.
 
     def _await_others(self) -> None:
         deadline, waiting = time.monotonic() + LEFT_WITHIN_S, threading.Event()

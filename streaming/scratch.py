@@ -1,10 +1,11 @@
-"""The temporary folder of this process: what it, Spark and the embedded etcd leave, in one place.
+"""The temporary folder of this process, for all files of its own, of Spark and of embedded etcd.
 
     <temporary folder>/tidelake-<pid>-xxxxxxxx/    Spark's checkpoints, java.io.tmpdir, blocks
 
-It goes when the process ends. What ``kill -9`` left behind goes when the next one starts. Whose
-process lives is known by a lock on the folder, which the kernel lets go: the pid in the name is for
-people. In a container every process has the pid 1, and pids are used again.
+It is removed when the process ends. A folder that ``kill -9`` left behind is removed when the next
+process starts. Whether the process of a folder lives is known by a lock on the folder, which the
+kernel releases when the process ends. The pid in the name is for people only: in a container every
+process has the pid 1, and pids are used again.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from typing import Final
 from coordination.errors import ConfigError
 
 PREFIX: Final = "tidelake-"
-LOCAL_DIRS_VARIABLE: Final = "SPARK_LOCAL_DIRS"  # where Spark's blocks go, if set: larger disks
+LOCAL_DIRS_VARIABLE: Final = "SPARK_LOCAL_DIRS"  # if set, the (larger) disks for Spark's blocks
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Python's temporary files and Spark's blocks go into a folder of this process meanwhile."""
+    """Inside, Python's temporary files and Spark's blocks go into this process's own folder, which
+    is removed at the end. Raises ConfigError if it cannot be made."""
     before = tempfile.tempdir, os.environ.get(LOCAL_DIRS_VARIABLE)
     with ExitStack() as stack:
         folder = stack.enter_context(_folder_in(Path(tempfile.gettempdir())))
@@ -44,9 +46,9 @@ def scratch() -> Iterator[Path]:
 
 
 def sweep(place: Path) -> None:
-    """Remove the folders there whose processes are gone. Other users' are left alone."""
+    """Remove the folders in ``place`` whose processes are gone, but not those of other users."""
     for folder in place.glob(f"{PREFIX}[0-9]*-*"):
-        with suppress(OSError):  # somebody lives in it, or it is not ours, or has just gone
+        with suppress(OSError):  # a live process holds its lock, or it was removed just now
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
             lock = _lock(folder)
@@ -60,9 +62,9 @@ def _folder_in(place: Path) -> Iterator[Path]:
     try:
         place.mkdir(parents=True, exist_ok=True)
         sweep(place)
-        # It has its name when it is locked: until then nobody would know that somebody lives in it.
+        # It gets its name only when it is locked: before that another process would remove it.
         unnamed = Path(tempfile.mkdtemp(prefix=f"{PREFIX}new-", dir=place))
-        with suppress(OSError):  # a file system without locks: nobody's folder is removed there
+        with suppress(OSError):  # on a file system without locks ``sweep`` removes nothing
             lock = _lock(unnamed)
         suffix = unnamed.name.removeprefix(f"{PREFIX}new-")
         folder = unnamed.rename(place / f"{PREFIX}{os.getpid()}-{suffix}")
@@ -80,7 +82,8 @@ def _folder_in(place: Path) -> Iterator[Path]:
 
 
 def _lock(folder: Path) -> int:
-    """The handle that holds it; raises OSError where another process does."""
+    """Lock the folder; returns the handle that holds the lock. Raises OSError if another process
+    holds it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

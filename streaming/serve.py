@@ -1,4 +1,5 @@
-"""A serving capture with everything real: etcd, Spark, gRPC; and their order of start and end."""
+"""Start of `tidelake server`: builds etcd client, Spark, gRPC and capture, and starts and ends them
+in order."""
 
 from __future__ import annotations
 
@@ -35,15 +36,15 @@ from streaming.session import SparkOnDemand
 logger = logging.getLogger(__name__)
 
 SERVE_AGAIN: Final = "serve-again"
-ANSWER_S: Final = 8.0  # below what a caller waits for
+ANSWER_S: Final = 8.0  # less than a caller waits for the answer
 
 
 def serve(settings: CaptureSettings) -> int:
-    """Be a capture of the cluster until asked to stop; the exit code."""
+    """Be a capture of the cluster until asked to stop; returns the exit code."""
     with ExitStack() as stack:
         stack.enter_context(handling(stop_before_start))
         stack.enter_context(scratch())
-        check_free(settings.transport.addr)  # now, not after Spark's start
+        check_free(settings.transport.addr)  # before Spark's start, which takes seconds
         etcd, client = stack.enter_context(connected_etcd(settings.etcd))
         if settings.etcd.embedded:
             logger.warning(
@@ -54,7 +55,7 @@ def serve(settings: CaptureSettings) -> int:
         refuse_beside_other_versions(client, etcd.cluster_id)
         spark = SparkOnDemand()
         stack.callback(spark.stop)
-        spark()  # a server is there to work: what Spark lacks is said at once
+        spark()  # start it now, so that an error in its setup is seen at once
         clock = SystemClock()
         running: list[CaptureServer] = []  # the transport and the server need each other
         context = CaptureContext(
@@ -96,9 +97,10 @@ def _identify(capture: Capture) -> None:
 
 
 def _answer(server: CaptureServer, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """A call from outside, done by the coordination thread."""
+    """Answer a gRPC call: the coordination thread carries it out, this one waits. Raises
+    CallRefused, or TryAgain after ``ANSWER_S``."""
     try:
-        if method == SERVE_AGAIN:  # of any capture, not of the owner
+        if method == SERVE_AGAIN:  # a call to any capture; all others are to the owner
             if not isinstance(capture_id := params.get("capture-id"), str):
                 raise CallRefused(f"{method}: capture-id is missing")
             answer = server.serve_again(CaptureID(capture_id))
@@ -109,7 +111,8 @@ def _answer(server: CaptureServer, method: str, params: dict[str, Any]) -> dict[
 
 
 def _job(method: str, params: dict[str, Any]) -> OwnerJob[dict[str, Any]]:
-    """What is asked of the owner, and how the answer looks."""
+    """The job for the owner that a call asks for, which returns the call's answer. Raises
+    CallRefused for an unknown method or a wrong parameter."""
     try:
         match method:
             case "list-processors":
@@ -139,7 +142,7 @@ def _job(method: str, params: dict[str, Any]) -> OwnerJob[dict[str, Any]]:
 
 
 def _done(job: OwnerJob[None]) -> OwnerJob[dict[str, Any]]:
-    """One whose answer says nothing."""
+    """The job with an empty answer."""
 
     def carry_out(owner: JobContext) -> dict[str, Any]:
         job(owner)

@@ -1,7 +1,8 @@
-"""The Spark session of the program: what it must have, whoever started the JVM.
+"""The Spark session of the program, and the settings that it needs.
 
-``tidelake run`` starts one here; under spark-submit or on Databricks there is one, and only what
-can still be set is set. What must be there before the JVM starts stands in ``conf/spark.conf`` too.
+``tidelake run`` starts Spark here. Under spark-submit or on Databricks Spark runs already, and only
+the settings that can still be changed are set. Settings that the JVM needs at its start are in
+``conf/spark.conf`` too.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ logger = logging.getLogger(__name__)
 
 JARS_VARIABLE = "TIDELAKE_JARS"
 MASTER_VARIABLE = "SPARK_MASTER"
-MEMORY_VARIABLE = "SPARK_DRIVER_MEMORY"  # Spark's own; ours is only a larger default
+MEMORY_VARIABLE = "SPARK_DRIVER_MEMORY"  # Spark's variable; if not set, we use 4 GB
 PACKAGES = ("io.delta:delta-spark_4.2_2.13:4.4.0",)
 ARCHIVE_NAME = "classes.jsa"
 _QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOG_CONF = Path(__file__).resolve().parents[1] / "conf" / "log4j2.properties"
-# A driver that has its executors within listens to nobody else.
+# For a driver whose executors are its own threads: it listens on the loopback address only.
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 POLL_S = 0.1
 SOCKET_FOLDER_BYTES = 60  # the whole path of a Unix socket has at most 107
@@ -48,7 +49,7 @@ STATIC_CONF = {
     "spark.speculation": "false",  # a second reader of the same messages only takes their time
     "spark.driver.maxResultSize": "0",  # a read has its own budget: 64 MiB of messages a task
     "spark.ui.showConsoleProgress": "false",
-    # In no UI or event log, and in no plan.
+    # What matches is not shown in Spark's UI, event log or plans.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
 }
 RUNTIME_CONF = {
@@ -56,13 +57,13 @@ RUNTIME_CONF = {
     # A read is one stage of a few rows: writing and compiling code for it costs more than running.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",  # its stages are a fixed cost of every small batch
+    "spark.sql.adaptive.enabled": "false",  # its extra stages cost time in every small batch
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|jaas|keystore[.]key",
 }
-# Of the disposable checkpoint on a local disk: Spark's default manager starts some twenty processes
-# a batch there (readlink, chmod).
+# For the disposable checkpoint on a local disk: Spark's default manager starts some twenty
+# processes (readlink, chmod) in each batch there.
 CHECKPOINT_CONF = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -72,9 +73,11 @@ CHECKPOINT_CONF = {
 
 
 def spark_session(jvm: DriverJvm, archive_to: Path | None = None) -> SparkSession:
-    """The running session, or a local one with everything it needs.
+    """The session that runs, or a new one, with all settings that it needs. Blocks while Spark
+    starts. Raises ConfigError if Delta is missing.
 
-    ``archive_to``: its JVM writes a class archive there when it ends (``class_archive.py``).
+    ``archive_to``: a JVM that is started writes a class archive there when it ends
+    (``class_archive.py``).
     """
     active = SparkSession.getActiveSession()
     session = active or _build(jvm, archive_to)
@@ -88,8 +91,8 @@ def spark_session(jvm: DriverJvm, archive_to: Path | None = None) -> SparkSessio
 
 
 class SparkOnDemand:
-    """One session for the threads of a process, started by whoever needs it first: what needs none
-    is done, or fails, seconds sooner.
+    """One session for all threads of a process, started when the first of them needs it. What needs
+    no Spark is done, or fails, without the seconds that its start takes. Thread-safe.
     """
 
     def __init__(self, start: Callable[[], SparkSession] | None = None) -> None:
@@ -99,7 +102,8 @@ class SparkOnDemand:
         self._coming: Future[SparkSession] | None = None
 
     def __call__(self, stopping: threading.Event | None = None) -> SparkSession:
-        """Blocks while it starts; raises Stop at once when ``stopping`` is set meanwhile."""
+        """The session; blocks while Spark starts. Raises TidelakeError if it does not start, and
+        Stop as soon as ``stopping`` is set while it waits."""
         coming = self._begin()
         while True:
             with suppress(NotYet):
@@ -117,14 +121,15 @@ class SparkOnDemand:
         return coming.result() if coming is not None and is_up else None
 
     def stop(self) -> None:
-        """End it and its JVM, whether it is up, starting or gone: a service manager's SIGTERM goes
-        to the whole group."""
+        """End the session and its JVM, whether Spark is up or starting, or the JVM is gone already:
+        a service manager sends SIGTERM to the whole process group, so to the JVM too."""
         session = self.started
         answers = session is None or in_time(session.stop, STOP_S)
         self._jvm.stop(STOP_S if answers else 0.0)
 
     def _begin(self) -> Future[SparkSession]:
-        """On a thread of its own: who waits for it can be asked to stop."""
+        """Start Spark on a thread of its own, so that a thread that waits for it can be asked to
+        stop. If the last start has failed, begin another one."""
         with self._lock:
             coming = self._coming
             if coming is None or (coming.done() and coming.exception() is not None):
@@ -143,15 +148,15 @@ class SparkOnDemand:
             failure = TidelakeError(f"Spark does not start: {line(error).rstrip('.')}. {NEEDS}")
             failure.__cause__ = error
             coming.set_exception(failure)
-        except BaseException as error:  # noqa: BLE001  # raised where somebody waits
+        except BaseException as error:  # noqa: BLE001  # raised in the threads that wait
             coming.set_exception(error)
         else:
             coming.set_result(session)
 
 
 class OwnSession:
-    """A session of its own for one stream: two queries of one name cannot share one. Spark starts
-    when somebody asks for it first."""
+    """The session of one stream. Each stream has its own, since queries of the same name cannot
+    share one. Spark starts with the first call."""
 
     def __init__(self, spark: SparkOnDemand) -> None:
         self._spark = spark
@@ -159,7 +164,8 @@ class OwnSession:
         self._session: SparkSession | None = None
 
     def __call__(self, stopping: threading.Event | None = None) -> SparkSession:
-        """Blocks while Spark starts; raises Stop at once when ``stopping`` is set meanwhile."""
+        """The session; blocks while Spark starts. Raises Stop as soon as ``stopping`` is set while
+        it waits."""
         base = self._spark(stopping)
         with self._lock:
             if self._session is None:
@@ -169,28 +175,28 @@ class OwnSession:
             return self._session
 
     def cancel(self, tag: str) -> None:
-        """Spark jobs of that tag; the JVM may be gone, or never have been there."""
+        """Cancel the Spark jobs of that tag. Does nothing if the JVM is gone or never started."""
         session = self._session
         if session is not None:
             with suppress(*CONTEXT_GONE):
                 session.sparkContext.cancelJobsWithTag(tag)
 
 
-# What a call to a Spark that ends may raise: of a stopped context PySpark has no Java object.
+# What a call may raise while Spark ends. AttributeError: a stopped context has no Java object.
 CONTEXT_GONE = (Py4JError, OSError, AttributeError)
 
 
 def configure(session: SparkSession) -> None:
-    """What a session of ours is set to, one that was made from another too."""
+    """Set our runtime settings, which every session needs, also one made by ``newSession``."""
     conf = RUNTIME_CONF if _is_databricks(session) else RUNTIME_CONF | CHECKPOINT_CONF
     for name, value in conf.items():
         session.conf.set(name, value)
 
 
 def use_this_python(session: SparkSession) -> None:
-    """Executors within the driver run its own Python and code, not what the PATH has.
+    """Let executors within the driver use this process's Python and code, not those on the PATH.
 
-    Elsewhere PYSPARK_PYTHON says which, and the packages have to be there.
+    Executors elsewhere use PYSPARK_PYTHON, which must have the packages.
     """
     context = session.sparkContext
     if _is_within(context.master or ""):
@@ -200,7 +206,8 @@ def use_this_python(session: SparkSession) -> None:
 
 
 def compiling(session: SparkSession) -> SparkSession:
-    """Another session, for work on many rows: the Spark engine's commits."""
+    """A new session that compiles its queries, for work on many rows: the Spark engine's
+    commits."""
     other = session.newSession()
     configure(other)
     other.conf.set("spark.sql.codegen.wholeStage", "true")
@@ -220,7 +227,7 @@ def _build(jvm: DriverJvm, archive_to: Path | None) -> SparkSession:
 
 
 def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
-    """Of a JVM that is started here."""
+    """The settings of a JVM that is started here."""
     is_within = _is_within(master)
     conf = {"spark.master": master, **STATIC_CONF, **RUNTIME_CONF}
     if MEMORY_VARIABLE not in os.environ:
@@ -244,22 +251,23 @@ def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
     if is_within:
         conf["spark.python.daemon.module"] = "streaming.source.worker_daemon"
         folder = tempfile.gettempdir()  # this process's own (``scratch.py``)
-        # The JVM moves bytes and starts jobs: its optimizing compiler would take more than both.
+        # The JVM only moves bytes and starts jobs: its optimizing compiler would cost more CPU.
         java += ["-XX:TieredStopAtLevel=1", f'"-Djava.io.tmpdir={folder}"']
         conf |= {"spark.local.dir": folder, **LOOPBACK}
-        # Between JVM and workers TCP waits 40 ms for what it need not wait for.
+        # Unix sockets between JVM and workers: TCP would add needless waits of 40 ms.
         is_short = len(os.fsencode(folder)) <= SOCKET_FOLDER_BYTES
         conf["spark.python.unix.domain.socket.enabled"] = str(is_short).lower()
     return conf | {JAVA_OPTIONS: " ".join(java)}
 
 
 def _is_within(master: str) -> bool:
-    """Whether executors are threads of the driver's."""
+    """Whether the executors are threads of the driver."""
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
 def jvm_conf(jars: Sequence[str], archive_to: Path | None = None) -> dict[str, str]:
-    """Of a local JVM: its classes come from one class path, which a class archive can hold."""
+    """Settings of a local JVM: all jars are on its class path, so that a class archive can be used
+    (or made, with ``archive_to``)."""
     conf = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
     archive = Path(jars[0]).parent / ARCHIVE_NAME
     if archive_to is not None:
@@ -270,13 +278,14 @@ def jvm_conf(jars: Sequence[str], archive_to: Path | None = None) -> dict[str, s
 
 
 def archive_folder() -> Path | None:
-    """Where the class archive is, or would be: beside the jars."""
+    """The folder of the class archive, beside the jars; None if there is no folder of jars."""
     jars = jar_files()
     return Path(jars[0]).parent if jars else None
 
 
 def jar_files() -> list[str]:
-    """The jars that ``make setup`` fetched; none where Spark is to resolve them itself."""
+    """The jars that ``make setup`` fetched; empty if Spark has to fetch them itself. Raises
+    ConfigError if TIDELAKE_JARS names a folder without jars."""
     given = os.environ.get(JARS_VARIABLE)
     if given is not None and not list(Path(given).glob("*.jar")):
         raise ConfigError(f"{JARS_VARIABLE}={given} holds no jars: run `make setup`, or unset it")
@@ -294,8 +303,8 @@ def _is_databricks(session: SparkSession) -> bool:
 
 
 def _check(session: SparkSession) -> None:
-    """One clear line where Delta is missing, instead of a stack trace
-    later.
+    """Raise ConfigError if the session has no Delta: without this check the error would be a stack
+    trace later.
     """
     extensions = session.conf.get("spark.sql.extensions", "") or ""
     if "delta" not in extensions.lower() and not _is_databricks(session):

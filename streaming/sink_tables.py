@@ -2,96 +2,78 @@
 8).
 
 A span is one whole table. It becomes known from its ``CREATE TABLE``, from its progress row after a
-restart, or, where the stream starts later, from the types that its messages carry. Its start point
-is the greater of the identity in its Delta log and its progress row; the log is the truth."""
+restart, or, where the stream starts later, from the schema file or the types that its messages
+carry. Its start point is the greater of the identity in its Delta log and its progress row; the log
+is the truth."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from conf.settings import DeltaSink
-from coordination.errors import TidelakeError
+from coordination.errors import TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.secrets import revealed_options
 from sinks.altered_by_hand import delta_columns, schema_as_it_is
 from sinks.apply import Target, app_id
+from sinks.change_log import LOG_COLUMNS
 from sinks.changefeeds import ChangefeedRow
 from sinks.creation import create
-from sinks.progress import ProgressRow
-from sinks.schema import TableSchema, schema_from_mysql_types
+from sinks.progress import DROPPED, ProgressRow
+from sinks.schema import TableSchema
 from sinks.tables import (
     ALTERED,
     INCARNATION,
     DdlIdentity,
     TargetState,
     inspect,
+    lengthen,
     ownership,
+    refuse_another_key,
+    refuse_other_mode,
+    retention,
     seal,
     table_uri,
 )
 from streaming.apply.shape import Untold, WholeRow
 from streaming.ddl_steps import DdlEvent
+from streaming.filter import WriteModes
 from streaming.passed import refuse_what_was_passed
+from streaming.schema_file import Definitions, refuse_unlike, schema_of_row
+from streaming.sink_table import (
+    FIRST_GENERATION,
+    NO_DDL,
+    NOTHING_SHOWN,
+    REPLICATING,
+    WARNING,
+    SinkTable,
+)
 
 logger = logging.getLogger(__name__)
-
-REPLICATING = "replicating"
-WARNING = "warning"
-PAUSED = "paused"  # by an operator, for work of his own on the table
-FIRST_GENERATION = 1
-NO_DDL = NOTHING_SHOWN = Ts(0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkTable:
-    """One table and how far it is.
-
-    ``target`` is None for a table without a usable key (``is_keyless``), and as long as no whole
-    row has told the columns of a table whose CREATE TABLE was not read. ``state`` is then
-    ``warning`` as soon as a row of it is a dead letter."""
-
-    name: TableName
-    checkpoint: Ts
-    target: Target | None = None
-    generation: int = FIRST_GENERATION
-    version: int | None = None  # Delta version that holds everything up to the checkpoint
-    engine: str = ""
-    created_ts: Ts = NO_DDL  # commit-ts of the DDL that made the target
-    last_ddl_ts: Ts = NO_DDL  # ... of the last one that has run on it since
-    shape_ts: Ts = NO_DDL  # ... and of the one that its shape is of: newer where it was rewound
-    shown_ts: Ts = NOTHING_SHOWN  # what a rewind has left in the table may be of up to here
-    is_keyless: bool = False
-    state: str = REPLICATING
-    dropped: Mapping[str, int] = field(default_factory=dict)  # column that it lacks -> values
-
-    @property
-    def version_at_checkpoint(self) -> int | None:
-        """None where a DDL above the checkpoint has run on it: its shape is of later."""
-        return self.version if self.checkpoint >= self.last_ddl_ts else None
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether its rows need not tell its schema any more."""
-        return self.target is not None or self.is_keyless
-
-    @property
-    def has_no_row(self) -> bool:
-        """Nothing but DELETEs has come: they have nothing to delete."""
-        return not self.is_settled and self.state == REPLICATING
 
 
 class SinkTables(dict[TableName, SinkTable]):
     """All known tables, by name. Changed by the batch thread only; a change is one assignment."""
 
-    def __init__(self, sink: DeltaSink, row: ChangefeedRow) -> None:
+    def __init__(
+        self,
+        sink: DeltaSink,
+        row: ChangefeedRow,
+        modes: WriteModes | None = None,
+        defined: Definitions | None = None,
+    ) -> None:
+        """``defined``: what tables were at the start-ts, from the schema file."""
         super().__init__()
+        self.modes = modes or WriteModes()
+        self.defined = Definitions() if defined is None else defined
         self._sink = sink
         self._options = revealed_options(sink.storage_options)
         self._row = row
         self.shown_ts = NOTHING_SHOWN  # of all tables: no cut at or below is one
+        self.ended: dict[TableName, Ts] = {}  # dropped ones: what is of them at or below is old
 
     def put(self, span: SinkTable) -> None:
         """Add or replace a span. Its checkpoint never falls."""
@@ -101,6 +83,18 @@ class SinkTables(dict[TableName, SinkTable]):
         )
         self[span.name] = span
         self.shown_ts = Ts(max(self.shown_ts, span.shown_ts))
+
+    def end(self, name: TableName, at_ts: Ts) -> None:
+        """A DDL has dropped it. A table that is made again is another one."""
+        self.pop(name, None)
+        self.ended[name] = at_ts
+
+    def last_ddls(self) -> dict[TableName, Ts]:
+        """Up to where DDLs have run on each name, those of dropped tables included."""
+        last = dict(self.ended)
+        for name, table in self.items():
+            last[name] = Ts(max(table.last_ddl_ts, table.created_ts, last.get(name, NO_DDL)))
+        return last
 
     def schemas(self) -> dict[TableName, TableSchema | None]:
         """The schema of each span; None for one without a target."""
@@ -118,7 +112,10 @@ class SinkTables(dict[TableName, SinkTable]):
         first. Raises where one of them cannot go on.
         """
         for name, row in sorted(rows.items()):
-            span = self._resumed(name, row)
+            span = self._resumed(name, row, lengthens=True)
+            if span.is_dropped:
+                self.end(name, span.checkpoint)
+                continue
             self._refuse_a_gap(span)
             self.put(span)
 
@@ -139,21 +136,43 @@ class SinkTables(dict[TableName, SinkTable]):
                 f"again, or start with --overwrite-checkpoint-ts {span.checkpoint} at most"
             )
 
-    def _resumed(self, name: TableName, row: ProgressRow) -> SinkTable:
+    def _resumed(self, name: TableName, row: ProgressRow, *, lengthens: bool = False) -> SinkTable:
+        if row.state == DROPPED:
+            return SinkTable(name=name, checkpoint=Ts(row.checkpoint_ts), state=DROPPED)
         state = inspect(self.uri(name), self._options)
         is_ours = state is not None and state.changefeed_id == self._row.changefeed_id
         if row.delta_version is None and not is_ours:
             return SinkTable(name=name, checkpoint=self._start_point(row, None), state=_unmade(row))
         self._refuse_unless_ours(name, row, state)
         assert state is not None
+        has_left = state.left_version is not None and row.delta_version is not None
+        if state.dropped_ts is not None and not has_left:  # else its RENAME TABLE comes again
+            if state.dropped_ts > row.checkpoint_ts:  # nobody had noted it yet
+                return SinkTable(name=name, checkpoint=state.dropped_ts, state=DROPPED)
+            at_ts = self._start_point(row, None)  # made again without a key
+            return SinkTable(name=name, checkpoint=at_ts, state=_unmade(row))
+        if lengthens:
+            state = self._lengthened(name, state)
         if row.incarnation < self._row.incarnation:
+            if self._is_rewinding:
+                refuse_another_key(name, state, self._row.checkpoint_ts)
             state = self._seal(name, row.incarnation, row.generation, Ts(row.checkpoint_ts))
         target = self._target(name, _schema(name, state), row.generation, state)
-        identity = state.identity(target.app_id)
-        span = self._span(target, state, self._start_point(row, identity))
+        begin = max(self._start_point(row, state.identity(target.app_id)), state.made_again_ts)
+        span = self._span(target, state, Ts(begin))
         there = {column.name for column in target.schema.delivered}
         dropped = {c: n for c, n in row.dropped_columns.items() if c not in there}
         return replace(span, dropped=dropped, state=WARNING if dropped else REPLICATING)
+
+    def _lengthened(self, name: TableName, state: TargetState) -> TargetState:
+        """Kept for `snapshot-retention-h` at least."""
+        try:
+            return lengthen(self.uri(name), state, self._sink.snapshot_retention_h)
+        except TryAgain:
+            raise
+        except TidelakeError as error:  # the table can be replicated all the same
+            logger.warning("snapshots of the table are kept for a shorter time: %s", error)
+            return state
 
     def _start_point(self, row: ProgressRow, identity: int | None) -> Ts:
         """Rule 5: of the same incarnation the greater of identity and progress; else where it was
@@ -193,16 +212,14 @@ class SinkTables(dict[TableName, SinkTable]):
         if state is None:
             raise TidelakeError(
                 f"table {name} is gone from {self.uri(name)} though progress says that it is "
-                "filled: restore "
-                "it, or exclude it with [filter] rules, or load it anew with "
+                "filled: restore it, or exclude it with [filter] rules, or load it anew with "
                 "--overwrite-checkpoint-ts"
             )
         if row.delta_version is not None and state.version < row.delta_version:
             raise TidelakeError(
                 f"table {name} is at Delta version {state.version}, progress says "
-                f"{row.delta_version}: it was "
-                "replaced by an older copy. Restore the newer one, or rewind with "
-                "--overwrite-checkpoint-ts"
+                f"{row.delta_version}: it was replaced by an older copy. Restore the newer one, or "
+                "rewind with --overwrite-checkpoint-ts"
             )
         self._refuse_if_foreign(name, state)
 
@@ -211,46 +228,65 @@ class SinkTables(dict[TableName, SinkTable]):
         if state.changefeed_id != ours:
             raise TidelakeError(
                 f"table {name} at {self.uri(name)} belongs to {state.changefeed_id or 'nobody'}, "
-                "not to "
-                f"changefeed {ours}: use another sink-uri, or move the table away"
+                f"not to changefeed {ours}: use another sink-uri, or move the table away"
             )
         if (state.incarnation or 0) > self._row.incarnation:
             raise TidelakeError(
                 f"table {name} belongs to a newer incarnation of changefeed {ours}: stop this "
-                "process; "
-                "the newer one goes on"
+                "process; the newer one goes on"
             )
 
-    def create(self, name: TableName, schema: TableSchema, ddl: DdlEvent, start: Ts) -> None:
-        """Make the target and its span; without a usable key only the span, in state warning."""
-        if not schema.key:
+    def create(
+        self, name: TableName, schema: TableSchema, ddl: DdlEvent, start: Ts, shape_ts: Ts = NO_DDL
+    ) -> None:
+        """Make the target and its span; without a usable key only the span, in state warning.
+        ``shape_ts``: DDLs at or below are in the schema already."""
+        if not schema.key and self.modes.of(name) == "upsert":
             logger.warning(
                 "the table has no primary key and no NOT NULL unique key: its rows go to "
-                "dead_letters table=%s",
+                "dead_letters (a change log takes them: write-mode in [[sink.tables]]) table=%s",
                 name,
             )
             self.put(SinkTable(name=name, checkpoint=start, is_keyless=True, state=WARNING))
             return
-        target = self._target(name, schema, FIRST_GENERATION)
-        properties = ownership(
+        target, properties = self._target(name, schema, FIRST_GENERATION), self.ownership(ddl)
+        if shape_ts:
+            properties[ALTERED] = DdlIdentity(commit_ts=shape_ts, order=0, query="").to_json()
+        create(target, properties=properties, storage_options=self._options)
+        failpoint(Failpoint.AFTER_CREATE_TABLE)
+        self.put(self._taken_up(name, inspect(target.uri, self._options), start))
+
+    def ownership(self, ddl: DdlEvent) -> dict[str, str]:
+        """The properties of a table that the DDL makes."""
+        owned = ownership(
             changefeed_id=self._row.changefeed_id,
             incarnation=self._row.incarnation,
             generation=FIRST_GENERATION,
             ddl=DdlIdentity(commit_ts=ddl.commit_ts, order=0, query=ddl.query),
         )
-        create(target, properties=properties, storage_options=self._options)
-        failpoint(Failpoint.AFTER_CREATE_TABLE)
-        state = inspect(target.uri, self._options)
-        assert state is not None
-        self._take_up(name, state, start)
+        return owned | retention(self._sink.snapshot_retention_h)
 
-    def _take_up(self, name: TableName, state: TargetState, start: Ts) -> None:
+    def _taken_up(self, name: TableName, state: TargetState | None, start: Ts) -> SinkTable:
         """A table that is there, by whom of ours ever it was made."""
+        assert state is not None
         made_by = state.incarnation or 0
         if made_by < self._row.incarnation:  # made, but never filled, before the rewind
             state = self._seal(name, made_by, FIRST_GENERATION, start)
         target = self._target(name, _schema(name, state), FIRST_GENERATION, state)
-        self.put(self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0))))
+        return self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0)))
+
+    def target_under(self, name: TableName, new_name: TableName) -> Target | None:
+        """Of a table that is renamed; None where it has none."""
+        target = self[name].target
+        return target and self._target(new_name, target.schema, FIRST_GENERATION)
+
+    def renamed(self, name: TableName, new_name: TableName, at_ts: Ts) -> SinkTable:
+        """The table under its new name, as the DDL has made it. Not put yet."""
+        before = self[name]
+        if before.target is None:
+            return replace(before, name=new_name, checkpoint=at_ts, created_ts=at_ts)
+        table = self._taken_up(new_name, inspect(self.uri(new_name), self._options), at_ts)
+        return replace(table, state=before.state, dropped=before.dropped)
 
     def look_again(self, name: TableName) -> SinkTable:
         """The table as its log has it after a DDL; its checkpoint stays. Not put yet."""
@@ -258,37 +294,33 @@ class SinkTables(dict[TableName, SinkTable]):
         state = inspect(self.uri(name), self._options)
         if state is None or span.target is None:
             raise TidelakeError(f"table {name} is gone from {self.uri(name)}; restore it")
-        schema = _schema(name, state)
-        target = self._target(name, schema, span.generation, state)
+        target = self._target(name, _schema(name, state), span.generation, state)
         return self._span(target, state, span.checkpoint)
 
     def make_from_rows(self, name: TableName, told: WholeRow | Untold, start: Ts) -> None:
-        """Make the target of a table whose CREATE TABLE lies before the stream, as its newest
-        whole row tells it. Raises for one whose first rows were passed over."""
+        """Make the target of a table whose CREATE TABLE lies before the stream, as the schema file
+        defines it, or else as its newest whole row tells it. Raises for one whose first rows were
+        passed over, and where file and row differ."""
         if name not in self:
             refuse_what_was_passed(self._row, [name])
         begin = self[name].checkpoint if name in self else start
-        if isinstance(told, Untold):
-            self._put_without_rows(name, begin, told is Untold.ONLY_CUT)
-            return
-        try:
-            schema, warnings = schema_from_mysql_types(told.types, list(told.key))
-        except ValueError as error:
-            raise TidelakeError(
-                f"cannot make {name} from the types in its messages: {error}. Start before its "
-                "CREATE TABLE, or leave it out with [filter] rules"
-            ) from error
-        for warning in warnings:
-            logger.warning("no CREATE TABLE was read: %s table=%s", warning, name)
+        schema, shape_ts = self.defined.schema(name), NO_DDL
+        if schema is not None and isinstance(told, WholeRow):
+            refuse_unlike(name, schema, told)
+        elif schema is None:
+            if isinstance(told, Untold):
+                self._put_without_rows(name, begin, told is Untold.ONLY_CUT)
+                return
+            schema, shape_ts = schema_of_row(name, told), told.commit_ts
         no_ddl = DdlEvent(commit_ts=NO_DDL, offset=0, name=name, ddl_type="", query="")
-        self.create(name, schema, no_ddl, begin)
+        self.create(name, schema, no_ddl, begin, shape_ts)
 
     def _put_without_rows(self, name: TableName, start: Ts, is_cut: bool) -> None:
         """No row has told what the table is; if it is there nevertheless, it says so itself."""
         state = inspect(self.uri(name), self._options)
-        if state is not None:
+        if state is not None and not state.is_dropped:
             self._refuse_if_foreign(name, state)
-            self._take_up(name, state, start)
+            self.put(self._taken_up(name, state, start))
             return
         known = self.get(name, SinkTable(name=name, checkpoint=start))
         if is_cut and known.state != WARNING:
@@ -304,10 +336,12 @@ class SinkTables(dict[TableName, SinkTable]):
             name=target.name,
             checkpoint=checkpoint,
             target=target,
-            version=state.version,
+            version=state.version if state.left_version is None else state.left_version,
             created_ts=state.ddl.commit_ts if state.ddl else NO_DDL,
             last_ddl_ts=state.last_ddl_ts(target.app_id),
             shape_ts=state.shape_ts,
+            shape=state.shape_ddl,
+            shaped_at=state.shaped_at,
             shown_ts=state.shown_ts,
         )
 
@@ -318,10 +352,17 @@ class SinkTables(dict[TableName, SinkTable]):
         generation: int,
         state: TargetState | None = None,
     ) -> Target:
-        app = self._app_id(name, self._row.incarnation, generation)
-        shaped_by = None if state is None else state.properties.get(ALTERED, "")
-        uri = self.uri(name)
-        return Target(name=name, uri=uri, schema=schema, app_id=app, shaped_by=shaped_by)
+        mode = self.modes.of(name)
+        if state is not None:
+            refuse_other_mode(state, name, mode)
+        return Target(
+            name=name,
+            uri=self.uri(name),
+            schema=schema,
+            app_id=self._app_id(name, self._row.incarnation, generation),
+            shaped_by=None if state is None else state.properties.get(ALTERED, ""),
+            mode=mode,
+        )
 
     def _app_id(self, name: TableName, incarnation: int, generation: int) -> str:
         return app_id(self._row.changefeed_id, incarnation, name, generation)
@@ -352,4 +393,6 @@ def _unmade(row: ProgressRow) -> str:
 
 def _schema(name: TableName, state: TargetState) -> TableSchema:
     assert state.schema is not None
-    return schema_as_it_is(name, state.schema, delta_columns(state.handle))
+    log_columns = LOG_COLUMNS if state.write_mode == "append" else ()
+    columns = [each for each in delta_columns(state.handle) if each.name not in log_columns]
+    return schema_as_it_is(name, state.schema, columns)

@@ -1,5 +1,5 @@
-"""Where a start begins: a new changefeed, a resumed one, a rewound one, a changed configuration.
-Pure.
+"""Where a start begins: for a new changefeed, a resumed or rewound one, and one whose configuration
+has changed. Pure, but for the questions to ``Source``.
 
 A changefeed that has a row *resumes*, whatever ``--start-ts`` says. ``--overwrite-checkpoint-ts``
 and a changed fingerprint (filter, zone, casts) make a new incarnation, under which every table is
@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 from dataclasses import asdict, replace
+from typing import Any
 
 from conf.settings import Changefeed
 from sinks.changefeeds import ChangefeedRow, ChangefeedState
@@ -22,21 +23,25 @@ logger = logging.getLogger(__name__)
 
 
 def fingerprint(changefeed: Changefeed) -> str:
-    """Of all settings that decide which rows come and what their cells look like."""
-    parts = {
+    """A hash of all settings that decide which rows are applied and what values they have. If it
+    changes, a new incarnation begins."""
+    parts: dict[str, Any] = {
         "filter": asdict(changefeed.filter),
         "time-zone": changefeed.source.time_zone,
         "zero-date": changefeed.zero_date,
     }
-    if changefeed.on_unknown_column != "dead-letter":  # else every changefeed of old would be new
+    # Defaults are left out, so that the fingerprints of changefeeds from before the setting stay.
+    if changefeed.on_unknown_column != "dead-letter":
         parts["on-unknown-column"] = changefeed.on_unknown_column
     if changefeed.on_add_default != "rewrite":
         parts["on-add-default"] = changefeed.on_add_default
+    if changefeed.sink.tables:
+        parts["tables"] = [asdict(rule) for rule in changefeed.sink.tables]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def first_row(changefeed: Changefeed, start_id: str | None = None) -> ChangefeedRow:
-    """The row of a changefeed that nobody has run yet."""
+    """The row of a changefeed that has never run."""
     start = changefeed.overwrite_checkpoint_ts or changefeed.start_ts
     return ChangefeedRow(
         changefeed_id=changefeed.id,
@@ -58,18 +63,18 @@ def settle(
     log: Source,
     start_id: str | None = None,
 ) -> ChangefeedRow:
-    """The claimed row as this start uses it. Raises SourceLost when a topic is not the one of
-    before, or where a new one no longer has everything.
+    """The row with which this start goes on, from the claimed one. Raises SourceLost if a topic was
+    made again, or if a partition that was not read yet no longer has everything. Asks the broker.
 
-    ``start_id``: of a cluster, in which a creation or a resume said where to start; each has
-    another one, and one that the row does not know yet begins anew."""
-    is_new = not stored.source_offsets  # claimed, and never begun
+    ``start_id``: in a cluster, the ID of the creation or resume that said where to start; each has
+    its own. With one that the row does not have yet, the changefeed goes to its start-ts."""
+    is_new = not stored.source_offsets  # claimed, but reading never began
     row = _begun(stored, changefeed, start_id)
     check_topic_ids(row.topic_ids, shape.topic_ids)
     state = _state(row, changefeed)
     unknown = [p for p in shape.partitions if str(p) not in row.source_offsets]
-    first = log.beginnings(unknown) if unknown else {}  # Kafka's, where none is recorded
-    if state != "finished":  # it reads nothing more: Kafka may forget what it read
+    first = log.beginnings(unknown) if unknown else {}  # for partitions without recorded offsets
+    if state != "finished":  # a finished one reads nothing more, so nothing can be missing
         reached = None if is_new else stored.checkpoint_ts
         refuse_a_hole(first, log, checkpoint_ts=row.checkpoint_ts, reached_ts=reached)
     offsets = {str(p): at for p, at in first.items()} | dict(row.source_offsets)
@@ -119,7 +124,8 @@ def _begun(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) 
 def _begun_first(
     stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None
 ) -> ChangefeedRow:
-    """Nothing was made of what an earlier try may have said: it was refused, or died too early."""
+    """The row of a first start. An earlier try may have left a claimed row, but was refused or died
+    before it began to read; so this try's settings count."""
     first = first_row(changefeed, start_id)
     falls = first.checkpoint_ts < stored.checkpoint_ts
     return replace(
@@ -135,16 +141,17 @@ def _begun_first(
 
 
 def _rewind_ts(stored: ChangefeedRow, changefeed: Changefeed, start_id: str | None) -> int | None:
-    """To where the changefeed goes back, or None: it resumes, and says what it does not do."""
+    """The ts to which the changefeed is rewound; None if it resumes. A rewind or start-ts that is
+    given but not followed is logged."""
     if start_id is not None:
-        if stored.start_id is None:  # a run's, or of an earlier release: taken up where it is
+        if stored.start_id is None:  # a row of a `run` or an earlier release: it goes on
             is_known = stored.start_ts == changefeed.start_ts
         else:
             is_known = stored.start_id == start_id
         return None if is_known else changefeed.start_ts
     rewind = changefeed.overwrite_checkpoint_ts
-    # The same arguments come again when a job is retried: what is published tells a rewind that
-    # was made from a first start at the same ts.
+    # A job that is retried gives the same arguments again, and must not be rewound again. The row
+    # has a max_published_ts if its start_ts comes from a rewind, not from a first start.
     if rewind is not None and (stored.start_ts != rewind or not stored.max_published_ts):
         return rewind
     if rewind is not None:

@@ -1,4 +1,4 @@
-"""Progress and snapshots on a terminal."""
+"""Show progress, snapshots and the answers of a cluster on a terminal, or as JSON."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from rich.text import Text
 from conf.masking import masked, masked_values
 from coordination.errors import TidelakeError
 from sinks.changefeeds import ChangefeedRow
-from sinks.progress import ProgressRow
+from sinks.progress import DROPPED, ProgressRow
 from streaming import report
-from streaming.report import ProgressReport, SnapshotReport
+from streaming.report import ProgressReport
+from streaming.snapshots import SnapshotReport, select_text
 
 GOOD_STATES = frozenset({"running", "finished", "replicating", "normal"})
 BAD_STATES = frozenset({"failed", "error", "pending"})
-PIPE_WIDTH = 200  # no terminal to ask: wide enough that no cell is cut
+PIPE_WIDTH = 200  # the width if stdout is no terminal: wide enough that no cell is cut
 NARROW = 130
 TIME = "checkpoint time"
 SHORT_TIME = slice(len("2026-"), len("2026-01-31T12:00:00"))
@@ -34,7 +35,7 @@ LEFT_OUT_WHEN_NARROW = ("checkpoint-ts", "resolved-ts", "capture")
 NUMBERS = frozenset(
     {
         *("checkpoint-ts", "resolved-ts", "lag", "behind", "messages/s", "left", "term"),
-        *("Delta\nversion", "dead\nletters", "dead letters"),
+        *("Delta\nversion", "dead\nletters", "dead letters", "rows", "columns"),
     }
 )
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
@@ -46,7 +47,7 @@ Cells = dict[str, Text]
 
 
 def progress(found: ProgressReport, width: int) -> RenderableType:
-    """Changefeeds, what holds them back, and a line per span."""
+    """A table of changefeeds, notes on what holds them back, and a table of their spans."""
     notes = [note for row in found.changefeeds for note in _notes(row)]
     changefeeds = [_changefeed(found, row) for row in found.changefeeds]
     moving = {row.changefeed_id for row in found.changefeeds if report.is_moving(row)}
@@ -57,22 +58,36 @@ def progress(found: ProgressReport, width: int) -> RenderableType:
 
 
 def snapshot(found: SnapshotReport, width: int) -> RenderableType:
-    """Versions as a table, then one statement per table, ready to be copied."""
+    """The tables' versions, what cannot be read, then one SQL statement per table, ready to be
+    copied."""
     row = found.row
     head = Text(
         f"{row.changefeed_id} as of {row.primary_ts} ({_clock(row.primary_time)}), "
         f"{row.dead_letters} dead letters"
     )
     versions: list[Cells] = [
-        {"table": Text(item.table), "Delta\nversion": Text(str(item.version))}
-        for item in found.tables
+        {
+            "table": Text(str(each.table.name)),
+            "Delta\nversion": Text(str(each.table.version)),
+            "rows": _count(each.rows),
+            "columns": _count(len(each.types) or None),
+        }
+        for each in found.tables
     ]
-    statements = [Text(f"{item.sql};", no_wrap=True, overflow="ignore") for item in found.tables]
-    return Group(head, _table(versions, width), *statements)
+    gone = [
+        Text(each.problem, style="yellow", no_wrap=True, overflow="ignore")
+        for each in found.tables
+        if each.problem
+    ]
+    statements = [
+        Text(f"{select_text(each.table)};", no_wrap=True, overflow="ignore")
+        for each in found.tables
+    ]
+    return Group(head, _table(versions, width), *gone, *statements)
 
 
 def show_rows(found: Row | list[Row], *, as_json: bool) -> None:
-    """One row upright, with a line for each of its fields; or a list of rows with equal keys."""
+    """Print one row with a line for each field, or a list of rows (with equal keys) as a table."""
     rows = found if isinstance(found, list) else [found]
     if as_json:
         print(_json({"rows": rows}, indent=2))
@@ -113,7 +128,8 @@ def watch(
     every_s: float,
     as_json: bool,
 ) -> None:
-    """Read and print again and again until Ctrl-C; an empty warehouse may fill yet."""
+    """Read and print again and again until Ctrl-C. An error of ``read`` is shown and does not end
+    it: a warehouse that is empty now may have a changefeed later."""
     console = _console()
     with ExitStack() as stack:
         is_over = stack.enter_context(_interrupt())
@@ -140,8 +156,8 @@ def watch(
 
 @contextmanager
 def _interrupt() -> Iterator[threading.Event]:
-    """Set by Ctrl-C, which an exception alone would not bring through a library's callback; the
-    second one raises KeyboardInterrupt."""
+    """An event that Ctrl-C sets: an exception alone could be lost in a library's callback. A second
+    Ctrl-C raises KeyboardInterrupt."""
     asked = threading.Event()
 
     def ask(_number: int, _frame: FrameType | None) -> None:
@@ -219,7 +235,7 @@ def _span(found: ProgressReport, span: ProgressRow, moving: bool) -> Cells:
     return {
         "table": Text(f"{span.changefeed_id}: {span.name}" if several else str(span.name)),
         "state": _state(span.state),
-        **_checkpoint(found, span.checkpoint_ts, moving),
+        **_checkpoint(found, span.checkpoint_ts, moving and span.state != DROPPED),
         "Delta\nversion": Text(version),
         "engine": Text(span.engine or "-"),
         "dead\nletters": _letters(span.dead_letters),
@@ -227,7 +243,8 @@ def _span(found: ProgressReport, span: ProgressRow, moving: bool) -> Cells:
 
 
 def _checkpoint(found: ProgressReport, ts: int, moving: bool) -> Cells:
-    """``-`` until there is one: the beginning of all TSOs is no time, and no lag counts from it."""
+    """The cells of a checkpoint; ``-`` while there is none, since TSO 0 has neither time nor
+    lag."""
     at, lag_s = report.checkpoint_time(ts), found.lag_s(ts)
     return {
         "checkpoint-ts": Text(str(ts or "-")),
@@ -257,7 +274,8 @@ def _dropped(span: ProgressRow) -> Text:
 
 
 def _table(rows: Sequence[Cells], width: int) -> Table:
-    """A table of what fits: on a narrow terminal a time says as much as its TSO."""
+    """A table of the rows. On a narrow terminal some columns are left out: the time of a checkpoint
+    says as much as its TSO."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     dropped = LEFT_OUT_WHEN_NARROW if width < NARROW else ()
     columns = [name for name in (rows[0] if rows else ()) if name not in dropped]

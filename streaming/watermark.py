@@ -1,8 +1,8 @@
-"""What the source has promised: a watermark per partition, and the least of them (rule 2).
+"""The watermark of each partition, and the least of them, W (rule 2).
 
-Pure. W = min over the partitions that the sink uses; one that never spoke counts 0. A watermark
-holds from the offset at which it was seen, so after a restart (which reads again from the low-water
-offset) a recorded one counts only when reading has passed that offset::
+Pure. W = min over the partitions that the sink uses; one without a watermark counts as 0. A
+watermark holds from the offset at which it was seen, so after a restart (which reads again from the
+low-water offset) a recorded one counts only when reading has passed that offset::
 
     recorded ──(position > offset)──► live ──(greater ts read)──► live
 """
@@ -18,7 +18,7 @@ from streaming.source.ranges import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermarks:
-    """Immutable; ``advance`` gives the next one."""
+    """The watermarks at one point of reading. Immutable; ``advance`` returns the next ones."""
 
     partitions: frozenset[TopicPartition]
     recorded: Mapping[TopicPartition, RecordedWatermark] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Watermarks:
 
     @property
     def global_ts(self) -> int:
-        """W: everything at or below W - 1, DDLs too, has been read."""
+        """W: all rows and DDLs at or below W - 1 have been read."""
         return min((self._ts(partition) for partition in self.partitions), default=0)
 
     @property
@@ -43,10 +43,10 @@ class Watermarks:
         seen: Mapping[TopicPartition, RecordedWatermark],
         positions: Mapping[TopicPartition, int],
     ) -> Watermarks:
-        """``seen``: greatest ts and last watermark offset of what was just read; ``positions``:
-        next offsets.
+        """The watermarks after a read. ``seen``: by partition the greatest watermark in the read,
+        with the offset of its last watermark; ``positions``: the next offset of each partition.
 
-        A lower ts than before (TiCDC went back) changes nothing.
+        A watermark lower than the one before (TiCDC went back) changes nothing.
         """
         live = dict(self.live)
         passed = {
@@ -62,11 +62,11 @@ class Watermarks:
         return replace(self, live=live, recorded=waiting)
 
     def with_partitions(self, partitions: frozenset[TopicPartition]) -> Watermarks:
-        """When the source has got more of them: what is new has promised nothing yet."""
+        """The same with other partitions, after some were added; a new one has no watermark."""
         return replace(self, partitions=partitions)
 
     def to_record(self) -> dict[TopicPartition, RecordedWatermark]:
-        """What to store: for each partition the greatest promise, with the offset where it was
+        """What to store: for each partition the greatest watermark, with the offset where it was
         seen.
         """
         record = dict(self.recorded)

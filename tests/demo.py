@@ -84,7 +84,8 @@ class Demo:
         ahead_s = (opening - datetime.now(UTC)).total_seconds()
         if ahead_s < -1:
             self._say(
-                f"Spark was slow to start: the shop's clock (and each lag) is {-ahead_s:.0f} s off"
+                f"Spark was slow to start, so the shop opens {-ahead_s:.0f} s late: each lag below "
+                "is too large by that"
             )
         time.sleep(max(0.0, ahead_s))
         with (self._folder / "feed.log").open("wb") as log:
@@ -164,24 +165,28 @@ class Demo:
         at = proof.sums(
             self._warehouse, newest["tables"][proof.ORDERS], newest["tables"][proof.PAYMENTS]
         )
-        self._say(f"{len(cuts)} snapshots in the ledger; the newest is {newest['primary_ts']}:")
+        self._say(
+            f"the ledger has {len(cuts)} snapshots. In the versions that it names for the newest "
+            f"({newest['primary_ts']}) the shop's sums agree:"
+        )
         self._say_sums(at)
         if not at.agree:
             raise DemoFailed("the sums differ at a snapshot that should be consistent")
         apart = proof.picked_apart(self._warehouse, cuts)
         if apart is None:
             raise DemoFailed("no two versions have sums that differ: the proof proves nothing")
-        self._say("versions picked apart:")
+        self._say("in versions of the same tables that are no snapshot they do not:")
         self._say_sums(apart)
         self._compare_with_model(newest)
 
     def _compare_with_model(self, newest: dict[str, dict[str, int]]) -> None:
         model = Model.of(self._events)
         if differences := model.differences(self._warehouse, newest["tables"]):
-            raise DemoFailed("\n".join(["the tables are not what happened:", *differences]))
+            raise DemoFailed("\n".join(["the Delta tables differ from the shop's:", *differences]))
         rows = sum(map(len, model.tables.values()))
         self._say(
-            f"all {len(model.tables)} tables, {rows:,} rows, are what happened, cell for cell"
+            f"every cell of all {len(model.tables)} Delta tables ({rows:,} rows) is as in the "
+            "shop's own tables"
         )
 
     def _say_sums(self, sums: proof.Sums) -> None:

@@ -71,6 +71,6 @@ def test_the_demo_proves_a_consistent_snapshot():
         check=False,
     )
     assert demo.returncode == 0, demo.stdout + demo.stderr
-    assert "all 5 tables" in demo.stdout
+    assert "every cell of all 5 Delta tables" in demo.stdout
     assert "≠" in demo.stdout
     assert "\x1b" not in demo.stdout

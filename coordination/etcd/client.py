@@ -1,9 +1,10 @@
-"""What control needs of etcd, in its own words. `etcd3_client.py` implements it; tests have a fake.
+"""The port to etcd: what the control plane needs of it. `etcd3_client.py` implements it; tests have
+a fake.
 
-Keys are text, values are bytes. Every call is bounded in time and raises
+Keys are text, values are bytes. Every call blocks for a bounded time and raises
   ``TryAgain``       etcd was not reached or did not answer in time; a write may have happened
   ``LeaseGone``      the lease named in the call has expired or was revoked
-  ``TidelakeError``  etcd refused: the message says what to do
+  ``TidelakeError``  etcd refused the request: the message says what to do
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from coordination.model import LeaseID, Revision
 MAX_TXN_OPS = 128  # etcd's default --max-txn-ops
 NO_LEASE = LeaseID(0)
 NOW = Revision(0)
-Keys = str | tuple[str, ...]  # one, or several that are looked at as one
+Keys = str | tuple[str, ...]  # one key or prefix, or several that are read as of one revision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeResult:
-    """Key-values of one moment, in the order of their keys."""
+    """Key-values as of one revision, in the order of their keys."""
 
     revision: Revision  # of the whole store at that moment: watch from the next one
     kvs: tuple[KeyValue, ...] = ()
@@ -39,8 +40,8 @@ class RangeResult:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """One condition of a transaction: that a key's revision, or its value, is this one. A key that
-    does not exist has revisions 0."""
+    """One condition of a transaction: a key's create- or mod-revision, or its value, equals the
+    operand. Both revisions of a key that does not exist are 0."""
 
     key: str
     target: Literal["create", "mod", "value"]
@@ -71,12 +72,13 @@ class TxnResult:
 @dataclass(frozen=True, slots=True)
 class Lease:
     id: LeaseID
-    ttl_s: int  # as granted: etcd may give more than was asked for
+    ttl_s: int  # as granted, which may be more than was asked for
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """A key was put, or deleted (then the value is empty and mod_revision that of the deletion)."""
+    """A key was put or deleted. After a deletion the value is empty, and the mod-revision is that
+    of the deletion."""
 
     kind: Literal["put", "delete"]
     kv: KeyValue
@@ -84,8 +86,8 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchBatch:
-    """What happened in one revision or several; `missed`: read again, history was compacted, or the
-    stream broke and etcd may be another one."""
+    """The events of one or several revisions. With `missed` the receiver must read all keys again:
+    history was compacted, or the stream broke and another etcd may have answered since."""
 
     revision: Revision
     events: tuple[WatchEvent, ...] = ()
@@ -94,36 +96,37 @@ class WatchBatch:
 
 class Watch(Protocol):
     def cancel(self) -> None:
-        """End it; idempotent. A callback that is under way may still finish."""
+        """End the watch; idempotent. A callback that is running may still finish afterwards."""
         ...
 
 
 class EtcdClient(Protocol):
-    """Thread-safe."""
+    """A connection to etcd. May be used from any thread."""
 
     def cluster_id(self) -> str:
-        """What etcd calls itself (hex): another one counts its revisions anew."""
+        """The ID of the etcd cluster (hex). Revisions of different etcd clusters cannot be
+        compared."""
         ...
 
     def range(self, key: Keys, *, prefix: bool = False) -> RangeResult:
-        """The key, or all keys that begin with it; linearizable. Several: as of one moment (none
-        may begin with another)."""
+        """Read the key, or with `prefix` all keys that begin with it; linearizable. Several keys
+        or prefixes are read as of one revision; none of them may begin with another."""
         ...
 
     def put(self, key: str, value: bytes, lease: LeaseID = NO_LEASE) -> Revision: ...
 
     def txn(self, compares: Sequence[Compare], then: Sequence[Op]) -> TxnResult:
-        """Do `then` if all conditions hold, as one revision."""
+        """Do all of `then`, as one revision, if all conditions hold; else nothing."""
         ...
 
     def grant(self, ttl_s: int) -> Lease: ...
 
     def keep_alive(self, lease: LeaseID, *, timeout_s: float) -> int:
-        """Renew it once and return the seconds it now has; 0 if it is gone (not an error)."""
+        """Renew the lease once and return the seconds it has left; 0 if it is gone (no error)."""
         ...
 
     def revoke(self, lease: LeaseID) -> None:
-        """End it and delete its keys, in one revision; nothing if it is gone already."""
+        """End the lease and delete its keys, in one revision; does nothing if it is gone."""
         ...
 
     def watch(
@@ -134,11 +137,12 @@ class EtcdClient(Protocol):
         prefix: bool = False,
         start_revision: Revision = NOW,
     ) -> Watch:
-        """Call back from another thread with what happens from that revision on: whole revisions,
-        in order, also of several keys.
+        """Call `callback` from another thread with all events from `start_revision` on: whole
+        revisions, in order, also across several keys.
 
-        Returns at once, also when etcd is down: it connects, and connects again, by itself. Silence
-        proves nothing, so callers also read again from time to time.
+        Returns at once, also when etcd is down: the watch connects and reconnects by itself. A
+        watch without events does not prove that nothing changed, so callers must also read the
+        keys again from time to time.
         """
         ...
 
@@ -146,17 +150,17 @@ class EtcdClient(Protocol):
 
 
 def get(client: EtcdClient, key: str) -> KeyValue | None:
-    """The one key, if it is there."""
+    """Read one key; None if it does not exist."""
     return next(iter(client.range(key).kvs), None)
 
 
 def delete(client: EtcdClient, key: str) -> Revision:
-    """Delete the one key; fine if it is not there."""
+    """Delete one key; no error if it does not exist."""
     return client.txn((), (Delete(key),)).revision
 
 
 def prefix_end(prefix: str) -> bytes:
-    """The first key after all keys that begin with the prefix, as etcd's `range_end`."""
+    """etcd's `range_end` for a prefix: the first key after all keys that begin with it."""
     end = bytearray(prefix.encode())
     while end and end[-1] == 0xFF:
         end.pop()

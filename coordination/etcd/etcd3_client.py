@@ -1,6 +1,6 @@
-"""EtcdClient on the gRPC stubs of python3-etcd3: the one file that imports it.
+"""EtcdClient by the gRPC stubs of python3-etcd3: the one file that imports that package.
 
-Its stubs, and not its client class, because of what that class does (measured, 0.13):
+It uses the package's stubs and not its client class, whose faults are (measured, 0.13):
 `transaction()` hides the revision, `max_create_revision` is sent as something else, a broken watch
 stream dies with a NameError in its thread, and an endpoint that failed once is refused for 300 s.
 """
@@ -46,9 +46,9 @@ from coordination.secrets import revealed
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT_S: Final = 3.0  # of one call: below a third of the default lease, so that two tries fit
+TIMEOUT_S: Final = 3.0  # of one call: under a third of the default TTL, so that two tries fit in
 CONNECT_TIMEOUT_S: Final = 5.0
-SILENCE_S: Final = 10.0  # a watch that heard nothing for so long is made again (as TiCDC does)
+SILENCE_S: Final = 10.0  # a watch that received nothing for so long is made again, as in TiCDC
 RECONNECT_S: Final = 0.5
 TRY_AGAIN: Final = frozenset(
     {
@@ -58,7 +58,7 @@ TRY_AGAIN: Final = frozenset(
         grpc.StatusCode.ABORTED,
         grpc.StatusCode.INTERNAL,
         grpc.StatusCode.UNKNOWN,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,  # too many requests, or no space: both can be healed
+        grpc.StatusCode.RESOURCE_EXHAUSTED,  # too many requests, or no space: both may pass
     }
 )
 _TARGETS: Final = {
@@ -69,7 +69,8 @@ _TARGETS: Final = {
 
 
 def connect(settings: EtcdSettings) -> EtcdClient:
-    """Return a client that has spoken to etcd once; one clear line within 5 s if that fails."""
+    """Return a client whose first call to etcd succeeded. Blocks for about 5 s at most. Raises
+    TidelakeError if etcd does not answer by then, ConfigError if it refuses us."""
     if (settings.user is None) != (settings.password is None):
         raise ConfigError("etcd: user and password must be given together")
     client = Etcd3Client(
@@ -100,7 +101,7 @@ def connect(settings: EtcdSettings) -> EtcdClient:
 
 
 class Etcd3Client:
-    """One channel per endpoint; the next is taken when one does not answer."""
+    """One channel per endpoint; when the current endpoint does not answer, calls go to the next."""
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class Etcd3Client:
         return Lease(LeaseID(reply.ID), reply.TTL)
 
     def keep_alive(self, lease: LeaseID, *, timeout_s: float) -> int:
-        # a stream for one request: its deadline bounds it, and renewals share no state
+        # A stream for this one request: the deadline bounds it, and renewals share no state.
         request = etcdrpc.LeaseKeepAliveRequest(ID=lease)
         reply = self._call("Lease", "LeaseKeepAlive", request, timeout_s=timeout_s, stream=True)
         return max(0, int(reply.TTL))
@@ -186,7 +187,7 @@ class Etcd3Client:
         return watch
 
     def compact(self, revision: Revision) -> None:
-        """Forget what was before the revision; for tests and upkeep, not part of the port."""
+        """Delete the history before the revision. For tests and upkeep; not part of the port."""
         self._call("KV", "Compact", etcdrpc.CompactionRequest(revision=revision, physical=True))
 
     def close(self) -> None:
@@ -209,7 +210,7 @@ class Etcd3Client:
         return WatchEvent("delete" if event.type else "put", _key_value(event.kv))
 
     def open_watch(self, requests: Iterator[Any]) -> Any:
-        """The raw stream of a watch, on the current endpoint."""
+        """Open the raw gRPC stream of a watch, on the current endpoint."""
         stub = etcdrpc.WatchStub(self._channels[self._current])
         return stub.Watch(requests, metadata=self._metadata())
 

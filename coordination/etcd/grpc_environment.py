@@ -1,7 +1,8 @@
-"""What gRPC reads from the environment while it is imported: import this before `grpc`.
+"""Set what gRPC reads from the environment while it is imported: import this before `grpc`.
 
-Starting a JVM forks. gRPC's fork handlers then print a line to stderr for every such fork, and its
-poller may fail in the child; the child only executes another program, so they are of no use here.
+It turns gRPC's fork handlers off. Starting a JVM forks; with the handlers every such fork prints a
+line to stderr, and gRPC's poller may fail in the child. The child only executes another program, so
+it does not need them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where things lie in etcd, what a key says, and the JSON of a capture.
+"""The keys in etcd: how each is spelled, how a key is read back, and the JSON of a capture.
 
-What TiCDC has a key for is under its root with its field names (the same tools can look at both);
-what it has none for lies under a root of our own (its tools refuse unknown keys under theirs).
+What TiCDC has a key for is under TiCDC's root, with TiCDC's field names, so that its tools can read
+it. What TiCDC has no key for is under our own root: TiCDC's tools refuse unknown keys under theirs.
 
     /tidb/cdc/<cluster>/__cdc_meta__/owner/<lease in hex>      capture ID; the first one leads
                        /__cdc_meta__/capture/<capture>         CaptureInfo, with the session's lease
@@ -43,7 +43,8 @@ _META = "__cdc_meta__"
 
 @dataclass(frozen=True, slots=True, order=True)
 class ChangefeedName:
-    """A changefeed as users call it (TiCDC's ``ChangeFeedID``); its UUID tells its lives apart."""
+    """A changefeed's name for users (TiCDC's ``ChangeFeedID``). One that is removed and created
+    again has the same name but another UUID."""
 
     id: ChangefeedID
     namespace: str = NAMESPACE
@@ -53,7 +54,7 @@ class ChangefeedName:
 
 
 def check_cluster_id(cluster_id: str) -> None:
-    """Raise ``ConfigError`` for a cluster ID that TiCDC refuses, or reads as a part of a key."""
+    """Raise ``ConfigError`` for a cluster ID that TiCDC refuses or would take for part of a key."""
     if not is_id(cluster_id):
         raise ConfigError(
             f"cluster-id {cluster_id!r}: letters and digits, joined by single hyphens, at most 128"
@@ -66,16 +67,17 @@ def check_cluster_id(cluster_id: str) -> None:
 
 
 def base_prefix(cluster_id: str) -> str:
-    """All of a cluster's keys under TiCDC's root; ends in a slash: `default` is not `default2`.
+    """The prefix of a cluster's keys under TiCDC's root. It ends in a slash, so that the keys of
+    `default2` do not begin with the prefix of `default`.
 
-    TiCDC's tools would refuse what a scope has there: that is under our own root."""
+    For the scope of a `run` it is under our own root: TiCDC's tools would refuse those keys."""
     if is_run_scope(cluster_id):
         return f"{OWN_ROOT}/{cluster_id}/cdc/"
     return f"{TICDC_ROOT}/{cluster_id}/"
 
 
 def election_prefix(cluster_id: str) -> str:
-    """The captures' election of a controller (in TiCDC's words: the owner)."""
+    """The prefix of the election in which captures elect the controller (TiCDC: the owner)."""
     return f"{base_prefix(cluster_id)}{_META}/owner/"
 
 
@@ -92,7 +94,8 @@ def meta_version_key(cluster_id: str) -> str:
 
 
 def delete_counter_key(cluster_id: str) -> str:
-    """How many deletes EtcdWorkers have committed: a decimal number, compared in every commit."""
+    """The key that counts the deletes that EtcdWorkers committed: a decimal number, which every
+    commit compares."""
     return f"{base_prefix(cluster_id)}{_META}/meta/ticdc-delete-etcd-key-count"
 
 
@@ -116,41 +119,42 @@ def own_prefix(cluster_id: str) -> str:
 
 
 def run_scope(cluster_id: str, changefeed_id: ChangefeedID) -> str:
-    """Where the `run`s of a changefeed meet, apart from the cluster's captures: it stands for a
-    cluster ID wherever one is asked for here."""
+    """The scope of a changefeed's `run`s, which keeps their keys apart from the cluster's captures.
+    The functions here accept it wherever they take a cluster ID."""
     return f"{cluster_id}/run-{changefeed_id}"
 
 
 def is_run_scope(cluster_id: str) -> bool:
-    return "/" in cluster_id  # which no cluster ID has
+    return "/" in cluster_id  # a cluster ID has no slash
 
 
 def cluster_of(cluster_id: str) -> tuple[str, str]:
-    """The cluster ID, and the name of the scope beneath it (or nothing)."""
+    """The cluster ID, and the name of the `run` scope in it ("" if there is none)."""
     cluster, _, scope = cluster_id.partition("/")
     return cluster, scope
 
 
 def earlier_run_prefix(cluster_id: str, changefeed_id: ChangefeedID) -> str:
-    """The election of a changefeed's `run`s before they had a scope; ends in a slash, so that
-    `shop` is not `shop-2`."""
+    """The prefix of the election of a changefeed's `run`s in versions without a scope. It ends in
+    a slash, so that `shop-2` does not begin with the prefix of `shop`."""
     return f"{own_prefix(cluster_id)}{NAMESPACE}/owner/{changefeed_id}/"
 
 
 def incarnation_key(cluster_id: str) -> str:
-    """A UUID put once into an empty etcd: tells it from the one that lay at the same address.
+    """The key of a UUID that is put once into an empty etcd. It tells this etcd from another one
+    that was at the same address before.
 
-    An etcd that is set up again with the same flags has the *same* cluster ID (it is a hash of
-    peer URLs and token) while its revisions begin anew.
+    etcd's own cluster ID cannot do that: it is a hash of peer URLs and token, so an etcd that is
+    set up again with the same flags has the *same* ID, while its revisions begin anew.
     """
     return f"{own_prefix(cluster_of(cluster_id)[0])}etcd-incarnation"
 
 
 def epoch_key(cluster_id: str) -> str:
-    """The last changefeed epoch that was given out, as a decimal number.
+    """The key of the last changefeed epoch that was given out, as a decimal number.
 
-    One counter for all changefeeds, which outlives them: a changefeed that is removed and created
-    again under its old name has an epoch that none of its old messages carries.
+    All changefeeds share this counter, and it stays when they are removed. So a changefeed that is
+    removed and created again under its old name has an epoch that none of its old messages has.
     """
     return f"{own_prefix(cluster_id)}changefeed-epoch"
 
@@ -167,7 +171,7 @@ def capture_progress_key(cluster_id: str, capture_id: CaptureID) -> str:
 
 
 class KeyKind(Enum):
-    """Of the keys that somebody reads: beneath which root each lies, and how it is spelled."""
+    """The kinds of keys that are read back: the root of each, and the pattern of what follows."""
 
     ELECTION = (base_prefix, r"__cdc_meta__/owner/(?P<lease>[0-9a-f]+)")
     CAPTURE = (base_prefix, r"__cdc_meta__/capture/(?P<capture>[^/]+)")
@@ -179,19 +183,19 @@ class KeyKind(Enum):
 
 
 class ParsedKey(NamedTuple):
-    """What a key says; what its kind does not name is empty."""
+    """The parts of a key. A part that keys of this kind do not have is empty."""
 
     kind: KeyKind
     name: ChangefeedName | None = None
     capture_id: CaptureID = CaptureID("")
-    lease: LeaseID = LeaseID(0)  # of a candidate for controller
+    lease: LeaseID = LeaseID(0)  # of a candidate in the controller's election
 
 
 def parse_key(cluster_id: str, key: str) -> ParsedKey | None:
-    """What the key says; None if it is no key of this cluster, or of a kind that nobody reads.
+    """The parts of a key; None if it is not a key of this cluster, or none of the kinds above.
 
-    Stricter than TiCDC: the root is compared with its slash, so `default2` is
-    not in `default`; a changefeed ID holds no slash; a key that ends too early is none.
+    Stricter than TiCDC: the root is compared with its slash, so keys of `default2` are not taken
+    for keys of `default`; a changefeed ID has no slash; a key that ends too early is refused.
     """
     for kind in KeyKind:
         root, pattern = kind.value
@@ -216,7 +220,7 @@ def parse_key(cluster_id: str, key: str) -> ParsedKey | None:
 
 
 def dump_capture_info(info: CaptureInfo, **more: str | bool) -> bytes:
-    """``more``: fields that TiCDC does not have."""
+    """The JSON of a capture, as TiCDC writes it. ``more``: further fields, unknown to TiCDC."""
     if info.is_draining:
         more["draining"] = True
     if info.is_reached:
@@ -234,7 +238,8 @@ def dump_capture_info(info: CaptureInfo, **more: str | bool) -> bytes:
 
 
 def load_capture_info(value: bytes) -> CaptureInfo:
-    """Read ours or TiCDC's own; fields that we do not know are passed over."""
+    """Read the JSON of a capture, ours or TiCDC's; unknown fields are ignored. Raises ValueError
+    or KeyError for JSON that is not a capture's."""
     fields = json.loads(value)
     return CaptureInfo(
         id=CaptureID(fields["id"]),

@@ -1,11 +1,11 @@
-"""Whole moments out of several watches on one stream. Pure.
+"""Merge the events of several watches on one stream into whole revisions. Pure.
 
-    watch of /tidb/cdc/x/   5 ──── 7 ─────── 9      held until every watch is known to have told
-    watch of /tidelake/x/   5 ───────── 8           all up to there: 5, then 7 and 8, …
-    progress                               9        … and with etcd's word that all is told, 9
+    watch of /tidb/cdc/x/   5 ──── 7 ─────── 9      an event is held until every watch has sent
+    watch of /tidelake/x/   5 ───────── 8           all up to its revision: 5, then 7 and 8, …
+    progress                               9        … and 9 when etcd reports progress up to 9
 
-etcd tells the events of one watch in order, whole revisions at a time, but promises nothing of two
-of them. A transaction that wrote under both prefixes must not be seen by half.
+etcd sends the events of one watch in order and whole revisions at a time, but does not order the
+events of two watches. A transaction that wrote under both prefixes must not be seen by half.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from coordination.model import Revision
 
 
 class Moments:
-    """Of one stream with so many watches."""
+    """Holds back the events of one stream with so many watches until their revision is complete."""
 
     def __init__(self, watches: int) -> None:
         self._watches = watches
-        self._known: dict[int, Revision] = {}  # watch ID -> it has told all up to there
+        self._known: dict[int, Revision] = {}  # watch ID -> it has sent all events up to there
         self._held: list[WatchEvent] = []
         self._delivered = Revision(0)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether events are held back: ask for progress."""
+        """Whether events are held back; then the caller should ask etcd for progress."""
         return bool(self._held)
 
     def created(self, watch_id: int, before: Revision) -> None:
-        """It tells what came after that revision."""
+        """The watch was created, and will send the events after revision `before`."""
         self._known[watch_id] = before
 
     def progress(self, watch_id: int, revision: Revision) -> None:
-        """All up to there was told, of that watch, or of all of them if it is none's ID."""
+        """The watch has sent all events up to the revision; with an ID that no watch has, all
+        watches have."""
         for each in [watch_id] if watch_id in self._known else self._known:
             self._known[each] = max(self._known[each], revision)
 
     def add(self, watch_id: int, events: Sequence[WatchEvent]) -> bool:
-        """False if they belong to a revision that was delivered without them: some versions of
-        etcd (before 3.4.25 and 3.5.8) speak of progress too early."""
+        """Add the events that a watch sent. Returns False if a revision of theirs was delivered
+        already, without them: etcd before 3.4.25 and 3.5.8 may report progress too early."""
         if events[0].kv.mod_revision <= self._delivered:
             return False
         self._held += events
@@ -49,7 +50,7 @@ class Moments:
         return True
 
     def take(self) -> tuple[WatchEvent, ...]:
-        """What is complete by now, in order."""
+        """Take out the events of all revisions that are complete by now, in order."""
         if len(self._known) < self._watches:
             return ()
         upto = min(self._known.values())

@@ -1,20 +1,20 @@
-"""A session: an etcd lease that is kept alive, and the window in which it may be trusted.
+"""A session: an etcd lease that is kept alive, and the time until which it may be trusted.
 
     trusted_until = attempt_started + ttl - margin          (the whole contract: deadline.py)
 
-`attempt_started` is read before the request is sent, so an answer that took long does not stretch
-trust; the clock goes on while the process sleeps. The window closes before the lease ends.
+`attempt_started` is read before the request is sent, so a slow answer does not extend trust; the
+clock goes on while the process is suspended. Trust ends before the lease does.
 
-             renewed: trust moves on; not answered: nothing, trust just runs out
+             renewed: trust is extended; not answered: nothing, trust just runs out
               ┌──┐
     ──grant──►ALIVE ──the lease is gone─────────────────────► LOST   told once, `done` is set
                 │  ──the clock has passed trusted_until─────►  │
                 │  ──something hangs, no keep-alive is sent─►  │
                 └──close──► CLOSED ◄───────close───────────────┘   the lease is revoked
 
-Two threads: one sends keep-alives and can hang in a request; the other only watches the clock and
-cannot. A session that is driven has no threads: its `renew_when_due` does the work of both, as
-often as somebody calls it (the simulation)."""
+A session has two threads: one sends keep-alives and may hang in a request; the other only watches
+the clock, so it cannot hang. A session that is driven (in the simulation) has no threads: its
+caller calls `renew_when_due`, which does the work of both."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from coordination.etcd.client import NO_LEASE, EtcdClient
 
 logger = logging.getLogger(__name__)
 
-RENEWALS_PER_TTL: Final = 4  # two may fail before a window of ttl - margin closes
-RETRY_S: Final = 0.25  # after a keep-alive without an answer
+RENEWALS_PER_TTL: Final = 4  # so two may fail before trust (TTL minus margin) ends
+RETRY_S: Final = 0.25  # the pause after a keep-alive without an answer
 
 
 class SessionState(StrEnum):
@@ -43,10 +43,11 @@ class SessionState(StrEnum):
 
 
 class Session:
-    """Begins with `start`. Its callbacks come from its own threads (or from `renew_when_due`), and
-    not after `close` has returned: `extended(trusted_until)` after each renewal, never after a
-    loss, must not block; `lost(reason)` comes at most once. ``overdue`` is asked before each
-    keep-alive what hangs: while it names something none is sent, and the lease ends by itself."""
+    """One lease and its callbacks; begins with `start`. The callbacks are called by the session's
+    threads (or by `renew_when_due`), and not after `close` has returned. `extended(trusted_until)`
+    is called after each renewal, never after a loss, and must not block; `lost(reason)` is called
+    at most once. ``overdue`` is called before each keep-alive and names what hangs in this capture
+    ("": nothing); while it names something no keep-alive is sent, and the lease ends by itself."""
 
     def __init__(
         self,
@@ -60,8 +61,8 @@ class Session:
         is_driven: bool = False,
     ) -> None:
         self.lease = NO_LEASE
-        self.reason = ""  # why it is lost
-        self.done = threading.Event()  # lost or closed
+        self.reason = ""  # why the session was lost
+        self.done = threading.Event()  # set when the session is lost or closed
         self._client = client
         self._clock = clock
         self._ttl_s = settings.ttl_s
@@ -73,11 +74,12 @@ class Session:
         self._lock = threading.RLock()  # re-entrant: a callback may ask for `trusted_until`
         self._state = SessionState.ALIVE
         self._trusted_until = self._interval_s = 0.0
-        self._renew_at = 0.0  # of one that is driven
+        self._renew_at = 0.0  # only for a driven session
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Grant a lease and keep it alive; raises TryAgain when etcd does not answer."""
+        """Get a lease from etcd and begin to keep it alive. Blocks; raises TryAgain if etcd does
+        not answer."""
         attempt_started = self._clock.monotonic()
         lease = self._client.grant(self._ttl_s)
         self.lease, self._ttl_s = lease.id, lease.ttl_s
@@ -104,7 +106,8 @@ class Session:
             return self._state is SessionState.ALIVE
 
     def renew_when_due(self) -> float:
-        """Look at the clock, and renew if the session is driven; the seconds until that is due."""
+        """Check the clock, renew the lease if the session is driven and the renewal is due, and
+        return the seconds until the next call is due."""
         self.update()
         now = self._clock.monotonic()
         if self._is_driven and self.is_alive and now >= self._renew_at:
@@ -114,13 +117,13 @@ class Session:
         return max(0.0, min(due_at, self.trusted_until) - self._clock.monotonic())
 
     def update(self, *, loss: str = "", renewed_until: float = float("-inf")) -> None:
-        """Take in what became known: why it is lost, or until when a renewal lets it be trusted.
-        Lost is for ever; trust that ran out is lost, whatever comes later."""
+        """Take in a loss (its reason) or a renewal (the new end of trust), and check the clock.
+        A lost session stays lost: if trust has ended, a renewal that comes later does not count."""
         with self._lock:
             if self._state is not SessionState.ALIVE:
                 return
             now = self._clock.monotonic()
-            if not loss and now >= self._trusted_until:  # at the very moment of its end it is over
+            if not loss and now >= self._trusted_until:  # the end itself is no longer trusted
                 late_s = now - self._trusted_until
                 loss = f"no keep-alive was answered in time, trust lapsed {late_s:.1f} s ago"
             if not loss:
@@ -129,11 +132,12 @@ class Session:
                     self._extended(renewed_until)
                 return
             self._state, self.reason = SessionState.LOST, loss
-        self._lost(loss)  # first, `done` second: who sees `done` may rely on the fence being shut
+        self._lost(loss)  # before `done` is set: who sees `done` may rely on the fence being shut
         self.done.set()
 
     def close(self) -> bool:
-        """Revoke the lease; its keys go with it. Idempotent; False if etcd did not take it."""
+        """Revoke the lease, which deletes its keys, and wait for the threads. Idempotent. Returns
+        False if etcd could not be told; then the lease ends by itself."""
         with self._lock:
             if self._state is SessionState.CLOSED:
                 return True
@@ -161,7 +165,7 @@ class Session:
             pause_s = self._interval_s if self._renew() else RETRY_S
 
     def _renew(self) -> bool:
-        """False: no answer came, which proves nothing in either direction."""
+        """Send one keep-alive. Returns False if no answer came: the lease may be renewed or not."""
         if hanging := self._overdue():
             logger.error("no keep-alive is sent lease=%x: %s", self.lease, hanging)
             self.update(loss=hanging)

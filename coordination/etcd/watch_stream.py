@@ -1,11 +1,11 @@
-"""A watch that outlives its stream: made again when the stream breaks, is silent, or lost history.
+"""A watch that opens a new stream when its stream breaks, is silent, or has lost history.
 
 connecting ──created──► following ──compacted──► connecting, from the compact revision
     ▲                      │
-    └── stream broke, or nothing was heard for `silence_s` ──┘ from the last seen one
+    └── stream broke, or nothing received for `silence_s` ───┘ from the last revision seen
 
-One that was made again says `missed`: what answers now may have been restored from a backup, whose
-revisions mean something else.
+After each new stream the watch delivers a batch with `missed`: the etcd that answers now may have
+been restored from a backup, and then its revisions mean something else.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PROGRESS_INTERVAL_S: Final = 1.0  # an idle watch asks etcd how far it is this often (as TiCDC does)
-WAITING_S: Final = 0.05  # ... and one that holds events back, until it is answered
+PROGRESS_INTERVAL_S: Final = 1.0  # how often an idle watch asks etcd for progress (as TiCDC does)
+WAITING_S: Final = 0.05  # ... and how often a watch does that holds events back
 RECONNECT_S: Final = 0.5
 
 
 class FollowedWatch:
-    """One watch, of one key or several: a thread that follows a stream, and opens the next when it
+    """A watch of one key or several: a thread reads its stream, and opens a new one when the stream
     breaks or is silent."""
 
     def __init__(
@@ -53,7 +53,8 @@ class FollowedWatch:
         self._moments = Moments(len(keys))
         self._prefix = prefix
         self._callback = callback
-        self._next_revision = start_revision  # only events move it: progress may run ahead of them
+        # The next stream begins here. Only events raise it: progress may run ahead of events.
+        self._next_revision = start_revision
         self._silence_s = silence_s
         self._cancelled = threading.Event()
         self._stream: Any = None
@@ -78,7 +79,7 @@ class FollowedWatch:
             self._moments = Moments(len(self._keys))
             try:
                 self._stream = self._source.open_watch(self._requests(pulse))
-                if self._cancelled.is_set():  # while the stream was being opened
+                if self._cancelled.is_set():  # it was cancelled while the stream was being opened
                     return
                 for reply in self._stream:
                     pulse.beat()
@@ -100,7 +101,7 @@ class FollowedWatch:
             self._cancelled.wait(RECONNECT_S)
 
     def _receive(self, reply: Any) -> bool:
-        """Whether the stream goes on."""
+        """Handle one reply of the stream; returns whether to go on reading it."""
         if self._cancelled.is_set():
             return False
         revision = Revision(reply.header.revision)
@@ -132,11 +133,12 @@ class FollowedWatch:
     def _deliver(self, batch: WatchBatch) -> None:
         try:
             self._callback(batch)
-        except Exception:  # the watch must live on
+        except Exception:  # the watch must go on
             logger.exception("a callback of a watch failed key=%s", self._key)
 
     def _requests(self, pulse: _StreamPulse) -> Iterator[Any]:
-        """Run by gRPC in a thread of its own: that is what notices the silence."""
+        """The requests of one stream. gRPC runs this in a thread of its own, so that it notices
+        the silence of a stream while the watch's thread waits for a reply."""
         for key in self._keys:
             yield self._source.watch_create(key, self._prefix, self._next_revision)
         idle_s = min(PROGRESS_INTERVAL_S, self._silence_s / 3)
@@ -154,7 +156,7 @@ _END: Final = "end"
 
 
 class _StreamPulse:
-    """When a stream was last heard of, and what the thread that sends is to do about it."""
+    """When the last reply of a stream came, and orders for the thread that sends its requests."""
 
     def __init__(self) -> None:
         self.orders: queue.SimpleQueue[str] = queue.SimpleQueue()

@@ -1,10 +1,10 @@
-"""Changefeeds, their owners and their progress as records in etcd: what they are, and who writes.
+"""Changefeeds, their owners and their progress as records in etcd, and all writes of them.
 
-model               the records, each one JSON
+model               the records, one JSON object each
 feed_state          which state a changefeed is in, and what moves it: the owner's decisions
-changefeed_writes   every write of them, as groups of patches (`record_patch`) that refuse what is
-                    of another life of the changefeed, or of another launch of its owner
+changefeed_writes   every write of the records, as groups of patches (`record_patch`). A group is
+                    refused if the changefeed was created anew since, or its owner launched anew
 changefeed_state    one changefeed as etcd has it, and what a tick wants written
-global_state        all of them, with the captures: the state of a capture's reactors
-lookup, operator    the same without a reactor: read now, write now
+global_state        all changefeeds and captures: the state that a capture's reactors work on
+lookup, operator    read and write at once, without a reactor: for the command line
 """

@@ -1,7 +1,7 @@
 """One changefeed as etcd has it, and what a tick wants changed in it.
 
-Writes of info, status and schedule come from `changefeed_writes.py` alone; only task positions, by
-which captures report, are written here.
+Writes of info, status and schedule row come from `changefeed_writes.py` alone. This module writes
+only task positions, in which captures report their errors and warnings.
 """
 
 from __future__ import annotations
@@ -39,37 +39,38 @@ R = TypeVar("R", bound=Record)
 
 
 class ChangefeedReactorState:
-    """Of one thread; one of many in a ``GlobalReactorState``. What is read once from etcd
-    (`lookup.py`) has this shape too."""
+    """One changefeed of a ``GlobalReactorState``; belongs to one thread. A read of etcd without a
+    reactor (`lookup.py`) returns it too."""
 
     def __init__(self, cluster_id: str, name: ChangefeedName) -> None:
         self.name = name
         self.info: ChangefeedInfo | None = None
         self.status: ChangefeedStatus | None = None
         self.schedule: ScheduleRow | None = None
-        self.uuid = ChangefeedUUID(0)  # of this life; 0 without an info
+        self.uuid = ChangefeedUUID(0)  # 0 without an info
         self.task_positions: dict[CaptureID, TaskPosition] = {}
-        self.last_reports: dict[CaptureID, TaskPosition] = {}  # what was seen last, taken or not
-        self._broken: set[str] = set()  # keys whose values are not understood; the last good counts
+        self.last_reports: dict[CaptureID, TaskPosition] = {}  # kept when a report is cleared
+        self._broken: set[str] = set()  # keys whose value cannot be read; the last good one counts
         self._cluster_id = cluster_id
         self._groups: list[PatchGroup] = []
 
     @property
     def is_empty(self) -> bool:
-        """Whether etcd has nothing of it."""
+        """Whether etcd has no key of this changefeed."""
         return not (
             self.info or self.status or self.schedule or self.task_positions or self._broken
         )
 
     @property
     def known_info(self) -> ChangefeedInfo:
-        """Raises ``ChangefeedNotFound`` where there is none."""
+        """The info; raises ``ChangefeedNotFound`` if there is none."""
         if self.info is None:
             raise ChangefeedNotFound(f"there is no changefeed {self.name}")
         return self.info
 
     def writes(self, *, by_owner: bool = False) -> ChangefeedWrites:
-        """Of its present life; ``by_owner``: of its present launch."""
+        """The writes to this changefeed, refused if it was created anew since; with ``by_owner``
+        refused also if the present launch of its owner is over."""
         return ChangefeedWrites(
             cluster_id=self._cluster_id,
             name=self.name,
@@ -78,8 +79,8 @@ class ChangefeedReactorState:
         )
 
     def update(self, key: str, parsed: keys.ParsedKey, kv: KeyValue | None) -> None:
-        """Take over a key of this changefeed. Raises ``BrokenValue`` where the value is not
-        understood; the one before it stays."""
+        """Take over a key of this changefeed (`kv` None: deleted). Raises ``BrokenValue`` if the
+        value cannot be read; the value before it then stays."""
         self._broken.add(key)
         match parsed.kind:
             case keys.KeyKind.INFO:
@@ -109,9 +110,9 @@ class ChangefeedReactorState:
         )
 
     def add_group(self, *groups: PatchGroup) -> None:
-        """Have each written with this tick, all or none, in their order. One that refuses on the
-        newest values does nothing: that is no reason to end the worker, the next tick sees what has
-        changed."""
+        """Have the groups written after this tick, in their order, each wholly or not at all. A
+        group that refuses on the newest values does nothing and does not end the worker: the next
+        tick sees the newer values and decides again."""
         self._groups += (unless_refused(group) for group in groups)
 
     def take_patches(self) -> list[PatchGroup]:
@@ -119,7 +120,7 @@ class ChangefeedReactorState:
         return taken
 
     def reported(self, which: Literal["error", "warning"]) -> list[RunningError]:
-        """What captures reported, one of each code."""
+        """The errors, or the warnings, that captures reported: one of each code."""
         found: dict[str, RunningError] = {}
         for _, position in sorted(self.task_positions.items()):
             report: RunningError | None = getattr(position, which)
@@ -128,8 +129,9 @@ class ChangefeedReactorState:
         return list(found.values())
 
     def clear_reports(self) -> None:
-        """Of what was seen; a newer report that came in between is for the next tick. To be called
-        when what comes of them has been added: it must not be written after they are gone."""
+        """Have the reports cleared that this tick has seen; a newer report that came meanwhile
+        stays for the next tick. Call it after ``add_group`` with the writes that follow from the
+        reports, so that those are written before the reports are gone."""
         for capture_id, seen in sorted(self.task_positions.items()):
             if seen.error is not None or seen.warning is not None:
                 self.add_group((self._position_patch(capture_id, _cleared(seen)),))
@@ -141,7 +143,8 @@ class ChangefeedReactorState:
         error: RunningError | None,
         warning: RunningError | None,
     ) -> None:
-        """What went wrong on that capture in that epoch; None leaves what it said before."""
+        """Write what went wrong on that capture; None leaves the error or warning that it reported
+        before. Does nothing unless the changefeed runs in that epoch at the commit."""
 
         def change(old: TaskPosition | None) -> TaskPosition:
             position = old or TaskPosition()
@@ -153,7 +156,8 @@ class ChangefeedReactorState:
         self.add_group(only_in_epoch(self._info_key, epoch, patch))
 
     def remove_stale_positions(self, alive: Collection[CaptureID]) -> None:
-        """Delete what dead captures reported, and all that is left of a changefeed that is gone."""
+        """Have the reports of captures deleted that are not in `alive`; if the changefeed has no
+        info any more, the reports of all captures."""
         is_gone = self.info is None and self._info_key not in self._broken
         stale = sorted(set(self.task_positions).difference(() if is_gone else alive))
         patches = [deleted(self._position_key(each)) for each in stale]

@@ -1,14 +1,15 @@
 """Metadata in etcd: the only place that builds writes of info, status and schedule.
 
-Here are the writes, as groups of patches; who commits them is an EtcdWorker with its tick, or
-`commit_once` for an operator. Each group first reads the schedule row, which must be the one that
-its maker knows, and still be it at the commit:
+The writes are groups of patches. They are committed by an EtcdWorker after its tick, or by
+`commit_once` for an operator. A write to an existing changefeed first reads the schedule row. It is
+refused unless the row, at the commit, still agrees with the one that the caller has read:
 
-    of a life    the row's `creation_epoch`: not of a changefeed that was made anew under this name
-    of a launch  its owner, its state LAUNCHED and its `launches` too: the fence of an owner
+    always      in `creation_epoch`: else the changefeed was created anew under its name
+    by_owner    in owner, LAUNCHED and `launches` too: else the owner that writes was replaced
 
-What refuses comes before what changes, so a group is done wholly or not at all. In a tick, where a
-refusal would end the worker, the reactor states wrap it in `unless_refused`.
+Patches that may refuse come before patches that change something, so a group is written wholly or
+not at all. In a tick, where a refusal would end the worker, the reactor states wrap each group in
+`unless_refused`.
 """
 
 from __future__ import annotations
@@ -52,11 +53,15 @@ from coordination.model import CaptureID, Ts
 from coordination.orchestrator.transaction import Patch, PatchGroup
 
 R = TypeVar("R", bound=Record)
-POSITIONS_PER_GROUP = 50  # far below a transaction's 128: > 128 stale ones blocked TiCDC for good
+POSITIONS_PER_GROUP = 50  # far below etcd's 128: more stale positions than that blocked TiCDC
 
 
 class NextEpoch:
-    """The epoch that a group gives out: above the last one, and above the info's own."""
+    """Gives out a new changefeed epoch in a group of patches: above the last epoch of the cluster's
+    counter, and above `floor`, the epoch in the changefeed's info.
+
+    `patch` counts the key up and sets `value`; patches after it in the group use `value`.
+    """
 
     def __init__(self, cluster_id: str) -> None:
         self.floor = 0
@@ -69,8 +74,9 @@ class NextEpoch:
 
 
 def create_writes(cluster_id: str, info: ChangefeedInfo) -> PatchGroup:
-    """Info, status and schedule of a changefeed that is not there yet, in state normal and owned by
-    nobody. Raises ``ChangefeedExists``, also for a removed one that is not cleaned up."""
+    """Creates info, status and schedule row of a new changefeed, in state normal and without an
+    owner. The commit raises ``ChangefeedExists`` if the name is taken, also by a removed changefeed
+    that is not cleaned up yet."""
     epoch, name = NextEpoch(cluster_id), info.name
     begun = ChangefeedStatus(checkpoint_ts=info.start_ts, min_table_barrier_ts=info.start_ts)
     wanted = replace(info, state=FeedState.NORMAL, admin_job_type=AdminJobType.NONE)
@@ -102,8 +108,11 @@ def create_writes(cluster_id: str, info: ChangefeedInfo) -> PatchGroup:
 def anew_writes(
     cluster_id: str, info: ChangefeedInfo, reporting: Iterable[CaptureID]
 ) -> PatchGroup:
-    """The same by who is alone with it, whatever is there: what ``reporting`` told is dropped. Of
-    its checkpoint Delta knows, and its first owner waits for nobody's end."""
+    """Writes info, status and schedule row anew over whatever is there, for a process that is alone
+    with the changefeed. The reports of the captures in ``reporting`` are deleted.
+
+    The status starts empty, since Delta knows the checkpoint; the row names no owner, so that the
+    first owner need not wait until another one has ended."""
     epoch, name = NextEpoch(cluster_id), info.name
 
     def made(old: ChangefeedInfo | None) -> ChangefeedInfo:
@@ -126,8 +135,9 @@ def anew_writes(
 def offline_writes(
     cluster_id: str, capture_id: CaptureID, releases: Iterable[PatchGroup]
 ) -> list[PatchGroup]:
-    """Release what a capture owned, then forget what it reported. Refused while it is registered:
-    it is alive then, and keeps what it owns."""
+    """Runs `releases` (which release the changefeeds that a dead capture owned), then deletes its
+    reported progress. Each group raises ``MetadataError`` while the capture is registered: it is
+    alive then, and keeps what it owns."""
 
     def refuse_alive(old: bytes | None) -> None:
         if old is not None:
@@ -140,7 +150,13 @@ def offline_writes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangefeedWrites:
-    """Of the life of a changefeed that the row is of; with `by_owner` of that launch. Pure."""
+    """The writes to one changefeed, for as long as it is the one that `row` was read of (the same
+    `creation_epoch`); with `by_owner`, only while the launch in `row` lasts.
+
+    Pure: each method returns groups of patches, and what a docstring says is raised, is raised at
+    the commit. All raise ``ChangefeedNotFound`` if the changefeed was deleted or created anew, and
+    with `by_owner` ``NotLaunched`` if the launch is over.
+    """
 
     cluster_id: str
     name: ChangefeedName
@@ -148,8 +164,8 @@ class ChangefeedWrites:
     by_owner: bool = False
 
     def feed_event(self, decision: Decision) -> PatchGroup:
-        """Move the state, with all that goes with it; ``InvalidTransition`` where the state has no
-        such way."""
+        """Move the state, and change error, warning, epoch and checkpoint as the decision says.
+        Raises ``InvalidTransition`` if the event is not possible in the present state."""
         target = next(iter(TRANSITIONS[decision.event].values()))
         epoch = NextEpoch(self.cluster_id)
 
@@ -167,7 +183,7 @@ class ChangefeedWrites:
         )
 
     def remove(self) -> PatchGroup:
-        """Mark it as removed, and have its owner stop."""
+        """Mark the changefeed as removed, and tell its owner to stop."""
 
         def stop(row: ScheduleRow) -> ScheduleRow:
             return row.stopped() if row.owner_state is SchedState.LAUNCHED else row
@@ -175,8 +191,9 @@ class ChangefeedWrites:
         return (*self.feed_event(Decision(event=FeedEvent.REMOVE)), self._row(stop))
 
     def cleanup(self, reporting: Iterable[CaptureID]) -> list[PatchGroup]:
-        """Delete all that is stored of a removed changefeed whose owner has stopped; what captures
-        reported in groups of their own, and first."""
+        """Delete all keys of a removed changefeed whose owner has stopped. What the captures in
+        `reporting` reported is deleted first, in groups of its own. Raises
+        ``ChangefeedUpdateRefused`` if it is not removed, ``InvalidSchedule`` if it has an owner."""
 
         def check_removed(info: ChangefeedInfo) -> ChangefeedInfo:
             if info.state is not FeedState.REMOVED:
@@ -202,7 +219,9 @@ class ChangefeedWrites:
         ]
 
     def launch(self, owner: CaptureID) -> PatchGroup:
-        """Launch it at who asks: the guards of its writes say that it is registered and leads."""
+        """Make `owner`, the capture that writes this, the owner of the changefeed. That it is
+        registered and elected, the guards of its EtcdWorker check. Raises ``InvalidSchedule`` if
+        the changefeed is removed, or has an owner."""
 
         def check(info: ChangefeedInfo) -> ChangefeedInfo:
             if info.state is FeedState.REMOVED:
@@ -215,11 +234,14 @@ class ChangefeedWrites:
         return (self._known_row(), self._row(ScheduleRow.stopped))
 
     def release(self, owner: CaptureID, position: ChangefeedStatus | None) -> PatchGroup:
-        """That owner has ended, and had come so far (None: as far as the row says)."""
+        """Record that `owner` has ended. `position` is how far it had come; None keeps what the row
+        says. Raises ``NotLaunched`` if `owner` does not own the changefeed."""
         return (self._known_row(), self._row(lambda row: row.released(owner, position)))
 
     def update(self, wanted: ChangefeedInfo) -> PatchGroup:
-        """Replace what was asked for, of one that is paused; what it *is* stays."""
+        """Replace what a user may change of a paused changefeed (its URI, target-ts, config); its
+        identity and its state stay. Raises ``ChangefeedUpdateRefused`` unless it is stopped or
+        failed."""
 
         def change(info: ChangefeedInfo) -> ChangefeedInfo:
             check_updatable(info)
@@ -238,7 +260,8 @@ class ChangefeedWrites:
     def advance_checkpoint(
         self, checkpoint_ts: Ts, min_table_barrier_ts: Ts, epoch: int
     ) -> PatchGroup:
-        """How far the run of that epoch is. Nothing if it runs no more; never back."""
+        """Write the checkpoint of the run of that epoch. Does nothing if that run is over, or if
+        the stored checkpoint is higher."""
 
         def change(old: ChangefeedStatus | None) -> ChangefeedStatus:
             before = old or NO_PROGRESS
@@ -263,7 +286,8 @@ class ChangefeedWrites:
         return keys.schedule_key(self.cluster_id, self.name)
 
     def _known_row(self) -> Patch:
-        """It is of the life, and of the launch, that these writes are of."""
+        """Reads the schedule row, and refuses if the changefeed was created anew since `self.row`
+        was read, or (with `by_owner`) if that launch is over."""
 
         def check(row: ScheduleRow) -> ScheduleRow:
             if row.creation_epoch != self.row.creation_epoch:
@@ -279,8 +303,9 @@ class ChangefeedWrites:
         return self._row(check)
 
     def _row(self, change: Callable[[ScheduleRow], ScheduleRow]) -> Patch:
-        """A change, or a look that raises to refuse: what was read must still be so at the commit.
-        A changefeed that TiCDC's tools made has no row, until it gets another one here."""
+        """A patch of the schedule row: a change, or a check that raises to refuse. The row that it
+        has read must still be there at the commit. A changefeed that TiCDC's tools created has no
+        row (``NO_ROW``); the key is written when a change makes another one of it."""
 
         def change_or_make(old: ScheduleRow | None) -> ScheduleRow | None:
             row = change(old or NO_ROW)
@@ -289,7 +314,7 @@ class ChangefeedWrites:
         return record_patch(self._row_key, ScheduleRow, change_or_make, is_compared=True)
 
     def _info(self, change: Callable[[ChangefeedInfo], ChangefeedInfo]) -> Patch:
-        """The same of the info, which must be there."""
+        """The same for the info; raises ``ChangefeedNotFound`` if there is none."""
 
         def change_found(info: ChangefeedInfo | None) -> ChangefeedInfo:
             if info is None:
@@ -305,7 +330,8 @@ class ChangefeedWrites:
 
 
 def check_updatable(info: ChangefeedInfo) -> None:
-    """Raise ``ChangefeedUpdateRefused`` unless nothing runs by what it says."""
+    """Raise ``ChangefeedUpdateRefused`` unless the changefeed is stopped or failed: in any other
+    state something may run by the info."""
     if info.state not in (FeedState.STOPPED, FeedState.FAILED):
         raise ChangefeedUpdateRefused(
             f"changefeed {info.name} is in state {known_state(info)}: pause it first"

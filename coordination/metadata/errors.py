@@ -1,4 +1,4 @@
-"""What metadata refuses, in an operator's words."""
+"""The errors of requests about changefeeds; their messages are what an operator reads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class MetadataError(TidelakeError):
 
 
 class BrokenValue(MetadataError):
-    """A value in etcd that neither we nor TiCDC wrote like that."""
+    """A value in etcd that is not in the format that Tidelake or TiCDC writes."""
 
 
 class ChangefeedNotFound(MetadataError):
-    """No changefeed has that UUID or name (any more)."""
+    """There is no changefeed of that name, or it was deleted and perhaps created anew since."""
 
 
 class CaptureNotFound(MetadataError):
@@ -22,24 +22,24 @@ class CaptureNotFound(MetadataError):
 
 
 class ChangefeedExists(MetadataError):
-    """Its name is taken; a removed one keeps its name until it is cleaned up."""
+    """The name is taken; a removed changefeed keeps its name until it is cleaned up."""
 
 
 class ChangefeedUpdateRefused(MetadataError):
-    """Only a paused changefeed may be changed."""
+    """The changefeed is not in a state in which it may be updated or cleaned up."""
 
 
 class InvalidTransition(MetadataError):
-    """A state that has no such way out."""
+    """The event is not possible for a changefeed in its present state."""
 
 
 class InvalidSchedule(MetadataError):
-    """A schedule that cannot follow the one before it."""
+    """The schedule row may not be changed so from its present state (see ``SchedState``)."""
 
 
 class NotLaunched(MetadataError):
-    """Who asked does not own the changefeed: its launch is over, or was another's."""
+    """The capture does not own the changefeed: its launch is over, or was never its own."""
 
 
 class OwnerNotFound(MetadataError):
-    """No capture leads at the moment."""
+    """No capture is elected as the controller at the moment."""

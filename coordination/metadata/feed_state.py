@@ -9,9 +9,9 @@
     NORMAL, WARNING, PENDING ── cannot be retried, tried for too long ──► FAILED
     FAILED, STOPPED, FINISHED ── resume (new epoch) ──► NORMAL          any ── remove ──► REMOVED
 
-`TRANSITIONS` is the whole of it; what is not in it is refused. `FeedStateManager` keeps what the
-record in etcd does not hold (the back-off, what the checkpoint was) and says at each tick what is
-to be written, and whether the changefeed is to run. Time and randomness are arguments.
+`TRANSITIONS` has all of them; a transition that is not in it is refused. `FeedStateManager` keeps
+what the record in etcd does not hold (the back-off, the last checkpoints) and says at each tick
+what to write, and whether the changefeed is to run. Time and randomness are arguments.
 """
 
 from __future__ import annotations
@@ -89,23 +89,24 @@ ADMIN_JOB_WRITTEN: Final[Mapping[FeedState, AdminJobType]] = {
     FeedState.REMOVED: AdminJobType.REMOVE,
 }
 
-# A restart: what was sent for the run before must no longer be taken for this one's.
+# These begin a new run, with a new epoch: messages of the run before must not count for it.
 NEW_EPOCH: Final = frozenset({FeedEvent.RETRY, FeedEvent.RESUME})
 
 
 def error_stuck_s(config: Mapping[str, Any] | None) -> float:
-    """Of a changefeed's ``config``. Raises ConfigError."""
+    """How long a changefeed with that ``config`` may be without progress, in seconds. Raises
+    ``ConfigError``."""
     value = (config or {}).get(ERROR_STUCK)
     return ERROR_STUCK_S if value is None else duration_ms(ERROR_STUCK, value) / 1e3
 
 
 def known_state(info: ChangefeedInfo) -> FeedState:
-    """The state; one that nobody has written yet counts as normal."""
+    """The state; an info without one counts as normal."""
     return FeedState.NORMAL if info.state is FeedState.UNINITIALIZED else info.state
 
 
 def next_state(state: FeedState, event: FeedEvent) -> FeedState:
-    """Where the event leads; raises ``InvalidTransition``."""
+    """The state that the event leads to; raises ``InvalidTransition``."""
     target = TRANSITIONS[event].get(state)
     if target is None:
         raise InvalidTransition(f"{event}: not possible for a changefeed in state {state}")
@@ -114,7 +115,7 @@ def next_state(state: FeedState, event: FeedEvent) -> FeedState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One event that is to be written: `changefeed_writes.py` makes the writes of it."""
+    """One event that is to be written; `changefeed_writes.py` makes a group of patches of it."""
 
     event: FeedEvent
     error: RunningError | None = None  # or the warning
@@ -123,7 +124,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long a changefeed waits before it is tried again: longer each time, and not for ever."""
+    """When a changefeed that had an error is tried again: it waits longer each time, and when it
+    has waited for too long altogether, it is given up. Times are on the monotonic clock, in s."""
 
     began_at: float
     retry_at: float
@@ -131,11 +133,12 @@ class Backoff:
 
 
 class FeedStateManager:
-    """One changefeed's, as long as one owner has it. At most one decision a tick.
+    """Decides about one changefeed's state, as long as one owner has it. At most one decision a
+    tick.
 
-    What was reported comes first; with nothing reported, time and progress.
-    Decisions are final: the caller writes them before the next tick (EtcdWorker ticks no state
-    that is older than its own writes).
+    A reached target-ts comes first, then reported errors, then warnings, then time and progress.
+    A decision counts as written: the caller writes it before the next tick (EtcdWorker ticks no
+    state that is older than its own writes).
     """
 
     def __init__(
@@ -144,15 +147,15 @@ class FeedStateManager:
         random: Callable[[], float],
         tries_again: bool = True,
     ) -> None:
-        """`random` gives [0, 1). ``tries_again``: whether an error is waited out; else any is
-        final."""
+        """`random` returns a number in [0, 1). With ``tries_again`` a changefeed is tried again
+        after an error that can be retried; without it any error is final."""
         self.error_stuck_s = ERROR_STUCK_S  # how long without progress is too long
         self.should_run = False
         self._random = random
         self._tries_again = tries_again
         self._backoff: Backoff | None = None
-        self._checkpoint_ts = NO_TS  # the highest that was seen, and since when
-        self._checkpoint_at: float | None = None
+        self._checkpoint_ts = NO_TS  # the highest that was seen
+        self._checkpoint_at: float | None = None  # since when
         self._trouble_ts = NO_TS  # what the checkpoint must pass to be out of trouble
 
     def decide(
@@ -163,7 +166,7 @@ class FeedStateManager:
         warnings: Sequence[RunningError],
         now_s: float,
     ) -> Decision | None:
-        """What is to be written now; `should_run` is right after it.
+        """What is to be written now, or None. Sets `should_run` to hold once it is written.
 
         `errors` and `warnings` are what the captures reported since the last tick.
         """
@@ -181,7 +184,7 @@ class FeedStateManager:
         return decision
 
     def _see(self, state: FeedState, checkpoint_ts: Ts, now_s: float) -> None:
-        if state not in (FeedState.WARNING, FeedState.PENDING):  # resumed by anybody: count anew
+        if state not in (FeedState.WARNING, FeedState.PENDING):  # resumed: the back-off begins anew
             self._backoff, self._trouble_ts = None, NO_TS
         if not state.is_running:
             self._checkpoint_at = None
@@ -229,7 +232,7 @@ class FeedStateManager:
 
     def _time(self, state: FeedState, checkpoint_ts: Ts, now_s: float) -> Decision | None:
         if state is FeedState.PENDING:
-            backoff = self._backoff or self._wait_longer(now_s)  # a new owner begins anew
+            backoff = self._backoff or self._wait_longer(now_s)  # none: the owner is new
             if now_s < backoff.retry_at:
                 return None
             self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
@@ -237,11 +240,12 @@ class FeedStateManager:
         if state is FeedState.WARNING and checkpoint_ts > self._trouble_ts > NO_TS:
             return Decision(event=FeedEvent.ADVANCED)
         if state is FeedState.WARNING and self._trouble_ts == NO_TS:
-            self._trouble_ts = checkpoint_ts  # a new owner: from here on it must advance
+            self._trouble_ts = checkpoint_ts  # the owner is new: it must advance from here on
         return None
 
     def _wait_longer(self, now_s: float) -> Backoff:
-        """After one more error: not all are tried again at one moment."""
+        """The back-off after one more error. The jitter keeps changefeeds that failed together from
+        being tried again at the same moment."""
         last = self._backoff
         began_at = now_s if last is None else last.began_at
         interval_s = BACKOFF_MIN_S if last is None else last.interval_s

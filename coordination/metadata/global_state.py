@@ -1,11 +1,12 @@
-"""The whole cluster as etcd has it: captures, changefeeds, who stands for election.
+"""The whole cluster as etcd has it: captures, changefeeds, candidates of the election.
 
     capture's key:   put ──► alive ──deleted──► gone, still counted ──grace over──► removed
                                ▲                      │
                                └──────── put ◄────────┘
 
-The grace absorbs a quick return, and gives a write that the dead capture began time to end
-(`coordination/deadline.py`). It is counted from the first tick after the deletion was seen.
+During the grace a capture may come back without losing its spans, and a write that a dead capture
+began has time to end (`coordination/deadline.py`). The grace is counted from the first tick after
+the deletion was seen.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ logger = logging.getLogger(__name__)
 
 
 class GlobalReactorState:
-    """Of one thread. One value that nobody understands must not end the cluster's work (TiCDC's
-    worker ends): the last good one counts."""
+    """The state that a capture's reactors work on; belongs to one thread. A value that cannot be
+    read must not end the cluster's work (TiCDC's worker ends): the last good value counts."""
 
     def __init__(self, cluster_id: str, *, removal_grace_s: float) -> None:
-        self.candidates: set[LeaseID] = set()  # for controller
-        self.captures: dict[CaptureID, CaptureInfo] = {}  # those within their grace too
+        self.candidates: set[LeaseID] = set()  # captures that stand for election as controller
+        self.captures: dict[CaptureID, CaptureInfo] = {}  # with those that are in their grace
         self.capture_progress: dict[CaptureID, CaptureProgress] = {}
         self.changefeeds: dict[ChangefeedName, ChangefeedReactorState] = {}
         self._cluster_id = cluster_id
         self._grace_s = removal_grace_s
-        self._gone_at: dict[CaptureID, float | None] = {}  # None: since the last tick
+        self._gone_at: dict[CaptureID, float | None] = {}  # None: deleted since the last tick
         self._began_at: float | None = None
         self._groups: list[PatchGroup] = []
 
     def update(self, key: str, kv: KeyValue | None) -> None:
-        """Take over a key (None: it was deleted); what is not this cluster's is passed by."""
+        """Take over a key (`kv` None: it was deleted). Keys of other clusters are ignored."""
         parsed = keys.parse_key(self._cluster_id, key)
         if parsed is None:
             return
@@ -63,7 +64,7 @@ class GlobalReactorState:
             logger.warning("a value in etcd is not understood key=%s: %s", key, error)
 
     def update_pending_change(self, now_s: float) -> None:
-        """Let go of captures whose grace is over."""
+        """Remove the captures whose grace is over. `now_s` is on the monotonic clock."""
         if self._began_at is None:
             self._began_at = now_s
         for capture_id, gone_at in sorted(self._gone_at.items()):
@@ -80,15 +81,16 @@ class GlobalReactorState:
         return groups
 
     def add_group(self, *groups: PatchGroup) -> None:
-        """As a changefeed's, and written before those."""
+        """As ``ChangefeedReactorState.add_group``; these are written before the changefeeds'."""
         self._groups += (unless_refused(group) for group in groups)
 
     def is_gone(self, capture_id: CaptureID) -> bool:
-        """Whether its key is gone, though it still counts: nothing new may be given to it."""
+        """Whether the capture's key is gone, even if its grace is not over: it must be given no new
+        work."""
         return capture_id in self._gone_at or capture_id not in self.captures
 
     def owned_by(self, capture_id: CaptureID) -> list[ChangefeedReactorState]:
-        """The changefeeds that it owns, or has not let go yet."""
+        """The changefeeds that the capture owns, also those that it has been told to stop."""
         return [
             each
             for each in self.changefeeds.values()
@@ -98,16 +100,16 @@ class GlobalReactorState:
         ]
 
     def knows_the_dead(self, now_s: float) -> bool:
-        """Whether every capture that died before this state began has had its grace by now.
+        """Whether the grace is over for every capture that died before this state was first ticked.
 
-        Until then a new owner may not give away what no living capture reports: it cannot see who
-        had it, and how lately that one died.
+        Until then a new owner must not assign spans that no living capture reports: a capture that
+        had one may have died just before, and may still be writing.
         """
         began_at = self._began_at
         return began_at is not None and deadline.is_given_away(began_at, self._grace_s, now_s)
 
     def remove_stale_positions(self) -> None:
-        """Have what captures reported deleted, once they or the changefeed are gone for good."""
+        """Have the reports deleted of captures whose grace is over and of deleted changefeeds."""
         for _, changefeed in sorted(self.changefeeds.items()):
             changefeed.remove_stale_positions(self.captures)
 

@@ -1,5 +1,5 @@
-"""What etcd has right now, asked for by who does not follow it: the command line, a `run` that
-starts."""
+"""Reads of what etcd has right now, for callers that do not watch it all the time: the command
+line, and a `run` that starts. Each call blocks for its requests to etcd."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from coordination.model import CaptureID, CaptureInfo
 
 
 def read_changefeeds(client: EtcdClient, cluster_id: str) -> Sequence[ChangefeedReactorState]:
-    """All of one moment, in the order in which they were created. One whose info is not understood
-    is left out; a status or a row that is not understood counts as missing."""
+    """All changefeeds, read in one request, in the order in which they were created. One whose info
+    cannot be read is left out; a status or a schedule row that cannot be read counts as missing."""
     state = GlobalReactorState(cluster_id, removal_grace_s=0.0)
     prefixes = (keys.base_prefix(cluster_id), keys.own_prefix(cluster_id))
     for kv in client.range(prefixes, prefix=True).kvs:
@@ -28,7 +28,7 @@ def read_changefeeds(client: EtcdClient, cluster_id: str) -> Sequence[Changefeed
 def find_changefeed(
     client: EtcdClient, cluster_id: str, name: ChangefeedName
 ) -> ChangefeedReactorState | None:
-    """The present life of that name."""
+    """The changefeed that has that name at present, or None."""
     found = read_changefeeds(client, cluster_id)
     return next((each for each in found if each.name == name), None)
 
@@ -36,7 +36,7 @@ def find_changefeed(
 def read_changefeed(
     client: EtcdClient, cluster_id: str, name: ChangefeedName
 ) -> ChangefeedReactorState:
-    """The same; raises ``ChangefeedNotFound``."""
+    """The changefeed that has that name at present; raises ``ChangefeedNotFound``."""
     found = find_changefeed(client, cluster_id, name)
     if found is None:
         raise ChangefeedNotFound(f"there is no changefeed {name}")
@@ -44,8 +44,8 @@ def read_changefeed(
 
 
 def read_controller(client: EtcdClient, cluster_id: str) -> CaptureInfo:
-    """Who leads: the capture whose key under ``__cdc_meta__/owner/`` was created first; its lease
-    is valid as long as the key is there. Raises ``OwnerNotFound``."""
+    """The elected capture: the one whose key under ``__cdc_meta__/owner/`` was created first. The
+    key exists as long as the capture's lease is valid. Raises ``OwnerNotFound``."""
     candidates = client.range(keys.election_prefix(cluster_id), prefix=True).kvs
     first = min(candidates, key=lambda kv: kv.create_revision, default=None)
     if first is None:
@@ -60,7 +60,8 @@ def read_controller(client: EtcdClient, cluster_id: str) -> CaptureInfo:
 def read_captures(
     client: EtcdClient, cluster_id: str, *capture_ids: CaptureID
 ) -> Sequence[CaptureInfo]:
-    """Those, or all that are registered, by ID."""
+    """The registered captures among `capture_ids`, or all registered ones if none is given; in the
+    order of etcd's keys, so by ID."""
     found = client.range(keys.capture_prefix(cluster_id), prefix=True).kvs
     infos = [keys.load_capture_info(kv.value) for kv in found]
     return [each for each in infos if not capture_ids or each.id in capture_ids]

@@ -1,8 +1,8 @@
-"""The records of a changefeed as they stand in etcd: TiCDC's field names, each value one JSON.
+"""The records of a changefeed as etcd stores them: one JSON object each, with TiCDC's field names.
 
-What is read and written back keeps the fields that we do not know, so a newer TiCDC's or our own
-later ones are not lost by an older program. Times are the text that was read: Go writes
-nanoseconds, which Python would cut.
+A record that is read and written back keeps the fields that this program does not know, so an
+older program does not lose the fields of a newer TiCDC or Tidelake. Times stay the text that was
+read: Go writes nanoseconds, which Python would cut off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coordination.etcd.keys import NAMESPACE, ChangefeedName
 from coordination.metadata.errors import BrokenValue, InvalidSchedule, NotLaunched
 from coordination.model import CaptureID, ChangefeedID, Ts
 
-ChangefeedUUID = NewType("ChangefeedUUID", int)  # create-revision of the info key: one life's
+ChangefeedUUID = NewType("ChangefeedUUID", int)  # create-revision of the info key
 
 NO_TS: Final = Ts(0)
 START_EPOCH: Final = "start-epoch"
@@ -28,8 +28,8 @@ START_EPOCH: Final = "start-epoch"
 
 class FeedState(StrEnum):
     NORMAL = "normal"
-    WARNING = "warning"  # it runs, and something was not right
-    PENDING = "pending"  # it waits before it is tried again
+    WARNING = "warning"  # it runs, and a problem was reported
+    PENDING = "pending"  # it waits after an error before it is tried again
     FAILED = "failed"
     STOPPED = "stopped"
     FINISHED = "finished"
@@ -51,14 +51,16 @@ class AdminJobType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A JSON object with known fields, in this order, and with the ones that we pass on."""
+    """A JSON object: the known fields, in the order of the class, and in `unknown` the fields that
+    are passed on as they were read."""
 
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningError(Record):
-    """What a capture or the owner reports; `code` is the class, as ``CDC:ErrGCTTLExceeded``."""
+    """An error or a warning that a capture or the owner reports; `code` is TiCDC's error code, such
+    as ``CDC:ErrGCTTLExceeded``."""
 
     time: str = ""
     addr: str = ""
@@ -68,7 +70,7 @@ class RunningError(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangefeedInfo(Record):
-    """What was asked for, and the state it is in."""
+    """A changefeed's definition (what its creator asked for) and the state that it is in."""
 
     JSON_NAMES: ClassVar[Mapping[str, str]] = {"id": "changefeed-id"}
 
@@ -78,7 +80,7 @@ class ChangefeedInfo(Record):
     sink_uri: str = ""
     create_time: str = ""
     start_ts: Ts = NO_TS
-    target_ts: Ts = NO_TS  # 0: for ever
+    target_ts: Ts = NO_TS  # 0: no end
     admin_job_type: AdminJobType = AdminJobType.NONE
     sort_engine: str = ""
     sort_dir: str = ""
@@ -95,18 +97,19 @@ class ChangefeedInfo(Record):
 
     @property
     def start_epoch(self) -> int:
-        """In which it was last said where to start: by its creation, or a resume from another
-        checkpoint. 0 where an earlier release wrote it; TiCDC has no such field."""
+        """The epoch in which the start-ts was last set: by the creation, or by a resume that
+        overwrites the checkpoint. 0 if an earlier release wrote the info; TiCDC has no such field.
+        """
         return int(self.unknown.get(START_EPOCH, 0))
 
     def started(self, epoch: int) -> ChangefeedInfo:
-        """In this epoch it was said that it starts at its start-ts."""
+        """The same info, with `epoch` recorded as the one in which its start-ts was set."""
         return replace(self, unknown={**self.unknown, START_EPOCH: epoch})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangefeedStatus(Record):
-    """How far it is; the resolved-ts is not stored, on purpose."""
+    """How far a changefeed has come; the resolved-ts is not stored, on purpose."""
 
     checkpoint_ts: Ts = NO_TS
     min_table_barrier_ts: Ts = NO_TS
@@ -115,9 +118,9 @@ class ChangefeedStatus(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPosition(Record):
-    """What a capture reports about its part of a changefeed: errors and warnings only."""
+    """What a capture reports about its part of a changefeed: only errors and warnings."""
 
-    checkpoint_ts: Ts = NO_TS  # deprecated, as the next two
+    checkpoint_ts: Ts = NO_TS  # deprecated, as are the next two
     resolved_ts: Ts = NO_TS
     count: int = 0
     error: RunningError | None = None
@@ -128,16 +131,16 @@ NO_PROGRESS: Final = ChangefeedStatus()
 
 
 class SchedState(StrEnum):
-    """Whose a changefeed is. Only from REMOVED may it go to another capture: there is no moment
-    with two owners.
+    """Whether a changefeed has an owner. Only a REMOVED one may be launched at another capture, so
+    there is never a moment with two owners.
 
                launched                    stopped
     REMOVED ────────────► LAUNCHED ────────────────────► REMOVING
-       ▲                     │   released: it has ended,     │
+       ▲                     │  released: the owner ended,   │
        └─────────────────────┴── or its capture is dead ─────┘
     """
 
-    INVALID = "Invalid"  # a text that we do not know
+    INVALID = "Invalid"  # any text that this program does not know
     REMOVED = "Removed"
     LAUNCHED = "Launched"
     REMOVING = "Removing"
@@ -150,35 +153,36 @@ class SchedState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRow(Record):
-    """Which capture owns a changefeed; TiCDC has no key for it, the JSON is ours. It is made and
-    deleted with the info, in one transaction.
+    """Which capture owns a changefeed. TiCDC has no key for this; the JSON is Tidelake's own. The
+    row is created and deleted in one transaction with the info.
 
-    `creation_epoch` (the info's first epoch) and `launches` make each launch of each life unlike
-    any other *by its value*: who checks the value needs no revision.
+    `creation_epoch` (the info's first epoch) tells apart changefeeds that were created one after
+    another under one name, and `launches` tells apart the launches of one of them. So each launch
+    differs from any other *by its value*, and a check of the value needs no revision.
     """
 
     owner: CaptureID | None = None
     owner_state: SchedState = SchedState.REMOVED
     processors: str | None = None
-    task_position: ChangefeedStatus = NO_PROGRESS  # what its last owner had reached
+    task_position: ChangefeedStatus = NO_PROGRESS  # how far its last owner had come
     creation_epoch: int = 0
     launches: int = 0
 
     def launched(self, owner: CaptureID) -> ScheduleRow:
-        """Raises ``InvalidSchedule``, as the next."""
+        """The row with `owner` as its owner. Raises ``InvalidSchedule`` unless it is REMOVED."""
         self._check(SchedState.REMOVED, f"launched at {owner}")
         return replace(
             self, owner=owner, owner_state=SchedState.LAUNCHED, launches=self.launches + 1
         )
 
     def stopped(self) -> ScheduleRow:
-        """Its owner is to end."""
+        """The row that tells the owner to end. Raises ``InvalidSchedule`` unless it is LAUNCHED."""
         self._check(SchedState.LAUNCHED, "stopped")
         return replace(self, owner_state=SchedState.REMOVING)
 
     def released(self, owner: CaptureID, position: ChangefeedStatus | None) -> ScheduleRow:
-        """That owner has ended, and had come so far (None: as far as the row says). Raises
-        ``NotLaunched``."""
+        """The row after `owner` has ended. `position` is how far it had come; None keeps what the
+        row says. Raises ``NotLaunched`` if `owner` does not own the changefeed."""
         if self.owner != owner or self.owner_state is SchedState.REMOVED:
             raise NotLaunched(f"the capture {owner} does not own it, but {self.owner}")
         return replace(
@@ -195,19 +199,20 @@ class ScheduleRow(Record):
             )
 
 
-NO_ROW: Final = ScheduleRow()  # of a changefeed that TiCDC's tools made: nobody has owned it here
+NO_ROW: Final = ScheduleRow()  # for a changefeed that TiCDC's tools created, and nobody owned yet
 CaptureProgress = Mapping[ChangefeedUUID, ChangefeedStatus]
 
 R = TypeVar("R", bound=Record)
 
 
 def dump(record: Record) -> bytes:
-    """TiCDC's field names in its order; the unknown ones come last."""
+    """The record as JSON: TiCDC's field names in TiCDC's order, then the unknown fields."""
     return _encode(_to_json(record))
 
 
 def load(kind: type[R], value: bytes) -> R:
-    """Raises ``BrokenValue`` for what is no such record; a missing field has its default."""
+    """The record in a value from etcd; a missing field gets its default. Raises ``BrokenValue`` if
+    the value is no such record."""
     found = _decode(value)
     try:
         return _from_json(kind, found)
@@ -220,6 +225,7 @@ def dump_progress(progress: CaptureProgress) -> bytes:
 
 
 def load_progress(value: bytes) -> CaptureProgress:
+    """A capture's progress, by changefeed UUID. Raises ``BrokenValue``."""
     try:
         return {
             ChangefeedUUID(int(uuid)): _from_json(ChangefeedStatus, each)
@@ -230,7 +236,7 @@ def load_progress(value: bytes) -> CaptureProgress:
 
 
 def rfc3339(at: datetime) -> str:
-    """As Go writes a time; `at` must carry a zone."""
+    """The time as Go writes it, in UTC; `at` must carry a zone."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -249,16 +255,17 @@ def _decode(value: bytes) -> dict[str, Any]:
 
 
 def _shown(value: bytes) -> str:
-    """The beginning of a value that is not understood. It may be an info, with a password in it:
-    masked before it is cut, and shown as text, in which it is found."""
+    """The beginning of a value that cannot be read, for an error message. The value may be an info
+    with a password in its sink URI, so it is decoded to text (in which passwords are found) and
+    masked before it is cut."""
     return masked(value.decode(errors="replace"))[:200]
 
 
-_NAMES: Final[dict[type[Any], Mapping[str, str]]] = {}  # asked for at each read and write
+_NAMES: Final[dict[type[Any], Mapping[str, str]]] = {}  # a cache: each read and write needs them
 
 
 def _json_names(kind: type[Record]) -> Mapping[str, str]:
-    """Attribute -> JSON name, in the order in which they are written."""
+    """Attribute name -> JSON name, in the order in which the fields are written."""
     if kind not in _NAMES:
         renamed: Mapping[str, str] = getattr(kind, "JSON_NAMES", {})
         names = (each.name for each in fields(kind) if each.name != "unknown")

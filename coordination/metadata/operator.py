@@ -1,7 +1,7 @@
-"""What an operator does with changefeeds, from anywhere: written to etcd at once.
+"""What an operator does with changefeeds, from any machine: written to etcd at once.
 
-Their owner sees it there and follows. What only the owner can do has no key in etcd, and is asked
-of it (`owner/jobs.py`).
+The changefeed's owner sees the change in etcd and follows it. Requests that have no key in etcd
+(drain, move) go to the owner itself (`owner/jobs.py`).
 """
 
 from __future__ import annotations
@@ -20,35 +20,38 @@ from coordination.orchestrator.transaction import PatchGroup
 
 
 class ChangefeedOperator:
-    """Each call is written when it returns, or raises what refuses it (`errors.py`). ``TryAgain``
-    means that it is not known whether it was written: look before you ask again. Any thread."""
+    """When a call returns, its change is written; if it is refused, it raises an error of
+    `errors.py`. ``TryAgain`` means that it may have been written or not: read before you call
+    again. Blocks for requests to etcd; may be called on any thread."""
 
     def __init__(self, client: EtcdClient, cluster_id: str) -> None:
         self._client = client
         self._cluster_id = cluster_id
 
     def create(self, info: ChangefeedInfo) -> None:
-        """In state normal; `info.epoch` is set here. Raises ``ChangefeedExists``."""
+        """Create it, in state normal and with a new epoch. Raises ``ChangefeedExists``."""
         self._commit(create_writes(self._cluster_id, info))
 
     def pause(self, name: ChangefeedName) -> None:
+        """Stop it. Raises ``ChangefeedNotFound``, as do the methods below."""
         self._commit(self._read(name).writes().feed_event(Decision(event=FeedEvent.STOP)))
 
     def resume(self, name: ChangefeedName, overwrite_checkpoint_ts: Ts | None = None) -> None:
-        """Run again, with a new epoch; from another point if one is given."""
+        """Run it again, with a new epoch; from `overwrite_checkpoint_ts` if that is given."""
         resume = Decision(event=FeedEvent.RESUME, overwrite_checkpoint_ts=overwrite_checkpoint_ts)
         self._commit(self._read(name).writes().feed_event(resume))
 
     def update(self, name: ChangefeedName, wanted: ChangefeedInfo) -> None:
-        """Replace what was asked for; raises ``ChangefeedUpdateRefused`` unless it is paused."""
+        """Replace its URI, target-ts and config. Raises ``ChangefeedUpdateRefused`` unless it is
+        stopped or failed."""
         self._commit(self._read(name).writes().update(wanted))
 
     def remove(self, name: ChangefeedName) -> None:
-        """Mark it as removed and have its owner stop, who cleans up after it."""
+        """Mark it as removed and tell its owner to stop; the owner then deletes its keys."""
         self._commit(self._read(name).writes().remove())
 
     def cleanup(self, name: ChangefeedName) -> None:
-        """Delete all that is stored of a removed one, where no owner does."""
+        """Delete all keys of a removed changefeed; for when no owner runs that would do it."""
         found = self._read(name)
         self._commit(*found.writes().cleanup(found.task_positions))
 

@@ -1,6 +1,7 @@
-"""Patches over records instead of bytes, and groups that look before they write.
+"""Patches that change records instead of bytes, and groups that read a key before they write.
 
-A group is decided anew each time it is run: what passes between its patches stays within it.
+The transaction may run a group several times, each time on newer values. What one patch of a group
+finds out for a later one is therefore found out anew in each run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ R = TypeVar("R", bound=Record)
 def record_patch(
     key: str, kind: type[R], change: Callable[[R | None], R | None], *, is_compared: bool = False
 ) -> Patch:
-    """A change of a record; None is an absent key. The bytes stay as they are if it stays equal."""
+    """A patch that changes the record of a key; None stands for an absent key. If the record stays
+    equal, so do its bytes, and nothing is written."""
 
     def change_bytes(old: bytes | None) -> bytes | None:
         before = None if old is None else load(kind, old)
@@ -33,13 +35,14 @@ def record_patch(
 
 
 def deleted(key: str) -> Patch:
-    """Whatever its value is, understood or not."""
+    """A patch that deletes the key, even if its value cannot be read."""
     return Patch(key, lambda _old: None)
 
 
 def only_in_epoch(info_key: str, epoch: int, patch: Patch) -> PatchGroup:
-    """The patch, which does nothing unless the changefeed runs in that epoch at the commit: what is
-    said late is of a run that is over, or of a changefeed that is gone.
+    """A group of that patch, which does nothing unless the changefeed runs in that epoch at the
+    commit. A report that arrives late belongs to a run that is over, or to a changefeed that is
+    gone, and must not count for the present one.
 
     (TiCDC remembers a stop that it saw, and drops patches of a changefeed resumed since.)
     """
@@ -63,16 +66,18 @@ def only_in_epoch(info_key: str, epoch: int, patch: Patch) -> PatchGroup:
 
 
 def unless_refused(group: PatchGroup) -> PatchGroup:
-    """The group, that does nothing where it would raise a refusal, which would end a worker.
+    """The group, but where a patch raises a ``MetadataError``, all its patches from there on are
+    skipped: the error would end the EtcdWorker.
 
-    Patches that can refuse must come before those that change something.
+    Patches that can refuse must come before patches that change something, so that nothing is
+    written of a group that is refused.
     """
     is_refused = False
 
     def nth(number: int, patch: Patch) -> Patch:
         def change(old: bytes | None) -> bytes | None:
             nonlocal is_refused
-            is_refused &= number > 0  # a group is run anew on newer values
+            is_refused &= number > 0  # the first patch: the group is run anew on newer values
             if is_refused:
                 raise PatchSkipped
             try:

@@ -1,4 +1,5 @@
-"""A reactor on etcd (TiCDC's EtcdWorker): one moment of it in, transactions out. No record here.
+"""Runs a reactor on etcd (TiCDC's EtcdWorker): the reactor sees etcd as it was at one moment, and
+its changes become transactions. What the values mean is not known here.
 
 transaction   patches: changes of keys, in groups; how many groups make one transaction
 snapshot      the keys that were seen, and the transactions that may be built on them

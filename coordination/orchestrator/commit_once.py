@@ -1,4 +1,4 @@
-"""A write from outside of any EtcdWorker: the same patches, the same rules, at once."""
+"""A write to etcd without an EtcdWorker, with the same patches and rules, done at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coordination.etcd.client import Compare, EtcdClient, RangeResult
 from coordination.orchestrator.snapshot import Snapshot
 from coordination.orchestrator.transaction import PatchGroup
 
-TRIES: Final = 50  # against workers that write the same keys
+TRIES: Final = 50  # workers that write the same keys may be faster each time
 EVERYTHING: Final = ("",)
 
 
@@ -22,9 +22,9 @@ def commit_once(
 ) -> None:
     """Block until all groups are written, one after the other, each as one transaction.
 
-    Raises ``TransactionTooLarge``, ``GuardLost``, what a patch raises (the groups before it are
-    written then), and ``TryAgain`` when etcd gave no answer: it may then have happened, so look
-    before you try again.
+    Raises ``TransactionTooLarge``, ``GuardLost``, and what a patch raises; the groups before that
+    one are then written. ``TryAgain`` means that etcd gave no answer, and the write may have
+    happened or not: read before you try again.
     """
     for group in groups:
         _commit(client, group, delete_counter_key, guards)
@@ -33,7 +33,7 @@ def commit_once(
 def _commit(
     client: EtcdClient, group: PatchGroup, delete_counter_key: str, guards: Sequence[Compare]
 ) -> None:
-    # the counter first: what is deleted while the others are read makes the transaction fail
+    # The counter is read first: a delete while the other keys are read then fails the transaction.
     keys = dict.fromkeys(
         (delete_counter_key, *(each.key for each in guards), *(each.key for each in group))
     )

@@ -1,19 +1,19 @@
-"""EtcdWorker: lets a reactor act on etcd as if it were alone with it. The loop around `Snapshot`.
+"""EtcdWorker: lets a reactor act on etcd as if nobody else wrote to it. The loop around `Snapshot`.
 
               ┌──────── read (first; history lost; watch silent; outcome settled) ◄──────┐
               ▼                                                                          │
     pass: drain inbox ─► commit pending ─► updates into state ─► tick ─► collect ─► commit
-              ▲               │ conflict: keep them until there is news                  │
-              └───────────────┘                    outcome unknown: drop them, settle ───┘
+              ▲               │ conflict: keep patches until there is news               │
+              └───────────────┘              outcome unknown: drop the patches, settle ──┘
 
-A reactor ticks only when nothing is pending and its own last write has come back: never on a state
-that is older than that, and always on one moment of etcd. It does not see etcd; its state hands out
-what is to change as patches.
-A transaction without an answer may still take effect, even after a read that did not show it. It is
-*settled* first: the delete counter that it depends on is moved on, so it has happened by now or it
-never will. Then the state is read, and the reactor asked again.
+A reactor ticks only when no patch is pending and the watch has brought back its last write: so it
+always sees etcd as it was at one moment, never older than its own writes. A reactor does not talk
+to etcd; its state hands out the changes as patches.
+A transaction without an answer may still take effect, even after a read that did not show it. So it
+is *settled* first: the delete counter that it compares is counted up, after which it either has
+happened or never will. Then the state is read again, and the reactor ticks again.
 
-All of it is in one thread. The watch calls back from another, which only queues and wakes.
+All of this runs on one thread. The watch calls back on another one, which only queues and wakes.
 """
 
 from __future__ import annotations
@@ -33,26 +33,28 @@ from coordination.orchestrator.transaction import PatchGroup
 
 logger = logging.getLogger(__name__)
 
-SILENCE_S: Final = 10.0  # after it nobody knows whether the watch still lives (as TiCDC)
-OWED_S: Final = 2.0  # the same when an event must come: our own write, or what we collided with
+SILENCE_S: Final = 10.0  # without a watch batch for so long, the keys are read again (as TiCDC)
+OWED_S: Final = 2.0  # the same while an event must come: of an own write, or of a conflict
 RETRY_S: Final = 0.5  # between reads while etcd does not answer
-SLOW_TXN_S: Final = 1.0
+SLOW_TXN_S: Final = 1.0  # a transaction that takes longer is logged
 TICK_BURST: Final = 2  # ticks in a row after a rest, as TiCDC: an event does not wait for the timer
 
 
 class ReactorState(Protocol):
-    """The keys as a program wants them. Called from the worker's thread alone."""
+    """What the worker keeps up to date for its reactor. Called on the worker's thread only."""
 
     def update(self, key: str, kv: KeyValue | None) -> None:
         """A key was put, or deleted (None)."""
         ...
 
     def update_pending_change(self, now_s: float) -> None:
-        """Right before each tick: do what was put off until its time came."""
+        """Called right before each tick: make the changes that only wait for their time (monotonic
+        clock)."""
         ...
 
     def take_patches(self) -> list[PatchGroup]:
-        """Hand out what the last tick wants changed, once. Each group is all or none."""
+        """Hand out, once, what the last tick wants changed. Each group is written wholly or not at
+        all."""
         ...
 
 
@@ -64,23 +66,23 @@ class Reactor(Protocol[S_contra]):
     def tick(self, state: S_contra, now_s: float) -> None:
         """Look at the state and leave patches in it. Must not block.
 
-        Patches may be dropped without a trace when etcd did not say whether it took them; so a tick
-        derives all of them from the state, and the next one asks again for what is still missing.
+        The worker drops patches if etcd did not say whether it took them. So a tick must derive all
+        its patches from the state: the next tick then asks again for what is still missing.
         """
         ...
 
 
 @dataclass(slots=True)
 class TickLimit:
-    """How often a reactor may tick: on news as soon as the rate allows it, and without news once
-    per interval."""
+    """How often a reactor may tick: with news as soon as the rate allows, without news once per
+    interval. Times are on the monotonic clock, in seconds."""
 
     interval_s: float
     _last: float = float("-inf")
-    _paid_until: float = float("-inf")  # ticks taken so far are paid for by then
+    _paid_until: float = float("-inf")  # when the ticks so far would end, one per interval
 
     def due_at(self, *, has_news: bool) -> float:
-        """When the next tick may be; -inf is at once."""
+        """When the next tick may take place; -inf is at once."""
         if not has_news:
             return self._last + self.interval_s
         return self._paid_until - self.interval_s * (TICK_BURST - 1)
@@ -106,9 +108,9 @@ class EtcdWorker(Generic[S]):
         tick_interval_s: float,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
-        """`snapshot`: of the keys to follow, and empty. `guards` are put into every transaction,
-        their keys are among those; `wake` is called from the watch's thread when a pass is worth
-        while."""
+        """`snapshot` is empty, and names the keys to follow. The `guards` are conditions of every
+        transaction; their keys must be among the snapshot's. `wake` is called on the watch's thread
+        when events have come."""
         self._client = client
         self._clock = clock
         self._reactor = reactor
@@ -119,18 +121,18 @@ class EtcdWorker(Generic[S]):
         self._tick_limit = TickLimit(tick_interval_s)
         self._pending: list[PatchGroup] = []
         self._has_news = False  # since the last tick
-        self._must_read = True  # before anything else; else `_read_at` is when the watch is doubted
-        self._read_at = float("-inf")
-        self._is_answered = True  # etcd, as far as we know; for the log alone
-        self._unsettled: int | None = None  # the delete counter that it depends on
-        self._collided_at: Revision | None = None  # what we knew when a compare failed
+        self._must_read = True  # before anything else
+        self._read_at = float("-inf")  # when to read again, unless events come before
+        self._is_answered = True  # whether the last read was answered; only for the log
+        self._unsettled: int | None = None  # delete counter of a transaction without an answer
+        self._collided_at: Revision | None = None  # the snapshot's revision when a compare failed
         self._watch: Watch | None = None
         self._watch_number = 0
         self._inbox: deque[tuple[int, WatchBatch]] = deque()
 
     @property
     def revision(self) -> Revision:
-        """Up to where etcd has been seen."""
+        """The revision of etcd up to which this worker has seen all changes."""
         return self._snapshot.revision
 
     def close(self) -> None:
@@ -141,10 +143,10 @@ class EtcdWorker(Generic[S]):
             self._watch = None
 
     def run_once(self) -> float:
-        """One pass; returns in how many seconds the next one is due, if nothing wakes us.
+        """One pass; returns in how many seconds the next one is due unless `wake` comes first.
 
-        Blocks for no longer than calls to etcd do. Raises ``GuardLost``, ``CaptureSuicide`` when
-        etcd went back, and what the reactor raises.
+        Blocks only for calls to etcd. Raises ``GuardLost``, ``CaptureSuicide`` if etcd went back to
+        an older revision, and what the reactor and its patches raise.
         """
         self._drain()
         self._read_if_due()
@@ -166,7 +168,7 @@ class EtcdWorker(Generic[S]):
             return 0.0
         if self._is_ready:
             return min(max(0.0, self._tick_wait_s), self._doubt_wait_s)
-        return self._doubt_wait_s  # only news help
+        return self._doubt_wait_s  # nothing can be done before events come
 
     @property
     def _is_ready(self) -> bool:
@@ -206,7 +208,7 @@ class EtcdWorker(Generic[S]):
 
     @property
     def _has_collided(self) -> bool:
-        """Whether the same transaction would fail again: nothing is known that was not then."""
+        """Whether the same transaction would fail again: no event has come since it failed."""
         return self._collided_at == self.revision
 
     def _read_if_due(self) -> None:
@@ -235,7 +237,7 @@ class EtcdWorker(Generic[S]):
         number = self._watch_number
 
         def receive(batch: WatchBatch) -> None:
-            """In the watch's thread."""
+            """Called on the watch's thread."""
             self._inbox.append((number, batch))
             self._wake()
 
@@ -249,7 +251,8 @@ class EtcdWorker(Generic[S]):
     # writes
 
     def _commit(self) -> None:
-        """Send what is pending, until all is done, others were faster, or etcd does not answer."""
+        """Send the pending groups until all are written, another writer was faster, or etcd does
+        not answer."""
         while self._pending and not self._must_read and not self._has_collided:
             plan = self._snapshot.plan(self._pending, self._guards())
             if plan.taken == 0:
@@ -258,7 +261,8 @@ class EtcdWorker(Generic[S]):
                 del self._pending[: plan.taken]
 
     def _send(self, plan: Plan) -> bool:
-        """Whether it was taken; if it was not, what comes next is arranged for."""
+        """Whether etcd committed the plan. If not, the worker waits for events after a conflict,
+        and reads again if there was no answer."""
         started_at = self._clock.monotonic()
         try:
             result = self._client.txn(plan.compares, plan.ops)
@@ -288,7 +292,7 @@ class EtcdWorker(Generic[S]):
             return
         unmoved = counter_compare(self._snapshot.counter_key, self._unsettled)
         self._client.txn((unmoved,), (counter_put(self._snapshot.counter_key, self._unsettled),))
-        self._unsettled = None  # moved by us or by others: either way it is not the same any more
+        self._unsettled = None  # counted up by this put or by another writer's delete
 
     # the reactor
 

@@ -7,12 +7,13 @@ No I/O: EtcdWorker feeds reads and watch batches in, and sends planned transacti
                 └── take_updates ──► the reactor's state
     committed ──► ahead: own writes that the watch has not brought back yet
 
-Plans are built on `ahead` over `seen`, so a worker never conflicts with itself; a reactor must see
-only `seen`, and only once it has caught up with the last own write: one moment of etcd.
+Plans are built on `ahead` over `seen`, so a worker never conflicts with its own writes. A reactor
+sees only `seen`, and only once it has caught up with the worker's last write: so the reactor always
+sees etcd as it was at one moment.
 
-A delete takes the key's revisions with it: a key that was created and deleted again looks
-untouched to who saw it absent. So each transaction with a delete counts one key up, and each
-transaction, with a delete or not, depends on that count.
+A deleted key has no revisions: if a key was absent, then created and deleted again, a compare on
+its revision does not notice. So each transaction with a delete counts one key up (the delete
+counter), and every transaction compares that count.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from coordination.model import Revision
 from coordination.orchestrator.transaction import PatchGroup, fold
 
 NEVER_READ: Final = Revision(0)
-ABSENT: Final = Revision(0)  # the revision by which etcd compares a key that is not there
+ABSENT: Final = Revision(0)  # the revision that etcd compares with for a key that is not there
 
 Update = tuple[str, KeyValue | None]  # a key was put, or deleted (None)
 
 
 class GuardLost(Fenced):
-    """A key that every write of this worker depends on has gone for good; `key` says which."""
+    """The key of a guard, on which every write of this worker depends, is gone for good."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -54,8 +55,8 @@ class GuardLost(Fenced):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The first `taken` groups as one transaction: do `ops` (none: they change nothing) if all
-    `compares` hold, the delete counter's among them."""
+    """The first `taken` groups as one transaction: do `ops` if all `compares` hold, the compare of
+    the delete counter among them. No `ops`: the groups change nothing."""
 
     taken: int
     compares: tuple[Compare, ...] = ()
@@ -65,16 +66,17 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A write of our own, not yet seen."""
+    """A write of this worker that the watch has not brought back yet."""
 
     value: bytes | None
     revision: Revision
 
 
 class Snapshot:
-    """Owned by one thread. `prefixes` say which keys are ours, the delete counter is one of them.
+    """Owned by one thread. Its keys are those below `prefixes`, and the delete counter.
 
-    `scope` is what to read and to watch, as one: nothing of other clusters, or of TiDB, beside it.
+    `scope` has the prefixes to read and to watch, all in one request; it leaves out keys of other
+    clusters and of TiDB.
     """
 
     def __init__(self, prefixes: Sequence[str], delete_counter_key: str) -> None:
@@ -90,14 +92,16 @@ class Snapshot:
 
     @property
     def caught_up(self) -> bool:
-        """Whether the watch has brought back our last write: the reactor must not run before."""
+        """Whether the watch has brought back this worker's last write; until then the reactor must
+        not run."""
         return self.revision >= self._barrier
 
     def read(self, found: RangeResult) -> None:
-        """Take over a read of the scope, the first one or one that closes a gap in the watch.
+        """Take over a read of the scope: the first one, or one that closes a gap in the watch.
 
-        What happened in the gap is made up from the difference: deletes of keys that are gone, a
-        delete and a put where a key was created anew. Raises ``CaptureSuicide`` if etcd went back.
+        The updates of the gap are made from the difference: a delete for each key that is gone, a
+        delete and a put for each key that was created anew. Raises ``CaptureSuicide`` if etcd went
+        back to an older revision.
         """
         if found.revision < max(self.revision, self._barrier):
             raise CaptureSuicide(
@@ -118,8 +122,10 @@ class Snapshot:
         self._ahead.clear()
 
     def _check_known(self, kv: KeyValue) -> None:
-        """A key never goes back to an older write. One that we should have seen and did not says
-        nothing: etcd before 3.5.8 may tell the first half of a moment as if it were the whole.
+        """Raises ``CaptureSuicide`` if a key went back to an older write: etcd was restored.
+
+        That a read has a write which the watch did not bring proves nothing: etcd before 3.5.8 may
+        send the first half of a revision as if it were the whole.
         """
         known = self._seen.get(kv.key)
         if known is not None and kv.mod_revision < known.mod_revision:
@@ -129,15 +135,15 @@ class Snapshot:
             )
 
     def apply(self, events: Iterable[WatchEvent]) -> bool:
-        """Take over the events of whole revisions; whether any was ours and new.
+        """Take over the events of whole revisions; returns whether any was new and of these keys.
 
-        The events' own revisions count, never the answer's header: while etcd catches a watch up,
-        the header is ahead of events that are still to come.
+        The revision is taken from the events, never from the answer's header: while etcd catches a
+        watch up, the header is ahead of events that are still to come.
         """
         floor, is_news = self.revision, False
         for event in events:
             if event.kv.mod_revision <= floor:
-                continue  # a watch that was made again tells some of it twice
+                continue  # a watch that was begun again sends some events twice
             self.revision = max(self.revision, event.kv.mod_revision)
             if self._is_ours(event.kv.key):
                 self._take_in(event)
@@ -145,12 +151,13 @@ class Snapshot:
         return is_news
 
     def take_updates(self) -> list[Update]:
-        """What came since the last call, in order."""
+        """The updates since the last call, in order."""
         taken, self._updates = self._updates, []
         return taken
 
     def plan(self, groups: Sequence[PatchGroup], guards: Sequence[Compare] = ()) -> Plan:
-        """Fold groups into a transaction; ``fold`` says what it raises, guards count as keys."""
+        """Fold groups into a transaction; raises what ``fold`` raises. Each guard takes the place
+        of a key."""
         folded = fold(groups, self._value, MAX_TXN_OPS - 1 - len(guards))
         if not folded.changes:
             return Plan(taken=folded.taken)
@@ -167,15 +174,16 @@ class Snapshot:
         return Plan(taken=folded.taken, compares=compares, ops=tuple(ops), counter=counter)
 
     def committed(self, plan: Plan, revision: Revision) -> None:
-        """etcd took it: the next plan builds on it, and the reactor waits until it comes back."""
+        """Take note that etcd has committed the plan: the next plan builds on it, and the reactor
+        waits until the watch has brought it back."""
         self._barrier = max(self._barrier, revision)
         for op in plan.ops:
             value = None if isinstance(op, Delete) else op.value
             self._ahead[op.key] = _Written(value, revision)
 
     def check_guards(self, guards: Iterable[Compare]) -> None:
-        """Raises ``GuardLost`` for one that does not hold and never will again: its revision has
-        passed."""
+        """Raises ``GuardLost`` for a guard that can never hold again: the key's revision, which it
+        names, has been seen, and the key is gone or has another one."""
         for guard in guards:
             if self._is_lost(guard):
                 raise GuardLost(guard.key)
@@ -186,7 +194,7 @@ class Snapshot:
         if guard.target == "value" or not isinstance(guard.operand, int):
             return False
         if not ABSENT < guard.operand <= self.revision:
-            return False  # not seen yet; and what must be absent may become so
+            return False  # not seen yet; and a key that must be absent may be deleted later
         kv = self._seen.get(guard.key)
         if kv is None:
             return True
@@ -207,7 +215,7 @@ class Snapshot:
         self._queue(key, kv if event.kind == "put" else None)
 
     def _queue(self, key: str, kv: KeyValue | None) -> None:
-        if key != self.counter_key:  # no business of the reactor
+        if key != self.counter_key:  # the reactor does not need the counter
             self._updates.append((key, kv))
 
     def _value(self, key: str) -> bytes | None:
@@ -241,7 +249,8 @@ class Snapshot:
 
 
 def counter_compare(counter_key: str, counter: int) -> Compare:
-    """That nobody has deleted anything since: absent at 0, as before the first delete."""
+    """The condition that nothing was deleted since the count was `counter`. At 0 the key must be
+    absent: the first delete creates it."""
     if counter == 0:
         return Compare(counter_key, "create", 0)
     return Compare(counter_key, "value", str(counter).encode())

@@ -3,9 +3,9 @@ into one transaction. Pure.
 
     groups ──run on a copy──► changes ──fits?──► folded; one that does not begins the next fold
 
-A patch does not say what a key is to be, but how it changes: it is run on the newest value that is
-known, and again on a newer one when somebody else was faster. A group that does not fit leaves no
-trace: it is run anew, on newer values, in the next fold.
+A patch is a function from a key's old value to its new one. It is run on the newest value that is
+known, and again on a newer one if another writer was faster. The changes of a group that does not
+fit are dropped, and the group is run again, on newer values, in the next fold.
 The limits are inclusive (TiCDC's `>=` loops for ever at exactly 128 keys).
 """
 
@@ -24,24 +24,25 @@ Changes = Mapping[str, bytes | None]  # None: delete
 
 
 class PatchSkipped(Exception):
-    """Raised by a change that has become pointless: the rest of its group goes on."""
+    """Raised by a change that is no longer wanted: the other patches of its group go on."""
 
 
 class TransactionTooLarge(TidelakeError):
-    """One group needs more keys or bytes than one transaction may have: a fault of its maker."""
+    """One group needs more keys or bytes than one transaction may have: a fault of the code that
+    made the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One key's change. ``None`` is an absent key, ``b""`` an empty value; equal in and out: no
-    change.
+    """One key's change. ``None`` is an absent key, ``b""`` an empty value; a result equal to the
+    argument is no change.
 
     ``change`` may be run several times, so it must not have effects of its own. ``PatchSkipped``
     leaves this patch out, ``TryAgain`` puts its whole group off until newer events have come; any
     other error ends the worker.
 
-    ``is_compared`` puts the key's mod-revision among the transaction's conditions also when the
-    change leaves it as it is: what a patch has only *read* must then still be so at the commit."""
+    ``is_compared`` puts the key's mod-revision among the transaction's conditions even if the
+    change leaves the value as it is: so what a patch has only *read* still holds at the commit."""
 
     key: str
     change: Callable[[bytes | None], bytes | None]
@@ -53,20 +54,21 @@ PatchGroup = tuple[Patch, ...]  # in one transaction, all or none; groups are co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """What the first `taken` groups change together; intermediate values are gone."""
+    """What the first `taken` groups change together: each key's last value."""
 
     taken: int
     changes: Changes
-    reads: frozenset[str] = frozenset()  # keys that must be as they were read, changed or not
+    reads: frozenset[str] = frozenset()  # keys that must not have changed since they were read
 
 
 def fold(
     groups: Sequence[PatchGroup], values: Callable[[str], bytes | None], max_keys: int
 ) -> Fold:
-    """As many groups from the front as one transaction can hold.
+    """Folds as many groups, from the front, as one transaction can hold.
 
-    Stops before a group that raises ``TryAgain`` (it and those after it wait); raises
-    ``TransactionTooLarge`` if the first one with a change exceeds a limit by itself.
+    Stops before a group that raises ``TryAgain``: that group and those after it wait. Raises
+    ``TransactionTooLarge`` if the first group with a change exceeds a limit by itself, and what a
+    patch raises.
     """
     changes: Changes = {}
     reads: frozenset[str] = frozenset()
@@ -76,7 +78,7 @@ def fold(
         except TryAgain:
             return Fold(taken=taken, changes=changes, reads=reads)
         if larger == changes:
-            continue  # nothing is written on account of what it read
+            continue  # it changes nothing, so nothing depends on what it read
         more_reads = reads.union(patch.key for patch in group if patch.is_compared)
         keys = len(more_reads.union(larger))
         if keys > max_keys or size_bytes(larger) > MAX_TXN_BYTES:
@@ -88,12 +90,13 @@ def fold(
 
 
 def size_bytes(changes: Changes) -> int:
-    """As TiCDC counts: a key stands in its compare and in its put."""
+    """The size as TiCDC counts it: each key twice, for its compare and its put."""
     return sum(2 * len(key.encode()) + len(value or b"") for key, value in changes.items())
 
 
 def _run(group: PatchGroup, before: Changes, values: Callable[[str], bytes | None]) -> Changes:
-    """`before` with the group's changes on top; what ends as it began is no change."""
+    """`before` with the group's changes on top, without keys that end with the value that
+    `values` has for them."""
     changes = dict(before)
     for patch in group:
         old = changes[patch.key] if patch.key in changes else values(patch.key)

@@ -1,8 +1,8 @@
 """What the elected capture does: it owns every changefeed.
 
-owner        all of them, tick by tick, and what the dead have left
-changefeed   one of them: launched, run, stopped, let go
-term         one run of it: what is to be told to the captures, and recorded in Delta
-sync_point   the timestamps at which all its tables stop for a snapshot
-jobs         what operators ask for
+owner        all changefeeds, tick by tick, and the changefeeds that dead captures owned
+changefeed   one changefeed: launched, run, stopped, released
+term         one run of a changefeed: what to send to the captures, and to record in Delta
+sync_point   the timestamps at which all tables of a changefeed stop for a snapshot
+jobs         requests of operators
 """

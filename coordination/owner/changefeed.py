@@ -1,16 +1,17 @@
 """One changefeed at its owner: launched, run, stopped, released.
 
-    schedule row                                          this owner
-    REMOVED ──launch: here─────► LAUNCHED, by us ───────► decides (feed state), runs a `Term`
-                                 LAUNCHED, of another ──► of a dead one: released; else REMOVING
-                                 LAUNCHED, of us before ─► released, to be launched anew
-                                 REMOVING, ours ────────► stops, then released
-    REMOVED and the info removed ────────────────────────► cleaned up
+    schedule row                                 this owner
+    REMOVED                               ─────► launches the changefeed at itself
+    REMOVED, and the info is REMOVED      ─────► deletes all keys of the changefeed
+    LAUNCHED here, by this object         ─────► decides (feed state), runs a `Term`
+    LAUNCHED here, by an earlier object   ─────► releases it, to launch it anew (a refused term too)
+    LAUNCHED at another, living capture   ─────► makes it REMOVING (of a dead one: see `owner.py`)
+    REMOVING, owned here                  ─────► ends the run, then releases it
 
-A launch is used by one owner's reactor only: its number, the owner revision, ranks the owners for
-the agents, so what came of one that is over cannot be taken for what comes of the next one. Within
-a launch every changefeed epoch is run once: a run that failed goes on under a new epoch, after its
-back-off."""
+A launch is used by one ``ChangefeedOwner`` only. Its number, the owner revision, ranks the owners
+for the agents: so messages of a launch that is over are told apart from those of the next one.
+Within a launch every changefeed epoch is run once: a run that failed goes on under a new epoch,
+after its back-off."""
 
 from __future__ import annotations
 
@@ -57,12 +58,13 @@ from coordination.scheduler.messages import Message
 logger = logging.getLogger(__name__)
 
 MAX_NAMES: Final = 10  # of tables, in a log line
-LAUNCH_AGAIN_S: Final = 5.0  # after a refused term: who has claimed it may be about to lead
+LAUNCH_AGAIN_S: Final = 5.0  # after a refused term: its claimer may be about to be elected
 
 
 class ChangefeedOwner:
-    """One thread. What goes wrong in it is the changefeed's error; a refused term ends its launch,
-    and it is launched anew a little later. Only what ends the capture is raised."""
+    """One changefeed, as long as this capture is elected. One thread. An exception in it becomes
+    the changefeed's error; a refused term ends the launch, and the changefeed is launched anew
+    after ``LAUNCH_AGAIN_S``. Only ``CaptureSuicide`` and ``Fenced`` are raised."""
 
     def __init__(self, name: ChangefeedName, role: SessionContext, ownership: Ownership) -> None:
         self.name = name
@@ -71,20 +73,20 @@ class ChangefeedOwner:
         self._feed_state = FeedStateManager(
             random=role.capture.rng.random, tries_again=role.capture.tries_again
         )
-        self._owner_revision: int | None = None  # that we asked for
-        self._is_first = False  # nobody has ever had a span of it before that launch
+        self._owner_revision: int | None = None  # the number of the launch that this object made
+        self._is_first = False  # that launch is the changefeed's first: no capture has spans of it
         self._term: Term | None = None
         self._closing = Closings("the control writer", role.end_within_s)
         self._ran_epoch: int | None = None
         self._errors: list[RunningError] = []  # of the run of that epoch
-        self._refusal: RunningError | None = None  # of a term, until it is seen in etcd
+        self._refusal: RunningError | None = None  # a refused term, until etcd has it as a warning
         self._launch_again_at = float("inf")
         self._logged: tuple[str, str] | None = None  # code and message of the last error
-        self._shown: Standing | None = None  # since nothing of it runs
+        self._shown: Standing | None = None  # in the control tables, without a control writer
 
     @property
     def coordinator(self) -> Coordinator | None:
-        """Of the term that runs, once it is claimed."""
+        """The coordinator of the present term, once that is claimed."""
         return self._term.coordinator if self._term is not None else None
 
     @property
@@ -92,12 +94,12 @@ class ChangefeedOwner:
         return self._term is None and not self._closing.names()
 
     def close(self, *, drop: bool) -> None:
-        """Begin to end it all; `is_closed` says when that is over."""
+        """Begin to end its run; `is_closed` says when that is done. `drop`: write nothing more."""
         self._withdraw()
         self._end_run(drop=drop)
 
     def check_end(self, now_s: float) -> None:
-        """Raises ``CaptureSuicide`` when what was closed does not end."""
+        """Raises ``CaptureSuicide`` if a closed control writer does not end in time."""
         self._closing.check(now_s)
 
     def _end_run(self, *, drop: bool) -> None:
@@ -113,14 +115,14 @@ class ChangefeedOwner:
         cluster: GlobalReactorState,
         now_s: float,
     ) -> Sequence[Message]:
-        """What is to be sent."""
+        """One tick; returns the messages to send to agents."""
         try:
             return self._tick(changefeed, inbox, cluster, now_s)
         except (CaptureSuicide, Fenced):
             raise
         except TermRefused as error:
             self._resign(error, now_s)
-        except Exception as error:  # noqa: BLE001 - the others go on
+        except Exception as error:  # noqa: BLE001 - the other changefeeds go on
             self._fail(error)
         return ()
 
@@ -165,7 +167,7 @@ class ChangefeedOwner:
         row: ScheduleRow,
         cluster: GlobalReactorState,
     ) -> None:
-        """One step towards a launch here, or towards the end of what was removed."""
+        """One step towards a launch here, or towards the deletion of a removed changefeed."""
         writes, ours = changefeed.writes(), self._role.id
         if row.owner_state is SchedState.REMOVED:
             if info.state is FeedState.REMOVED:
@@ -175,11 +177,11 @@ class ChangefeedOwner:
             self._ran_epoch = None
             changefeed.add_group(writes.launch(ours))
         elif row.owner is None:
-            return  # a broken row: an operator's
+            return  # a broken row: left to an operator
         elif row.owner == ours:
             changefeed.add_group(writes.release(ours, changefeed.status or row.task_position))
         elif row.owner_state is SchedState.LAUNCHED and not cluster.is_gone(row.owner):
-            # it was the owner before: it is to let go (the dead's are taken from them by who leads)
+            # The owner before this one is to end (`OwnerReactor` releases those of dead captures).
             changefeed.add_group(writes.stop_owner())
 
     # the run
@@ -208,8 +210,8 @@ class ChangefeedOwner:
             self._term.control.set_standing(standing_of(info, decision))
 
     def _show_ended(self, info: ChangefeedInfo) -> None:
-        """Have the control tables say how a changefeed stands that does not run, and so has no
-        control writer that would say it."""
+        """Have the control tables show the state of a changefeed that does not run: it has no
+        control writer that would write it there."""
         standing, role = standing_of(info), self._role
         if standing.state.is_running or not self.is_closed or standing == self._shown:
             return
@@ -223,13 +225,13 @@ class ChangefeedOwner:
         )
 
     def _withdraw(self) -> None:
-        """From now on its control writer says how it stands."""
+        """Stop showing its state: from now on its control writer does that."""
         if self._shown is not None:
             self._role.capture.data_plane.withdraw(self.name.id)
             self._shown = None
 
     def _log_decision(self, info: ChangefeedInfo, decision: Decision) -> None:
-        """An error is one ERROR line, however often it is met again while it is tried again."""
+        """Log a decision. An error gets one ERROR line, even if it comes again with each retry."""
         error = decision.error
         before = None if known_state(info) is FeedState.NORMAL else self._logged
         if error is None:
@@ -279,9 +281,9 @@ class ChangefeedOwner:
         term = self._term
         if term is None:
             return ()
-        alive = set(cluster.captures)  # those who may have spans: the dead too, within their grace
+        alive = set(cluster.captures)  # they may have spans; dead ones count within their grace
         if not self._is_first and not cluster.knows_the_dead(now_s):
-            alive.add(UNSEEN)  # somebody may have had spans before this owner could see who lives
+            alive.add(UNSEEN)  # a capture with spans may have died before this owner could see it
         gone = {each for each in alive if cluster.is_gone(each)}
         unreached = {each.id for each in cluster.captures.values() if not each.is_reached}
         ticked = term.tick(inbox, alive, now_s, unreached=unreached, gone=gone)
@@ -297,7 +299,7 @@ class ChangefeedOwner:
         return ticked.outbox
 
     def _log_moves(self, term: Term) -> None:
-        """One line for all tables that go from one capture to another in this tick."""
+        """Log one line for all tables that move from one capture to another in this tick."""
         if term.coordinator is None:
             return
         tables = term.coordinator.replication.tables
@@ -314,26 +316,28 @@ class ChangefeedOwner:
             )
 
     def _resign(self, error: TermRefused, now_s: float) -> None:
-        """Of this changefeed alone; who leads the cluster is not decided in Delta."""
+        """End the launch of this changefeed, because its term was refused. The capture stays
+        elected: the election is decided in etcd, not in Delta."""
         logger.warning("its owner resigns changefeed_id=%s: %s", self.name.id, error)
         self._refusal = self._role.report(error, OWNER_UNKNOWN)
         self._launch_again_at = now_s + LAUNCH_AGAIN_S
         self._end_run(drop=True)
 
     def _fail(self, error: Exception) -> None:
-        """Reported in each tick until it is written: nothing runs any more in this epoch."""
+        """End the run of this epoch. The error is kept, and counts in each tick until the
+        changefeed's state has changed in etcd: nothing runs in this epoch any more."""
         self._end_run(drop=False)
         report = self._role.report(error, OWNER_UNKNOWN)
         if any((each.code, each.message) == (report.code, report.message) for each in self._errors):
             return
-        if not isinstance(error, TidelakeError):  # what is known is said when it is decided upon
+        if not isinstance(error, TidelakeError):  # a TidelakeError is logged with the decision
             logger.error("a changefeed fails changefeed_id=%s", self.name.id, exc_info=error)
         self._errors.append(report)
 
 
 def standing_of(info: ChangefeedInfo, decision: Decision | None = None) -> Standing:
-    """How a changefeed stands, for the control tables: as etcd has it, or will have it once the
-    decision is written."""
+    """The changefeed's state and message for the control tables: as etcd has them, or will have
+    them once the decision is written."""
     state = known_state(info)
     told = [each for each in (info.error, info.warning) if each is not None]
     if decision is not None:

@@ -1,9 +1,9 @@
-"""What operators ask an owner for: posted from any thread, done at a tick, answered by a future.
+"""Requests of operators to the owner: posted on any thread, done in a tick, answered by a future.
 
     gRPC ── post ──► inbox ── tick: `carry_out` ──► the future has a result or an error
 
-Pausing and the like is written to etcd by anybody (`metadata/operator.py`); these jobs have no keys
-there (docs/cluster.md 15).
+A pause or a resume is written to etcd, which needs no owner (`metadata/operator.py`). The jobs here
+have no keys in etcd (docs/cluster.md 15).
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ R = TypeVar("R")
 
 
 class NotOwner(TidelakeError):
-    """The capture that was asked does not lead: find the one that does, and ask again."""
+    """The capture that was asked is not elected: find the one that is, and ask again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
-    """An owner, as jobs see it: each method is one. They raise ``MetadataError`` for what cannot be
-    done as asked."""
+    """What a job may use of the owner; each public method is a job. Runs on the coordination
+    thread. A job that cannot be done as asked raises a ``MetadataError``."""
 
     feeds: Mapping[ChangefeedName, ChangefeedOwner]
     self_id: CaptureID
     cluster: GlobalReactorState
-    draining: set[CaptureID]  # that this owner was told to drain
+    draining: set[CaptureID]  # the captures that this owner was told to drain
     resign: Callable[[], None]
 
     def rebalance(self, changefeed: ChangefeedName) -> None:
-        """Even out its spans."""
+        """Have the scheduler spread the changefeed's spans evenly over the captures."""
         self._running(changefeed).schedulers.rebalance_is_wanted = True
         logger.info("rebalance asked for changefeed_id=%s", changefeed.id)
 
     def move_table(self, changefeed: ChangefeedName, table: TableName, dest: CaptureID) -> None:
-        """The move itself comes later."""
+        """Ask the scheduler to move a table to `dest`. Returns at once; the move comes later."""
         coordinator = self._running(changefeed)
         self._check_capture(dest)
         spans = coordinator.replication.tables
@@ -60,9 +60,9 @@ class JobContext:
         logger.info("move asked for changefeed_id=%s table=%s to=%s", changefeed.id, table, dest)
 
     def drain(self, capture_id: CaptureID) -> int:
-        """Begin to empty a capture, or go on; how many spans it still has, at least 1 while that is
-        not known. Asked of the owner itself: it resigns first, so ask again. Refused where nobody
-        else serves."""
+        """Begin to drain a capture, or go on with it. Returns how many spans it still has: at least
+        1 while that is not known. If the capture is the owner itself, it resigns first; ask the
+        next owner again. Raises ``MetadataError`` if no other capture takes tables."""
         self._check_capture(capture_id)
         if not any(self._serves(each) for each in self.cluster.captures if each != capture_id):
             raise MetadataError(
@@ -83,7 +83,8 @@ class JobContext:
         return left
 
     def keep(self, capture_id: CaptureID) -> None:
-        """Take a drain back, as far as it is the owner's."""
+        """Take a drain back in this owner: it may give the capture spans again. (The capture's own
+        side of it: ``Capture.serve_again``.)"""
         self._check_capture(capture_id)
         self.draining.discard(capture_id)
         for feed in self.feeds.values():
@@ -92,7 +93,8 @@ class JobContext:
         logger.info("drain taken back capture_id=%s", capture_id)
 
     def list_processors(self, wanted: ChangefeedName | None = None) -> list[dict[str, Any]]:
-        """Spans and who has them, of one changefeed or of all, in the order of their names."""
+        """The spans of one changefeed or of all, each with the capture that has it, in the order of
+        the names."""
         found = [
             (name, made)
             for name, feed in self.feeds.items()
@@ -131,21 +133,23 @@ OwnerJob = Callable[[JobContext], R]
 
 
 class OwnerJobs:
-    """The inbox. Thread-safe."""
+    """The inbox of jobs. Thread-safe."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._inbox: queue.SimpleQueue[tuple[OwnerJob[Any], Future[Any]]] = queue.SimpleQueue()
 
     def post(self, job: OwnerJob[R]) -> Future[R]:
-        """Done at the owner's next tick; fails with ``NotOwner`` where there is no owner."""
+        """Have a job done in the owner's next tick. The future has its result or its error;
+        ``NotOwner`` if this capture is not the owner."""
         future: Future[R] = Future()
         self._inbox.put((job, future))
         self._wake()
         return future
 
     def carry_out(self, context: JobContext | None) -> None:
-        """All that have come, by the coordination thread; None: we do not lead."""
+        """Do all jobs that were posted. Called on the coordination thread. With None (this capture
+        is not the owner) they fail with ``NotOwner``."""
         while not self._inbox.empty():
             job, future = self._inbox.get()
             if not future.set_running_or_notify_cancel():
@@ -156,5 +160,5 @@ class OwnerJobs:
                 continue
             try:
                 future.set_result(job(context))
-            except Exception as error:  # noqa: BLE001 - it is the caller's
+            except Exception as error:  # noqa: BLE001 - the caller gets it
                 future.set_exception(error)

@@ -1,10 +1,11 @@
 """The owner role of the elected capture: all changefeeds of the cluster, tick by tick.
 
-    tick: bootstrap (once) ─► jobs ─► does every capture work with us?
-                                          ─► the dead's ─► each changefeed ─► report ─► cleanup
+    tick: bootstrap (once) ─► jobs ─► are all captures of versions that work together?
+              ─► release what dead captures owned ─► each changefeed ─► report ─► cleanup
 
 The elected capture is the controller, and launches every changefeed at itself (docs/cluster.md 12).
-Whoever is elected next takes over: rows of the dead are released, the living are told to let go.
+The capture that is elected next takes over: it releases the schedule rows of dead captures, and
+tells living captures that still own a changefeed to stop.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from coordination.version import work_together
 
 logger = logging.getLogger(__name__)
 
-MAX_INBOX = 10_000  # messages of one changefeed, while etcd does not let the owner tick
-REPORT_S = 5.0  # how old the progress is that a capture's death leaves behind, at most
+MAX_INBOX = 10_000  # messages of one changefeed that are kept while the owner does not tick
+REPORT_S = 5.0  # how old the progress in etcd is at most, when this capture dies
 
 
 class OwnerReactor:
-    """One thread; one for each time that the capture is elected."""
+    """The reactor of one leadership, made anew each time the capture is elected. One thread."""
 
     def __init__(self, role: SessionContext, ownership: Ownership, jobs: OwnerJobs) -> None:
         self.wants_to_resign = False  # it was asked to be drained
@@ -40,12 +41,12 @@ class OwnerReactor:
         self._ownership = ownership
         self._jobs = jobs
         self.feeds: dict[ChangefeedName, ChangefeedOwner] = {}
-        self._leaving: list[ChangefeedOwner] = []  # of changefeeds that are gone from etcd
+        self._leaving: list[ChangefeedOwner] = []  # still ending; their keys are gone from etcd
         self._inboxes: dict[str, list[Message]] = {}
         self._outbox: list[Message] = []
         self._is_bootstrapped = False
         self._misfits: list[CaptureID] = []  # captures that do not work together with this one
-        self._draining: set[CaptureID] = set()  # as it was told
+        self._draining: set[CaptureID] = set()  # asked for by operators
         self._report_at = float("-inf")
 
     @property
@@ -53,7 +54,8 @@ class OwnerReactor:
         return all(feed.is_closed for feed in (*self.feeds.values(), *self._leaving))
 
     def post(self, messages: Iterable[Message]) -> None:
-        """From agents."""
+        """Take messages from agents; the next tick reads them. More than ``MAX_INBOX`` of a
+        changefeed are dropped."""
         for message in messages:
             inbox = self._inboxes.setdefault(message.changefeed_id, [])
             if len(inbox) < MAX_INBOX:
@@ -89,7 +91,8 @@ class OwnerReactor:
         self.wants_to_resign = True
 
     def _bootstrap(self, state: GlobalReactorState) -> None:
-        """What TiCDC's tools expect of a cluster; later it may be migrated."""
+        """Write the key with the version of the metadata, which TiCDC's tools expect of a cluster.
+        A version that is there already stays."""
         if self._is_bootstrapped:
             return
         self._is_bootstrapped = True
@@ -97,8 +100,8 @@ class OwnerReactor:
         state.add_group((Patch(key, lambda old: old or keys.META_VERSION),))
 
     def _is_whole(self, state: GlobalReactorState) -> bool:
-        """Whether all captures understand each other. One that does not refuses to start (see
-        `streaming/admission.py`); it may have started together with us."""
+        """Whether all captures have versions that work together. Another one refuses to start (see
+        `streaming/admission.py`), but it may have started at the same moment as this capture."""
         ours = self._role.info.version
         misfits = [
             each.id for each in state.captures.values() if not work_together(ours, each.version)
@@ -119,8 +122,9 @@ class OwnerReactor:
         return not misfits
 
     def _take_from_the_dead(self, state: GlobalReactorState) -> None:
-        """What they owned is free at once: their launches and terms fence them. (Their spans wait
-        for the grace.)"""
+        """Release the changefeeds that dead captures owned. There is no need to wait: their writes
+        are refused by the launch in etcd and by the term in Delta. (Their spans wait for the
+        grace.)"""
         rows = (each.schedule for each in state.changefeeds.values())
         owners = {row.owner for row in rows if row is not None and row.owner is not None}
         for capture_id in sorted({*owners, *state.capture_progress}):
@@ -134,7 +138,8 @@ class OwnerReactor:
             state.add_group(*offline_writes(self._role.capture.cluster_id, capture_id, releases))
 
     def _report(self, state: GlobalReactorState, now_s: float) -> None:
-        """How far what it owns is, as the processors have told it, for who takes over."""
+        """Write, every ``REPORT_S``, how far the changefeeds that this capture owns have come. If
+        this capture dies, the next owner releases them with that position."""
         if now_s < self._report_at:
             return
         self._report_at = now_s + REPORT_S
@@ -159,7 +164,7 @@ class OwnerReactor:
             feed = self.feeds.get(name)
             if feed is None:
                 if any(each.name == name for each in self._leaving):
-                    continue  # its last run still ends
+                    continue  # its last run has not ended yet
                 feed = self.feeds[name] = ChangefeedOwner(name, self._role, self._ownership)
             inbox = self._inboxes.get(name.id, ())
             self._outbox += feed.tick(changefeed, inbox, state, now_s)

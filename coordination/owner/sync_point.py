@@ -1,7 +1,7 @@
 """Sync points: timestamps at which all spans stop, so that a snapshot of all tables is one moment.
 
-The grid is the physical clock of TiDB: with an interval of 10 minutes every full ten minutes. So
-every owner has the same points, and none is told by the one before it.
+The points lie on a grid of TiDB's physical clock: with an interval of 10 minutes, every full ten
+minutes. So every owner computes the same points, and needs nothing from the owner before it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ DEFAULT_INTERVAL_MS: Final = 600_000  # sync-point-interval
 
 
 def interval_ms(config: Mapping[str, Any] | None) -> int | None:
-    """Of a changefeed's ``config``; None where sync points are off. Raises ``ConfigError``."""
+    """The sync point interval in a changefeed's ``config``, in ms; None if sync points are off.
+    Raises ``ConfigError``."""
     if not config or not config.get("enable-sync-point"):
         return None
     value = config.get("sync-point-interval")
@@ -26,6 +27,6 @@ def interval_ms(config: Mapping[str, Any] | None) -> int | None:
 
 
 def next_sync_point(after_ts: int, interval: int) -> Ts:
-    """The first point of the grid above `after_ts`."""
+    """The first point of the grid above `after_ts`; `interval` is in ms."""
     physical_ms = after_ts >> TSO_LOGICAL_BITS
     return Ts((physical_ms // interval + 1) * interval << TSO_LOGICAL_BITS)

@@ -6,8 +6,8 @@
                                                                             └► progress rows
     barrier = min(DDL scan, pending DDL, next sync point, target-ts), never below the checkpoint
 
-Nothing of one term is used in another: messages of a term before this one are below this one's
-fences, and the agents drop those of another owner revision or changefeed epoch.
+Nothing of one term is used in another: the fences of an earlier term are below this one's, and the
+agents drop messages of another owner revision or changefeed epoch.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from coordination.scheduler.coordinator import (
 from coordination.scheduler.messages import NO_TS, Message
 from coordination.scheduler.schedulers import SchedulerSettings
 
-RECORD_S: Final = 1.0  # between two looks at everything that is to be recorded
-# Stands for captures that may have died before this owner could see it: it never answers.
+RECORD_S: Final = 1.0  # between two records of progress
+# A capture ID that stands for captures that may have died before this owner could see them. It
+# never answers, so the coordinator assigns nothing while it is listed as alive.
 UNSEEN: Final = CaptureID("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermTick:
-    """What came of a tick. ``is_known``: the checkpoint is of spans, not just what is stored."""
+    """The result of a tick. ``is_known``: the checkpoint comes from reports of the spans and may be
+    written to etcd; else it is only the stored one."""
 
     outbox: tuple[Message, ...]
     checkpoint_ts: Ts
@@ -46,7 +48,8 @@ class TermTick:
 
 
 class Term:
-    """One thread. Every method may raise what `ControlWriter` and `Coordinator` raise."""
+    """One run of a changefeed, under one term. One thread. `tick` may raise what `ControlWriter`
+    and `Coordinator` raise."""
 
     def __init__(
         self,
@@ -58,7 +61,7 @@ class Term:
         settings: SchedulerSettings,
         rng: random.Random,
     ) -> None:
-        """``capture``: the owner's."""
+        """``capture`` is the owner's own. Raises ``ConfigError``."""
         self.coordinator: Coordinator | None = None  # until the term is claimed
         self.epoch = info.epoch
         self.control = control
@@ -83,9 +86,9 @@ class Term:
         unreached: Collection[CaptureID] = (),
         gone: Collection[CaptureID] = (),
     ) -> TermTick | None:
-        """None until the term is claimed. ``alive`` has UNSEEN in it as long as a capture that
-        nobody has seen may still write; ``unreached`` have never had a span; ``gone`` are within
-        their grace."""
+        """One tick; None until the term is claimed. ``alive`` contains UNSEEN as long as a capture
+        that died before this owner could see it may still write. ``unreached`` are captures that
+        have never had a span, ``gone`` those that are dead and within their grace."""
         coordinator = self.coordinator
         if coordinator is None:
             claim = self.control.claimed()
@@ -94,13 +97,21 @@ class Term:
             if 0 < self._info.target_ts <= claim.checkpoint_ts:
                 return _ended_before(claim)
             coordinator = self.coordinator = self._begin(claim)
-        # Before the changes: they have the tables of every DDL that is no longer pending.
+        # The scan before the changes, which then have the tables of every DDL that has run.
         scan = self.control.ddl_scan()
         self._take_changes(coordinator)
         if not self._is_on_grid:
             self._find_grid(coordinator, scan)
         barrier = self._barrier(coordinator, scan)
-        ticked = coordinator.poll(inbox, alive, barrier, now_s, unreached=unreached, gone=gone)
+        ticked = coordinator.poll(
+            inbox,
+            alive,
+            barrier,
+            now_s,
+            unreached=unreached,
+            gone=gone,
+            is_searched=scan.has_rows,
+        )
         if ticked.can_proceed:
             self._proceed(coordinator, ticked, scan, now_s)
         return TermTick(
@@ -111,12 +122,13 @@ class Term:
         )
 
     def _may_tell(self, checkpoint_ts: Ts) -> bool:
-        """Etcd hears of the end last: then nothing runs any more that could write it to Delta."""
+        """Whether etcd may be told this checkpoint. The target-ts is told only after the control
+        tables have the end: once etcd has it, the changefeed is finished and its writer closed."""
         return self._is_finished or not 0 < self._info.target_ts <= checkpoint_ts
 
     def _begin(self, claim: Claim) -> Coordinator:
         checkpoint_ts = claim.checkpoint_ts
-        # The point at the checkpoint itself is still to come: an owner may have died over it.
+        # A sync point at the checkpoint itself may be unpublished: its owner may have died then.
         self._published_ts = Ts(max(claim.published_ts, checkpoint_ts - 1, NO_TS))
         self._is_on_grid = self._interval_ms is None or checkpoint_ts > NO_TS
         coordinator = Coordinator(
@@ -137,8 +149,8 @@ class Term:
         return coordinator
 
     def _find_grid(self, coordinator: Coordinator, scan: DdlScan) -> None:
-        """Of a changefeed that starts at TSO 0: pass over the points before its first table.
-        They would be taken one by one from 1970 on, and nothing could be read at them."""
+        """For a changefeed that starts at TSO 0: skip the sync points before its first table.
+        Otherwise every one since 1970 would be taken, with no table to read at it."""
         replication = coordinator.replication
         known = [*replication.missing.values()]
         known += [made.checkpoint_ts for made in replication.sets.values()]
@@ -165,7 +177,8 @@ class Term:
         return next_sync_point(self._published_ts, self._interval_ms)
 
     def _barrier(self, coordinator: Coordinator, scan: DdlScan) -> Barrier:
-        """At the checkpoint, until somebody has said how far it has searched for tables."""
+        """The barrier of this tick. It stays at the checkpoint until a capture's scan, or the
+        owner's own, says how far the topics were searched for tables (docs/cluster.md 4)."""
         checkpoint_ts = coordinator.checkpoint.checkpoint_ts
         scans = (each.scan for each in coordinator.captures.captures.values())
         is_searched = scan.has_rows or any(scans)
@@ -193,7 +206,7 @@ class Term:
         is_news = is_sync_point and checkpoint_ts > self._recorded_sync_ts
         finished = 0 < self._info.target_ts <= checkpoint_ts
         if now_s < self._record_at and not is_news and not finished:
-            return  # the last word is never left out: the control writer is closed right after it
+            return  # never at the end: the control writer is closed right after it
         self._record_at = now_s + RECORD_S
         if is_sync_point:
             self._recorded_sync_ts = checkpoint_ts
@@ -211,7 +224,7 @@ class Term:
 
 
 def _ended_before(claim: Claim) -> TermTick:
-    """The changefeed is at its target-ts already: it needs no Coordinator."""
+    """The tick of a changefeed that is at its target-ts already: it needs no Coordinator."""
     return TermTick(
         outbox=(),
         checkpoint_ts=claim.checkpoint_ts,
@@ -221,22 +234,24 @@ def _ended_before(claim: Claim) -> TermTick:
 
 
 def first_due(pending: Sequence[PendingDdl], checkpoint_ts: Ts) -> PendingDdl | None:
-    """The DDL to run now: the first in order, if all before it is applied. One at a time."""
+    """The DDL to run now: the first in order, if the checkpoint has reached it; else None. So DDLs
+    run one at a time."""
     first = next(iter(pending), None)
     return first if first is not None and first.commit_ts <= checkpoint_ts else None
 
 
 def read_offsets(coordinator: Coordinator) -> dict[str, int]:
-    """How far the captures that hold spans have read, and are done with what they read: the least
-    of them; empty: not known now."""
+    """Up to which offset of each partition the captures that hold spans have read the source and
+    are done with it: the least of the captures. Empty: not known now."""
     return lowest(_scanned(coordinator).values())
 
 
 def low_water_offsets(coordinator: Coordinator) -> dict[str, int]:
-    """From where the source must be read again if everything ended now, but for spans that hold
-    something back: their own rows say that. Empty: not known now.
+    """From which offset of each partition the source would have to be read again after a restart
+    now, except for spans that hold unapplied rows: their progress rows have their own low water.
+    Empty: not known now.
 
-    Known only while every span is at rest on a capture that has said how far it has read."""
+    It is known only while every span is settled on a capture that has said how far it has read."""
     replication, scanned = coordinator.replication, _scanned(coordinator)
     primaries = {made.primary for made in replication.sets.values() if made.primary}
     if not replication.is_settled or primaries - scanned.keys():
@@ -245,7 +260,7 @@ def low_water_offsets(coordinator: Coordinator) -> dict[str, int]:
 
 
 def _scanned(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:
-    """What captures with spans have said of their reading."""
+    """The offsets that the captures with spans have reported in their scans, by capture."""
     primaries = {made.primary for made in coordinator.replication.sets.values()}
     captures = coordinator.captures.captures.items()
     scans = {each: capture.scan for each, capture in captures if each in primaries}
@@ -257,7 +272,7 @@ def _scanned(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:
 
 
 def lowest(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The least of them, by partition."""
+    """The least offset of each partition."""
     low: dict[str, int] = {}
     for offsets in found:
         for partition, offset in offsets.items():

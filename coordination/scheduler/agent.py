@@ -1,4 +1,4 @@
-"""An agent: has one changefeed's spans replicated on one capture, as the changefeed's owner says.
+"""An agent: has one changefeed's spans replicated on one capture, as the changefeed's owner orders.
 
     inbox ─► for us? this changefeed epoch? not a stale owner? ─► heartbeat: barrier, liveness
                                               │                  └► dispatch: this processor epoch?
@@ -6,13 +6,14 @@
                                               └► a newer owner: adopted, new processor epoch
     what has changed in the data plane ─► statuses ─► outbox
 
-The data plane has the spans and their states; the agent says which orders reach it, and tells the
-owner what comes of them. An order that fits no more is dropped, not kept: the owner goes by the
-states that it hears of, and sends again. (TiCDC's agent keeps a task and a state for each span.)
+The data plane has the spans and their states. The agent passes the owner's orders on to it, and
+reports the states to the owner. An order that does not fit the span's state is dropped: the owner
+decides by the states that are reported, and sends it again. (TiCDC's agent keeps a task and a state
+for each span.)
 
-Pure: messages go in and come out, and all that happens in between happens in `tick`. What
-TiCDC's gets wrong: its epoch never changes, so that nothing is ever stale; a heartbeat without a
-barrier lifts the barrier.
+Pure: messages go in and come out of `tick`. Two faults of TiCDC's agent are avoided: its epoch
+never changes, so that no message is ever stale; and a heartbeat without a barrier lifts the
+barrier.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from coordination.scheduler.reports import SpanReports
 
 
 class OwnerConflict(TidelakeError):
-    """Two captures say that they are the owner with one and the same election revision."""
+    """Two captures send messages as the owner with the same owner revision."""
 
 
 class OwnerInfo(NamedTuple):
@@ -66,17 +67,17 @@ class Agent:
         new_epoch: Callable[[], ProcessorEpoch],
         owner: OwnerInfo = NO_OWNER,
     ) -> None:
-        """``owner``: who is the owner as far as etcd says. Without it the first message decides,
-        and that may be one of an owner of the past."""
+        """``owner``: the owner in etcd. Without it the sender of the first message is taken for the
+        owner, and that message may be a late one of an earlier owner."""
         self.capture_id = capture_id
         self.changefeed_id = changefeed_id
         self.changefeed_epoch = changefeed_epoch
         self.epoch = new_epoch()
         self.owner = owner
         self.liveness = Liveness.ALIVE
-        self.barrier: Barrier | None = None  # None: nothing may be applied above where it was added
-        # The newest fence that each span was ever given here, by table ID. Fences outlive spans and
-        # owners: a late AddTable cannot bring back what was taken away.
+        self.barrier: Barrier | None = None  # None: nothing is applied above a span's first ts
+        # The newest fence that each span was ever given here, by table ID. Fences are kept when
+        # spans and owners go: a late AddTable must not bring back a span that was removed.
         self.fences: dict[int, int] = {}
         self._version = version
         self._replica = replica
@@ -84,8 +85,8 @@ class Agent:
         self._reports = SpanReports()
 
     def tick(self, inbox: Sequence[Message]) -> tuple[Message, ...]:
-        """Take the messages in their order; what is to be sent. Raises OwnerConflict, and what the
-        data plane raises."""
+        """Take the messages in their order; returns the messages to send. Raises OwnerConflict, and
+        what the data plane raises."""
         heartbeats: list[tuple[Heartbeat, ProcessorEpoch]] = []
         for message in inbox:
             if self._is_ours(message) and self._accept_owner(message):
@@ -93,7 +94,7 @@ class Agent:
         bodies: list[Body] = []
         for table_id in self._replica.take_changed():
             bodies += self._look_at(table_id)
-        if heartbeats:  # one answer does for all: it holds what any of them asked for
+        if heartbeats:  # one answer to all of them, with every span that any of them asks for
             bodies.append(self._answer(heartbeats))
         return tuple(self._to_owner(body) for body in bodies)
 
@@ -105,8 +106,8 @@ class Agent:
         )
 
     def _accept_owner(self, message: Message) -> bool:
-        """False for an owner of the past. A newer one is adopted: the spans stay as they are, with
-        their streams and fences, but what the old one sent and is still under way is stale."""
+        """False for a message of an earlier owner. A newer owner is adopted: the spans stay as they
+        are, with their streams and fences, but dispatches of the owner before it become stale."""
         owner_id, revision = message.sender, message.owner_revision
         if revision == self.owner.revision:
             if owner_id != self.owner.id:
@@ -126,7 +127,7 @@ class Agent:
     ) -> None:
         match message.body:
             case Heartbeat() as heartbeat:
-                if heartbeat.barrier is not None:  # without one, the last one holds
+                if heartbeat.barrier is not None:  # without one, the last barrier holds
                     self.barrier = heartbeat.barrier
                 if heartbeat.is_stopping:
                     self.liveness = Liveness.STOPPING
@@ -134,34 +135,35 @@ class Agent:
             case AddTable() | RemoveTable() as request if message.processor_epoch == self.epoch:
                 self._dispatch(request)
             case _:
-                pass  # a dispatch for the agent under another owner, or not for agents
+                pass  # a dispatch for another processor epoch, or a message that is not for agents
 
     def _dispatch(self, request: DispatchTableRequest) -> None:
-        """Follow an order, unless it is late or the span's state is none that it fits. Its fence
-        counts as seen in any case."""
+        """Follow an order, unless its fence is old or it does not fit the span's state. A newer
+        fence counts as seen even if the order does not fit."""
         is_add = isinstance(request, AddTable)
         table_id = request.span.table_id if isinstance(request, AddTable) else request.table_id
         seen = self.fences.get(table_id, 0)
-        # a remove has the number of the last assignment, not one of its own
+        # A remove carries the fence of the last assignment, not one of its own.
         if request.fence < seen or (is_add and request.fence == seen):
             return
         self.fences[table_id] = request.fence
         state = self._replica.get_table_span_status(table_id).state
         if isinstance(request, RemoveTable):
             self._replica.remove_table_span(table_id)
-        # a span is written that was prepared; an order to write any other is late
+        # Only an absent span is prepared, only a prepared one is written; else the order is late.
         elif state is (TableState.ABSENT if request.is_secondary else TableState.PREPARED):
             self._replica.add_table_span(
                 request.span, request.checkpoint, request.fence, is_prepare=request.is_secondary
             )
 
     def _look_at(self, table_id: int) -> Iterator[DispatchTableResponse]:
-        """Note what may have changed of a span. Of another state the owner hears at once."""
+        """Take note of a span's status. If its state has changed, the owner is told at once; other
+        changes wait for the next heartbeat."""
         before = self._reports.last(table_id)
         status = self._replica.get_table_span_status(table_id)
         if status.state is TableState.STOPPED:
             status = self._replica.take_stopped(table_id) or status
-        if status.resolved_ts < status.checkpoint_ts:  # one that has not read yet
+        if status.resolved_ts < status.checkpoint_ts:  # the span has read nothing yet
             status = status._replace(resolved_ts=status.checkpoint_ts)
         self._reports.observe(status)
         is_news = before is None or before.state is not status.state
@@ -176,7 +178,7 @@ class Agent:
 
     def _answer(self, heartbeats: Sequence[tuple[Heartbeat, ProcessorEpoch]]) -> HeartbeatResponse:
         newest, epoch = heartbeats[-1]
-        # what an owner has seen of another epoch says nothing about this one's sequences
+        # A `seen` of another processor epoch says nothing about this one's sequences.
         since = newest.seen if epoch == self.epoch else 0
         if since > self._reports.sequence:
             since = 0

@@ -1,13 +1,14 @@
-"""How far table spans may go: a hard upper bound that starts at the checkpoint (docs/cluster.md 6).
+"""How far the spans may be applied: a hard upper bound that starts at the checkpoint
+(docs/cluster.md 6).
 
     global_barrier_ts = min(DDL scan position, first pending DDL that blocks all tables,
                             next sync point, target-ts)
     a table's barrier = min(global_barrier_ts, the first pending DDL of that table)
 
 A barrier is inclusive: rows at it are applied, nothing above it is. A pending DDL's barrier is its
-own commit-ts: the DDL runs when the changefeed's checkpoint has reached it. Every DDL
-at or below the scan position is known, so a span's barrier never has to come back below what was
-sent once: an old barrier that arrives late is tighter, never looser, than the newest one.
+own commit-ts: the DDL runs when the changefeed's checkpoint has reached it. Every DDL at or below
+the scan position is known, so a span's barrier never has to fall below one that was sent before:
+an old barrier that arrives late is tighter, never looser, than the newest one.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from typing import Final
 
 from coordination.model import Ts
 
-MAX_TABLE_BARRIERS: Final = 256  # of one heartbeat, as TiCDC; later DDLs hold all tables
+MAX_TABLE_BARRIERS: Final = 256  # in one heartbeat, as TiCDC; the DDLs after them hold all tables
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """What a heartbeat carries. Tables that are not named have the global barrier."""
+    """The barrier in a heartbeat. Tables that are not named have the global barrier."""
 
     global_barrier_ts: Ts
     table_barriers: Mapping[int, Ts] = field(default_factory=dict)  # by table ID
@@ -36,13 +37,13 @@ class Barrier:
 
     @property
     def min_table_barrier_ts(self) -> Ts:
-        """What the changefeed's checkpoint may not pass."""
+        """The barrier of the changefeed's checkpoint: the least of all tables."""
         return min(self.global_barrier_ts, *self.table_barriers.values(), self.global_barrier_ts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingDdl:
-    """A DDL that was read but has not run. ``table_ids`` is None where it blocks all tables."""
+    """A DDL that was read but has not run. ``table_ids`` is None if it blocks all tables."""
 
     commit_ts: Ts
     table_ids: Collection[int] | None
@@ -58,7 +59,7 @@ def compute_barrier(
 ) -> Barrier:
     """The barrier of one owner tick; never below the changefeed's checkpoint.
 
-    ``ddl_scan_ts`` is the position at and below which every DDL is known (0: nothing was read)."""
+    ``ddl_scan_ts``: every DDL at or below it is known (0: nothing was read)."""
     bounds = [bound for bound in (ddl_scan_ts, next_sync_point_ts, target_ts) if bound is not None]
     global_ts = min(bounds)
     tables: dict[int, Ts] = {}

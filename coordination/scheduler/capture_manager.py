@@ -1,13 +1,13 @@
-"""The captures as the owner of a changefeed sees them: who is alive, who has answered, who ends.
+"""The captures as the owner of a changefeed sees them: which are alive, have answered, are ending.
 
     (in etcd) ─► Uninitialized ──first full list──► Initialized ──liveness──► Stopping
                                                          ▲                       │
                                                          └── a drain taken back ─┘
     (gone from etcd) ─► removed
 
-A capture's processor epoch is that of its first answer. It has no other one for this owner: a
-capture makes one agent for a changefeed epoch, which takes another processor epoch only with
-another owner; a capture that was reset has another ID.
+A capture's processor epoch is that of its first answer, and stays the same for this owner: a
+capture makes one agent for a changefeed epoch, and the agent takes another processor epoch only
+when the owner changes. A capture that was reset has another ID.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from coordination.scheduler.messages import (
 )
 from coordination.scheduler.reports import ReportView
 
-SILENT_TICKS: Final = 60  # 3 s: who has not answered by then may never do
+SILENT_TICKS: Final = 60  # 3 s: a capture that has not answered by then may never do
 
 
 class CaptureState(IntEnum):
@@ -43,19 +43,19 @@ class CaptureState(IntEnum):
 
 @dataclass(slots=True)
 class CaptureStatus:
-    """One capture."""
+    """One capture, as its answers and etcd show it."""
 
     id: CaptureID
     is_owner: bool = False
-    met_at: int = 0  # in ticks
-    is_gone: bool = False  # from etcd: it may still write, until its grace is over
+    met_at: int = 0  # the tick in which it was first seen
+    is_gone: bool = False  # its key is gone from etcd; it may still write until its grace is over
     state: CaptureState = CaptureState.UNINITIALIZED
     epoch: ProcessorEpoch | None = None  # None until it has answered
     view: ReportView = field(default_factory=ReportView)
     scan: Scan | None = None
 
 
-News = tuple[CaptureID, Sequence[TableStatus]]  # whose spans, and what of them has changed
+News = tuple[CaptureID, Sequence[TableStatus]]  # a capture, and its statuses that have changed
 
 
 class CaptureManager:
@@ -68,19 +68,20 @@ class CaptureManager:
         self._ticks = 0
         self._sent = 0  # the number of the last heartbeats
         self._sent_barrier: Barrier | None = None
-        self._unreached: Collection[CaptureID] = ()  # as etcd has it: they have no spans
+        self._unreached: Collection[CaptureID] = ()  # no owner has reached them: they have no spans
 
     @property
     def is_all_initialized(self) -> bool:
-        """Every capture that is alive and may have spans has answered; without captures, none has.
+        """Whether every capture that may have spans has answered; False without any capture.
 
-        One that no owner has ever reached is waited for a little: it may be about to answer."""
+        A capture that no owner has ever reached has no spans. It is waited for only
+        ``SILENT_TICKS``, since it may be about to answer."""
         states = [each.state for each in self.captures.values() if not self._is_silent(each)]
         return bool(states) and CaptureState.UNINITIALIZED not in states
 
     @property
     def initialized(self) -> dict[CaptureID, CaptureStatus]:
-        """Who may be given spans."""
+        """The captures that have answered, by ID."""
         found = self.captures.items()
         return {each: c for each, c in found if c.state is not CaptureState.UNINITIALIZED}
 
@@ -89,7 +90,8 @@ class CaptureManager:
         return capture.epoch is None and capture.id in self._unreached and not is_waited_for
 
     def handle_messages(self, messages: Iterable[Message]) -> list[News]:
-        """Take answers, in the order in which they came; what they say that is new."""
+        """Take the agents' answers, in the order in which they came; returns the statuses that are
+        new."""
         return [news for message in messages if (news := self._handle(message)) is not None]
 
     def handle_alive_captures(
@@ -98,8 +100,9 @@ class CaptureManager:
         unreached: Collection[CaptureID] = (),
         gone: Collection[CaptureID] = (),
     ) -> list[CaptureID]:
-        """Follow etcd's list; return whose grace is over. ``unreached``: by any owner, ever;
-        ``gone``: those within their grace."""
+        """Take over etcd's list of captures; returns those whose grace is over. ``unreached`` are
+        those that no owner has ever reached, ``gone`` those that are dead and within their
+        grace."""
         named = set(alive)
         self._unreached = unreached
         removed = sorted(self.captures.keys() - named)
@@ -118,9 +121,10 @@ class CaptureManager:
         draining: Collection[CaptureID],
         barrier: Barrier,
     ) -> list[tuple[CaptureID, Heartbeat]]:
-        """The heartbeats to send now; ``asked`` are the spans whose status is wanted by all means.
+        """The heartbeats to send in this tick; ``asked`` are spans to report even if unchanged.
 
-        Always with the barrier; one that has moved does not wait: rows wait for it."""
+        They are due every ``heartbeat_tick`` ticks, and at once when the barrier has moved, since
+        rows wait for it. Each carries the barrier."""
         self._ticks += 1
         is_news = self._sent_barrier is not None and barrier != self._sent_barrier
         if self._ticks % self._heartbeat_tick and not is_news:

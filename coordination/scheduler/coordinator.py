@@ -1,12 +1,12 @@
-"""The owner's half of a changefeed's spans: messages and etcd's captures in, dispatches and
-heartbeats out, and the changefeed's checkpoint.
+"""The owner's half of a changefeed's scheduling: it takes the agents' messages and etcd's list of
+captures, and returns dispatches, heartbeats and the changefeed's checkpoint.
 
     inbox ─► for this owner's revision, ID and changefeed epoch? ─► captures ─► spans
     etcd  ─► captures: new, gone
     all captures have answered ─► schedulers ─► tasks
-    checkpoint, capped by the barrier and by tables that are nobody's yet ─► heartbeats
+    checkpoint, capped by the barrier and by tables that are not registered yet ─► heartbeats
 
-Pure; a tick costs what has changed since the last one, and 1 for each capture.
+Pure; the work of a tick grows with the number of changes since the last one, and of captures.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from coordination.scheduler.schedulers import Schedulers, SchedulerSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorInfo:
-    """Who the owner is, and of what."""
+    """The owner, and the changefeed and term for which it schedules."""
 
     version: str
     capture_id: CaptureID
@@ -45,26 +45,26 @@ class CoordinatorInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanProgress:
-    """A span as the progress table shows it."""
+    """A span as its row in the progress table shows it."""
 
     span: Span
     state: ReplicationState
     capture_id: CaptureID | None
     epoch: ProcessorEpoch | None
     checkpoint: Checkpoint
-    delta_version: int | None  # of the table at the checkpoint, as far as it was told
-    status: TableStatus | None  # the last one of who writes it
+    delta_version: int | None  # of the table at the checkpoint, if it was reported
+    status: TableStatus | None  # the last one of the capture that writes it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorTick:
     outbox: tuple[Message, ...]
-    checkpoint: Checkpoint  # of the changefeed; what it was, while it cannot proceed
+    checkpoint: Checkpoint  # of the changefeed; the last one, while it cannot proceed
     can_proceed: bool
 
 
 class Coordinator:
-    """See the module's picture. One thread. An owner makes a new one for every term."""
+    """See the module's picture. One thread. Made anew for every term."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Coordinator:
         checkpoint_ts: Ts,
         rng: random.Random,
     ) -> None:
-        """``checkpoint_ts``: the changefeed's, as stored. The tables are told by `add_table`."""
+        """``checkpoint_ts`` is the changefeed's stored checkpoint; `add_table` adds the tables."""
         self.info = info
         self.captures = CaptureManager(
             owner_id=info.capture_id, heartbeat_tick=settings.heartbeat_tick
@@ -87,8 +87,8 @@ class Coordinator:
         self._unknown: dict[tuple[str, str], UnknownTable] = {}
 
     def add_table(self, span: Span, start_ts: Ts) -> None:
-        """The changefeed has this table, applied up to ``start_ts`` as far as is known (its
-        progress row, or the commit-ts that made it). Again: nothing happens."""
+        """Add a table of the changefeed, applied up to ``start_ts`` (from its progress row, or the
+        commit-ts of its creation). Does nothing if the table is known already."""
         self.replication.add_table(span, max(start_ts, self.checkpoint.checkpoint_ts))
         self._unknown.pop((span.schema, span.table), None)
 
@@ -101,10 +101,12 @@ class Coordinator:
         *,
         unreached: Collection[CaptureID] = (),
         gone: Collection[CaptureID] = (),
+        is_searched: bool = False,
     ) -> CoordinatorTick:
-        """One tick. ``alive`` are the captures of etcd whose grace is not over (docs/cluster.md
-        18): ``gone`` those of them whose keys are no more, ``unreached`` those that no owner has
-        ever reached. Raises MultiplePrimaries."""
+        """One tick. ``alive`` are the captures in etcd, with those that are dead and within their
+        grace (docs/cluster.md 18): these are ``gone``. ``unreached`` are captures to which no
+        owner's message has ever come. ``is_searched``: the owner itself has searched for tables up
+        to the barrier; captures without spans report no scans. Raises MultiplePrimaries."""
         replication = self.replication
         news = self.captures.handle_messages(filter(self._is_ours, inbox))
         for capture_id, _ in news:
@@ -121,25 +123,28 @@ class Coordinator:
                 reported = {c.id: c.view.statuses for c in captures.values()}
                 replication.initialize(reported, self.checkpoint.checkpoint_ts)
             replication.handle_schedule(self.schedulers.schedule(captures, replication, now_s))
-        can_proceed = self._advance_checkpoint(barrier)
+        can_proceed = self._advance_checkpoint(barrier, is_searched)
         bodies: list[tuple[CaptureID, Body]] = [*replication.take_outbox()]
-        asked: dict[CaptureID, list[int]] = {}  # what is under way, always: resends hang on answers
+        # Unsettled spans are asked about in every heartbeat: an order that was lost is sent again
+        # only when a report shows that it was not followed.
+        asked: dict[CaptureID, list[int]] = {}
         for table_id, span_set in replication.unsettled.items():
             for capture_id in span_set.holders:
                 asked.setdefault(capture_id, []).append(table_id)
         bodies += self.captures.next_heartbeats(asked, self.schedulers.draining, barrier)
-        # but not to those that are gone in this very tick
+        # Not to captures that were removed in this very tick.
         outbox = [self._message(*each) for each in bodies if each[0] in self.captures.captures]
         return CoordinatorTick(
             outbox=tuple(outbox), checkpoint=self.checkpoint, can_proceed=can_proceed
         )
 
-    # Asked for from outside.
+    # What the owner asks for between ticks.
 
     def drain_capture(self, capture_id: CaptureID) -> int:
-        """Begin to drain it, or go on; how many spans it still has (1 while that is not known).
+        """Begin to drain a capture, or go on with it. Returns how many spans it still has; 1 while
+        that is not known.
 
-        The owner itself is not drained: it resigns first (docs/cluster.md 15)."""
+        The owner's own capture is not drained here: it resigns first (docs/cluster.md 15)."""
         if not self.captures.is_all_initialized or not self.replication.is_initialized:
             return 1
         if len(self.captures.captures) > 1 and capture_id != self.info.capture_id:
@@ -164,8 +169,8 @@ class Coordinator:
         ]
 
     def unregistered_tables(self) -> list[UnknownTable]:
-        """What the captures' scans met and no `add_table` has named. The checkpoint waits below
-        the first commit-ts of each (docs/cluster.md 4)."""
+        """The tables that the captures' scans have found and that no `add_table` has named. The
+        checkpoint waits below the first commit-ts of each (docs/cluster.md 4)."""
         return [self._unknown[name] for name in sorted(self._unknown)]
 
     # The parts of a tick.
@@ -180,31 +185,33 @@ class Coordinator:
         )
 
     def _note_unknown(self, capture_id: CaptureID) -> None:
-        """Kept until it is registered, whatever becomes of the capture that met it."""
+        """Take note of the tables that a capture's scan has found. Each is kept until it is
+        registered, even if that capture dies."""
         scan = self.captures.captures[capture_id].scan
         for table in scan.unknown_tables if scan is not None else ():
             name = (table.schema, table.table)
             known = self._unknown.get(name, table)
-            # at or below the checkpoint: an old list, of a table that was registered and dropped
+            # At or below the checkpoint: an old scan, and the table was registered and dropped.
             is_old = table.commit_ts <= self.checkpoint.checkpoint_ts
             if not is_old and not self.replication.has_table(*name):
                 self._unknown[name] = min(known, table, key=lambda t: t.commit_ts)
 
-    def _scan_limit_ts(self) -> Ts | None:
-        """Nothing above has been searched for tables by anybody; below the first that is nobody's.
+    def _scan_limit_ts(self, is_searched: bool) -> Ts | None:
+        """What the checkpoint must not pass because of the search for tables: how far the captures
+        have searched, and the first row of each table that is not registered (docs/cluster.md 4).
 
-        None where no capture says how far it has read."""
+        None if no capture says how far it has read, and no such table is known."""
         scans = [c.scan.scanned_to_ts for c in self.captures.captures.values() if c.scan]
-        limits = [max(scans)] if scans else []
+        limits = [max(scans)] if scans and not is_searched else []
         limits += [Ts(table.commit_ts - 1) for table in self._unknown.values()]
         return min(limits, default=None)
 
-    def _advance_checkpoint(self, barrier: Barrier) -> bool:
-        """False while it cannot proceed."""
+    def _advance_checkpoint(self, barrier: Barrier, is_searched: bool) -> bool:
+        """Move the checkpoint on. False while it cannot proceed: a table has no set yet."""
         new = self.replication.advance_checkpoint(barrier)
         if new is None:
             return False
-        limit_ts, old = self._scan_limit_ts(), self.checkpoint
+        limit_ts, old = self._scan_limit_ts(is_searched), self.checkpoint
         checkpoint_ts = new.checkpoint_ts if limit_ts is None else min(new.checkpoint_ts, limit_ts)
         self.checkpoint = Checkpoint(
             max(checkpoint_ts, old.checkpoint_ts), max(new.resolved_ts, old.resolved_ts)

@@ -1,11 +1,11 @@
-"""gRPC between captures, and requests to one from outside, such as "drain" (docs/cluster.md 15).
+"""gRPC between captures, and operators' requests to a capture, as "drain" (docs/cluster.md 15).
 
     request  {"method": "drain", "params": {…}}
     reply    {"result": {…}}, or {"error": "a sentence"}
 
-Requests and replies are bytes: no stubs, no protobuf. What has no key in etcd (drain a capture,
-move a table, rebalance, list what processors do) is asked of the owner by such a request. Which
-methods there are is for the handler to say.
+Requests and replies are bytes: no stubs, no protobuf. A request that has no key in etcd (drain a
+capture, move a table, rebalance, list the processors) is sent to the owner in this way. Which
+methods there are, the handler decides.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ NO_TLS: Final = TransportSettings()
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_BATCH_RECEIVED_BYTES),
     ("grpc.max_send_message_length", MAX_BATCH_RECEIVED_BYTES),
-    # TiCDC: 30 s and 10 s. A line that died without a word must not outlive a session.
+    # TiCDC: 30 s and 10 s. Here a dead connection must be noticed before a session would end.
     ("grpc.keepalive_time_ms", 6000),
     ("grpc.keepalive_timeout_ms", 3000),
-    ("grpc.http2.min_ping_interval_without_data_ms", 3000),  # what the server puts up with
+    ("grpc.http2.min_ping_interval_without_data_ms", 3000),  # the server allows such pings
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.enable_http_proxy", 0),
-    ("grpc.so_reuseport", 0),  # a second server on a port is an error, not a lottery
+    ("grpc.so_reuseport", 0),  # else two servers on one port would each get some of the calls
     ("grpc.use_local_subchannel_pool", 1),
 )
 _WHY_NOT_FREE: Final = {
@@ -57,22 +57,24 @@ _WHY_NOT_FREE: Final = {
     errno.EACCES: "ports below 1024 are not for everyone: give --addr another port",
 }
 
-# On a thread of the server: it hands the call to the coordination thread, and waits there with a
-# time limit of its own. A TidelakeError that it raises is what the caller reads.
+# Called on a thread of the server with method and params; it posts the request to the coordination
+# thread and blocks until that has done it, with a time limit of its own. The message of a
+# TidelakeError that it raises is sent to the caller.
 Handle = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
 class CallRefused(TidelakeError):
-    """The capture that was called answered with this sentence."""
+    """The capture that was called refuses the request; the message is the sentence in its reply."""
 
 
 def no_calls(method: str, _params: dict[str, Any]) -> dict[str, Any]:
-    """The handler of a capture that has none."""
+    """The handler of a capture that takes no requests: always raises CallRefused."""
     raise CallRefused(f"this capture takes no calls, {method!r} neither")
 
 
 def open_channel(address: str, tls: TransportSettings) -> grpc.Channel:
-    """Opened lazily: nothing is sent before the first call."""
+    """A channel to a capture; it connects at the first call. Raises ConfigError if a file of `tls`
+    cannot be read."""
     if tls.ca_path is None:
         return grpc.insecure_channel(address, options=OPTIONS)
     credentials = grpc.ssl_channel_credentials(
@@ -91,7 +93,7 @@ def check_free(addr: str) -> None:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
         family, kind, protocol, _, place = found[0]
         with socket.socket(family, kind, protocol) as probe:
-            # As gRPC does: connections that have just ended are no reason to refuse.
+            # As gRPC does: a connection that has just ended does not keep the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
             probe.listen()
@@ -103,7 +105,7 @@ def check_free(addr: str) -> None:
 
 
 def listen(server: grpc.Server, settings: TransportSettings) -> str:
-    """Bind the server; returns where others find it. Raises ConfigError."""
+    """Bind the server; returns the address under which others reach it. Raises ConfigError."""
     check_free(settings.addr)
     try:
         if settings.ca_path is None:
@@ -127,7 +129,7 @@ def listen(server: grpc.Server, settings: TransportSettings) -> str:
 def generic_handlers(
     methods: Mapping[str, Callable[[bytes, grpc.ServicerContext], bytes]],
 ) -> tuple[grpc.GenericRpcHandler, ...]:
-    """Of methods by their full path; what comes and goes stays bytes."""
+    """Handlers for methods by their full path; requests and replies stay bytes."""
     handlers = []
     for path, method in methods.items():
         _, service, name = path.split("/")
@@ -144,8 +146,10 @@ def call_owner(
     timeout_s: float,
     tls: TransportSettings = NO_TLS,
 ) -> dict[str, Any]:
-    """Ask the capture at ``address``. Raises CallRefused with its sentence, or TryAgain when no
-    answer came: the request may have been followed all the same."""
+    """Send a request to the capture at ``address`` and return its result. Blocks for up to
+    ``timeout_s`` (and some seconds more to find out why there is no answer). Raises CallRefused
+    with the capture's sentence, or TryAgain if no answer came: the request may have been done all
+    the same."""
     request = json.dumps({"method": method, "params": dict(params)}).encode()
     with open_channel(address, tls) as channel:
         try:
@@ -166,7 +170,8 @@ def call_owner(
 
 
 def answer_call(handle: Handle, request: bytes) -> bytes:
-    """Have the request handled. Whatever happens, the caller gets a reply."""
+    """Have the request handled; returns the reply, even if the handler raises. Secrets are
+    masked."""
     try:
         document = json.loads(request)
         method, params = document["method"], document.get("params") or {}
@@ -186,7 +191,8 @@ def answer_call(handle: Handle, request: bytes) -> bytes:
 
 
 def reason_of(error: Any, address: str, tls: TransportSettings) -> str:
-    """Of a call that failed. Takes seconds where the other side is there, and does not answer."""
+    """Why a call failed, in words. May block for some seconds, if the other side accepts the
+    connection and does not answer."""
     if error.code() is grpc.StatusCode.PERMISSION_DENIED:
         return f"it refuses: {error.details()}"
     is_away = error.code() is grpc.StatusCode.UNAVAILABLE

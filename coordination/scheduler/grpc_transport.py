@@ -1,11 +1,11 @@
-"""The messages between captures, and the calls from outside, over gRPC: one server per capture.
+"""The messages between captures, and operators' requests, over gRPC: one server per capture.
 
-    send ─► what waits for the peer ─► Messages/Deliver of the peer ─► its inbox ─► wake ─► receive
+    send ─► queue of the peer ─► Messages/Deliver of the peer ─► its inbox ─► wake ─► receive
     Owner/Call ─► handle
 
-One batch is under way to a peer at a time. What comes meanwhile waits, and goes when the batch was
-answered or has failed; what has failed is not sent again (`transport.py` says why that is enough).
-Nothing here waits for a peer; the server's threads decode before they take the lock.
+One batch at a time is under way to a peer. Messages that come meanwhile wait until the batch was
+answered or has failed. A batch that failed is not sent again (`transport.py` says why that is
+enough). Nothing here blocks on a peer; the server's threads decode before they take the lock.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ from coordination.scheduler.transport import (
 logger = logging.getLogger(__name__)
 
 SERVER_WORKERS: Final = 8  # server-worker-pool-size
-MAX_CALLS: Final = 2  # calls wait for the coordination thread: messages must still find a worker
+MAX_CALLS: Final = 2  # a call blocks a worker until it is done; messages must still find a worker
 TIMEOUT_S: Final = 3.0  # of a delivery: below a third of the default lease, as for etcd
-BYTES_PER_S: Final = 4 * MIB  # and so much longer for a large one
+BYTES_PER_S: Final = 4 * MIB  # a delivery has 1 s more for each so many bytes
 STOP_GRACE_S: Final = 0.2
-MAX_REFUSED: Final = 100  # common names that are told
-IDLE_LINE_S: Final = 60.0
+MAX_REFUSED: Final = 100  # common names that are logged
+IDLE_LINE_S: Final = 60.0  # a connection that was not used for so long is closed
 Resolve = Callable[[CaptureID], str | None]
 
 
@@ -80,21 +80,21 @@ class _Line:
 
 @dataclass(slots=True)
 class _Peer:
-    """What is to be sent to one capture."""
+    """The encoded messages that wait to be sent to one capture."""
 
     waiting: deque[bytes] = field(default_factory=deque)
     size: int = 0  # in bytes
-    is_under_way: bool = False  # a batch, whose answer has not come
+    is_under_way: bool = False  # whether a batch was sent whose answer has not come
 
     def offer(self, data: bytes) -> None:
-        """The oldest go when it is too much."""
+        """Add a message; the oldest ones are dropped if there are too many."""
         self.waiting.append(data)
         self.size += len(data)
         while len(self.waiting) > MAX_WAITING_COUNT or self.size > MAX_WAITING_BYTES:
             self.size -= len(self.waiting.popleft())
 
     def take(self) -> list[bytes]:
-        """One batch of it: a large message goes alone."""
+        """Take the messages of the next batch; one above the limit is a batch of its own."""
         taken, size = [self.waiting.popleft()], 0
         while self.waiting and len(taken) < MAX_BATCH_COUNT:
             size += len(taken[-1])
@@ -106,8 +106,8 @@ class _Peer:
 
 
 class GrpcTransport:
-    """`Transport` between processes. ``resolve`` says where a capture listens: called often and on
-    any thread, so it answers from memory. Without ``handle``, calls are refused."""
+    """`Transport` between processes. ``resolve`` returns the address of a capture, or None; it is
+    called often and on any thread, so it must not block. Without ``handle``, calls are refused."""
 
     def __init__(
         self,
@@ -124,24 +124,24 @@ class GrpcTransport:
         self._wake = wake
         self._handle = handle
         self._timeout_s = timeout_s
-        self._address = ""  # where we listen
+        self._address = ""  # where this capture listens
         self._session = time.time_ns()
-        self._lock = threading.Lock()  # of all that follows
+        self._lock = threading.Lock()  # guards what follows, up to `_refused`
         self._self = capture_id
         self._inbox: list[Message] = []
         self._inbox_bytes = 0
-        self._peers: dict[CaptureID, _Peer] = {}  # those with anything waiting or under way
+        self._peers: dict[CaptureID, _Peer] = {}  # those with messages waiting or under way
         self._number = 0  # of the last message
         self._is_closed = False
-        self._away: set[CaptureID] = set()  # peers of which it was logged that they do not answer
+        self._away: set[CaptureID] = set()  # peers that do not answer; logged already
         self._lines: dict[str, _Line] = {}  # by address
         self._calls = 0  # that are being handled
-        self._refused: set[str] = set()  # common names of which it was logged
+        self._refused: set[str] = set()  # common names that were refused; logged already
         self._workers = ThreadPoolExecutor(SERVER_WORKERS, thread_name_prefix="transport-server")
         self._server: grpc.Server | None = None
 
     def start(self) -> str:
-        """Listen; returns the address for CaptureInfo. Raises ConfigError."""
+        """Listen; returns the address for ``CaptureInfo``. Raises ConfigError."""
         settings = self._settings
         if is_reachable_from_elsewhere(settings.addr) and not (settings.ca_path and settings.mtls):
             logger.warning(
@@ -155,7 +155,7 @@ class GrpcTransport:
             options=OPTIONS,
         )
         self._address = listen(self._server, self._settings)
-        open_channel(self._address, self._settings).close()  # are the files all right?
+        open_channel(self._address, self._settings).close()  # raises if a file cannot be read
         check_own(settings)
         self._server.start()
         return self._address
@@ -201,7 +201,7 @@ class GrpcTransport:
             line.channel.close()
         if self._server is not None:
             self._server.stop(STOP_GRACE_S).wait()
-        # a call may be waiting for the very thread that closes: its worker then ends by itself
+        # A call that is being handled may wait for the very thread that closes: do not wait for it.
         self._workers.shutdown(wait=not self._calls, cancel_futures=True)
 
     @property
@@ -209,7 +209,7 @@ class GrpcTransport:
         return len(self._inbox) < MAX_INBOX_COUNT and self._inbox_bytes < MAX_INBOX_BYTES
 
     def _send_next(self, peer_id: CaptureID) -> None:
-        """The next batch to that peer, unless one is under way. On any thread."""
+        """Send the next batch to that peer, unless one is under way. Called on any thread."""
         address = self._address_of(peer_id)
         with self._lock:
             peer = self._peers.get(peer_id)
@@ -258,7 +258,7 @@ class GrpcTransport:
         return line
 
     def _done(self, peer_id: CaptureID, peer: _Peer, address: str, call: Any) -> None:
-        """On a thread of the channel: an answer has come, or none will."""
+        """Called on a thread of the channel when a batch was answered or has failed."""
         failure: Exception | None = None
         is_elsewhere = False
         try:
@@ -295,7 +295,7 @@ class GrpcTransport:
     def _admit(self, context: grpc.ServicerContext, what: str, names: Collection[str]) -> None:
         """Abort unless the caller's certificate has one of these common names."""
         if not self._settings.cert_allowed_cn:
-            return  # whatever the CA has signed, where there is one
+            return  # any certificate is allowed that the CA has signed; without TLS, any caller
         found = context.auth_context().get("x509_common_name", [])
         name = found[0].decode(errors="replace") if found else ""
         if name in names:

@@ -1,15 +1,16 @@
-"""What the owner of a changefeed and the agents say to each other, and how it looks in bytes.
+"""The messages between the owner of a changefeed and the agents, and their encoding as bytes.
 
     owner ── Heartbeat, AddTable, RemoveTable ──► agent
     owner ◄── HeartbeatResponse, DispatchTableResponse ── agent
 
-The shapes are TiCDC's, with a fence in dispatches (docs/cluster.md 2), sequence numbers, so that a
-heartbeat carries changes only (docs/cluster.md 17), and what a capture's envelope scan found
+The messages are TiCDC's. Added are a fence in dispatches (docs/cluster.md 2), sequence numbers, so
+that a heartbeat carries only changes (docs/cluster.md 17), and what a capture's envelope scan found
 (docs/cluster.md 4). A span is a whole table; on the wire its table ID stands for it.
 
-Captures of other versions read these bytes (`coordination.version`). So what is not known is passed
-over, a list is read as far as it is known, and what a message can do without has a default. A row
-of a status has the eleven fields that all know; a later field goes by its name, in ``more``.
+Captures of other versions read these bytes (`coordination.version`). So unknown fields are ignored,
+of a list only the known elements are read, and a field that a message can do without has a default.
+The row of a status has the eleven fields that all versions know; a later field is sent with its
+name, in ``more``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class TableState(IntEnum):
 
 
 class Liveness(IntEnum):
-    """Goes from ALIVE to STOPPING; back only where a drain is taken back."""
+    """Goes from ALIVE to STOPPING, and back only if a drain is taken back."""
 
     ALIVE = 0
     STOPPING = 1
@@ -49,7 +50,7 @@ class Liveness(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """A whole table; ``table_id`` is `stored_table_id`, since canal-json carries no ID."""
+    """A whole table; ``table_id`` is a `stored_table_id`, since canal-json carries no table ID."""
 
     table_id: int
     schema: str
@@ -61,7 +62,8 @@ class Span:
 
 
 def stored_table_id(incarnation: int, schema: str, table: str, created_ts: int) -> int:
-    """63 bits, the same wherever they are computed; a table made again has another ID."""
+    """A table ID of 63 bits, computed alike by every capture. A table that was dropped and created
+    again has another ID."""
     identity = json.dumps([incarnation, schema, table, created_ts], ensure_ascii=True)
     digest = hashlib.blake2b(identity.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
@@ -73,7 +75,8 @@ class Checkpoint(NamedTuple):
 
 
 class TableStatus(NamedTuple):
-    """A span on one capture. A named tuple: the owner makes one for every change of every span."""
+    """A span on one capture. A named tuple because it is cheap to make: the owner makes one for
+    every change of every span."""
 
     table_id: int
     state: TableState
@@ -84,14 +87,14 @@ class TableStatus(NamedTuple):
     delta_version: int | None = None
     dead_letters: int = 0
     engine: str | None = None
-    source_offsets: Mapping[str, int] | None = None  # low water; None: that of the capture
+    source_offsets: Mapping[str, int] | None = None  # low water; None: that of the capture's scan
     dropped_columns: Mapping[str, int] | None = None  # values of columns that the table lacks
     is_paused: bool = False  # by an operator: its rows wait
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownTable:
-    """A table whose rows an envelope scan met, and that is nobody's span yet."""
+    """A table that is not registered as a span yet; an envelope scan has found rows of it."""
 
     schema: str
     table: str
@@ -104,12 +107,12 @@ class Scan:
 
     scanned_to_ts: Ts = NO_TS
     unknown_tables: tuple[UnknownTable, ...] = ()
-    source_offsets: Mapping[str, int] | None = None  # low water of spans that hold nothing back
+    source_offsets: Mapping[str, int] | None = None  # low water of spans without unapplied rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddTable:
-    """Prepare a span (``is_secondary``), or write it from the checkpoint on."""
+    """An order to prepare a span (``is_secondary``), or to write it from the checkpoint on."""
 
     span: Span
     is_secondary: bool
@@ -119,7 +122,7 @@ class AddTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveTable:
-    """Stop whatever was assigned under ``fence`` or an older one."""
+    """An order to stop the span, if it was assigned under ``fence`` or an older one."""
 
     table_id: int
     fence: int
@@ -127,7 +130,8 @@ class RemoveTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchTableResponse:
-    """``sequence`` orders it among the agent's heartbeat responses."""
+    """The new state of a span, sent at once; ``sequence`` orders it among the agent's heartbeat
+    responses."""
 
     status: TableStatus
     is_remove: bool
@@ -138,7 +142,7 @@ class DispatchTableResponse:
 class Heartbeat:
     number: int = 0  # counted up by the owner; an earlier release compares it with `answers`
     seen: int = 0  # sequence of the last response that the owner has applied; 0 asks for all spans
-    table_ids: tuple[int, ...] = ()  # whose status is wanted, changed or not, here or not
+    table_ids: tuple[int, ...] = ()  # spans to report even if unchanged, or Absent
     is_stopping: bool = False
     barrier: Barrier | None = None
 
@@ -175,7 +179,7 @@ class Message:
 
 
 class MalformedMessage(TidelakeError):
-    """These bytes are no message of ours: the receiver drops them."""
+    """The bytes cannot be decoded as a message; the receiver drops them."""
 
 
 _HEADER: Final = ("version", "owner_revision", "processor_epoch", "changefeed_epoch")
@@ -187,7 +191,7 @@ _KNOWN: Final = len(TableStatus._fields)
 
 
 def encode(message: Message) -> bytes:
-    """Compact JSON."""
+    """The message as compact JSON."""
     kind, body = _dump_body(message.body)
     document = {
         "header": {name: getattr(message, name) for name in _HEADER},
@@ -201,7 +205,8 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """Raises MalformedMessage. Fields that this version does not know are passed over."""
+    """The message in the bytes; fields that this version does not know are ignored. Raises
+    MalformedMessage."""
     try:
         document = json.loads(data)
         return Message(
@@ -288,7 +293,7 @@ def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
         "since": body.since,
         "checksum": body.checksum,
         "answers": body.answers,
-        "base_ts": base_ts,  # timestamps are long and near each other: rows carry differences
+        "base_ts": base_ts,  # rows carry differences to it: shorter than whole timestamps
         "statuses": [_dump_status(status, base_ts) for status in body.statuses],
         **_dump_later(body.statuses),
     }
@@ -320,7 +325,8 @@ def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
 
 
 def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
-    """A row without the defaults at its end; times as differences, the last two to the first."""
+    """A status as a row without the defaults at its end. The checkpoint is relative to `base_ts`,
+    resolved-ts and barrier-ts are relative to the checkpoint."""
     table_id, state, checkpoint_ts, resolved_ts, barrier_ts, *rest = status
     row = [
         table_id,
@@ -337,7 +343,7 @@ def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
 
 
 def _dump_later(statuses: Iterable[TableStatus]) -> dict[str, Any]:
-    """``more``: by the name of a field, table IDs and values, where they are not the default."""
+    """``more``: for each later field, the table IDs and values that are not its default."""
     more: dict[str, list[tuple[int, Any]]] = {}
     for name in _LATER:
         default = TableStatus._field_defaults[name]
@@ -350,7 +356,8 @@ def _dump_later(statuses: Iterable[TableStatus]) -> dict[str, Any]:
 def _load_statuses(
     rows: list[list[Any]], base_ts: int, more: Mapping[str, Any]
 ) -> tuple[TableStatus, ...]:
-    """One pass without a call per field: the owner reads a row for every change of every span."""
+    """The statuses in the rows. One pass without a call per field, since the owner reads a row for
+    every change of every span."""
     states, status = _STATES, TableStatus
     loaded = []
     for row in rows:

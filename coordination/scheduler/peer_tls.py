@@ -1,7 +1,7 @@
 """Why two captures do not accept each other, in words: gRPC only says that a socket was closed.
 
-Asked of Python's own TLS, with the files that gRPC was given: of our certificate before we listen,
-and of the other side when it does not answer.
+The answer comes from Python's own TLS, with the files that gRPC was given: this capture's
+certificate is checked before it listens, and the other side is asked when it does not answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _SPEAKS_TLS: Final = "it speaks TLS: give ca-path, cert-path and key-path"
 
 
 def check_own(settings: TransportSettings) -> None:
-    """Raises ConfigError where the other captures would refuse this one."""
+    """Raises ConfigError if other captures, with the same settings, would refuse this capture's
+    certificate."""
     if settings.ca_path is None or settings.cert_path is None or not settings.mtls:
         return
     problem = _own_problem(settings)
@@ -31,7 +32,7 @@ def check_own(settings: TransportSettings) -> None:
 
 
 def is_reachable_from_elsewhere(addr: str) -> bool:
-    """Whether others than this machine may come in at host:port."""
+    """Whether other machines may connect to host:port: it is not a loopback address."""
     host = addr.rpartition(":")[0].strip("[]")
     try:
         return not ipaddress.ip_address(host).is_loopback
@@ -40,15 +41,15 @@ def is_reachable_from_elsewhere(addr: str) -> bool:
 
 
 def why_no_answer(address: str, settings: TransportSettings) -> str | None:
-    """What TLS says of the capture at ``address``; None: nothing is wrong with that. Takes up to
-    some seconds."""
+    """What is wrong with TLS between this capture and the one at ``address``; None if nothing is,
+    or it cannot be reached. Blocks for up to some seconds."""
     host, _, port = address.rpartition(":")
     try:
         with closing(socket.create_connection((host.strip("[]"), int(port)), PROBE_S)) as line:
             line.settimeout(PROBE_S)
             return _handshake_problem(line, host.strip("[]"), settings)
     except (OSError, ValueError):
-        return None  # it is not there at all
+        return None  # it cannot be reached: TLS is not the reason
 
 
 def _handshake_problem(line: socket.socket, host: str, settings: TransportSettings) -> str | None:
@@ -56,7 +57,7 @@ def _handshake_problem(line: socket.socket, host: str, settings: TransportSettin
     try:
         with _client(settings).wrap_socket(line, server_hostname=host) as secured:
             is_greeted = True
-            if secured.recv(1):  # its verdict on our certificate comes after its own
+            if secured.recv(1):  # the server may refuse our certificate only after the handshake
                 return None if settings.ca_path is not None else _SPEAKS_TLS
             return _refusal(settings)
     except ssl.SSLCertVerificationError as error:
@@ -71,7 +72,8 @@ def _handshake_problem(line: socket.socket, host: str, settings: TransportSettin
 
 
 def _refusal(settings: TransportSettings) -> str:
-    """It speaks TLS, and hung up when it had seen what we have to show."""
+    """Why the other side, which speaks TLS, ended the connection: what is wrong with this capture's
+    certificate."""
     if settings.ca_path is None:
         return _SPEAKS_TLS
     if settings.cert_path is None:
@@ -93,7 +95,8 @@ def _client(settings: TransportSettings) -> ssl.SSLContext:
 
 
 def _own_problem(settings: TransportSettings) -> str | None:
-    """Of our certificate, as another capture with the same settings sees it."""
+    """What is wrong with this capture's certificate for another capture with the same settings;
+    None if nothing is."""
     assert settings.cert_path is not None
     assert settings.ca_path is not None
     try:
@@ -116,7 +119,8 @@ def _own_problem(settings: TransportSettings) -> str | None:
 
 
 def _met(client: ssl.SSLContext, server: ssl.SSLContext) -> str:
-    """A handshake in memory; the common name that the server then knows."""
+    """A handshake in memory; returns the common name in the client's certificate, as the server
+    sees it. Raises ``ssl.SSLError``."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     asking = client.wrap_bio(down, up)
     answering = server.wrap_bio(up, down, server_side=True)

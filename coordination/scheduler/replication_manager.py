@@ -1,10 +1,10 @@
-"""All spans of a changefeed as the owner sees them, and the tasks that change who has them.
+"""All spans of a changefeed as the owner sees them, and the tasks that move them between captures.
 
     reports ─► each span's ReplicationSet ─► orders, numbered with fences ─► `take_outbox`
     tasks   ─►
 
-What needs attention is kept in indexes (tables without a set, Absent sets, unsettled sets, dropped
-tables, who holds what): a tick in which nothing has changed walks over no spans.
+Indexes name the spans that need attention (tables without a set, Absent sets, unsettled sets,
+dropped tables, the spans of each capture), so that a tick without changes walks over no spans.
 """
 
 from __future__ import annotations
@@ -38,22 +38,23 @@ _RESTING: Final = (ReplicationState.REPLICATING, ReplicationState.ABSENT)
 
 
 class ScheduleTask(NamedTuple):
-    """Give a span to a capture, from whoever has it; None: stop it, the table is gone."""
+    """Move a span to the capture `dest`, whether another one has it or none; with None stop it,
+    since the table is gone."""
 
     table_id: int
     dest: CaptureID | None
 
 
 class Schedule(NamedTuple):
-    """What one scheduler wants."""
+    """The tasks that one scheduler wants."""
 
     scheduler: str
     tasks: Sequence[ScheduleTask]
-    is_burst: bool = False  # the limit on running tasks does not hold it back
+    is_burst: bool = False  # the limit on running tasks does not hold these back
 
 
 class BegunMove(NamedTuple):
-    """A table that has begun to go from one capture to another, for log lines."""
+    """A table whose move from one capture to another has begun; for log lines."""
 
     table_id: int
     origin: CaptureID
@@ -62,31 +63,33 @@ class BegunMove(NamedTuple):
 
 
 class ReplicationManager:
-    """Mutable; one thread. Until `initialize` it knows tables, but nothing of who has them."""
+    """Mutable; one thread. Until `initialize` it knows the tables, but not which captures have
+    them."""
 
     def __init__(self, *, term: TermNumber, max_task_concurrency: int) -> None:
         self.sets: dict[int, ReplicationSet] = {}
-        self.tables: dict[int, Span] = {}  # that the changefeed has now
-        self.missing: dict[int, Ts] = {}  # of them, those without a set: where they start
-        self.absent: dict[int, None] = {}  # of them, those whose set is Absent
-        self.unsettled: dict[int, ReplicationSet] = {}  # sets that holders are to be asked about
-        self.dropped: dict[int, None] = {}  # sets to be removed: of no table of the changefeed
-        self.running: dict[int, None] = {}  # spans with a task
-        self.held: dict[CaptureID, set[int]] = {}  # table IDs, in whatever role
+        self.tables: dict[int, Span] = {}  # the tables that the changefeed has now
+        self.missing: dict[int, Ts] = {}  # those of them without a set, and where they start
+        self.absent: dict[int, None] = {}  # those of them whose set is Absent
+        self.unsettled: dict[int, ReplicationSet] = {}  # sets whose holders are asked for a status
+        self.dropped: dict[int, None] = {}  # sets to remove: the changefeed has no such table now
+        self.running: dict[int, None] = {}  # spans with a task that runs
+        self.held: dict[CaptureID, set[int]] = {}  # table IDs that a capture has in any role
         self.is_initialized = False
         self._names: dict[str, dict[str, int]] = {}
         self._advanced: dict[int, None] = {}
         self._max_task_concurrency = max_task_concurrency
         self._term = term
         self._assignments = 0
-        self._least: Checkpoint | None = None  # of the tables' sets; None: to be looked up
+        self._least: Checkpoint | None = None  # of the tables' sets; None: to be computed anew
         self._begun: list[BegunMove] = []
         self._outbox: list[tuple[CaptureID, DispatchTableRequest]] = []
 
     # Tables.
 
     def add_table(self, span: Span, start_ts: Ts) -> None:
-        """The changefeed has a table; it is assigned by and by. Known already: nothing happens."""
+        """Add a table, applied up to ``start_ts``; later ticks assign it. Does nothing if the table
+        is known already."""
         table_id = span.table_id
         if table_id in self.tables:
             return
@@ -100,8 +103,8 @@ class ReplicationManager:
             self._index(span_set)
 
     def remove_table(self, table_id: int) -> None:
-        """The changefeed has it no more: the checkpoint waits for it no longer, and its span is
-        stopped by and by."""
+        """Remove a table from the changefeed: the checkpoint no longer waits for it, and later
+        ticks stop its span."""
         span = self.tables.pop(table_id, None)
         if span is None:
             return
@@ -117,7 +120,8 @@ class ReplicationManager:
     # What captures report.
 
     def initialize(self, reported: Mapping[CaptureID, Mapping[int, TableStatus]], ts: Ts) -> None:
-        """Build the sets, once, from what all captures have; ``ts`` is the stored checkpoint."""
+        """Build the sets, once, from what all captures report; ``ts`` is the stored checkpoint.
+        Raises MultiplePrimaries."""
         assert not self.is_initialized
         self.is_initialized = True
         holders: dict[int, dict[CaptureID, TableStatus]] = {}
@@ -129,7 +133,7 @@ class ReplicationManager:
             self._adopt(ReplicationSet.build(self._span(table_id), start_ts, by_capture))
 
     def handle_report(self, capture_id: CaptureID, statuses: Iterable[TableStatus]) -> None:
-        """Statuses of one capture's spans, in the order in which they were true. Raises
+        """Take statuses of one capture's spans, in the order in which the capture had them. Raises
         MultiplePrimaries."""
         for status in statuses:
             span_set = self.sets.get(status.table_id)
@@ -139,7 +143,7 @@ class ReplicationManager:
                 span_set.state is ReplicationState.REPLICATING
                 and span_set.primary == capture_id
                 and status.state is TableState.REPLICATING
-            ):  # nearly all there ever is: the span has moved on
+            ):  # nearly every report: the span has only advanced
                 if status != span_set.status:
                     span_set.status = status
                     span_set.advance_checkpoint(status)
@@ -149,14 +153,16 @@ class ReplicationManager:
                 self._change(span_set, partial(span_set.poll, status, capture_id))
 
     def handle_capture_removed(self, capture_id: CaptureID) -> None:
-        """The capture is gone and writes nothing more (docs/cluster.md 18 is the caller's)."""
+        """The capture is gone and writes nothing more. The caller sees to that
+        (docs/cluster.md 18)."""
         for table_id in sorted(self.held.get(capture_id, ())):
             span_set = self.sets[table_id]
             self._change(span_set, partial(span_set.handle_capture_shutdown, capture_id))
         self.held.pop(capture_id, None)
 
     def _handle_stray(self, capture_id: CaptureID, status: TableStatus) -> None:
-        """A span that should be nowhere: a set that is being removed asks until it is gone."""
+        """A capture reports a span that has no set. It gets one in Removing with that capture as
+        undetermined holder, which orders the capture to remove the span until it has."""
         if status.state in (TableState.ABSENT, TableState.STOPPED):
             return
         start_ts = self.missing.get(status.table_id, status.checkpoint_ts)
@@ -168,9 +174,11 @@ class ReplicationManager:
     # Tasks.
 
     def handle_schedule(self, schedule: Schedule) -> None:
-        """Begin what may begin now; what may not is dropped, and its scheduler asks again."""
+        """Begin the tasks that may begin now; the others are dropped, and their scheduler asks for
+        them again."""
         for table_id, dest in schedule.tasks:
-            if table_id in self.running or (self.is_full and not schedule.is_burst):
+            is_busy = table_id in self.running and dest is not None
+            if is_busy or (self.is_full and not schedule.is_burst):
                 continue
             span_set = self.sets.get(table_id)
             if span_set is None and dest is not None and table_id in self.missing:
@@ -191,7 +199,7 @@ class ReplicationManager:
                 self._begun.append(BegunMove(table_id, origin, dest, schedule.scheduler))
 
     def take_moves(self) -> list[BegunMove]:
-        """Those that have begun since the last call."""
+        """The moves that have begun since the last call."""
         begun, self._begun = self._begun, []
         return begun
 
@@ -201,19 +209,19 @@ class ReplicationManager:
 
     @property
     def is_settled(self) -> bool:
-        """Every table replicates, and nothing is under way."""
+        """Whether every table is replicating, and no span is being moved or stopped."""
         return not (self.missing or self.absent or self.unsettled or self.dropped or self.running)
 
     def is_reported(self, ts: Ts) -> bool:
-        """Whether every table is at ``ts`` by a status of who writes it, with the Delta version
-        that goes with it. A checkpoint alone may come from a capture that is gone."""
+        """Whether the capture that writes it has reported every table at ``ts``, so that the Delta
+        version of the report fits. A checkpoint alone may come from a capture that is gone."""
         statuses = (self.sets[table_id].status for table_id in self.tables)
         return all(each is not None and each.checkpoint_ts >= ts for each in statuses)
 
     # The checkpoint.
 
     def advance_checkpoint(self, barrier: Barrier) -> Checkpoint | None:
-        """The changefeed's, or None while it cannot proceed: a table has no set yet."""
+        """The changefeed's checkpoint; None while it cannot proceed: a table has no set yet."""
         if self.missing or not self.is_initialized:
             return None
         limit_ts = barrier.min_table_barrier_ts
@@ -253,7 +261,7 @@ class ReplicationManager:
         self._index(span_set)
 
     def _change(self, span_set: ReplicationSet, action: Callable[[], list[Order]]) -> None:
-        """Let something happen to a set, and bring the indexes and the outbox up to it."""
+        """Run `action` on a set, then update the indexes and put its orders into the outbox."""
         holders = span_set.holders
         orders = action()
         table_id = span_set.span.table_id
@@ -274,7 +282,7 @@ class ReplicationManager:
             del self.sets[table_id]
             for index in (self.absent, self.unsettled, self.dropped, self.running):
                 index.pop(table_id, None)
-            if is_current:  # it was stopped by a mistake, or by the last owner
+            if is_current:  # stopped by the last owner, or by mistake: assign it again
                 self.missing[table_id] = span_set.checkpoint_ts
             return
         _keep(self.absent, table_id, None, is_in=is_absent and is_current)

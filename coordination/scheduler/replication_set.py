@@ -1,5 +1,5 @@
-"""One span as its owner sees it: who writes it, who prepares to, what to tell them
-(docs/states.md).
+"""One span as its owner sees it: which capture writes it, which one prepares to, and what to order
+them (docs/states.md).
 
     Absent ──add──► Prepare ──secondary Prepared──► Commit ──primary Replicating──► Replicating
                       ▲                               │                               │ │
@@ -8,9 +8,9 @@
     (removed) ◄── all holders have stopped ────────────────────────────────────────  Removing
 
 A holder is the *primary* (it writes, or was told to), the *secondary* (it prepares) or
-*undetermined*: it may still write, and nobody knows for whom. One rule is above all others: a
-secondary is promoted only when there is neither a primary nor an undetermined holder, in one place
-(`_promote`). Where TiCDC's would lose sight of somebody who may still write, this set keeps it as
+*undetermined* (it may still write, though it is not the primary). The most important rule: a
+secondary is promoted only when there is neither a primary nor an undetermined holder, and only in
+`_promote`. TiCDC's set forgets two captures that may still write; this one keeps them as
 undetermined: a primary that reports Stopping during Prepare, and a capture outside the set that
 reports a span which it should not have.
 """
@@ -45,7 +45,7 @@ class CaptureRole(IntEnum):
 
 
 class MultiplePrimaries(TidelakeError):
-    """Two captures replicate one span: the changefeed stops."""
+    """Two captures replicate one span; the changefeed stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ Order = AddOrder | RemoveOrder
 
 
 class _Report(NamedTuple):
-    """What a capture says of the span, and what to tell captures for it."""
+    """A capture's report of the span, and the list for the orders that follow from it."""
 
     status: TableStatus
     capture_id: CaptureID
@@ -77,7 +77,7 @@ _LIVE: Final = frozenset(
 
 @dataclass(slots=True, eq=False)
 class ReplicationSet:
-    """Mutable, and small: an owner has one for each of its spans."""
+    """One span and its holders. Mutable, and small: an owner has one for each of its spans."""
 
     span: Span
     checkpoint_ts: Ts
@@ -86,8 +86,8 @@ class ReplicationSet:
     primary: CaptureID | None = None
     secondary: CaptureID | None = None
     undetermined: tuple[CaptureID, ...] = ()
-    delta_version: int | None = None  # the newest that was told
-    status: TableStatus | None = None  # the last one of a primary
+    delta_version: int | None = None  # the newest that was reported
+    status: TableStatus | None = None  # the last one that a primary reported
 
     def __post_init__(self) -> None:
         self.resolved_ts = max(self.resolved_ts, self.checkpoint_ts)
@@ -96,7 +96,8 @@ class ReplicationSet:
     def build(
         cls, span: Span, checkpoint_ts: Ts, statuses: Mapping[CaptureID, TableStatus]
     ) -> ReplicationSet:
-        """From what all agents report, when an owner starts. Raises MultiplePrimaries."""
+        """The set of a span as all agents report it, when an owner starts. Raises
+        MultiplePrimaries."""
         made = cls(span, checkpoint_ts)
         by_state: dict[TableState, list[CaptureID]] = {}
         for capture_id in sorted(statuses):
@@ -110,7 +111,7 @@ class ReplicationSet:
         secondaries = [*prepared, *by_state.get(TableState.PREPARING, [])]
         made.primary = primaries[0] if primaries else None
         made.status = statuses[primaries[0]] if primaries else None
-        # TiCDC keeps several secondaries; here all but the best one are sent away
+        # TiCDC keeps several secondaries; here all but the best one become undetermined
         made.secondary = secondaries[0] if secondaries else None
         made.undetermined = (*by_state.get(TableState.STOPPING, []), *secondaries[1:])
         if made.secondary is not None:
@@ -128,7 +129,7 @@ class ReplicationSet:
 
     @property
     def is_settled(self) -> bool:
-        """Replicating on its primary, and nobody else has anything of it."""
+        """Whether its primary replicates it, and no undetermined holder is left."""
         return self.state is ReplicationState.REPLICATING and not self.undetermined
 
     @property
@@ -147,17 +148,18 @@ class ReplicationSet:
         return CaptureRole.UNDETERMINED if capture_id in self.undetermined else None
 
     def advance_checkpoint(self, status: TableStatus) -> None:
-        """No number of these ever falls."""
+        """Take over the numbers of a status; none of them ever falls."""
         self.checkpoint_ts = max(self.checkpoint_ts, status.checkpoint_ts)
         self.resolved_ts = max(self.resolved_ts, status.resolved_ts, self.checkpoint_ts)
         if status.delta_version is not None:
             self.delta_version = max(self.delta_version or 0, status.delta_version)
 
-    # What can happen to it. Each returns what is to be sent.
+    # What can happen to the span. Each method returns the orders to send.
 
     def poll(self, status: TableStatus, capture_id: CaptureID) -> list[Order]:
-        """Take a report. Reports of one capture must come in the order in which they were made:
-        an old "Absent" would give away a span that is written by now. Raises MultiplePrimaries."""
+        """Take a report. Reports of one capture must come in the order in which they were made: an
+        old "Absent" would have a span assigned again that the capture writes by now. Raises
+        MultiplePrimaries."""
         orders: list[Order] = []
         rows = ROWS.get((self.state, self.role(capture_id)), OUTSIDE)
         if (row := rows.get(status.state)) is not None:
@@ -165,8 +167,8 @@ class ReplicationSet:
         return orders
 
     def handle_assign(self, dest: CaptureID) -> list[Order]:
-        """Only from Absent and Replicating, to a capture that has nothing of it; else nothing
-        happens."""
+        """Begin to move the span to `dest`. Does nothing unless the set is Absent or Replicating,
+        and `dest` is no holder."""
         if (
             self.state not in (ReplicationState.ABSENT, ReplicationState.REPLICATING)
             or self.role(dest) is not None
@@ -176,25 +178,28 @@ class ReplicationSet:
         return self.poll(TableStatus(self.span.table_id, TableState.ABSENT), dest)
 
     def handle_remove(self) -> list[Order]:
-        """Only from Absent and Replicating; else try later."""
-        if self.state not in (ReplicationState.ABSENT, ReplicationState.REPLICATING):
+        """Begin to stop the span everywhere, whatever is under way: a capture that prepares a table
+        which is gone by now never has it prepared."""
+        if self.state is ReplicationState.REMOVING:
             return []
         self.state = ReplicationState.REMOVING
         return [RemoveOrder(capture_id) for capture_id in self.holders]
 
     def handle_capture_shutdown(self, capture_id: CaptureID) -> list[Order]:
-        """The capture is no more: nothing of it writes (docs/cluster.md 18 is the caller's)."""
+        """The capture is gone and writes nothing more. The caller sees to that
+        (docs/cluster.md 18)."""
         if self.role(capture_id) is None:
             return []
         return self.poll(TableStatus(self.span.table_id, TableState.STOPPED), capture_id)
 
     def _fall_back(self) -> None:
-        """After a holder was cleared: where a set without a secondary, or a primary, belongs."""
+        """After a holder was cleared: a set without a secondary is Replicating if it has a primary,
+        else Absent."""
         if self.secondary is None:
             is_held = self.primary is not None
             self.state = ReplicationState.REPLICATING if is_held else ReplicationState.ABSENT
 
-    # The rows: what a report means.
+    # The actions in the rows of the table below: what to do about a report.
 
     def _send_prepare(self, report: _Report) -> None:
         report.orders.append(AddOrder(report.capture_id, is_secondary=True))
@@ -208,7 +213,8 @@ class ReplicationSet:
         self._fall_back()
 
     def _lose_committed(self, _report: _Report) -> None:
-        """With a primary that may have been told to stop, stay: it decides by what it reports."""
+        """The secondary is gone in Commit. A primary, if there is one, may have been told to stop:
+        then the set stays in Commit until the primary reports."""
         self.secondary = None
         if self.primary is None:
             self.state = ReplicationState.ABSENT
@@ -218,7 +224,7 @@ class ReplicationSet:
         self.status = report.status
 
     def _doubt_primary(self, report: _Report) -> None:
-        """It stops, though nobody asked it to, and may write until it has."""
+        """The primary stops without having been told to, and may write until it has stopped."""
         self.advance_checkpoint(report.status)
         self.primary = None
         self.undetermined += (report.capture_id,)
@@ -238,7 +244,8 @@ class ReplicationSet:
             self._promote(report.orders)
 
     def _promote(self, orders: list[Order]) -> None:
-        """The one place where a secondary becomes a writer; nothing while anybody else may be."""
+        """Make the secondary the primary: the only place where that is done. Does nothing while
+        another capture may still write."""
         if self.primary is None and not self.undetermined and self.secondary is not None:
             self.primary, self.secondary = self.secondary, None
             self.status = None
@@ -256,7 +263,8 @@ class ReplicationSet:
             self.state = ReplicationState.REPLICATING
 
     def _take_over(self, report: _Report) -> None:
-        """Written already: the last owner's order was under way. Fine if nobody else can write."""
+        """The secondary writes already, since the last owner's order reached it. That is fine if no
+        other capture can write."""
         if self.primary is not None or self.undetermined:
             self._refuse_primary(report)
         self.primary, self.secondary = report.capture_id, None
@@ -274,7 +282,7 @@ class ReplicationSet:
             self.undetermined += (report.capture_id,)
 
     def _clear(self, report: _Report) -> None:
-        """Somebody has stopped whose end changes nothing but that it is no longer in the way."""
+        """A holder has stopped; it is taken out of the set, and nothing else changes."""
         capture_id = report.capture_id
         if self.role(capture_id) is not None:
             self.advance_checkpoint(report.status)
@@ -297,8 +305,8 @@ class ReplicationSet:
 _Rows = Mapping[TableState, Callable[[ReplicationSet, _Report], None]]
 _Set, _T, _R = ReplicationSet, TableState, ReplicationState
 
-# A report without a row is passed over. OUTSIDE is for undetermined captures and for those that
-# have no role in the set, whatever its state is, but for Removing.
+# A report without a row is ignored. OUTSIDE is for captures that are undetermined or no holders,
+# in every state of the set, but for undetermined ones in Removing.
 OUTSIDE: Final[_Rows] = {
     _T.PREPARING: _Set._expel,
     _T.PREPARED: _Set._expel,

@@ -1,14 +1,14 @@
-"""The statuses of an agent's spans, told in full once and as changes after that (docs/cluster.md
-17).
+"""The statuses of an agent's spans, sent in full once and as changes after that
+(docs/cluster.md 17).
 
     agent   SpanReports   observe(status) ─► sequence + 1 when it differs from the last one
                           since(seen)     ─► what changed after response `seen`; 0: everything
-    owner   ReportView    apply(response) ─► the rows that are news; `seen` for the next heartbeat
+    owner   ReportView    apply(response) ─► the rows that are new; `seen` for the next heartbeat
 
-The owner names the last response it has applied, and gets what changed since then: a response that
-is lost, late, doubled or out of order changes nothing about that. The checksum is over all spans of
-the agent; where the owner's copy does not add up to it, the owner asks for the full list again.
-Sequences belong to one processor epoch.
+The owner names the last response that it has applied, and gets what has changed since. So nothing
+is missed if a response is lost, late, doubled or out of order. The checksum is over all spans of
+the agent; if the owner's copy has another one, the owner asks for the full list again. Sequences
+belong to one processor epoch.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ def weight(status: TableStatus) -> int:
 
 
 def checksum(statuses: Iterable[TableStatus]) -> int:
-    """What the parts of an agent's spans add up to."""
+    """The checksum of an agent's spans: the sum of their weights."""
     return sum(map(weight, statuses)) % _MODULUS
 
 
 class SpanReports:
-    """The agent's half. Spans that are gone are kept as Absent until the owner has heard of it."""
+    """The agent's half. A span that is gone is kept as Absent until the owner has applied a
+    response that says so."""
 
     def __init__(self) -> None:
-        self.sequence = 1  # 0 is the owner's word for "nothing seen"
+        self.sequence = 1  # 0 is what the owner sends for "nothing seen"
         self._sum = 0
         self._last: dict[int, tuple[int, TableStatus]] = {}  # in the order of their last change
-        self._gone: dict[int, int] = {}  # table ID -> sequence at which the owner may hear of it
+        self._gone: dict[int, int] = {}  # table ID -> sequence at which it became Absent
 
     @property
     def checksum(self) -> int:
@@ -73,7 +74,8 @@ class SpanReports:
             self._gone.pop(table_id, None)
 
     def since(self, seen: int) -> tuple[TableStatus, ...]:
-        """The statuses that changed after response ``seen``, oldest change first."""
+        """The statuses that changed after response ``seen``, oldest change first; with 0 all spans
+        that are not Absent. Spans whose absence the owner has seen are forgotten."""
         self._forget(seen)
         if seen == 0:
             return tuple(s for _, s in self._last.values() if s.state is not _ABSENT)
@@ -94,21 +96,22 @@ class SpanReports:
 
 
 class ReportView:
-    """The owner's half: one agent's spans, under one processor epoch."""
+    """The owner's half: its copy of one agent's spans, for one processor epoch."""
 
     __slots__ = ("_ahead", "_newest", "_sum", "seen", "statuses")
 
     def __init__(self) -> None:
         self.seen = 0
-        self._newest = 0  # does not fall when everything is asked for again, as `seen` does
+        self._newest = 0  # as `seen`, but not set to 0 when the full list is asked for again
         self.statuses: dict[int, TableStatus] = {}
         self._sum = 0
         self._ahead: dict[int, int] = {}  # dispatch responses newer than `seen`: table -> sequence
 
     def apply(self, response: HeartbeatResponse) -> list[TableStatus] | None:
-        """The rows to act on; None if the response is old, or builds on one that was lost.
+        """Apply a response; returns the rows to act on, or None if the response is old or builds on
+        one that was lost.
 
-        After a full list that includes an Absent row for each span that it no longer names."""
+        For a full list, an Absent row is added for each span that it no longer names."""
         if response.sequence < self._newest or response.since > self.seen:
             return None
         rows = list(response.statuses)
@@ -123,7 +126,8 @@ class ReportView:
         return list(self._news(rows, response.sequence)) if self._ahead else rows
 
     def apply_dispatched(self, response: DispatchTableResponse) -> bool:
-        """Whether a dispatch response is news; it is, unless something newer was heard."""
+        """Whether a dispatch response is new: nothing newer was received for its span. Its status
+        is not stored here; the next heartbeat response brings it too."""
         table_id, sequence = response.status.table_id, response.sequence
         if sequence <= max(self._newest, self._ahead.get(table_id, 0)):
             return False

@@ -1,9 +1,9 @@
-"""Who is to have which span: several schedulers, asked in the order of their priority.
+"""Which capture is to have which span: several schedulers, asked in the order of their priority.
 
     basic > failover > drain-capture > move-table > rebalance > balance
 
-The first one that wants something wins the tick; all but the first two wait while as many tasks are
-running as may. They look at indexes: none walks over all spans while nothing is wrong.
+The first one that has tasks gets the tick. All but the first two wait while the greatest allowed
+number of tasks runs. They use indexes: none walks over all spans while there is nothing to do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class View(NamedTuple):
     """What the schedulers look at in one tick."""
 
     captures: Captures
-    able: list[CaptureID]  # of them, those who may be given spans
+    able: list[CaptureID]  # those of them that may be given spans
     replication: ReplicationManager
 
 
@@ -45,14 +45,14 @@ class Schedulers:
 
     def __init__(self, settings: SchedulerSettings, rng: random.Random) -> None:
         self.drain_target: CaptureID | None = None
-        self.drain_asked: set[CaptureID] = set()  # spans or not: they are to learn of it
-        self.moves: dict[int, CaptureID] = {}  # that were asked for and are not under way
-        self.placed: dict[int, CaptureID] = {}  # where by hand, done or not: not balanced away
+        self.drain_asked: set[CaptureID] = set()  # heartbeats tell them, even those without spans
+        self.moves: dict[int, CaptureID] = {}  # asked for by operators, and not begun yet
+        self.placed: dict[int, CaptureID] = {}  # by an operator, moved yet or not: not balanced
         self.rebalance_is_wanted = False
         self._settings = settings
         self._rng = rng
         self._turn = 0
-        self._kept: set[CaptureID] = set()  # whose drain was taken back; no answer of theirs since
+        self._kept: set[CaptureID] = set()  # drain taken back, but they still report Stopping
         self._balanced_at: float | None = None
         self._is_balancing = False
 
@@ -83,14 +83,14 @@ class Schedulers:
         self.moves[table_id] = self.placed[table_id] = dest
 
     def drain_capture(self, capture_id: CaptureID) -> None:
-        """One at a time: it waits while another one is being drained."""
+        """Drain a capture; it waits while another one is being drained."""
         self.drain_asked.add(capture_id)
         self._kept.discard(capture_id)
         if self.drain_target is None:
             self.drain_target = capture_id
 
     def keep_capture(self, capture_id: CaptureID) -> None:
-        """Drain it no more. It may go on saying that it ends until it has learnt of this."""
+        """Stop draining a capture. Until it has heard of that, it may still report Stopping."""
         self._kept.add(capture_id)
         self.drain_asked.discard(capture_id)
         if self.drain_target == capture_id:
@@ -98,23 +98,23 @@ class Schedulers:
 
     @property
     def draining(self) -> set[CaptureID]:
-        """Who is to learn that it is being drained."""
+        """The captures whose heartbeats say that they are being drained."""
         target = self.drain_target
         return self.drain_asked if target is None else {*self.drain_asked, target}
 
     # The schedulers.
 
     def _add_and_remove(self, view: View) -> list[ScheduleTask]:
-        """Spans that nobody has, in turns to all captures that are not ending; and dropped tables
-        are stopped."""
+        """Assigns the spans that no capture has, in turn to the captures that may be given spans;
+        and stops the spans of dropped tables."""
         replication = view.replication
-        tasks = [ScheduleTask(t, None) for t in replication.dropped if t not in replication.running]
+        tasks = [ScheduleTask(table_id, None) for table_id in replication.dropped]
         if not view.able:
             return tasks
         batch_size = self._settings.add_table_batch_size
         for table_id in islice(chain(replication.absent, replication.missing), batch_size):
             span_set = replication.sets.get(table_id)
-            busy = span_set.undetermined if span_set is not None else ()  # they have yet to stop it
+            busy = span_set.undetermined if span_set is not None else ()  # must stop it first
             dest = self._next(view.able)
             if dest in busy:
                 dest = self._next(view.able)
@@ -127,8 +127,8 @@ class Schedulers:
         return able[self._turn % len(able)]
 
     def _fail_over(self, view: View) -> list[ScheduleTask]:
-        """Begins to move the spans of captures that are gone from etcd. They are prepared elsewhere
-        while the grace lasts, and written there when it is over: the set waits for that."""
+        """Begins to move the spans of captures that are gone from etcd. Other captures prepare the
+        spans while the grace lasts, and write them when it is over: the set waits for that."""
         replication = view.replication
         victims = [
             table_id
@@ -140,8 +140,8 @@ class Schedulers:
         return _spread(victims[: self._settings.add_table_batch_size], view.able, replication)
 
     def _drain(self, view: View) -> list[ScheduleTask]:
-        """Empties one capture at a time: one that was asked for, or one that says it is ending (but
-        for the owner, which resigns first)."""
+        """Moves the spans away from one capture at a time: one that an operator wants drained, or
+        one that reports Stopping (not the owner, which resigns first)."""
         captures, replication = view.captures.values(), view.replication
         self._kept -= {c.id for c in captures if c.state is CaptureState.INITIALIZED}
         self.drain_asked &= {c.id for c in captures if c.state is not CaptureState.STOPPING}
@@ -169,7 +169,8 @@ class Schedulers:
         return _spread(victims[: self._settings.max_task_concurrency], able, replication)
 
     def _move(self, view: View) -> list[ScheduleTask]:
-        """What was asked for, each until it is under way or pointless."""
+        """The moves that operators asked for, each until it has begun or cannot be done: the table
+        or the capture is gone, or the table is there already."""
         replication, tasks = view.replication, []
         for table_id, dest in list(self.moves.items()):
             span_set = replication.sets.get(table_id)
@@ -186,8 +187,8 @@ class Schedulers:
         return tasks
 
     def _rebalance(self, view: View) -> list[ScheduleTask]:
-        """Evens out all captures at once, when somebody asked for it and all is settled. It frees
-        what was placed by hand."""
+        """Spreads the spans evenly, all at once, when an operator asked for it and all is settled.
+        Tables that an operator had moved may be moved away again."""
         if not self.rebalance_is_wanted or not view.replication.is_settled or not view.able:
             return []
         self.rebalance_is_wanted = False
@@ -195,9 +196,9 @@ class Schedulers:
         return self._even_out(view)
 
     def _balance(self, view: View, now_s: float) -> list[ScheduleTask]:
-        """Evens out the captures a few spans at a time. Looks at intervals; once it has begun,
-        whenever its last moves have ended. What was placed by hand stays there (in TiCDC it may go
-        a minute later)."""
+        """Spreads the spans evenly, a few at a time. It checks once per interval and, after it has
+        begun, whenever its last moves have ended. Tables that an operator has moved stay where they
+        are (in TiCDC they may be moved away a minute later)."""
         if self._balanced_at is None:
             self._balanced_at = now_s
         interval_s = self._settings.check_balance_interval_s
@@ -206,14 +207,14 @@ class Schedulers:
             return []
         self._balanced_at = now_s
         if len(view.able) < len(view.captures):
-            return []  # somebody is ending: the drain comes first
+            return []  # a capture is ending: it is drained first
         moves = self._even_out(view)[: self._settings.max_task_concurrency]
         self._is_balancing = bool(moves)
         return moves
 
     def _even_out(self, view: View) -> list[ScheduleTask]:
-        """Take what is above the even share, ceil(spans / captures), and spread it; but for what
-        was placed where it is."""
+        """Moves the spans above the even share, ceil(spans / captures), to the captures with the
+        fewest; not those that an operator has moved to where they are."""
         share = -(-len(view.replication.sets) // len(view.able))
         victims: list[int] = []
         for capture_id in view.able:
@@ -221,14 +222,14 @@ class Schedulers:
             if len(held) > share:
                 free = sorted(t for t in held if self.placed.get(t) != capture_id)
                 victims += self._rng.sample(free, min(len(free), len(held) - share))
-        # who is over the share is never the one with the fewest
+        # A capture above the share never has the fewest spans, so it gets none of these.
         return _spread(victims, view.able, view.replication)
 
 
 def _spread(
     victims: Sequence[int], able: list[CaptureID], replication: ReplicationManager
 ) -> list[ScheduleTask]:
-    """Each to whoever has the fewest by then."""
+    """Tasks that move each span to the capture that has the fewest spans by then."""
     loads = {capture_id: len(replication.held.get(capture_id, ())) for capture_id in able}
     tasks = []
     for table_id in victims:

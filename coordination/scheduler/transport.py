@@ -1,4 +1,4 @@
-"""Messages between captures: what the rest of a capture sees of it, and a batch of them as bytes.
+"""Messages between captures: the `Transport` that a capture uses, and a batch of them as bytes.
 
     batch   one line of JSON (session, from, address, to, base), then for each message:
             number (8 bytes), length (4 bytes), the message as `messages.encode` gives it
@@ -11,7 +11,7 @@ messages to prove it.
 
 A batch for an ID that is not the receiver's own is rejected: a reset capture keeps its address, not
 its ID (docs/cluster.md 14). Session, base, numbers and the answer's ``n`` are for captures of an
-earlier release, which take a message by its number, and repeat a batch until its last number is
+earlier release: these take each number once, and repeat a batch until its last number is
 answered."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from coordination.model import CaptureID
 from coordination.scheduler.messages import MalformedMessage, Message, decode
 
 MIB: Final = 1024 * 1024
-# TiCDC's ``[debug.messages]``, where it has such a limit. What waits is of one peer.
+# Values of TiCDC's ``[debug.messages]``, if it has such a limit. WAITING limits hold for each peer.
 MAX_BATCH_COUNT: Final = 1024
 MAX_BATCH_BYTES: Final = 8 * MIB  # TiCDC: 64 MB
 MAX_WAITING_COUNT: Final = 8192
@@ -39,25 +39,26 @@ _FRAME: Final = struct.Struct(">QI")
 
 
 class Transport(Protocol):
-    """Messages of one capture, by capture ID. ``wake`` was given to it: called, on any thread, when
-    something can be received."""
+    """Sends and receives one capture's messages, by capture ID. An implementation is given a
+    ``wake``, which it calls, on any thread, when something can be received."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Never blocks on a peer and never raises for one. Messages to the capture itself arrive
-        too; those from another ID than its own (of before a reset) do not."""
+        """Send messages; never blocks on a peer, and never raises because of one. Messages to the
+        capture itself arrive too. A message whose sender is not the capture's present ID (one from
+        before a reset) is dropped."""
         ...
 
     def receive(self) -> list[Message]:
-        """All that has come since the last call, in the order in which it came."""
+        """All messages since the last call, in the order in which they came. Never blocks."""
         ...
 
     def set_self(self, capture_id: CaptureID) -> None:
-        """Be this capture from now on, *before* others can learn the ID: until then they are told
-        that they are wrong. What was to be sent or received under another ID is dropped."""
+        """Set the capture's ID. Call it *before* others can learn the ID: until then batches for it
+        are rejected. What waits to be sent or received under another ID is dropped."""
         ...
 
     def close(self) -> None:
-        """What was not sent yet is not sent. Closing twice is fine."""
+        """End it; messages that were not sent yet are dropped. Idempotent."""
         ...
 
 
@@ -68,10 +69,10 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one capture sends to another at once."""
+    """The messages that one capture sends to another in one call."""
 
     sender: CaptureID
-    address: str  # where the sender listens: for people, and for what cuts lines in tests
+    address: str  # where the sender listens: for people, and for tests that cut connections
     to: CaptureID
     session: int  # of the sender; a later one has a higher number
     base: int  # the number of the first message
@@ -93,7 +94,7 @@ def dump_batch(batch: Batch) -> bytes:
 
 
 def load_batch(data: bytes) -> Batch:
-    """Raises MalformedMessage. The messages stay bytes."""
+    """The batch in the bytes; its messages stay encoded. Raises MalformedMessage."""
     end = data.find(b"\n")
     try:
         header = json.loads(data[: max(0, end)])
@@ -116,7 +117,8 @@ def load_batch(data: bytes) -> Batch:
 
 
 def load_messages(batch: Batch) -> list[Message]:
-    """But for those that are malformed, or not of who says that it sent them."""
+    """The messages of a batch, without those that are malformed, or whose sender or receiver is not
+    the batch's."""
     messages: list[Message] = []
     for frame in batch.frames:
         try:
@@ -129,12 +131,13 @@ def load_messages(batch: Batch) -> list[Message]:
 
 
 def dump_answer(received: int | None) -> bytes:
-    """All up to this number have arrived; None: nobody here has the ID that the batch is for."""
+    """The answer to a batch: all messages up to this number have arrived; with None the batch is
+    rejected, since this capture does not have the ID that it is for."""
     return json.dumps({"rejected": True} if received is None else {"received": received}).encode()
 
 
 def is_rejected(answer: bytes) -> bool:
-    """Raises MalformedMessage for what is no answer."""
+    """Whether an answer rejects the batch. Raises MalformedMessage if it is no answer."""
     try:
         return bool(json.loads(answer).get("rejected"))
     except (ValueError, AttributeError) as error:

@@ -3,6 +3,7 @@
 effects       what a statement does, as data
 statements    from a statement to its effects
 alter, definitions, words     the readers: parts of an ALTER TABLE, columns and indexes, words
-evolve        a table's schema after an ALTER TABLE; added_values: what old rows then show
-classify      what is done about a statement today
+evolve        a table's schema after an ALTER TABLE; defaults: what old rows then show
+keys          which index is the handle key
+classify      whether a statement makes a table, changes nothing, or changes a target
 """

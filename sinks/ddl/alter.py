@@ -1,4 +1,4 @@
-"""The parts of an ALTER TABLE: what each does, and what TiCDC calls it."""
+"""Reads the parts of an ALTER TABLE: the effects of each, and TiCDC's names for it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sinks.ddl.effects import (
     FIRST,
     AddColumn,
     AddIndex,
+    AddPartitions,
     AlterTable,
     Change,
     ConvertCharset,
@@ -25,27 +26,30 @@ from sinks.ddl.effects import (
     RenameColumn,
     RenameIndex,
     RenameTable,
+    ReorganizePartitions,
     SetCharset,
     SetDefault,
+    SetPartitioning,
     Statement,
     TruncatePartition,
     Unsupported,
 )
 from sinks.ddl.keys import PRIMARY
+from sinks.ddl.partitions import read_count, read_partitioning, read_partitions
 from sinks.ddl.words import Word, Words, names_binary_charset, same_name, schema_of, split_by_comma
 from sinks.schema import Index
 
 NOTHING = "it changes neither columns nor rows"
 FROM_UNKNOWN = "it does not say from which database it takes the table"
-KEEPS_ROWS = "it changes partitions, and all rows stay"
 
 Part = tuple[tuple[str, ...], tuple[Change | Effect, ...]]
 """A part's event types, and what it does; nothing: no effect."""
 
-# By the words that a part starts with, the first match counts: parts that change nothing here.
+# Parts that change nothing here -> event type, by the first words of the part. The first match
+# counts.
 _NEUTRAL: dict[tuple[str, ...], str] = {
     ("ADD", "CHECK"): "modify constraint",
-    ("ADD", "CONSTRAINT"): "modify constraint",  # CHECK: keys are read before
+    ("ADD", "CONSTRAINT"): "modify constraint",  # a CHECK: keys were read before
     ("ADD", "STATS_EXTENDED"): "",
     ("DROP", "FOREIGN"): "drop foreign key",
     ("DROP", "CHECK"): "modify constraint",
@@ -66,6 +70,7 @@ _NEUTRAL: dict[tuple[str, ...], str] = {
     ("COLLATE",): "modify table charset and collate",
     ("ENGINE",): "modify storage engine",
 }
+# Parts that change partitions and keep all rows; what each does to their definitions.
 _KEEP_ROWS: dict[tuple[str, ...], str] = {
     ("ADD", "PARTITION"): "add table partition",
     ("REORGANIZE", "PARTITION"): "reorganize table partition",
@@ -88,7 +93,7 @@ _NEUTRAL_OPTIONS = frozenset(
         *("STATS_TOPN", "STATS_OPTIONS", "STATS_COL_CHOICE", "STATS_COL_LIST", "STATS_SAMPLE_RATE"),
     )
 )
-_EVENTS: dict[str, tuple[str, ...]] = {  # by how a part starts, where no more can be read
+_EVENTS: dict[str, tuple[str, ...]] = {  # by the first words of a part; also if it cannot be read
     "ADD": ("add column",),
     "DROP": ("drop column",),
     "DROP PARTITION": ("drop table partition",),
@@ -99,12 +104,12 @@ _EVENTS: dict[str, tuple[str, ...]] = {  # by how a part starts, where no more c
     "ALTER": ("set default value", "modify default value"),
 }
 _OPTION_EVENT = "alert table option"  # TiCDC's spelling
-_MANNER = ("ALGORITHM", "LOCK")  # how the statement is done, not what
+_MANNER = ("ALGORITHM", "LOCK")  # how the statement is run, not what it does
 
 
 def read_alter(specification: Sequence[Word], name: TableName, old_name: TableName) -> Statement:
-    """What stands behind ``ALTER TABLE``; ``old_name`` as written there, which RENAME needs, since
-    its message has the new one.
+    """Reads the words behind the table's name in an ALTER TABLE. ``old_name``: the table's name as
+    the statement has it. A RENAME needs it, since the message of one has the new name.
     """
     parts = [part for part in _parts(specification) if part[0].upper not in _MANNER]
     read = [_part(part, name, old_name) for part in parts]
@@ -121,7 +126,8 @@ def read_alter(specification: Sequence[Word], name: TableName, old_name: TableNa
 
 
 def _parts(specification: Sequence[Word]) -> list[tuple[Word, ...]]:
-    """Commas behind DROP PARTITION and its like part names of partitions: it is the last part."""
+    """The statement's parts, which commas separate. Behind DROP PARTITION and its like they
+    separate names of partitions: such a part is the last one."""
     parts = split_by_comma(specification)
     for at, part in enumerate(parts):
         start = tuple(word.upper for word in part[:2])
@@ -132,7 +138,8 @@ def _parts(specification: Sequence[Word]) -> list[tuple[Word, ...]]:
 
 
 def _part(part: tuple[Word, ...], name: TableName, old_name: TableName) -> Part:
-    """What cannot be read still has its event types, so that a filter can pass over it."""
+    """Reads one part. One that cannot be read still has event types, so that a filter can ignore
+    it."""
     try:
         return _read_part(part, name, old_name)
     except ValueError as error:
@@ -184,12 +191,51 @@ def _partitions(words: Words, name: TableName) -> Part | None:
         other = TableName(schema_of(schema, name.schema), table)
         exchange = ExchangePartition(name=name, partition=partition, table=other)
         return ("exchange table partition",), (exchange,)
-    event = next((event for start, event in _KEEP_ROWS.items() if words.accept(*start)), None)
-    return ((event,), (NoEffect(reason=KEEPS_ROWS),)) if event else None
+    part = words.rest()
+    for start, event in _KEEP_ROWS.items():
+        if words.accept(*start):
+            return (event,), _redefined(start, words, part)
+    return None
+
+
+def _redefined(
+    start: tuple[str, ...], words: Words, part: Sequence[Word]
+) -> tuple[Change | Effect, ...]:
+    """A definition that cannot be read makes the partitions unknown: no row is wrong by that."""
+    change: Change | None = SetPartitioning(partitioning=None)
+    try:
+        match start[0]:
+            case "ADD":
+                change = _added(words)
+            case "COALESCE":
+                change = AddPartitions(count=-read_count(words))
+            case "REORGANIZE":
+                change = _reorganized(words)
+            case "REBUILD":
+                change = None
+            case "PARTITION":
+                change = SetPartitioning(partitioning=read_partitioning(part))
+    except ValueError:
+        pass
+    return () if change is None else (change,)
+
+
+def _added(words: Words) -> AddPartitions:
+    words.accept("IF", "NOT", "EXISTS")
+    if words.peek().kind == "group":
+        return AddPartitions(partitions=read_partitions(words))
+    return AddPartitions(count=read_count(words))
+
+
+def _reorganized(words: Words) -> ReorganizePartitions | None:
+    """None: without names, it deals the rows of HASH partitions out anew."""
+    before, into = words.until("INTO")
+    names = _names(Words(before)) if into else ()
+    return ReorganizePartitions(names=names, into=read_partitions(Words(into))) if names else None
 
 
 def _names(words: Words) -> tuple[str, ...]:
-    """Empty for ALL."""
+    """The partitions' names; empty for ALL."""
     if words.peek().upper == "ALL":
         return ()
     named = [Words(part) for part in split_by_comma(words.rest())]
@@ -200,7 +246,8 @@ def _names(words: Words) -> tuple[str, ...]:
 
 
 def _neutral(part: tuple[Word, ...]) -> Part | None:
-    """A table's options, and what else changes nothing; but a character set may make bytes."""
+    """Reads table options and other parts that change nothing, except a character set, which may
+    turn text into bytes. None for all other parts."""
     first, second = part[0].upper, part[1].upper if len(part) > 1 else ""
     if first == "ADD" and read_index(part[1:]) is not None:
         return None
@@ -260,7 +307,7 @@ def _drop(words: Words) -> Part:
     name = words.column_name()
     if what in ("INDEX", "KEY"):
         return ("drop index",), (drop_index(name, if_exists),)
-    if what == "CONSTRAINT":  # a CHECK, perhaps
+    if what == "CONSTRAINT":  # it may also be a CHECK, which is no index
         return ("modify constraint",), (drop_index(name, if_exists=True),)
     return _EVENTS["DROP"], (DropColumn(name=name, if_exists=if_exists),)
 
@@ -287,7 +334,7 @@ def _rename(words: Words, name: TableName, old_name: TableName) -> Part:
 def rename_table(
     old_name: TableName, new_name: tuple[str, str], schema: str
 ) -> RenameTable | Unsupported:
-    """``schema`` is that of the table as it is called now: a message does not tell the old one."""
+    """``schema`` is that of the table's new name: the message does not have the old one."""
     if not old_name.schema and new_name[0]:
         return Unsupported(reason=FROM_UNKNOWN)
     return RenameTable(
@@ -313,7 +360,7 @@ def _modified(words: Words, is_renamed: bool) -> tuple[Change, ...]:
 
 
 def _place(definition: Sequence[Word]) -> str | None:
-    """FIRST or AFTER in a column's definition."""
+    """The place that FIRST or AFTER in a column's definition gives; None without them."""
     words = Words(definition[1:])
     while words.peek().kind != "end":
         if words.peek().upper == "FIRST":
@@ -325,7 +372,7 @@ def _place(definition: Sequence[Word]) -> str | None:
 
 
 def _default(words: Words) -> Part:
-    """ALTER COLUMN: only its default is read."""
+    """Reads SET DEFAULT and DROP DEFAULT of an ALTER COLUMN; all else is Unsupported."""
     words.accept("COLUMN")
     words.accept("IF", "EXISTS")
     name = words.column_name()

@@ -1,13 +1,17 @@
-"""What is done about a DDL today: a table is made, nothing is to do, or the changefeed stops."""
+"""Sorts a DDL: it makes a table, has no effect on targets, or changes a target.
+
+A change of a target is `Unsupported` here, with the reason that an operator reads where the
+changefeed stops for it; ``streaming/ddl_steps.py`` says which of these the owner can run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sinks.ddl.alter import FROM_UNKNOWN, KEEPS_ROWS, NOTHING
+from sinks.ddl.alter import FROM_UNKNOWN, NOTHING
 from sinks.ddl.effects import (
     AddColumn,
     AddIndex,
+    AddPartitions,
     AlterTable,
     Change,
     ConvertCharset,
@@ -23,12 +27,15 @@ from sinks.ddl.effects import (
     ExchangePartition,
     ModifyColumn,
     NoEffect,
+    PassedOver,
     RecoverTable,
     RenameColumn,
     RenameIndex,
     RenameTable,
+    ReorganizePartitions,
     SetCharset,
     SetDefault,
+    SetPartitioning,
     Statement,
     TruncatePartition,
     TruncateTable,
@@ -41,7 +48,10 @@ from sinks.schema import Index, TableSchema
 
 COLUMNS = "it changes the table's columns"
 KEY = "it changes the table's key"
+PARTITIONS = "it changes the table's partitions"
+UNIQUE_INDEXES = "it changes the table's unique indexes"  # one of which may become the key
 RENAMES = "it renames a table"
+RENAMES_UNREAD = "it renames a table that [filter] leaves out, so its rows were not read"
 REMOVES_TABLE, REMOVES_TABLES = "it removes a table", "it removes tables"
 _REASONS: dict[type[Effect | Change], str] = {
     AddColumn: COLUMNS,
@@ -58,22 +68,23 @@ _REASONS: dict[type[Effect | Change], str] = {
     TruncatePartition: "it removes rows",
     DropPartition: "it removes rows",
     ExchangePartition: "it exchanges rows",
+    PassedOver: "an operator passes over it",
 }
 
 
 def classify(
     query: str, ddl_type: str, schema: str, table: str, known: TableSchema | None = None
 ) -> Statement:
-    """``outcome`` of a text, as the one effect of a statement."""
+    """The ``outcome`` of a DDL's text, as a statement with that one effect."""
     statement = read_ddl(query, ddl_type, schema, table)
     return Statement(effects=(outcome(statement, known),), event_types=statement.event_types)
 
 
 def outcome(statement: Statement, known: TableSchema | None) -> Effect:
-    """CreateTable, CreateTableLike, NoEffect or Unsupported.
+    """CreateTable, CreateTableLike, NoEffect, or Unsupported for everything that changes a target.
 
-    ``known`` is the target's schema as it stands. It decides about indexes: dropping the one that
-    is the handle key is Unsupported, any other is not. Without it no index but PRIMARY matters.
+    ``known`` is the target's present schema. It is needed for indexes: dropping the one that is the
+    handle key is Unsupported, dropping another has no effect. Without it only PRIMARY counts.
     """
     reasons = dict.fromkeys(why for effect in statement.effects for why in _why(effect, known))
     first = statement.effects[0]
@@ -84,24 +95,28 @@ def outcome(statement: Statement, known: TableSchema | None) -> Effect:
 
 
 def _why(effect: Effect | Change, known: TableSchema | None) -> Iterator[str]:
-    """Why the changefeed stops for it; nothing: it does not."""
+    """The reasons why the effect changes a target; none where it does not."""
     match effect:
         case Unsupported(reason=reason):
             yield RENAMES if reason == FROM_UNKNOWN else reason
-        case NoEffect(reason=reason) if reason == KEEPS_ROWS:
-            yield "it changes partitions, and with them perhaps rows"
         case AlterTable(changes=changes):
             for change in changes:
                 yield from _why(change, known)
-        case AddIndex(index=index) if _is_new_key(index, known):
-            yield KEY
-        case DropIndex(name=name) | RenameIndex(name=name) if known and known.key_index:
-            if same_name(name, known.key_index):
-                yield KEY
+        case _ if known is not None and _changes_partitions(effect, known):
+            yield PARTITIONS
+        case AddIndex() | DropIndex() | RenameIndex():
+            yield from _why_index(effect, known)
         case SetCharset(binary=True) | ConvertCharset(binary=True):
             yield "CHARACTER SET binary makes bytes of text"
         case _ if type(effect) in _REASONS:
             yield _REASONS[type(effect)]
+
+
+def _changes_partitions(effect: Effect | Change, known: TableSchema) -> bool:
+    """Unknown ones stay unknown until a statement names them all."""
+    if isinstance(effect, AddPartitions | ReorganizePartitions):
+        return known.partitioning is not None
+    return isinstance(effect, SetPartitioning)
 
 
 def _is_new_key(index: Index, known: TableSchema | None) -> bool:
@@ -110,3 +125,20 @@ def _is_new_key(index: Index, known: TableSchema | None) -> bool:
     if index.kind != "unique" or known is None or known.key_index is None:
         return False
     return len(index.columns) < len(known.key) and can_be_key(index.columns, known)
+
+
+def _why_index(
+    change: AddIndex | DropIndex | RenameIndex, known: TableSchema | None
+) -> Iterator[str]:
+    """The key, and the unique indexes that may become it."""
+    if isinstance(change, AddIndex):
+        if _is_new_key(change.index, known):
+            yield KEY
+        elif change.index.kind == "unique" and known and known.follows_indexes:
+            yield UNIQUE_INDEXES
+    elif known and known.key_index and same_name(change.name, known.key_index):
+        yield KEY
+    elif known and known.follows_indexes:
+        found = (each for each in known.indexes if same_name(each.name, change.name))
+        if any(each.kind == "unique" for each in found):
+            yield UNIQUE_INDEXES

@@ -1,4 +1,5 @@
-"""The DEFAULT of a column as a definition writes it, and what rows that are there show of it."""
+"""Reads the DEFAULT of a column from its definition, and tells what present rows show in a column
+that is added with it."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from sinks.schema import BINARY_TYPES, CURRENT_TIMESTAMP, INTEGER_TYPES, Column,
 
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_DATE", "CURDATE")
 _NUMBERS = (*INTEGER_TYPES, "decimal", "float", "double", "bit", "year")
-_NO_DEFAULT = ("COLUMN_FORMAT", "STORAGE", "SET")  # the DEFAULT behind them is not the column's
+_NO_DEFAULT = ("COLUMN_FORMAT", "STORAGE", "SET")  # a DEFAULT behind these is not the column's
 
 Default = tuple[str | None, bool]
 """``Column.default`` and ``Column.default_is_expression``."""
 
 
 def read_default(attributes: Sequence[Word], mysql_type: MySQLType) -> Default:
-    """From the words behind a column's type."""
+    """The default in the words behind a column's type; (None, False) where there is none."""
     words = Words(attributes)
     before = ""
     while words.peek().kind != "end":
@@ -31,7 +32,8 @@ def read_default(attributes: Sequence[Word], mysql_type: MySQLType) -> Default:
 
 
 def default_value(following: Sequence[Word], mysql_type: MySQLType | None) -> Default:
-    """From the words behind DEFAULT; without a type (SET DEFAULT), bytes are read as UTF-8."""
+    """The default in the words behind DEFAULT. Without a type (SET DEFAULT) bytes are read as
+    UTF-8. Raises ValueError where no value follows."""
     return _value(Words(following), mysql_type)
 
 
@@ -46,7 +48,7 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
         found = _value(inner, mysql_type)
         return found if inner.peek().kind == "end" else (_text(first), True)
     if first.upper.startswith("_") and words.peek().kind in ("text", "hex", "bits"):
-        first = words.take()  # behind the name of a character set
+        first = words.take()  # the literal behind the name of a character set
     if first.upper in ("DATE", "TIME", "TIMESTAMP") and words.peek().kind == "text":
         first = words.take()
     if first.kind in ("text", "hex", "bits"):
@@ -62,8 +64,8 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
 
 
 def literal(word: Word, mysql_type: MySQLType | None) -> str:
-    """Bytes are UTF-8, but those of a column of bytes are characters; numbers are in decimal.
-    Bits without a type are those of a BIT.
+    """A literal's value as text. Bytes are read as UTF-8, but for a column of bytes each byte is
+    one character. Numbers are in decimal. Bits without a type are a BIT's.
     """
     name = mysql_type.name if mysql_type else ""
     if word.kind in ("hex", "bits"):
@@ -82,22 +84,23 @@ def literal(word: Word, mysql_type: MySQLType | None) -> str:
 
 
 def _text(word: Word) -> str:
-    """For people: an expression is not computed here."""
+    """An expression as text for people; it is never computed."""
     if word.kind == "group":
         return "(" + " ".join(_text(each) for each in word.inner) + ")"
     return f"'{word.text}'" if word.kind == "text" else word.text
 
 
 def as_bytes(text: str) -> str:
-    """The text of a column that turns out to hold bytes: each as a character."""
+    """A default that was read as text, for a column that turns out to hold bytes: each byte as one
+    character."""
     return text.encode().decode("latin-1")
 
 
 def fill(column: Column) -> str | None:
-    """What rows that are there show in an added column, as canal-json would send it.
+    """What present rows show in an added column, as text that canal-json would send.
 
     None is NULL; CURRENT_TIMESTAMP stands for the time of the DDL. Raises ValueError where the
-    value cannot be told.
+    value cannot be known.
     """
     if column.default_is_expression:
         if column.default == CURRENT_TIMESTAMP:
@@ -117,7 +120,7 @@ def fill(column: Column) -> str | None:
 
 
 def _zero(mysql_type: MySQLType) -> str:
-    """What MySQL calls the implicit default of a NOT NULL column."""
+    """The implicit default of MySQL for a NOT NULL column of this type."""
     name, length = mysql_type.name, mysql_type.length or 0
     if name in _NUMBERS or name == "set":
         return "0"
@@ -158,7 +161,8 @@ def _as_sent(text: str, mysql_type: MySQLType) -> str:
 
 
 def _position(text: str, elements: Sequence[str]) -> int:
-    """Of an element by its name, in any case, or by its number."""
+    """The position (from 0) of an element that is given by its name, in any case, or its number.
+    Raises ValueError."""
     known = [element.lower() for element in elements]
     if text.rstrip(" ").lower() in known:
         return known.index(text.rstrip(" ").lower())
@@ -219,7 +223,8 @@ def _time(text: str, digits: int) -> str:
 
 
 def _rounded(fraction: str | None, digits: int) -> int:
-    """Microseconds of a fraction that keeps so many digits; 10**6 where it rounds up to one."""
+    """A fraction of a second, rounded to so many digits, in microseconds; 10**6 where it rounds up
+    to a whole second."""
     step = Decimal(1).scaleb(-digits)
     return int(Decimal(f"0.{fraction or 0}").quantize(step, ROUND_HALF_UP) * 10**6)
 

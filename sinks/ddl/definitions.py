@@ -1,7 +1,7 @@
-"""Columns, indexes and tables as definitions write them, read from their words as TiDB reads them.
+"""Reads the definitions of columns, indexes and tables from their words, as TiDB reads them.
 
-What is not a column, its type, its default or a key is passed over; what cannot be read raises
-ValueError with a sentence.
+Only columns, their types and defaults, and keys are read; the rest is skipped. A definition that
+cannot be read raises ValueError, whose text is a reason for operators.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from sinks.ddl.defaults import literal, read_default
 from sinks.ddl.keys import keyed, named
+from sinks.ddl.partitions import read_partitioning
 from sinks.ddl.words import Word, Words, names_binary_charset, split_by_comma
 from sinks.schema import (
     BINARY_FORM,
@@ -26,7 +27,7 @@ from sinks.schema import (
 )
 
 _DEFAULT_DECIMAL = (10, 0)
-_LENGTH_ONE = ("bit", "char", "binary")  # what a bare one means in a definition
+_LENGTH_ONE = ("bit", "char", "binary")  # types whose length is 1 where a definition has none
 _INDEX_WORDS = ("INDEX", "KEY")
 AUTO_INCREMENT = "AUTO_INCREMENT"  # or AUTO_RANDOM: an expression, as a default
 _BARE_KEY = re.compile("(?<! PRIMARY)(?<! UNIQUE) KEY ")  # ``id INT KEY`` is a primary key
@@ -34,7 +35,7 @@ _BARE_KEY = re.compile("(?<! PRIMARY)(?<! UNIQUE) KEY ")  # ``id INT KEY`` is a 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnDefinition:
-    """A column, and what else its definition says."""
+    """A column, and what its definition says beside."""
 
     column: Column
     index: Index | None  # PRIMARY KEY or UNIQUE
@@ -42,7 +43,7 @@ class ColumnDefinition:
 
 
 def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
-    """The schema from what stands in the parentheses of a CREATE TABLE, and behind them."""
+    """The schema of a CREATE TABLE, from the words within its parentheses and those behind them."""
     columns: list[Column] = []
     of_table: list[Index] = []
     of_columns: list[Index] = []
@@ -57,11 +58,13 @@ def read_table(body: Sequence[Word], options: Sequence[Word]) -> TableSchema:
             of_columns += [definition.index] if definition.index else []
     if not columns:
         raise ValueError("the CREATE TABLE has no columns")
-    return keyed(columns, named([*of_table, *of_columns]), binary)  # in TiDB's order
+    schema = keyed(columns, named([*of_table, *of_columns]), binary)  # in TiDB's order
+    return replace(schema, partitioning=read_partitioning(options), follows_indexes=True)
 
 
 def read_index(part: Sequence[Word]) -> Index | None:
-    """An index or key definition, also behind ADD; None for a column or another constraint."""
+    """An index or key definition, in a CREATE TABLE or behind ADD. None for a column or another
+    constraint."""
     words = Words(part)
     name = _constraint_name(words)
     if words.peek().upper == "FOREIGN":
@@ -105,12 +108,14 @@ def _index(words: Words, name: str, kind: IndexKind) -> Index:
 
 
 def is_constraint(part: Sequence[Word]) -> bool:
-    """CHECK or FOREIGN KEY, with or without a name (the columns of those names are in quotes)."""
+    """Whether it is a CHECK or FOREIGN KEY, with or without a name. (A column with such a name is
+    in quotes.)"""
     return part[0].upper in ("CONSTRAINT", "CHECK", "FOREIGN", "PERIOD")
 
 
 def read_column(part: Sequence[Word], binary: bool) -> ColumnDefinition:
-    """``binary``: CHARACTER SET binary is what a column has that names none."""
+    """Reads a column's definition. ``binary``: a column that names no character set has CHARACTER
+    SET binary."""
     words = Words(part)
     name = words.column_name()
     type_name, arguments = _read_type(words)
@@ -179,12 +184,12 @@ def _type(
 
 
 def in_binary(mysql_type: MySQLType) -> MySQLType:
-    """What CHARACTER SET binary makes of it: bytes, where it is text."""
+    """The type under CHARACTER SET binary: a text type becomes one of bytes."""
     return replace(mysql_type, name=BINARY_FORM.get(mysql_type.name, mysql_type.name))
 
 
 def _argument(column: str, part: Sequence[Word]) -> str:
-    word = part[-1]  # behind an introducer such as _utf8mb4
+    word = part[-1]  # the last word: an introducer such as _utf8mb4 may come before it
     if word.kind in ("text", "hex", "bits"):
         return "'" + literal(word, MySQLType(name="enum")).rstrip(" ").replace("'", "''") + "'"
     if word.kind == "number":
@@ -193,7 +198,8 @@ def _argument(column: str, part: Sequence[Word]) -> str:
 
 
 def _completed(mysql_type: MySQLType) -> MySQLType:
-    """What a definition leaves out has a fixed meaning, other than in a row's ``mysqlType``."""
+    """The type with the length that a definition without one means. (In a row's ``mysqlType`` a
+    missing length is just not known.)"""
     if mysql_type.length is not None:
         return mysql_type
     if mysql_type.name == "decimal":
@@ -205,6 +211,7 @@ def _completed(mysql_type: MySQLType) -> MySQLType:
 
 
 def _keywords(words: Sequence[Word]) -> str:
-    """The words with a blank on both sides: a group as ``()``, what is no keyword as ``?``."""
+    """The words with blanks around each, to search for keywords in: a group is ``()``, and a word
+    that cannot be a keyword ``?``."""
     texts = ("()" if word.kind == "group" else word.upper or "?" for word in words)
     return f" {' '.join(texts)} "

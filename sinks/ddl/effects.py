@@ -1,8 +1,8 @@
 """What a DDL does to tables, as data.
 
-A statement has effects in the order in which they happen (two renames may swap names), and the
-names that event filters know it by. Names are as the statement spells them; MySQL compares those of
-columns and indexes in any case.
+A statement has effects, in the order in which they happen (two renames may swap names), and the
+names by which event filters know it. Names are as the statement spells them; MySQL ignores case
+when it compares names of columns and indexes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordination.model import TableName
+from sinks.partitioning import Partition, Partitioning
 from sinks.schema import Column, Index, TableSchema
 
 FIRST = ""
@@ -18,14 +19,14 @@ FIRST = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumn:
-    """``column`` at ``place``, or at the end. Old rows show its default, or the type's zero where
-    it is NOT NULL without one.
+    """Adds ``column`` at ``place``; None: at the end. Old rows show its default, or the type's zero
+    where it is NOT NULL without a default.
     """
 
     column: Column
     place: str | None = None
     if_not_exists: bool = False
-    has_charset: bool = False  # else a table of CHARACTER SET binary makes bytes of text
+    has_charset: bool = False  # False: in a table of CHARACTER SET binary, text becomes bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class ModifyColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetDefault:
-    """Of rows to come: no row that is there changes. ``default`` as in ``Column``."""
+    """Sets the default for later rows; present rows do not change. ``default`` as in ``Column``."""
 
     name: str
     default: str | None
@@ -62,7 +63,7 @@ class SetDefault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddIndex:
-    """A primary key too. Without a name it gets its first column's."""
+    """Adds an index or a primary key. Without a name it gets its first column's."""
 
     index: Index
     if_not_exists: bool = False
@@ -87,16 +88,47 @@ class RenameIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertCharset:
-    """CONVERT TO CHARACTER SET: ``binary`` makes bytes of all text; any other leaves text text."""
+    """CONVERT TO CHARACTER SET: ``binary`` turns all text into bytes; any other changes nothing."""
 
     binary: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCharset:
-    """The character set of columns to come; ``binary`` makes bytes of those that name none."""
+    """The character set of later columns: with ``binary``, text columns that name none hold
+    bytes."""
 
     binary: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPartitioning:
+    """PARTITION BY, REMOVE PARTITIONING: all rows stay. None: no partitions, or unknown ones."""
+
+    partitioning: Partitioning | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitions:
+    """``count``: of HASH, by their number; below zero: COALESCE PARTITION."""
+
+    partitions: tuple[Partition, ...] = ()
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReorganizePartitions:
+    """``into`` stand where ``names`` stood; all rows stay."""
+
+    names: tuple[str, ...]
+    into: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPartitions:
+    """Their definitions; their rows are another effect (``DropPartition``)."""
+
+    names: tuple[str, ...]
 
 
 Change = (
@@ -111,6 +143,10 @@ Change = (
     | RenameIndex
     | ConvertCharset
     | SetCharset
+    | SetPartitioning
+    | AddPartitions
+    | ReorganizePartitions
+    | DropPartitions
 )
 
 
@@ -145,7 +181,7 @@ class RenameTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTable:
-    """All changes at once, as in MySQL: ``evolve.evolved`` says how."""
+    """All changes happen at once, as in MySQL: see ``evolve.evolved``."""
 
     name: TableName
     changes: tuple[Change, ...]
@@ -167,7 +203,7 @@ class RecoverTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatePartition:
-    """The rows of ``partitions`` go (empty: of all); TiCDC sends no delete for them."""
+    """Deletes the rows of ``partitions`` (empty: of all); TiCDC sends no DELETE for them."""
 
     name: TableName
     partitions: tuple[str, ...]
@@ -175,7 +211,7 @@ class TruncatePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropPartition:
-    """As TruncatePartition, and the partitions go too."""
+    """Like TruncatePartition; the partitions are dropped too."""
 
     name: TableName
     partitions: tuple[str, ...]
@@ -192,9 +228,16 @@ class ExchangePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoEffect:
-    """Neither columns, rows nor key of a target table change."""
+    """The columns, rows and key of target tables do not change."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver:
+    """An operator says so: the target stays as it is, and notes the DDL's position."""
+
+    name: TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,13 +260,14 @@ Effect = (
     | DropPartition
     | ExchangePartition
     | NoEffect
+    | PassedOver
     | Unsupported
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """At least one effect; where one of them is Unsupported, none may be carried out.
+    """At least one effect. Where one of them is Unsupported, none may be carried out.
 
     ``event_types`` are TiCDC's names for event filters, the most exact first.
     """

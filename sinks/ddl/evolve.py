@@ -1,7 +1,8 @@
-"""A table's schema after an ALTER TABLE, and where each column of it comes from: pure.
+"""A table's schema after an ALTER TABLE, and from which old column each new one comes. Pure.
 
-As in MySQL all changes of a statement happen at once: what a change touches goes by the name that
-it had before the statement; AFTER and new indexes go by the names after it. Indexes are added last.
+As in MySQL all changes of a statement happen at once. The column or index that is changed is found
+by its name before the statement; AFTER and new indexes use the names after it. Indexes are added
+last.
 """
 
 from __future__ import annotations
@@ -15,30 +16,35 @@ from sinks.ddl.effects import (
     FIRST,
     AddColumn,
     AddIndex,
+    AddPartitions,
     Change,
     ConvertCharset,
     DropColumn,
     DropIndex,
+    DropPartitions,
     DropPrimaryKey,
     ModifyColumn,
     RenameColumn,
     RenameIndex,
+    ReorganizePartitions,
     SetCharset,
     SetDefault,
+    SetPartitioning,
 )
 from sinks.ddl.keys import PRIMARY, keyed, named
 from sinks.ddl.words import same_name
+from sinks.partitioning import Partitioning
 from sinks.schema import Column, Index, IndexKind, TableSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaChange:
-    """``sources``: for every delivered column of ``after``, in their order, the column of
-    ``before`` that it comes from (in the spelling of ``before``), or None for an added one.
+    """``sources``: every delivered column of ``after``, in order -> the column of ``before`` from
+    which it comes (in the spelling of ``before``), or None for an added one.
 
-    ``fills``: by added column, what old rows show instead of NULL: text as canal-json would send it
-    (``casts.cast_column`` reads it: an enum's index, a set's bitmask, bytes as ISO-8859-1), or
-    ``schema.CURRENT_TIMESTAMP`` in a column of dates or times, the time of the DDL.
+    ``fills``: added column -> what old rows show instead of NULL. It is text as canal-json would
+    send it, for ``casts.cast_column`` (an enum's index, a set's bitmask, bytes as ISO-8859-1), or
+    ``schema.CURRENT_TIMESTAMP`` in a column of dates or times: the time of the DDL.
     """
 
     before: TableSchema
@@ -48,8 +54,9 @@ class SchemaChange:
 
 
 def evolved(schema: TableSchema, changes: Sequence[Change]) -> SchemaChange:
-    """Raises ValueError with a sentence where the changes do not fit the schema (a column is
-    missing, or there already), or where it cannot be told what old rows show of a new column.
+    """The schema after these changes. Raises ValueError, whose text is a reason for operators,
+    where the changes do not fit the schema (a column is missing, or exists already), or where it
+    cannot be known what old rows show in a new column.
     """
     table = _Places(schema)
     for change in changes:
@@ -58,7 +65,7 @@ def evolved(schema: TableSchema, changes: Sequence[Change]) -> SchemaChange:
     for change in changes:
         if isinstance(change, AddIndex):
             table.add_index(change)
-    after = table.schema()
+    after = replace(table.schema(), partitioning=_partitioned(schema.partitioning, changes))
     source_of = {each.column.name: each.old for each in table.columns}
     sources: dict[str, str | None] = {}
     fills: dict[str, str] = {}
@@ -74,9 +81,27 @@ def evolved(schema: TableSchema, changes: Sequence[Change]) -> SchemaChange:
     return SchemaChange(before=schema, after=after, sources=sources, fills=fills)
 
 
+def _partitioned(
+    partitioning: Partitioning | None, changes: Sequence[Change]
+) -> Partitioning | None:
+    """Unknown partitions stay unknown until a statement names them all."""
+    for change in changes:
+        if isinstance(change, SetPartitioning):
+            partitioning = change.partitioning
+        elif partitioning is not None:
+            match change:
+                case AddPartitions(partitions=partitions, count=count):
+                    partitioning = partitioning.added(partitions).grown(count)
+                case ReorganizePartitions(names=names, into=into):
+                    partitioning = partitioning.reorganized(names, into)
+                case DropPartitions(names=names):
+                    partitioning = partitioning.without(names)
+    return partitioning
+
+
 @dataclass(slots=True, eq=False)
 class _Place:
-    """A column's, in the order of the table: what stands there may be defined anew."""
+    """One column of the table, whose definition may change; it is compared by identity."""
 
     column: Column
     old: Column | None  # as it was before the statement
@@ -90,7 +115,8 @@ class _PlacedIndex:
 
 
 class _Places:
-    """A schema while it changes: indexes hold columns, so that renames need not touch them."""
+    """A schema while it changes. Its indexes refer to `_Place` objects instead of names, so that a
+    rename of a column need not change them."""
 
     def __init__(self, schema: TableSchema) -> None:
         self.columns = [_Place(column=column, old=column) for column in schema.columns]
@@ -99,6 +125,7 @@ class _Places:
             for index in _all_indexes(schema)
         ]
         self._binary = schema.binary_charset
+        self._follows_indexes = schema.follows_indexes
 
     def schema(self) -> TableSchema:
         names = [each.column.name.lower() for each in self.columns]
@@ -112,7 +139,8 @@ class _Places:
             for each in self._indexes
         ]
         columns = [each.column for each in self.columns]
-        return keyed(columns, named(indexes), self._binary)
+        schema = keyed(columns, named(indexes), self._binary)
+        return replace(schema, follows_indexes=self._follows_indexes)
 
     def change_columns(self, change: Change) -> None:
         match change:
@@ -135,8 +163,9 @@ class _Places:
                     each.column = _with_bytes(each.column)
 
     def change_indexes(self, change: Change) -> None:
-        """But for new ones. One that is not known here is no key: it may be older than
-        ``TableSchema.indexes``.
+        """Drop and rename indexes; `add_index` adds new ones. An index that is not known is no
+        error: the schema may be of an earlier release, without ``TableSchema.indexes``, and then
+        only its key is known.
         """
         match change:
             case DropIndex(name=name):
@@ -192,18 +221,22 @@ class _Places:
 
     def add_index(self, change: AddIndex) -> None:
         index = change.index
-        names = [each.name.lower() for each in self._indexes]
         name = PRIMARY if index.kind == "primary" else index.name
-        if name and name.lower() in names:
+        known = next((each for each in self._indexes if name and same_name(each.name, name)), None)
+        if known is not None:
             if change.if_not_exists:
                 return
-            raise ValueError(f"the table has an index {name} already")
+            if known.kind != "plain":
+                raise ValueError(f"the table has an index {name} already")
+            self._indexes.remove(known)  # it was dropped: plain ones are not followed
+        if index.kind == "unique" and not name:  # TiDB gives it a name that no other index has
+            self._follows_indexes = False
         self._indexes.append(
             _PlacedIndex(name=name, columns=self._named(index.columns), kind=index.kind)
         )
 
     def _named(self, names: Sequence[str]) -> list[_Place]:
-        """By the names of now."""
+        """The columns that have these names now. Raises ValueError."""
         by_name = {each.column.name.lower(): each for each in self.columns}
         missing = [name for name in names if name.lower() not in by_name]
         if missing:
@@ -211,7 +244,7 @@ class _Places:
         return [by_name[name.lower()] for name in names]
 
     def _find(self, name: str) -> _Place | None:
-        """By the name before the statement, else by that of now."""
+        """The column with this name before the statement, or else with this name now."""
         for before in (True, False):
             for each in self.columns:
                 known = each.old if before else each.column
@@ -227,7 +260,7 @@ class _Places:
 
 
 def _all_indexes(schema: TableSchema) -> Sequence[Index]:
-    """With the key, which schemas without indexes do not have there."""
+    """The schema's indexes with the key's, which a schema without ``indexes`` lacks."""
     if schema.indexes or not schema.key:
         return schema.indexes
     if schema.key_index is None:
@@ -236,7 +269,7 @@ def _all_indexes(schema: TableSchema) -> Sequence[Index]:
 
 
 def _with_bytes(column: Column) -> Column:
-    """Under CHARACTER SET binary."""
+    """The column as it is under CHARACTER SET binary: with bytes instead of text."""
     in_bytes = in_binary(column.type)
     default = column.default
     if in_bytes != column.type and default is not None and not column.default_is_expression:

@@ -1,4 +1,4 @@
-"""Names of indexes, and which of them is the handle key: as TiDB and TiCDC choose."""
+"""Names of indexes, and which index is the handle key: chosen as TiDB and TiCDC do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ PRIMARY = "PRIMARY"
 
 
 def named(indexes: Sequence[Index]) -> list[Index]:
-    """Nameless indexes get their first column's name, as in MySQL; _2, _3 … where it is taken."""
+    """The indexes, where one without a name gets its first column's name, as in MySQL, with _2, _3
+    … where that is taken."""
     taken = {PRIMARY.lower(), *(index.name.lower() for index in indexes)}
     found = []
     for index in indexes:
@@ -30,10 +31,10 @@ def named(indexes: Sequence[Index]) -> list[Index]:
 
 
 def keyed(columns: Sequence[Column], indexes: Sequence[Index], binary: bool) -> TableSchema:
-    """The handle key: the primary key, else the NOT NULL unique index with the fewest columns.
+    """The schema with its handle key: the primary key, or else the NOT NULL unique index with the
+    fewest columns; of two with as many columns the first.
 
-    ``indexes`` have names; of two with as many columns the first counts. Raises ValueError where
-    the key names what is no column.
+    ``indexes`` must have names. Raises ValueError where the key names a column that is missing.
     """
     spelled = {column.name.lower(): column.name for column in columns}
     indexes = [
@@ -62,7 +63,8 @@ def keyed(columns: Sequence[Column], indexes: Sequence[Index], binary: bool) -> 
 
 
 def can_be_key(names: Sequence[str], schema: TableSchema) -> bool:
-    """Whether a unique index on these columns tells rows apart: NOT NULL, and sent by TiCDC."""
+    """Whether a unique index on these columns can be the handle key: all are NOT NULL and sent by
+    TiCDC."""
     columns = {column.name.lower(): column for column in schema.delivered}
     found = [columns.get(name.lower()) for name in names]
     return bool(found) and all(column is not None and not column.nullable for column in found)

@@ -1,4 +1,5 @@
-"""From the text of a DDL to its effects. What is not understood is Unsupported, with a sentence."""
+"""Reads the text of a DDL into effects. A text that is not understood is Unsupported, with the
+reason."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.words import Word, Words, names_binary_charset, read_words, schema_of, split_by_comma
 
-_EVENTS_OF_TYPE = {  # by canal-json's `type`, for what cannot be read
+_EVENTS_OF_TYPE = {  # by canal-json's `type`, for a text that cannot be read
     "CREATE": ("create table",),
     "RENAME": ("rename table", "alter table"),
     "CINDEX": ("create index", "alter table"),
@@ -57,10 +58,11 @@ _OBJECTS = ("TABLE", "DATABASE", "SCHEMA", "INDEX", "VIEW")
 
 
 def read_ddl(query: str, ddl_type: str, schema: str, table: str) -> Statement:
-    """``schema`` and ``table`` are the message's, ``ddl_type`` canal's. It never raises.
+    """The effects of a DDL's text. Never raises. ``schema``, ``table`` and ``ddl_type`` are those
+    of its message.
 
-    A statement about one table is about the message's, whose name has TiDB's own spelling; where
-    there are several, and in a rename, they are as the statement spells them.
+    A statement about one table is about the message's table, whose name is in TiDB's spelling. The
+    names in a rename, and in a statement about several tables, are as the statement spells them.
     """
     try:
         return _statement(read_words(query), TableName(schema, table))
@@ -102,7 +104,7 @@ def _of(effect: Effect, *event_types: str) -> Statement:
 
 
 def _the(schema_and_table: tuple[str, str], name: TableName) -> TableName:
-    """The one table of a statement."""
+    """The name of the one table of a statement: the message's, where that has one."""
     return name if name.table else _full(schema_and_table, name)
 
 
@@ -111,7 +113,7 @@ def _full(schema_and_table: tuple[str, str], name: TableName) -> TableName:
 
 
 def _modifiers(words: Words) -> set[str]:
-    """What stands between the verb and its object: OR REPLACE, UNIQUE, DEFINER=…"""
+    """The words between the verb and its object: OR REPLACE, UNIQUE, DEFINER=…"""
     found = set()
     while words.peek().kind not in ("end", "group") and words.peek().upper not in _OBJECTS:
         found.add(words.take().upper)

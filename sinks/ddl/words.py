@@ -1,7 +1,7 @@
-"""A DDL statement as words: what the readers of CREATE and ALTER TABLE look at.
+"""Cuts a DDL statement into words, for the readers of CREATE and ALTER TABLE.
 
 TiCDC sends every DDL as TiDB's parser writes it back (``addSpecialComment``): names in backquotes,
-TiDB's own syntax in ``/*T![feature] … */`` comments, which are opened here, and a backslash in a
+and TiDB's own syntax in ``/*T![feature] … */`` comments, which are opened here. A backslash in a
 string is just a backslash. sqlglot's MySQL tokenizer cuts the statement. Its parser is not used: it
 refuses FLOAT UNSIGNED and partition clauses, and makes opaque commands of much of the rest.
 """
@@ -20,9 +20,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A piece of SQL. ``text`` is without quotes; a group has its words in ``inner`` instead.
-
-    Of b'01' and x'4f' (``bits``, ``hex``) it is the digits.
+    """A piece of SQL. ``text`` is without quotes; of b'01' and x'4f' (``bits``, ``hex``) it has the
+    digits. A group (parentheses) has its words in ``inner`` instead.
     """
 
     kind: Literal["word", "name", "text", "number", "bits", "hex", "mark", "group", "end"]
@@ -31,7 +30,7 @@ class Word:
 
     @property
     def upper(self) -> str:
-        """For comparing with keywords: what stood in quotes is never one."""
+        """The text to compare with keywords; empty for quoted text, which is never a keyword."""
         return self.text.upper() if self.kind in ("word", "mark") else ""
 
 
@@ -39,7 +38,7 @@ END = Word("end", "")
 
 
 class Words:
-    """A cursor over words; groups in parentheses are one word each."""
+    """A cursor over words. A group in parentheses is one word."""
 
     def __init__(self, words: Sequence[Word]) -> None:
         self._words = tuple(words)
@@ -72,23 +71,29 @@ class Words:
         return word.text
 
     def column_name(self) -> str:
-        """The tables that it may be qualified with say nothing new."""
+        """A column's name, without the schema and table that may come before it."""
         name = self.name()
         while self.accept("."):
             name = self.name()
         return name
 
     def table_name(self) -> tuple[str, str]:
-        """``schema.table``; the schema is empty where the statement does not say."""
+        """(schema, table); the schema is empty where the statement does not name it."""
         first = self.name()
         if self.accept("."):
             return first, self.name()
         return "", first
 
     def end(self) -> None:
-        """Raises ValueError where more follows."""
+        """Raises ValueError where more words follow."""
         if self.peek().kind != "end":
             raise ValueError(f"what follows with {self.peek().text or '(…)'} is unknown here")
+
+    def until(self, keyword: str) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
+        """What stands before the keyword, and behind it."""
+        rest = self.rest()
+        at = next((n for n, word in enumerate(rest) if word.upper == keyword), len(rest))
+        return rest[:at], rest[at + 1 :]
 
     def rest(self) -> tuple[Word, ...]:
         return self._words[self._at :]
@@ -105,13 +110,13 @@ def split_by_comma(words: Sequence[Word]) -> list[tuple[Word, ...]]:
 
 
 def same_name(name: str, other: str) -> bool:
-    """As MySQL compares the names of columns and indexes."""
+    """Whether MySQL takes these for one column or index: it ignores case."""
     return name.lower() == other.lower()
 
 
 def schema_of(written: str, message: str) -> str:
-    """The database that a statement means: the message's, which has TiDB's spelling, unless it
-    writes another one.
+    """The database that a statement means: ``written`` where it names another one than the message
+    (``message``), and otherwise the message's, which has TiDB's spelling.
     """
     return written if written and not same_name(written, message) else message
 
@@ -148,9 +153,9 @@ class _Tokenizer(MySQL.Tokenizer):
 
 
 def read_words(query: str) -> tuple[Word, ...]:
-    """Cut one statement into words, its comments dropped or, where SQL is in them, opened.
+    """Cut one statement into words. Comments are dropped, or opened where SQL is in them.
 
-    Raises ValueError with a sentence.
+    Raises ValueError, whose text is a reason for operators.
     """
     try:
         tokens = _Tokenizer().tokenize(_QUOTED_OR_COMMENT.sub(_open_comment, query))
@@ -174,7 +179,7 @@ def _open_comment(match: re.Match[str]) -> str:
 
 
 def _of_token(token: Token) -> Iterator[Word]:
-    """A keyword of several words (PRIMARY KEY) is one token; here it is several."""
+    """The words of a token: sqlglot has one token for PRIMARY KEY, which is two words here."""
     text = token.text
     match token.token_type:
         case TokenType.IDENTIFIER:

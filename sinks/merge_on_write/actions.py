@@ -1,8 +1,8 @@
-"""The actions of a Delta log, as values: what a line of a commit says, and what a line must say.
+"""The actions of a Delta log as values, read from the lines of a commit and written to them.
 
-Names and meanings are those of Delta's protocol text. What a foreign writer put into an ``add`` and
-we do not understand is written back, since an ``add`` of the same path replaces all that was known
-of the file.
+Names and meanings are those of Delta's protocol. Fields of an ``add`` that another writer wrote and
+that we do not know are written back, since a new ``add`` of the same path replaces everything that
+was known of the file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DeletionVectorDescriptor:
 
     @property
     def unique_id(self) -> str:
-        """Tells apart the vectors that one data file has had."""
+        """The ID by which the vectors of one data file, over time, are told apart."""
         return _vector_id(self.storage_type, self.path_or_inline, self.offset)
 
     def to_json(self) -> Json:
@@ -61,14 +61,14 @@ class DeletionVectorDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A logical file: a Parquet file and the vector of its deleted rows. ``fields`` is what stands
-    under ``add`` or ``remove``: what a foreign writer put there and we do not understand too."""
+    """A logical file: a Parquet file and the vector of its deleted rows. ``fields`` are all fields
+    under ``add`` or ``remove``, also those of other writers that we do not know."""
 
     fields: Mapping[str, Any]
 
     @property
     def path(self) -> str:
-        """As the log has it: a URI, percent-encoded, relative to the table or absolute."""
+        """The path as the log has it: a percent-encoded URI, relative to the table or absolute."""
         return str(self.fields["path"])
 
     @property
@@ -85,24 +85,25 @@ class LogFile:
 
 
 class DataFile(LogFile):
-    """A live one."""
+    """A logical file that is in the table."""
 
     __slots__ = ()
 
     @classmethod
     def new(cls, *, path: str, size: int, modification_time_ms: int, stats: str) -> DataFile:
-        """A file of ``size`` bytes. ``stats``: the JSON text as it shall stand in the log."""
+        """A new file of ``size`` bytes. ``stats``: its statistics as JSON text for the log."""
         of_file = {"path": path, "partitionValues": {}, "size": size, "stats": stats}
         return cls({**of_file, "modificationTime": modification_time_ms})
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The file's size in bytes."""
         return int(self.fields["size"])
 
     @property
     def stats(self) -> str | None:
-        """The JSON text as it stands in the log, never parsed and written again."""
+        """The statistics as the log has them: JSON text that is never parsed and written again,
+        since that might round bounds."""
         stats: str | None = self.fields.get("stats")
         return stats
 
@@ -129,7 +130,7 @@ class DataFile(LogFile):
 
 
 class Tombstone(LogFile):
-    """One that was taken out: its bytes stay until the retention is over."""
+    """A logical file that was removed from the table: its bytes stay until retention is over."""
 
     __slots__ = ()
 
@@ -140,7 +141,7 @@ class Tombstone(LogFile):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """Which features a reader and a writer of the table must know."""
+    """The versions and features that a reader and a writer of the table must know."""
 
     min_reader_version: int
     min_writer_version: int
@@ -176,7 +177,7 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """The table's schema and properties: ``fields`` is all that stands under ``metaData``."""
+    """The table's schema and properties: ``fields`` are all fields under ``metaData``."""
 
     fields: Mapping[str, Any]
 
@@ -204,7 +205,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppTransaction:
-    """An application's identity and how far it says it is."""
+    """A transaction identity: an application's ID, and the last version that it has committed."""
 
     app_id: str
     version: int

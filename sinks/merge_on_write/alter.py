@@ -13,24 +13,27 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.apply import Applied, Skipped, TableHeld, Target
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write.actions import AppTransaction, Json, Metadata
+from sinks.merge_on_write.actions import AppTransaction, DataFile, Json, Metadata
 from sinks.merge_on_write.commit import LostRace
+from sinks.merge_on_write.file_rows import DeletedRows
 from sinks.merge_on_write.kept import NEVER_MS, KeptTable, kept_uri
+from sinks.merge_on_write.key_index import Ordinals
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.new_shape import NewShape, reshaped
 from sinks.merge_on_write.open_table import OpenTable
+from sinks.merge_on_write.partition_rows import find_partitions
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.rewrite import check_key, rewrite
 from sinks.merge_on_write.sorted_files import NewFile
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.tables import ALTERED, DDL, DROPPED, LAST_DDL, DdlIdentity
+from sinks.tables import ALTERED, DDL, DROPPED, LAST_DDL, LEFT, REKEYED, SHAPED_AT, DdlIdentity
 from sinks.text_arrays import CastRules
 
 _PHYSICAL_BITS = 18  # a TSO is milliseconds and so many bits of a counter
@@ -38,18 +41,21 @@ _PHYSICAL_BITS = 18  # a TSO is milliseconds and so many bits of a counter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDdl:
-    """What a DDL does to one target. ``change`` None: its shape stays; ``empties``: its rows go.
+    """What a DDL does to one target. ``change`` None: its shape stays; ``empties``: its rows go;
+    ``partitions``: those of these go, by the definition in ``target.schema``.
 
     Neither (a DDL that an operator skips): only its position is put into the table. ``on_drop``: a
     DROP TABLE, which empties the table and marks it; with ``keep`` its files stay, under the name
-    ``kept_uri``. ``makes_again``: a CREATE TABLE in a dropped one's place.
+    ``kept_uri``; with ``rename`` too, for the name that a RENAME TABLE gives them (``renamed``).
+    ``makes_again``: a CREATE TABLE in a dropped one's place.
     """
 
     target: Target
     ddl: DdlIdentity
     change: SchemaChange | None = None
     empties: bool = False
-    on_drop: Literal["keep", "drop"] | None = None
+    partitions: tuple[str, ...] = ()
+    on_drop: Literal["keep", "drop", "rename"] | None = None
     makes_again: bool = False
     on_add_default: Literal["rewrite", "null"] = "rewrite"
     on_type_change: Literal["rewrite", "stop"] = "rewrite"
@@ -57,8 +63,19 @@ class TableDdl:
     before_commit: Callable[[], None] = lambda: None
 
     @property
-    def removes_rows(self) -> bool:
+    def removes_all(self) -> bool:
         return self.empties or self.on_drop is not None
+
+    @property
+    def removes_rows(self) -> bool:
+        return self.removes_all or bool(self.partitions)
+
+    @property
+    def sorted_by(self) -> tuple[str, ...]:
+        """What the files of the table are sorted by afterwards."""
+        if self.change is None or self.target.is_log:
+            return self.target.sorted_by
+        return self.change.after.key
 
 
 def alter(table: OpenTable, order: TableDdl) -> Applied | Skipped:
@@ -88,8 +105,10 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     reached = Ts(0 if identity is None else identity.version)
     configuration = state.metadata.configuration
     is_in_shape = is_at_least(configuration, order.ddl)
-    if is_carried_out(configuration, app_id, reached, order.ddl) or (
-        is_in_shape and not order.removes_rows
+    if (
+        is_carried_out(configuration, app_id, reached, order.ddl)
+        or (is_in_shape and not order.removes_rows)
+        or (order.on_drop == "rename" and has_arrived(configuration, order.ddl))
     ):
         return Skipped(state.version, reached)
     if is_paused(state.metadata):
@@ -99,6 +118,14 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     marks = {ALTERED: not is_in_shape, DROPPED: order.on_drop is not None, DDL: order.makes_again}
     properties = {name: order.ddl.to_json() for name, is_set in marks.items() if is_set}
     properties[LAST_DDL] = json.dumps([app_id, *order.ddl.position])
+    if not is_in_shape:
+        properties[SHAPED_AT] = json.dumps([*order.ddl.position, state.version + 1])
+    if order.on_drop == "rename":
+        left = left_version(configuration, order.ddl)  # whoever was first has taken all
+        left_at = state.version if left is None else left
+        properties[LEFT] = json.dumps([order.ddl.commit_ts, left_at])
+    if new is not None and new.rekeys:
+        properties[REKEYED] = str(order.ddl.commit_ts)
     metadata = state.metadata if new is None else new.metadata
     told = {**metadata.fields, "configuration": {**metadata.configuration, **properties}}
     now_ms = int(time.time() * 1000)
@@ -111,7 +138,7 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
         actions.append(clustering)
     if kept is not None and table.files:
         kept.take(state, table.uri)
-    return Applied(_commit(table, order, new, actions, now_ms))
+    return Applied(_commit(table, order, new, actions))
 
 
 def is_carried_out(
@@ -128,6 +155,23 @@ def is_at_least(configuration: Mapping[str, str], ddl: DdlIdentity) -> bool:
     texts = [configuration[name] for name in (DDL, ALTERED) if name in configuration]
     found = [DdlIdentity.from_json(text) for text in texts]
     return any(each.position >= ddl.position for each in found)
+
+
+def left_version(configuration: Mapping[str, str], ddl: DdlIdentity) -> int | None:
+    """The version that this RENAME TABLE has taken away; None: it has not."""
+    commit_ts, version = json.loads(configuration.get(LEFT, "[0, 0]"))
+    return int(version) if commit_ts == ddl.commit_ts else None
+
+
+def arrival(ddl: DdlIdentity) -> DdlIdentity:
+    """Of a RENAME TABLE, where a table comes to its new name: another may have left that one by the
+    same statement, before."""
+    return replace(ddl, order=ddl.order + 1)
+
+
+def has_arrived(configuration: Mapping[str, str], ddl: DdlIdentity) -> bool:
+    """Whether what is in this log has come to its name by this RENAME TABLE."""
+    return DDL in configuration and arrival(ddl).same_as(DdlIdentity.from_json(configuration[DDL]))
 
 
 def _reshaped(table: OpenTable, order: TableDdl, change: SchemaChange) -> NewShape:
@@ -157,36 +201,56 @@ def _clustering(state: LogState, new: NewShape) -> Json | None:
     return {"domainMetadata": {**fields, "configuration": configuration}}
 
 
-def _commit(
-    table: OpenTable, order: TableDdl, new: NewShape | None, actions: list[Json], now_ms: int
-) -> int:
+def _commit(table: OpenTable, order: TableDdl, new: NewShape | None, actions: list[Json]) -> int:
     looked_at = table.state.version
-    key = order.target.schema.key if new is None or order.change is None else order.change.after.key
-    removed_ms = NEVER_MS if order.on_drop == "keep" else now_ms
+    key = order.target.sorted_by if new is None else order.sorted_by
     written: list[NewFile] = []
+    marked: list[tuple[DataFile, DeletedRows]] = []
     is_put = False
     try:
-        if order.removes_rows or (new is not None and new.must_rewrite):
-            live = (each.file for each in table.files.values())
-            removed = [file.remove(removed_ms, data_change=True) for file in live]
-            if new is not None and not order.removes_rows:
+        if order.removes_all or (new is not None and new.must_rewrite):
+            live = [each.file for each in table.files.values()]
+            if new is not None and not order.removes_all:
                 _write(table, order, new, key, written)
+            # Their retention begins now: to write a large table takes long.
+            is_kept = order.on_drop in ("keep", "rename")
+            removed_ms = NEVER_MS if is_kept else int(time.time() * 1000)
+            removed = (file.remove(removed_ms, data_change=True) for file in live)
             actions += [*removed, *(each.file.add(data_change=True) for each in written)]
+        elif order.partitions:
+            taken, marked = table.taken_out(_of_partitions(table, order), int(time.time() * 1000))
+            actions += taken
         order.before_commit()
         is_put = True
         version = table.commit(
             looked_at,
             actions,
-            operation="TRUNCATE" if order.removes_rows else "ALTER TABLE",
+            operation=_operation(order),
             user_metadata=order.ddl.to_json(),
         )
     except BaseException as error:
         if not is_put or isinstance(error, LostRace):  # no commit names the files, and none will
             table.storage.delete(each.file.path for each in written)
         raise
+    for file, deleted in marked:
+        table.marked(file, deleted)
     if key:
         table.learn(key, written)
     return version
+
+
+def _of_partitions(table: OpenTable, order: TableDdl) -> dict[str, Ordinals]:
+    schema, name = order.target.schema, order.target.name
+    try:
+        return find_partitions(table, schema, order.partitions, order.rules)
+    except TidelakeError as error:
+        raise type(error)(f"table {name}: {error}") from error
+
+
+def _operation(order: TableDdl) -> str:
+    if order.on_drop == "rename":
+        return "RENAME TABLE"
+    return "TRUNCATE" if order.removes_rows else "ALTER TABLE"
 
 
 def _write(

@@ -1,6 +1,6 @@
-"""Writes what a state holds as a classic checkpoint, which every reader of Delta knows.
+"""Writes a state as a classic checkpoint, which every reader of Delta knows.
 
-One Parquet file: the cost is that of the state, most of it tombstones.
+It is one Parquet file. Its cost grows with the state, of which most are tombstones.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ _COLUMNS = {
 
 
 def write_checkpoint(storage: TableStorage, state: LogState, *, now_ms: int) -> bool:
-    """Write the checkpoint of the state's version, then the hint that leads to it.
+    """Write the checkpoint of the state's version, and then the hint (``_last_checkpoint``).
 
-    False: there was one already. LogMoved: the state is not the table's any more, and no checkpoint
-    of it is left.
+    Returns False where the version has a checkpoint already. Raises LogMoved where the state is not
+    the table's any more: then no checkpoint of it is left behind.
     """
     table = checkpoint_table(state, now_ms=now_ms)
     sink = pa.BufferOutputStream()
@@ -121,7 +121,8 @@ def write_checkpoint(storage: TableStorage, state: LogState, *, now_ms: int) -> 
 
 
 def checkpoint_table(state: LogState, *, now_ms: int) -> pa.Table:
-    """A row per action, a column per kind; tombstones whose retention is over are left out."""
+    """The checkpoint: a row per action, a column per kind of action. Tombstones whose retention is
+    over are left out."""
     kept_since = now_ms - file_retention_ms(state.metadata)
     actions: list[tuple[str, Iterable[Mapping[str, Any]]]] = [
         ("protocol", [state.protocol.to_json()["protocol"]] if state.protocol else []),
@@ -146,7 +147,7 @@ def checkpoint_table(state: LogState, *, now_ms: int) -> pa.Table:
 
 
 def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """As Arrow takes it: maps as pairs. A checkpoint changes nothing (``dataChange``)."""
+    """An action's fields for Arrow, with maps as pairs. ``dataChange`` is False in a checkpoint."""
     found = {**fields, "dataChange": False}
     for name in ("partitionValues", "tags", "configuration", "options"):
         if isinstance(found.get(name), Mapping):  # ``configuration`` of a domain is text

@@ -1,6 +1,7 @@
-"""A checkpoint's rows as actions: classic, in parts, or named by a UUID with sidecars beside it.
+"""Reads a checkpoint as a list of actions: a classic one, one in parts, or one that is named by a
+UUID and has sidecars.
 
-Only the columns of the actions that count are read.
+Only the columns of the actions in `_KEY_FIELD` are read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from sinks.merge_on_write.log_state import parse_commit
 from sinks.merge_on_write.storage import TableStorage
 
 UNREADABLE = (pa.ArrowException, ValueError, KeyError)
-_KEY_FIELD = {  # of each kind of action that is read: null in the rows of other ones
+_KEY_FIELD = {  # kind of action that is read -> a field of it that is null in rows of other kinds
     "protocol": "minReaderVersion",
     "metaData": "id",
     "txn": "appId",
@@ -37,7 +38,8 @@ _NO_PAIRS: Json = {}
 
 
 def read_checkpoint(storage: TableStorage, checkpoint: LogCheckpoint) -> list[Json]:
-    """All of it, in no order. One of ``UNREADABLE`` where it is torn; FileNotFoundError."""
+    """All actions of the checkpoint, in no order. Raises one of ``UNREADABLE`` where it is damaged,
+    and FileNotFoundError."""
     found = list(_read_files(storage, checkpoint, tuple(_KEY_FIELD)))
     for name in _sidecars_in(found):
         found += _read_parquet(storage, f"{SIDECARS}{name}", ("add", "remove"))
@@ -48,7 +50,8 @@ def read_checkpoint(storage: TableStorage, checkpoint: LogCheckpoint) -> list[Js
 
 
 def sidecars_of(storage: TableStorage, checkpoint: LogCheckpoint) -> list[str]:
-    """The names, in the folder of sidecars, of the files that hold a checkpoint's actions."""
+    """The names of a checkpoint's sidecars in the folder `SIDECARS`. Raises as `read_checkpoint`
+    does."""
     return _sidecars_in(_read_files(storage, checkpoint, ("sidecar",)))
 
 
@@ -63,7 +66,7 @@ def _read_files(
 
 
 def _sidecars_in(actions: Iterable[Json]) -> list[str]:
-    """Always in the folder of sidecars, whatever the URI says before the name."""
+    """The names alone: sidecars are always in their folder, whatever path the URI has."""
     paths = (each["sidecar"]["path"] for each in actions if "sidecar" in each)
     return [unquote(path.rpartition("/")[2]) for path in paths]
 
@@ -77,16 +80,16 @@ def _read_parquet(storage: TableStorage, path: str, kinds: Sequence[str]) -> Ite
             parsed = "stats_parsed" in names
             found = list(_actions(file, kind, set(names) - {"stats_parsed"}))
             if kind == "add" and parsed and not all("stats" in each["add"] for each in found):
-                found = list(_actions(file, kind, names))  # not every writer keeps them as text
+                found = list(_actions(file, kind, names))  # some writers leave out the text
             yield from found
 
 
 def _actions(file: pq.ParquetFile, kind: str, names: Iterable[str]) -> Iterator[Json]:
-    """The rows that are of this kind."""
+    """The actions of this kind, from these columns."""
     columns = [f"{kind}.{name}" for name in names if name != "partitionValues_parsed"]
     for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns):
         rows = batch.column(0)
-        # Both: a required field of a null struct reads as a default, not as a null.
+        # Both are needed: a required field of a null struct reads as a default, not as a null.
         is_there = pc.and_(pc.is_valid(rows), pc.is_valid(rows.field(_KEY_FIELD[kind])))
         rows = rows.filter(is_there)
         values = {field.name: _values(rows.field(field.name)) for field in rows.type}
@@ -99,7 +102,7 @@ def _actions(file: pq.ParquetFile, kind: str, names: Iterable[str]) -> Iterator[
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """As ``to_pylist``, which is slow where there are many small structs and maps."""
+    """The same as ``to_pylist``, but fast for many small structs and maps."""
     if pa.types.is_map(column.type):
         if not len(column.keys) and not column.null_count:
             return [_NO_PAIRS] * len(column)
@@ -117,8 +120,9 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def stats_text(value: Any) -> str | None:
-    """A row of ``stats_parsed``, or a part of one, as the JSON text that a commit would have; None:
-    nothing is in it. What JSON cannot tell exactly is left out: no bound, never a wrong one."""
+    """A value of ``stats_parsed``, or a part of one, as the JSON text that a commit would have;
+    None where it is empty. What JSON cannot hold exactly is left out: a missing bound is safe, a
+    wrong one is not."""
     exact: Any
     match value:
         case Mapping():

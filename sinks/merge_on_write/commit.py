@@ -1,8 +1,8 @@
-"""One commit: put-if-absent of exactly the next version, and only upon the head that we know.
+"""One commit: put-if-absent of exactly the next version, and only on top of the head that we know.
 
-The put is the table's compare-and-set. What makes it one: the head that the actions were computed
-from is there before *and* after it, and a nonce in each commit tells our own from another's when
-storage answers late, twice or not at all.
+The put is the table's compare-and-set, by two measures. It is checked before *and* after the put
+that the head from which the actions were computed is still there. And a nonce in each commit tells
+ours from another writer's when storage answers late, twice or not at all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
-from sinks.merge_on_write.actions import AppTransaction, DataFile, Json, Metadata, Protocol
+from sinks.merge_on_write.actions import DataFile, Json, Metadata, Protocol
 from sinks.merge_on_write.intervals import ORPHAN_AGE_MS, file_retention_ms, log_retention_ms
 from sinks.merge_on_write.located import files_of, is_in_table
 from sinks.merge_on_write.log_paths import LOG, classify, commit_path
@@ -23,19 +23,19 @@ from sinks.merge_on_write.log_state import NONCE, LogState, nonce_of
 from sinks.merge_on_write.storage import TEMPORARY_SUFFIX, TableStorage
 
 PUT_TRIES = 4
-LEAST_PATIENCE_S = 60.0  # where a table keeps nothing at all
+LEAST_PATIENCE_S = 60.0  # even for a table whose retention is shorter
 PAUSE_S = 0.2  # between tries, doubled each time
 ENGINE_INFO = "tidelake"
 _CLOCK = SystemClock()
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # dumps makes one a call
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # dumps makes one each time
 
 
 class LostRace(TryAgain):
-    """Another commit has this version: follow the log, decide anew."""
+    """Another commit has this version: the caller must follow the log and decide anew."""
 
 
 class TooLate(TryAgain):
-    """No put any more: follow the log first."""
+    """Too much time has passed for a safe put: the caller must follow the log first."""
 
 
 def commit(
@@ -49,11 +49,12 @@ def commit(
     followed_at: float,
     monotonic: Callable[[], float] = _CLOCK.monotonic,
 ) -> int:
-    """Write the next version, advance the state to it and return it.
+    """Write the next version, advance the state to it, and return the version.
 
-    ``followed_at``: ``monotonic()`` (``SystemClock``'s, not ``time``'s) of *before* the last
-    ``follow`` or ``read_log``. LostRace, LogMoved, TooLate: nothing of ours counts, and the state
-    is as it was. An OSError leaves the outcome open: follow, and ask the table's identities.
+    ``followed_at``: ``monotonic()`` (``SystemClock``'s, not ``time``'s) from *before* the last
+    ``follow`` or ``read_log``. Raises LostRace, LogMoved or TooLate: then nothing was committed,
+    and the state is as before. After an OSError the outcome is unknown: follow the log, and look at
+    the table's identities. Raises TidelakeError where the head's commit is missing from the log.
     """
     if state.head_fingerprint is None:
         raise TidelakeError(
@@ -70,7 +71,7 @@ def commit(
             raise TooLate(f"{storage.uri}: too long since the log was followed")
 
     version = state.version + 1
-    # The names of the files that a commit names must last before the commit does.
+    # The names of the files in a commit must be durable before the commit is.
     added = [DataFile.from_add(each["add"]) for each in actions if each.get("add")]
     named = {path for each in added for path in files_of(each) if is_in_table(path)}
     for folder in {path.rpartition("/")[0] for path in named}:
@@ -85,11 +86,15 @@ def create_table(
     storage: TableStorage,
     protocol: Protocol,
     metadata: Metadata,
-    transactions: Sequence[AppTransaction] = (),
+    others: Sequence[Json] = (),
     *,
+    operation: str = "CREATE TABLE",
+    user_metadata: str | None = None,
     now_ms: int,
 ) -> LogState:
-    """Version 0, in a folder that holds nothing. LostRace: another made a table there first."""
+    """Commit version 0 in an empty folder, and return the state. Raises LostRace where another
+    writer made a table there first, TidelakeError where the folder has other files. ``others``: the
+    rest of its actions, which name no file in the folder."""
     for entry in storage.list(""):
         if (kind := classify(entry.path)) is not None and kind[0] in ("commit", "checkpoint"):
             raise LostRace(f"there is a Delta table at {storage.uri} already")
@@ -99,8 +104,8 @@ def create_table(
                 "table; empty it, or take another place"
             )
     state = LogState()
-    actions = [protocol.to_json(), metadata.to_json(), *(each.to_json() for each in transactions)]
-    info = _commit_info(state, actions, "CREATE TABLE", None, now_ms)
+    actions = [protocol.to_json(), metadata.to_json(), *others]
+    info = _commit_info(state, actions, operation, user_metadata, now_ms)
     info["commitInfo"]["isBlindAppend"] = True
     all_actions = [info, *actions]
     raw = encode(all_actions)
@@ -110,7 +115,8 @@ def create_table(
 
 
 def prove_put_if_absent(storage: TableStorage) -> None:
-    """TidelakeError where the storage makes a file a second time: no commit would be safe there."""
+    """Raises TidelakeError where the storage lets a file be made twice: commits are not safe
+    there. It tries with a temporary file."""
     path = f"{LOG}.probe.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
     try:
         if not storage.create(path, b"first") or storage.create(path, b"second"):
@@ -123,8 +129,8 @@ def prove_put_if_absent(storage: TableStorage) -> None:
 
 
 def prove_no_other_lock(storage: TableStorage) -> None:
-    """TidelakeError where commits were made under a lock outside of the table: whoever holds it may
-    overwrite a commit of ours, or take it for its own."""
+    """Raises TidelakeError where Spark commits to the table under a lock that is outside of it:
+    such a writer may overwrite our commit, or take it for its own."""
     if next(storage.list(f"{LOG}.tmp/"), None) is not None:
         raise TidelakeError(
             f"{storage.uri}: _delta_log/.tmp/ is there, so Spark commits to this table through "
@@ -139,7 +145,9 @@ def encode(actions: Sequence[Json]) -> bytes:
 
 
 def _put(storage: TableStorage, version: int, raw: bytes, before_put: Callable[[], None]) -> None:
-    """Put if absent, until it is known what became of it."""
+    """Put the commit if absent, and try again until the outcome is known. Raises LostRace; an
+    OSError where the outcome stays unknown; and what ``before_put`` raises, which is called before
+    each try."""
     nonce = nonce_of(raw)
     failure: OSError | None = None
     for number in range(PUT_TRIES):
@@ -149,7 +157,7 @@ def _put(storage: TableStorage, version: int, raw: bytes, before_put: Callable[[
         try:
             if storage.create(commit_path(version), raw):
                 return
-        except OSError as error:  # it may have been made, now or yet to come
+        except OSError as error:  # the file may be there nevertheless, or still come
             failure = error
         try:
             found = read_commit(storage, version)
@@ -164,7 +172,8 @@ def _put(storage: TableStorage, version: int, raw: bytes, before_put: Callable[[
 
 
 def _check_after_put(storage: TableStorage, state: LogState, raw: bytes) -> None:
-    """Our put counts only upon the head that it was computed from."""
+    """Our commit counts only if the head that it was computed from is still there: otherwise it is
+    withdrawn, and LogMoved raised."""
     try:
         check_head(storage, state)
     except LogMoved:
@@ -173,10 +182,10 @@ def _check_after_put(storage: TableStorage, state: LogState, raw: bytes) -> None
 
 
 def _withdraw(storage: TableStorage, version: int, raw: bytes) -> None:
-    """Take a commit away that stands on nothing, before anybody builds on it.
+    """Delete our commit that has no predecessor, before another writer commits on top of it.
 
-    Where the log was cleaned beyond it, it stays: no reader comes by it, the next cleaning takes it
-    along, or it did count and its successors stand on it.
+    Where the log has later files it stays. Either the log was cleaned beyond it: then no reader
+    reads it, and the next cleaning deletes it. Or it did count, and later commits follow it.
     """
     later = (
         each.path
@@ -188,8 +197,8 @@ def _withdraw(storage: TableStorage, version: int, raw: bytes) -> None:
 
 
 def _patience_s(metadata: Metadata | None) -> float:
-    """How long after the log was followed a put may come: before the log can have been cleaned, and
-    before the files that it names, written since, can be taken for orphans."""
+    """For how many seconds after the log was followed a put is safe: so long the log cannot have
+    been cleaned, and the commit's new files are not old enough to be deleted as orphans."""
     first_ms = min(log_retention_ms(metadata), file_retention_ms(metadata), ORPHAN_AGE_MS)
     return max(first_ms / 2 / 1000, LEAST_PATIENCE_S)
 
@@ -214,7 +223,8 @@ def _commit_info(
 
 
 def _in_commit_timestamp(state: LogState, actions: Sequence[Json], now_ms: int) -> int | None:
-    """Later than the one before, where the table has the feature; None where it has not."""
+    """The commit's inCommitTimestamp, which is later than the one before; None for a table without
+    that feature."""
     protocol, metadata = state.protocol, state.metadata
     for action in actions:
         if fields := action.get("protocol"):

@@ -1,4 +1,4 @@
-"""Parquet files of a table: writing the rows of a commit, and reading back keys and rows."""
+"""Parquet files of a table: writes rows, and reads keys and rows."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ROW_GROUP_ROWS = 128 * 1024
 
 
 def write_file(storage: TableStorage, rows: pa.Table, shape: TableShape, now_ms: int) -> DataFile:
-    """Rows with physical column names, in the order they shall have.
+    """Write rows, which have physical column names, into a new file, in their order.
 
-    The file is durable when this returns, and nobody sees it until a commit names it.
+    The file is durable when this returns; no reader sees it until a commit names it.
     """
     path = f"{OURS}{uuid.uuid4()}.parquet"
     data = _parquet(rows)
@@ -48,7 +48,7 @@ def _parquet(rows: pa.Table) -> pa.Buffer:
         compression_level=1,
         row_group_size=ROW_GROUP_ROWS,
         use_dictionary=_repeating(rows),
-        store_schema=False,  # Arrow's own copy of the schema would hide the column IDs' meaning
+        store_schema=False,  # Arrow's copy of the schema would hide the column IDs
         coerce_timestamps=None,
         version="2.6",
     )
@@ -56,9 +56,10 @@ def _parquet(rows: pa.Table) -> pa.Buffer:
 
 
 def _repeating(rows: pa.Table) -> list[str] | bool:
-    """Columns whose first values repeat: a dictionary costs more than it saves in all others.
+    """The columns to write with a dictionary: those whose first values repeat, as in all others it
+    costs more than it saves.
 
-    Of a large file more of them count: it is read more often than it is written.
+    For a large file the sample is larger: it is read more often than it is written.
     """
     sample = rows.slice(0, max(2048, rows.num_rows // 16))
     if sample.num_rows < 64:
@@ -74,10 +75,10 @@ def _repeating(rows: pa.Table) -> list[str] | bool:
 
 
 def physical_rows(changes: pa.Table, shape: TableShape) -> pa.Table:
-    """A table's rows with the names and types that its files have; columns by name.
+    """The rows with the physical names and types of the table's files; columns are matched by name.
 
-    A column of the table that the rows lack is NULL in them: somebody has just added it by hand.
-    One that the table lacks is refused: it would be lost in silence.
+    A column that the rows lack is NULL: a user has just added it to the table by hand. A column
+    that the table lacks raises TidelakeError: its values would be lost silently.
     """
     known = {column.name for column in shape.columns}
     lost = [name for name in changes.column_names if name not in known and name != OP_COLUMN]
@@ -103,9 +104,9 @@ def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 def read_columns(
     files: LocatedFiles, file: DataFile, columns: Sequence[ShapeColumn]
 ) -> tuple[list[pa.Array], int]:
-    """These columns of all rows in file order, in the table's types, and the number of rows.
+    """These columns of all rows, in file order and in the table's types, and the number of rows.
 
-    A column that the file lacks is NULL: it was added later.
+    A column that the file lacks is NULL: it was added to the table later.
     """
     with pq.ParquetFile(files.open_input(file.path)) as parquet:
         groups = range(parquet.metadata.num_row_groups)
@@ -115,7 +116,8 @@ def read_columns(
 def read_pieces(
     files: LocatedFiles, file: DataFile, columns: Sequence[ShapeColumn], most_rows: int
 ) -> Iterator[pa.Table]:
-    """The same as tables by physical names, a few row groups at a time."""
+    """Like `read_columns`, but as tables with physical names, of some row groups each: at most
+    ``most_rows`` rows, or one row group."""
     with pq.ParquetFile(files.open_input(file.path)) as parquet:
         count = parquet.metadata.num_row_groups
         rows = [parquet.metadata.row_group(number).num_rows for number in range(count)]
@@ -127,6 +129,19 @@ def read_pieces(
             arrays = _read(parquet, range(begin, end), columns)
             yield pa.table(arrays, names=[column.physical for column in columns])
             begin = end
+
+
+def read_live_pieces(
+    files: LocatedFiles,
+    file: DataFile,
+    dead: npt.NDArray[np.bool_],
+    columns: Sequence[ShapeColumn],
+    most_rows: int,
+) -> Iterator[pa.Table]:
+    """Like `read_pieces`, without the dead rows."""
+    for part in read_pieces(files, file, columns, most_rows):
+        yield part.filter(pa.array(~dead[: part.num_rows]))
+        dead = dead[part.num_rows :]
 
 
 def _read(parquet: pq.ParquetFile, groups: range, columns: Sequence[ShapeColumn]) -> list[pa.Array]:
@@ -143,8 +158,8 @@ def _read(parquet: pq.ParquetFile, groups: range, columns: Sequence[ShapeColumn]
 
 
 def one_array(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """The values in one piece and in the table's type: INT96 comes as nanoseconds, timestamps of
-    other writers perhaps with another zone."""
+    """The values as one array in the table's type. A file may have another type: INT96 is read as
+    nanoseconds, and other writers' timestamps may have another zone."""
     if values.type != kind:
         values = values.cast(kind, safe=not pa.types.is_timestamp(kind))
     found = values.combine_chunks()
@@ -154,7 +169,7 @@ def one_array(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 def read_live_rows(
     files: LocatedFiles, file: DataFile, dead: npt.NDArray[np.bool_], shape: TableShape
 ) -> pa.Table:
-    """The rows of a file that its vector leaves, with physical names, in file order."""
+    """The rows of a file that are not ``dead``, with physical names, in file order."""
     arrays, rows = read_columns(files, file, shape.columns)
     table = pa.Table.from_arrays(arrays, schema=shape.schema())
     assert rows == len(dead), f"{file.path} has {rows} rows, its statistics say {len(dead)}"
@@ -162,7 +177,8 @@ def read_live_rows(
 
 
 def count_rows(files: LocatedFiles, file: DataFile) -> int:
-    """From the statistics, else from the footer."""
+    """How many rows the file has, deleted ones included: from its statistics, or else from its
+    Parquet footer."""
     rows = rows_in(file.stats)
     if rows is None:
         with pq.ParquetFile(files.open_input(file.path)) as parquet:

@@ -1,8 +1,8 @@
-"""Deletion vectors: which ordinals of a data file are no longer in the table, as bytes.
+"""Deletion vectors, as bytes: which ordinals (row numbers) of a data file are deleted.
 
-Written in one form: a file ``deletion_vector_<uuid>.bin`` beside the data, named in the log by
-storage type ``u`` without a prefix, since not every reader takes inline or absolute ones. Read in
-all forms of Delta's protocol (``u`` with a prefix, ``p``, ``i``; both magic numbers).
+We write one form: a file ``deletion_vector_<uuid>.bin`` beside the data, which the log names by
+storage type ``u`` without a prefix, since some readers do not take inline or absolute vectors. We
+read all forms of Delta's protocol (``u`` with a prefix, ``p``, ``i``; both magic numbers).
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _FROM_Z85 = str.maketrans(_Z85, _B85)
 
 
 class BadVector(TidelakeError):
-    """A vector that cannot be read as the protocol says: its file's rows are not known."""
+    """A vector that does not follow the protocol: so it is not known which rows of its data file
+    are deleted."""
 
 
 def serialize(vector: BitMap64) -> bytes:
@@ -60,7 +61,8 @@ def deserialize(data: bytes) -> BitMap64:
 
 
 def _native_parts(data: bytes, order: str) -> Iterator[npt.NDArray[np.uint64]]:
-    """Delta's older form: an array of 32-bit bitmaps, whose index is the upper half."""
+    """Delta's older form: an array of 32-bit bitmaps; a bitmap's index is the upper half of its
+    ordinals."""
     (count,) = struct.unpack_from(f"{order}i", data, 4)
     at = 8
     for high in range(count):
@@ -73,7 +75,8 @@ def _native_parts(data: bytes, order: str) -> Iterator[npt.NDArray[np.uint64]]:
 def vector_files(
     vectors: Sequence[BitMap64],
 ) -> Iterator[tuple[str, bytes, list[DeletionVectorDescriptor]]]:
-    """Files that hold the vectors in their order: name, content, and a descriptor for each."""
+    """The files that hold these vectors, in order: each file's name and content, and the
+    descriptors of the vectors in it."""
     body = bytearray([FILE_VERSION])
     found: list[DeletionVectorDescriptor] = []
     name = uuid.uuid4()
@@ -97,7 +100,8 @@ def vector_files(
 
 
 def read_vector(content: bytes, descriptor: DeletionVectorDescriptor) -> BitMap64:
-    """The vector of a descriptor; ``content`` is its whole file, or nothing where it is inline."""
+    """The vector of a descriptor. ``content``: its whole file, or b"" for an inline vector. Raises
+    BadVector."""
     if descriptor.storage_type == "i":
         data = z85_decode(descriptor.path_or_inline)[: descriptor.size_in_bytes]
         return _checked(deserialize(data), descriptor)
@@ -121,7 +125,8 @@ def _checked(vector: BitMap64, descriptor: DeletionVectorDescriptor) -> BitMap64
 
 
 def file_of(descriptor: DeletionVectorDescriptor) -> str | None:
-    """Where the vector is: a path in the table's folder, an absolute URI, or None where inline."""
+    """The vector's file: a path in the table's folder or an absolute URI; None for an inline one.
+    Raises BadVector."""
     text = descriptor.path_or_inline
     if descriptor.storage_type == "p":
         return text
@@ -139,7 +144,7 @@ def vector_path(name: uuid.UUID) -> str:
 
 
 def z85_encode(data: bytes) -> str:
-    """ZeroMQ's base 85; the length is filled up to a multiple of four."""
+    """ZeroMQ's base 85. ``data`` is padded with zero bytes to a multiple of four."""
     padded = data + bytes(-len(data) % 4)
     return base64.b85encode(padded).decode("ascii").translate(_TO_Z85)
 

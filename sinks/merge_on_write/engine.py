@@ -30,12 +30,13 @@ from sinks.apply import (
     TableWrite,
     Target,
 )
+from sinks.change_log import COMMIT_TS
 from sinks.merge_on_write import data_files
-from sinks.merge_on_write.actions import AppTransaction, DataFile, Json
+from sinks.merge_on_write.actions import AppTransaction
 from sinks.merge_on_write.alter import TableDdl, alter
 from sinks.merge_on_write.commit import prove_no_other_lock, prove_put_if_absent
-from sinks.merge_on_write.file_rows import DeletedRows, IndexMemory, mark
-from sinks.merge_on_write.key_hash import keys_of
+from sinks.merge_on_write.file_rows import IndexMemory
+from sinks.merge_on_write.key_hash import Mask, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, first_double, sort_keys
 from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.open_table import OpenTable, TableGone
@@ -81,21 +82,21 @@ class MergeOnWriteEngine:
     def apply(self, write: TableWrite) -> Applied | Skipped:
         """Raises NotForThisEngine for a table that the Spark engine must write, TryAgain where
         other writers came first too often."""
-        key = write.target.schema.key
-        return self._run(write.target, key, lambda table: _Upsert(table, write).run())
+        kind = _Append if write.target.is_log else _Upsert
+        sorted_by = write.target.sorted_by
+        return self._run(write.target, sorted_by, lambda table: kind(table, write).run())
 
     def alter(self, order: TableDdl) -> Applied | Skipped:
         """As ``apply``, of a DDL. A table that is for the Spark engine is refused."""
-        schema = order.target.schema if order.change is None else order.change.after
-        return self._run(order.target, schema.key, lambda table: alter(table, order))
+        return self._run(order.target, order.sorted_by, lambda table: alter(table, order))
 
     def _run(
         self,
         target: Target,
-        key: Sequence[str],
+        sorted_by: Sequence[str],
         deed: Callable[[OpenTable], Applied | Skipped],
     ) -> Applied | Skipped:
-        """``key``: of the table afterwards."""
+        """``sorted_by``: what the table's files are sorted by afterwards."""
         table = self.table(target.uri)
         with table.lock:
             try:
@@ -107,7 +108,7 @@ class MergeOnWriteEngine:
                     f"table {target.name} is gone from {target.uri}; restore it"
                 ) from gone
         if isinstance(result, Applied) and self._keeps_up:
-            self.upkeep.committed(table, key)
+            self.upkeep.committed(table, sorted_by)
         return result
 
     def check_shape(self, target: Target) -> None:
@@ -151,10 +152,13 @@ def _check_shape(table: OpenTable, target: Target) -> None:
 class _Upsert:
     """One write to one table, whose lock is held."""
 
+    operation = "MERGE"
+
     def __init__(self, table: OpenTable, write: TableWrite) -> None:
         self._table = table
         self._write = write
-        self._key = write.target.schema.key
+        self._changes = cast("pa.Table", write.changes)
+        self._key = write.target.sorted_by
         self._written: list[NewFile] = []
         self._written_as: TableShape | None = None  # once, whatever races are lost
 
@@ -174,21 +178,20 @@ class _Upsert:
     def _commit(self) -> int:
         """One try on the version that was followed. Raises LostRace."""
         table, write = self._table, self._write
-        changes = cast("pa.Table", write.changes)
         looked_at = table.state.version
-        hits = self._find(changes)
-        written = self._write_rows(changes)
+        hits = self._find()
+        written = self._write_rows()
         now_ms = int(time.time() * 1000)
         identity = AppTransaction(
             app_id=write.target.app_id, version=write.limit, last_updated_ms=now_ms
         )
-        actions, marked = self._take_out(hits, now_ms)
+        actions, marked = table.taken_out(hits, now_ms)
         actions += [each.file.add(data_change=True) for each in written]
         write.before_commit()
         version = table.commit(
             looked_at,
             [identity.to_json(), *actions],
-            operation="MERGE",
+            operation=self.operation,
             user_metadata=write.user_metadata,
         )
         for file, deleted in marked:
@@ -196,11 +199,12 @@ class _Upsert:
         table.learn(self._key, written)
         return version
 
-    def _find(self, changes: pa.Table) -> dict[str, Ordinals]:
+    def _find(self) -> dict[str, Ordinals]:
         """The live rows of all keys of the batch: inserted ones count too, they may be there."""
         shape = self._table.shape
         columns = [
-            data_files.one_array(changes[name], shape.column(name).arrow) for name in self._key
+            data_files.one_array(self._changes[name], shape.column(name).arrow)
+            for name in self._key
         ]
         wanted = sort_keys(keys_of(columns))
         self._refuse_doubles(wanted, columns)
@@ -218,32 +222,47 @@ class _Upsert:
                 " this is a bug of Tidelake, nothing was written"
             )
 
-    def _write_rows(self, changes: pa.Table) -> list[NewFile]:
+    def _write_rows(self) -> list[NewFile]:
         shape, storage = self._table.shape, self._table.storage
         # What was written before a lost race a VACUUM that keeps nothing may have taken.
         are_there = all(storage.size(each.file.path) is not None for each in self._written)
         if self._written_as != shape or not are_there:
-            is_written = pc.not_equal(changes[OP_COLUMN], DELETE).to_numpy()
+            is_written = self._is_written()
             among = None if is_written.all() else np.flatnonzero(is_written)
-            rows = data_files.physical_rows(changes, shape)
+            rows = data_files.physical_rows(self._changes, shape)
             self._written = write_sorted(storage, rows, self._key, shape, among)
             self._written_as = shape
         return self._written
 
-    def _take_out(
-        self, hits: Mapping[str, Ordinals], now_ms: int
-    ) -> tuple[list[Json], list[tuple[DataFile, DeletedRows]]]:
-        """The actions that take the hit rows out, and the files that stay, with their vectors."""
-        table = self._table
-        actions: list[Json] = []
-        kept: dict[str, DeletedRows] = {}
-        for path, ordinals in hits.items():
-            known = table.files[path]
-            actions.append(known.file.remove(now_ms, data_change=True))
-            deleted = table.deleted_rows(known).with_more(ordinals)
-            if len(deleted.vector) < table.count(known):
-                kept[path] = deleted
-        files = {path: table.files[path].file for path in kept}
-        marked = list(mark(table.storage, files, kept))
-        actions += [file.add(data_change=True) for file, _ in marked]
-        return actions, marked
+    def _is_written(self) -> Mask:
+        """By row."""
+        return np.asarray(pc.not_equal(self._changes[OP_COLUMN], DELETE).to_numpy())
+
+
+class _Append(_Upsert):
+    """One write to a change log: it replaces the events in (what the log has reached, limit].
+
+    The identity says what the log has reached, and it is looked at in the same compare-and-set: so
+    an event that is there is left out, whoever wrote it, and whatever races are lost. Rows of that
+    range are in the table only where a rewind has taken the identity back.
+    """
+
+    operation = "WRITE"
+
+    def __init__(self, table: OpenTable, write: TableWrite) -> None:
+        super().__init__(table, write)
+        self._reached: Ts | None = None  # what the written files are above of
+
+    def _commit(self) -> int:
+        identity = self._table.state.transactions.get(self._write.target.app_id)
+        reached = self._write.checkpoint if identity is None else Ts(identity.version)
+        if reached != self._reached:
+            self._reached, self._written_as = reached, None
+        return super()._commit()
+
+    def _find(self) -> dict[str, Ordinals]:
+        assert self._reached is not None
+        return self._table.between(COMMIT_TS, self._reached, self._write.limit)
+
+    def _is_written(self) -> Mask:
+        return np.asarray(pc.greater(self._changes[COMMIT_TS], self._reached).to_numpy())

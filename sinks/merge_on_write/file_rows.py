@@ -1,7 +1,8 @@
-"""What is known of a live data file beyond its line in the log: vector, bounds, key index.
+"""What is known of a live data file beyond its line in the log: deletion vector, bounds, key index.
+Also writes vectors.
 
-All of it can be read again at any time, so it is a cache: indexes that were not used for longest go
-when ``key-index-memory`` is full. And the writing of vectors.
+All of this is a cache, since it can be read again at any time. When ``key-index-memory`` is full,
+the least recently used indexes are dropped.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from sinks.merge_on_write.actions import DataFile
-from sinks.merge_on_write.deletion_vector import vector_files
+from sinks.merge_on_write.deletion_vector import file_of, read_vector, vector_files
 from sinks.merge_on_write.key_bounds import Bounds
 from sinks.merge_on_write.key_index import SortedKeys
+from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.statistics import widened
 from sinks.merge_on_write.storage import TableStorage
 
@@ -27,11 +29,11 @@ Dead = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedRows:
-    """A file's vector, as a set to be written and as a mask to filter with."""
+    """The deleted rows of a file, as a set (to write) and as a mask (to filter)."""
 
-    vector_id: str | None
+    vector_id: str | None  # None: no vector, or one that is not written yet
     vector: BitMap64
-    mask: Dead  # one entry a physical row
+    mask: Dead  # one entry for each physical row; True: deleted
 
     @classmethod
     def none(cls, rows: int) -> DeletedRows:
@@ -43,8 +45,18 @@ class DeletedRows:
         mask[np.asarray(vector.to_array(), dtype=np.int64)] = True
         return cls(vector_id=vector_id, vector=vector, mask=mask)
 
+    @classmethod
+    def read(cls, files: LocatedFiles, file: DataFile, rows: int) -> DeletedRows:
+        """Of a file of so many physical rows."""
+        descriptor = file.deletion_vector
+        if descriptor is None:
+            return cls.none(rows)
+        path = file_of(descriptor)
+        content = b"" if path is None else files.read(path)
+        return cls.of(read_vector(content, descriptor), descriptor.unique_id, rows)
+
     def with_more(self, ordinals: npt.NDArray[np.int64]) -> DeletedRows:
-        """These rows too, under no vector's name yet."""
+        """The same and these rows too; the vector is not written yet."""
         mask = self.mask.copy()
         mask[ordinals] = True
         vector = self.vector | BitMap64(ordinals.astype(np.uint64))
@@ -54,8 +66,8 @@ class DeletedRows:
 def mark(
     storage: TableStorage, files: Mapping[str, DataFile], deleted: Mapping[str, DeletedRows]
 ) -> Iterator[tuple[DataFile, DeletedRows]]:
-    """Write the vectors of these files, which no commit names yet; both mappings are by path, in
-    the order of the second."""
+    """Write the vectors of ``deleted`` and yield each file as its next ``add`` names it, in the
+    order of ``deleted``. Both mappings are by path. No commit names the vectors yet."""
     paths = iter(deleted)
     for name, content, descriptors in vector_files([each.vector for each in deleted.values()]):
         storage.write(name, content)
@@ -71,17 +83,18 @@ class FileRows:
     """One live file of an opened table."""
 
     file: DataFile
-    rows: int | None = None  # physical rows; None: not asked yet
+    rows: int | None = None  # physical rows; None: not read yet
     deleted: DeletedRows | None = None
     bounds: Bounds | None = None
-    bounds_known: bool = False  # False: nobody has looked
+    bounds_known: bool = False  # False: `bounds` has not been read yet
     vector_bytes: int = 0  # of all vectors that this process has written for it
 
 
 class IndexMemory:
-    """The key indexes of all tables of a process, least recently used first; thread-safe.
+    """The key indexes of all tables of an engine, least recently used first. Thread-safe.
 
-    A file's name is unique for ever, so an index is never stale, only useless.
+    File names are never used again, so an index never becomes wrong; it may only be of no use any
+    more.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -98,7 +111,7 @@ class IndexMemory:
             return found
 
     def put(self, uri: str, path: str, index: SortedKeys) -> None:
-        """Keep it, and let others go that were not used for longest."""
+        """Keep an index, and drop the least recently used ones above the limit."""
         with self._lock:
             self._drop((uri, path))
             self._indexes[(uri, path)] = index

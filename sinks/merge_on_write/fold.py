@@ -1,11 +1,11 @@
-"""A fold: several files of a table written anew as one, in a commit that changes no row.
+"""A fold: several files of a table are written anew as one, in a commit that changes no row.
 
-It is a commit of its own, since one that mixes it with an upsert would tell readers of the change
-stream that old rows are new. All its actions say ``dataChange: false``, and the records on both
-sides are the same.
+It is a commit of its own: mixed with an upsert, it would tell readers of the change stream that old
+rows are new. All its actions have ``dataChange: false``, and removed and added files hold the same
+rows.
 
-The table goes on meanwhile: files are read and written without its lock. What was deleted of them
-since becomes the vector of the new file, in the moment of the commit.
+Writes go on meanwhile: files are read and written without the table's lock. Rows that were deleted
+from the old files in that time become the new file's deletion vector when the fold is committed.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.table_shape import TableShape
 
 TARGET_BYTES = 128 * 1024 * 1024
-MOST_BYTES = 256 * 1024 * 1024  # read by one fold: some 2 GB of rows in memory at the most
+MOST_BYTES = 256 * 1024 * 1024  # that one fold reads: at most some 2 GB of rows in memory
 _log = logging.getLogger(__name__)
 
 
-_Begun = Sequence[tuple[DataFile, DeletedRows]]  # its files, and what was deleted of them then
+_Begun = Sequence[tuple[DataFile, DeletedRows]]  # a fold's files, and their deleted rows, when read
 
 
 class CannotFold(TryAgain):
-    """A file of the fold was taken out by another commit: the next fold chooses anew."""
+    """Another commit has changed the table too much for this fold: the next one chooses anew."""
 
 
 def fold(table: OpenTable, key: Sequence[str]) -> int | None:
-    """The version of a table's next fold; None: nothing needs one, or another commit came first, or
-    the table has no such key (any more)."""
+    """Do a table's next fold. Returns its version, or None where no files need one, another commit
+    came first, or the table has no such key (any more). Call it without the table's lock."""
     with table.lock:
         table.refresh()
         if not key or not set(key) <= {column.name for column in table.shape.columns}:
@@ -62,10 +62,10 @@ def fold(table: OpenTable, key: Sequence[str]) -> int | None:
     try:
         with table.lock:
             version = _commit(table, begun, shape, written, key)
-    except (CannotFold, LostRace):  # no commit names the files, and none will
+    except (CannotFold, LostRace):  # no commit names the new files, and none will
         table.storage.delete(each.file.path for each in written)
         return None
-    except TryAgain:  # one may: it counted before the log was cleaned, or storage is late
+    except TryAgain:  # our commit may count, or come late: then it names the files, and they stay
         return None
     size = sum(file.size for file, _ in begun)
     _log.debug("folded table=%s files=%d bytes=%d", table.uri, len(begun), size)
@@ -73,7 +73,8 @@ def fold(table: OpenTable, key: Sequence[str]) -> int | None:
 
 
 def paths_to_fold(table: OpenTable) -> Sequence[str]:
-    """The files of the next fold, of the version that was followed; none where all is well."""
+    """The paths of the files to fold next, at the version that was followed; empty where no fold is
+    needed. Call it under the table's lock."""
     return choose(
         (_candidate(table, each) for each in table.files.values()),
         target_bytes=TARGET_BYTES,
@@ -88,7 +89,8 @@ def _commit(
     written: Sequence[NewFile],
     key: Sequence[str],
 ) -> int:
-    """Put the new files in the place of the old ones, as these are now. Raises TryAgain."""
+    """Commit the new files in place of the old ones, without the rows that were deleted meanwhile.
+    Raises CannotFold, or what a commit raises; the lock is held."""
     table.refresh()
     if is_paused(table.state.metadata):
         raise CannotFold("the table is paused")
@@ -119,8 +121,9 @@ def _commit(
 def _deleted_since(
     table: OpenTable, begun: _Begun, present: Sequence[FileRows], written: Sequence[NewFile]
 ) -> dict[str, DeletedRows]:
-    """Which rows of the new files are no longer in the table, by the old ones' vectors."""
-    gone: list[Ordinals] = []  # places in all rows that were read, one file after the other
+    """Which rows of the new files have been deleted since they were read, by the old files'
+    vectors: path of a new file -> its deleted rows."""
+    gone: list[Ordinals] = []  # places in the sequence of all rows that were read, file by file
     base = 0
     for (_, then), each in zip(begun, present, strict=True):
         live = np.flatnonzero(~then.mask)

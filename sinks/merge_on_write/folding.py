@@ -1,11 +1,11 @@
-"""Which files to write anew as one: a decision without I/O.
+"""Decides which files of a table to fold into one. Pure: no I/O.
 
-Every commit adds a small file, and vectors make large ones emptier. Files of one size class are
-folded when there are ``FAN_OUT`` of them, so that a row is written again only once for each class
-that it climbs; a file that is largely dead is written anew by itself or with its class. So is one
-whose vectors have cost as many bytes as the file has: each commit that hits it writes its whole
-vector again, two bytes for each row that is dead, and a new file begins with none. That costs twice
-the least that can be had, however the commits come.
+Every commit adds a small file, and deletes empty the large ones. Files of one size class are folded
+when there are ``FAN_OUT`` of them, so that a row is written again only once for each class that it
+climbs. A file of which a large part is deleted is written anew too. So is one "in debt": its
+vectors have cost as many bytes as the file has. Each commit that hits a file writes its whole
+vector again, two bytes for each deleted row, and a new file begins without a vector. This rule
+costs at most twice the optimum, however the commits come.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-FAN_OUT = 6  # with ten a reader finds a quarter more files, for a few bytes less
-MAX_DEAD = 1 / 3  # of a file's rows: a full scan reads at most half as much again
-MIN_DEBT_BYTES = 4 * 1024 * 1024  # of vectors, as for the dead rows of a file
-MIN_DEAD_BYTES = 4 * 1024 * 1024  # less is not worth a commit: it goes when its class is folded
+FAN_OUT = 6  # with ten, tables have a quarter more files, and a few bytes less are written
+MAX_DEAD = 1 / 3  # of a file's rows: so a full scan reads at most half as much again as needed
+MIN_DEBT_BYTES = 4 * 1024 * 1024  # vectors of fewer bytes do not count as a debt
+MIN_DEAD_BYTES = 4 * 1024 * 1024  # less is not worth a commit, and goes when the class is folded
 SMALLEST_CLASS_BYTES = 64 * 1024
 
 
@@ -25,13 +25,13 @@ SMALLEST_CLASS_BYTES = 64 * 1024
 class FoldCandidate:
     path: str
     size: int  # bytes
-    rows: int  # physical ones
+    rows: int  # physical rows, deleted ones included
     live: int
-    vector_bytes: int = 0  # written for it by this process, all its vectors together
+    vector_bytes: int = 0  # of all the vectors that this process has written for it
 
     @property
     def live_bytes(self) -> int:
-        """About what the file would be, written anew."""
+        """About how large the file would be if it were written anew, in bytes."""
         return self.size * self.live // self.rows if self.rows else 0
 
     @property
@@ -45,10 +45,11 @@ class FoldCandidate:
 
 
 def choose(files: Iterable[FoldCandidate], *, target_bytes: int, most_bytes: int) -> Sequence[str]:
-    """The paths of the next fold, the least class first; empty where all is well.
+    """The paths of the files to fold next, of the smallest class that needs it; empty where none
+    does.
 
-    ``target_bytes``: a file of this size is folded no more, unless it is largely dead or in debt.
-    ``most_bytes`` bounds what one fold reads, so that a commit never waits long for it.
+    ``target_bytes``: a file of this size is not folded any more, unless it is largely dead or in
+    debt. ``most_bytes`` limits what one fold reads, so that a commit never waits long for it.
     """
     by_class: dict[int, list[FoldCandidate]] = {}
     dead: list[FoldCandidate] = []
@@ -65,12 +66,12 @@ def choose(files: Iterable[FoldCandidate], *, target_bytes: int, most_bytes: int
 
 
 def _class_of(size: int) -> int:
-    """0 for all that is tiny, then one more for each factor of FAN_OUT."""
+    """The size class: 0 up to `SMALLEST_CLASS_BYTES`, then one more for each factor of FAN_OUT."""
     return max(0, math.ceil(math.log(max(size, 1) / SMALLEST_CLASS_BYTES, FAN_OUT)))
 
 
 def _within(files: list[FoldCandidate], most_bytes: int, at_least: int = 2) -> Sequence[str]:
-    """As many as fit; at least so many, else none."""
+    """The first files, up to ``most_bytes``: at least ``at_least`` of them, or none."""
     found: list[str] = []
     total = 0
     for file in files:

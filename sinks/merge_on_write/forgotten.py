@@ -1,15 +1,15 @@
-"""Tombstones that say nothing which is not known otherwise, and so need not be kept.
+"""Tombstones that can be forgotten, since nothing depends on them.
 
-A table of 30 busy files that is committed to twice a second leaves five million tombstones a day,
-each of them in every checkpoint. All but a few are of this kind: the data file is still live, under
-a newer vector, and the older vector was in force for seconds only. What such a tombstone protects
-is the vector's ``.bin``, until the retention is over. But so does the age of that file, nearly as
-long: whoever cleans up (we and Spark's VACUUM) leaves files alone that are younger than the
-retention. A live file's tombstone without vector, or with an inline one, protects nothing at all.
+A table of 30 busy files with two commits a second gets five million tombstones a day, and each of
+them is in every checkpoint. Nearly all are of one kind: the data file is still live, under a newer
+vector, and the older vector was in force for seconds only. Such a tombstone only protects the older
+vector's ``.bin`` file from being deleted within retention. But the age of that file protects it
+nearly as long: our clean-up and Spark's VACUUM leave files alone that are younger than the
+retention. The tombstone of a live file without a vector, or with an inline one, protects nothing.
 
-For that, two things are remembered that the log does not repeat: since when each vector is in
-force, and which ``.bin`` files were left when (they are deleted without being looked for). After a
-start both are unknown: such tombstones are kept, such files found by listing.
+To forget them, two facts are remembered that the log does not repeat: since when each vector has
+been in force, and which ``.bin`` files were left when (so that they can be deleted without a
+listing). After a start both are unknown: then tombstones are kept, and files found by a listing.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from dataclasses import dataclass, field
 from sinks.merge_on_write.actions import DataFile, Tombstone
 from sinks.merge_on_write.deletion_vector import file_of
 
-WITHIN_MS = 60_000  # for how long a vector may have been in force, to be forgotten
-MOST_FILES = 200_000  # remembered; of older ones a listing of the folder remains
+WITHIN_MS = 60_000  # a tombstone is forgotten if its vector was in force no longer than this
+MOST_FILES = 200_000  # that are remembered; older ones are found by a listing of the folder
 
 
 @dataclass(slots=True)
 class Forgotten:
-    """One owner, as the state that it belongs to."""
+    """Not thread-safe: it is part of a ``LogState``. ``left``: (time of the commit, ``.bin``)."""
 
     since_ms: dict[str, tuple[str, int]] = field(default_factory=dict)  # path: (vector, commit)
     left: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=MOST_FILES))
 
     def may_forget(self, tombstone: Tombstone, now_ms: int, within_ms: int) -> bool:
-        """Whether nothing is lost with the tombstone of a file that is live in another form."""
+        """Whether the tombstone can be forgotten; its data file must be live, with another vector.
+        If so, the vector's file is remembered as left."""
         vector = tombstone.deletion_vector
         if vector is None or vector.storage_type == "i":
             return True
@@ -49,7 +50,7 @@ class Forgotten:
         return True
 
     def note(self, removes: Iterable[Tombstone], added: Iterable[DataFile], now_ms: int) -> None:
-        """What a commit has changed; after its tombstones were asked for."""
+        """Note a commit's changes. Call it after `may_forget` was asked for its tombstones."""
         for each in removes:
             self.since_ms.pop(each.path, None)
         for file in added:
@@ -57,8 +58,8 @@ class Forgotten:
                 self.since_ms[file.path] = (file.vector_id, now_ms)
 
     def left_before(self, cutoff_ms: int) -> Iterator[str]:
-        """The files that were left longer ago; they are forgotten for good. A file may come more
-        than once, the last time within ``WITHIN_MS`` or so of the first."""
+        """The files that were left before this time; they are not remembered any more. A file may
+        come more than once, the last time about ``WITHIN_MS`` after the first."""
         while self.left and self.left[0][0] < cutoff_ms:
             yield self.left.popleft()[1]
 

@@ -10,7 +10,7 @@ from sinks.merge_on_write.actions import Metadata
 LOG_RETENTION = "delta.logRetentionDuration"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
 DAY_MS = 24 * 3600 * 1000
-ORPHAN_AGE_MS = 7 * DAY_MS  # files that no commit names: a writer may be about to commit them
+ORPHAN_AGE_MS = 7 * DAY_MS  # of files that no commit names; younger ones may still be committed
 _UNITS_MS = {
     "week": 7 * DAY_MS,
     "day": DAY_MS,
@@ -24,17 +24,20 @@ _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s+([a-z]+?)s?(?=\s|$)", re.IGNORECA
 
 
 def log_retention_ms(metadata: Metadata | None) -> int:
-    """For how long commits and checkpoints are kept."""
+    """For how many milliseconds commits and checkpoints are kept (30 days where not set). Raises
+    TidelakeError for a property that is no interval."""
     return _property_ms(metadata, LOG_RETENTION, 30 * DAY_MS)
 
 
 def file_retention_ms(metadata: Metadata | None) -> int:
-    """For how long the bytes of files that were taken out are kept."""
+    """For how many milliseconds files that were removed from the table are kept (7 days where not
+    set). Raises TidelakeError for a property that is no interval."""
     return _property_ms(metadata, FILE_RETENTION, 7 * DAY_MS)
 
 
 def interval_ms(text: str) -> int:
-    """ValueError for what is no interval of weeks down to microseconds, or a negative one."""
+    """The interval in milliseconds. Raises ValueError for a text that is no interval of weeks down
+    to microseconds, and for a negative one."""
     rest = re.sub(r"^\s*interval\b", "", text.strip(), flags=re.IGNORECASE)
     total, at = 0.0, 0
     while at < len(rest):

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from urllib.parse import quote, unquote
 
 from coordination.clock import SystemClock
-from sinks.merge_on_write.actions import DataFile, Metadata
+from sinks.merge_on_write.actions import Metadata
 from sinks.merge_on_write.commit import commit, create_table
-from sinks.merge_on_write.deletion_vector import file_of
+from sinks.merge_on_write.located import absolute
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.storage import TableStorage
@@ -48,7 +47,7 @@ class KeptTable:
             fields = {**dropped.metadata.fields, "id": str(uuid.uuid4())}
             metadata = Metadata(fields=fields)
             self._state = create_table(self._storage, dropped.protocol, metadata, now_ms=now_ms)
-        wanted = [_absolute(file, root) for file in dropped.files.values()]
+        wanted = [absolute(file, root) for file in dropped.files.values()]
         there = {(file.path, file.vector_id): file for file in self._state.files.values()}
         new = [file for file in wanted if there.pop((file.path, file.vector_id), None) is None]
         actions = [
@@ -64,19 +63,3 @@ class KeptTable:
                 now_ms=now_ms,
                 followed_at=self._followed_at,
             )
-
-
-def _absolute(file: DataFile, root: str) -> DataFile:
-    """By URIs, since readers resolve relative ones against the table that names them."""
-    is_path = root.startswith("/")
-    base = f"file://{quote(root)}" if is_path else quote(unquote(root), safe="/:@~")
-    path = file.path if _is_absolute(file.path) else f"{base}/{file.path}"
-    vector = file.deletion_vector
-    if vector is None or vector.storage_type != "u":
-        return file.changed(path=path)
-    told = {**vector.to_json(), "storageType": "p", "pathOrInlineDv": f"{base}/{file_of(vector)}"}
-    return file.changed(path=path, deletionVector=told)
-
-
-def _is_absolute(path: str) -> bool:
-    return "://" in path or path.startswith(("/", "file:"))

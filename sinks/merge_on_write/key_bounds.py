@@ -1,7 +1,7 @@
 """The smallest and the largest value of a file's first key column: which files can hold a key.
 
-Values are such that Python orders them as Delta does: text by its bytes, timestamps and dates as
-numbers. Where no bounds can be told exactly there are none, and the file is looked into."""
+The values are in a form that Python orders as Delta does: text as bytes, timestamps and dates as
+numbers. Where exact bounds cannot be had there are none (None), and the file itself is searched."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Bounds = tuple[Any, Any]
 
 
 def bounds_of(column: pa.Array | pa.ChunkedArray) -> Bounds | None:
-    """None where there is none (no rows, NULL alone, floating point)."""
-    if pa.types.is_floating(column.type):  # a NaN is in no bounds
+    """The bounds of a column; None where it has none (no rows, only NULLs, floating point)."""
+    if pa.types.is_floating(column.type):  # bounds would not cover NaN
         return None
     found = pc.min_max(column)
     low, high = _ordered(found["min"]), _ordered(found["max"])
@@ -40,20 +40,22 @@ def _ordered(value: pa.Scalar) -> Any:
 
 
 def may_hold(bounds: Bounds | None, wanted: Bounds | None) -> bool:
-    """Whether a file with these bounds can hold a key of the wanted range; yes where unknown."""
+    """Whether a file with these bounds can hold a key of the wanted range. True where either is
+    not known."""
     if bounds is None or wanted is None:
         return True
     return bool(bounds[0] <= wanted[1] and wanted[0] <= bounds[1])
 
 
 def told_bounds(files: LocatedFiles, file: DataFile, column: ShapeColumn) -> Bounds | None:
-    """By its statistics if the file is ours, else by its footer: the text that other writers have
-    in the log may be rounded. None for types that neither tells exactly."""
+    """A file's bounds for ``column``: by its statistics if we wrote the file, else by its Parquet
+    footer, since bounds that other writers put into the log may be rounded. None for types whose
+    bounds are not exact in either."""
     kind = column.arrow
     is_bytes = pa.types.is_string(kind) or pa.types.is_binary(kind)
     if not (is_bytes or pa.types.is_integer(kind)):
         return None
-    if file.stats and file.path.startswith(OURS):
+    if file.stats and file.path.rpartition("/")[2].startswith(OURS):
         stats = json.loads(file.stats)
         both = [(stats.get(name) or {}).get(column.physical) for name in ("minValues", "maxValues")]
         groups = [(both[0], both[1])]
@@ -63,7 +65,7 @@ def told_bounds(files: LocatedFiles, file: DataFile, column: ShapeColumn) -> Bou
     try:
         found = [(_exact(low, is_bytes), _exact(high, is_bytes)) for low, high in groups]
         return min(low for low, _ in found), max(high for _, high in found)
-    except ValueError:  # nothing is told; half a character: somebody has cut the text in UTF-16
+    except ValueError:  # no bounds, or half a character: another writer cut the text in UTF-16
         return None
 
 

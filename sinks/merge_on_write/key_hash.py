@@ -1,10 +1,10 @@
-"""Keys as numbers: what the key index sorts and searches.
+"""Keys as numbers, for the key index to sort and search.
 
 A key of one integer, date or timestamp column is that number. Every other key (text, decimals,
-several columns) becomes a 128-bit hash over the canonical bytes of its values: their lengths and
-their order count, so that ``("a", "bc")`` and ``("ab", "c")`` differ. The hash is seeded anew in
-every process, so nobody can make keys that collide; two keys that are equal to Delta (0.0 and -0.0,
-any NaN) have one canonical form. No loop over rows: numpy works on all of them at once.
+several columns) becomes a 128-bit hash over the canonical bytes of its values. Their lengths and
+their order count, so that ``("a", "bc")`` and ``("ab", "c")`` differ. The hash has a random seed in
+each process, so keys cannot be made to collide on purpose. Keys that are equal to Delta (0.0 and
+-0.0, any NaN) have one canonical form. NumPy works on all rows at once, without a loop over them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ _WORD = 8  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys of rows as numbers, row by row.
+    """Keys of rows as numbers, one entry per row.
 
-    ``first`` alone where a key is one number (then its order is the key's), else the halves of a
-    hash. ``valid`` is False where a key column is NULL: such a row equals no other.
+    A key that is one number is ``first``, which is then ordered as the key is. A hash has its
+    halves in ``first`` and ``second``. ``valid`` is False where a key column is NULL: such a row
+    equals no other. None: all are valid.
     """
 
     first: npt.NDArray[np.int64] | Words
@@ -44,7 +45,7 @@ class Keys:
 
 
 def is_numeric(types: Sequence[pa.DataType]) -> bool:
-    """Whether keys of these column types are numbers themselves."""
+    """Whether a key of these column types is one number, and so is not hashed."""
     (only, *more) = types
     return not more and (
         pa.types.is_signed_integer(only) or pa.types.is_date32(only) or pa.types.is_timestamp(only)
@@ -52,7 +53,7 @@ def is_numeric(types: Sequence[pa.DataType]) -> bool:
 
 
 def keys_of(arrays: Sequence[pa.Array]) -> Keys:
-    """The keys of rows, from their key columns in the table's types and the key's order."""
+    """The keys of rows. ``arrays``: the key columns in the key's order, in the table's types."""
     valid: Mask | None = None
     for array in arrays:
         if array.null_count:
@@ -105,7 +106,7 @@ def _float_words(array: pa.Array) -> Words:
 
 
 def _decimal_words(array: pa.Array) -> tuple[Words, Words]:
-    """A decimal128 is sixteen bytes, the same ones for the same value of one column."""
+    """The two words of each decimal128: equal values of a column have the same sixteen bytes."""
     wide = array.cast(pa.decimal128(38, array.type.scale)) if array.type.bit_width < 128 else array
     data = np.frombuffer(wide.buffers()[1], dtype=np.uint64)
     words = data[2 * wide.offset : 2 * (wide.offset + len(wide))]
@@ -117,7 +118,7 @@ def _decimal_words(array: pa.Array) -> tuple[Words, Words]:
 
 
 def _absorb_bytes(halves: list[Words], array: pa.Array) -> None:
-    """Eight bytes of every value at a time, as long as there is a value with so many."""
+    """Mix in texts or bytes: their lengths, then eight bytes of every value at a time."""
     offsets = np.frombuffer(array.buffers()[1], dtype=np.int64)
     offsets = offsets[array.offset : array.offset + len(array) + 1]
     starts, lengths = offsets[:-1], np.diff(offsets)
@@ -129,7 +130,7 @@ def _absorb_bytes(halves: list[Words], array: pa.Array) -> None:
     words_at = np.ndarray((last - first + 1,), "<u8", buffer=content, strides=(1,))
     _step(halves, lengths.astype(np.uint64))
     longest = int(lengths.max()) if len(lengths) else 0
-    rows: npt.NDArray[np.intp] | None = None  # those that have bytes left; None: all of them
+    rows: npt.NDArray[np.intp] | None = None  # the rows that have bytes left; None: all rows
     for at in range(0, longest, _WORD):
         if rows is None and (lengths > at).all():
             left = lengths - at
@@ -152,7 +153,7 @@ def _tail_mask(left: npt.NDArray[np.int64]) -> Words:
 
 
 def _step(halves: list[Words], word: Words) -> None:
-    """In place: one more word for every row, mixed differently into the two halves."""
+    """Mix one more word of every row into both halves, differently, in place."""
     for number, half in enumerate(halves):
         mixed = word * _STEPS[number]
         mixed ^= mixed >> np.uint64(29 + 4 * number)

@@ -1,8 +1,8 @@
-"""Where a data file has the rows of a key: its keys, sorted, and the ordinal of each.
+"""The index of a data file: its keys, sorted, with the ordinal (row number) of each.
 
-Files never change, so an index is right as long as its file is in the table; deleted rows are left
-in it and filtered out by the file's deletion vector. All occurrences of a key are found: a file of
-another writer may have several.
+Files never change, so an index is right as long as its file is in the table. It has deleted rows
+too, which the file's deletion vector filters out. All rows of a key are found: a file of another
+writer may have several.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ Ordinals = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedKeys:
-    """Keys in rising order and where each came from.
+    """Keys in rising order, with the ordinals of their rows.
 
-    ``rows`` has the ordinal of each; None where the order is the rows' own and none is left out.
+    ``rows`` has the ordinal of each key. It is None where the rows are in key order already and
+    none is left out: then a key's place is its ordinal.
     """
 
     first: npt.NDArray[np.int64] | Words
@@ -41,7 +42,7 @@ class SortedKeys:
 
 
 def sort_keys(keys: Keys) -> SortedKeys:
-    """An index of rows by their keys; rows whose key holds a NULL are left out."""
+    """The index of rows by their keys, without rows that have a NULL in their key."""
     first, second = keys.first, keys.second
     rows = None
     if keys.valid is not None and not keys.valid.all():
@@ -60,7 +61,7 @@ def sort_keys(keys: Keys) -> SortedKeys:
 def rows_with(index: SortedKeys, wanted: SortedKeys) -> Ordinals:
     """The ordinals of all indexed rows whose key is among ``wanted``, in no order, each once.
 
-    ``wanted`` has no key twice. Both sides are sorted, so the searches walk through memory in one
+    ``wanted`` must have no key twice. As both are sorted, the search goes through memory in one
     direction.
     """
     if not len(index) or not len(wanted):

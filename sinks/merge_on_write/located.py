@@ -1,22 +1,25 @@
-"""Which files an action of the log names, and reading them wherever they are.
+"""Which files an action of the log names, and how to read them wherever they are.
 
-Our own files are all in the table's folder. Other writers may name a vector absolutely, and a
-shallow clone names all its data files so; both are read, and never written or deleted.
+Our own files are in the table's folder, but for those of a table that was renamed, or dropped and
+kept: they stay where they were, under absolute paths. Another writer may give a vector an absolute
+path, and a shallow clone gives one to all its data files. Such files are read, but never written or
+deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
-from sinks.merge_on_write.actions import DeletionVectorDescriptor, LogFile
+from sinks.merge_on_write.actions import DataFile, DeletionVectorDescriptor, LogFile
 from sinks.merge_on_write.deletion_vector import BadVector, file_of
 from sinks.merge_on_write.storage import TableStorage
 
 
 def files_of(file: LogFile) -> Iterator[str]:
-    """The data file and the file of its vector, decoded; absolute ones as they are named."""
+    """The paths of the data file and of its vector's file, decoded; absolute paths stay
+    absolute."""
     yield unquote(file.path)
     if file.deletion_vector is not None and (path := _vector_file(file.deletion_vector)):
         yield path
@@ -25,19 +28,37 @@ def files_of(file: LogFile) -> Iterator[str]:
 def _vector_file(vector: DeletionVectorDescriptor) -> str | None:
     try:
         path = file_of(vector)
-    except (BadVector, ValueError):  # who reads the vector says so; here it names no file
+    except (BadVector, ValueError):  # an error when the vector is read; here it just has no file
         return None
     return path if vector.storage_type == "u" else path and unquote(path)
 
 
 def is_in_table(path: str) -> bool:
-    """Relative, and not by a detour."""
+    """Whether the path is relative and does not leave the table's folder (no ``..``)."""
     folders = path.split("/")
     return not urlsplit(path).scheme and not path.startswith("/") and ".." not in folders
 
 
+def absolute(file: DataFile, root: str) -> DataFile:
+    """As another table names a file of the one at ``root``: by URIs, since readers resolve relative
+    ones against the table that names them."""
+    is_path = root.startswith("/")
+    base = f"file://{quote(root)}" if is_path else quote(unquote(root), safe="/:@~")
+    path = file.path if _is_absolute(file.path) else f"{base}/{file.path}"
+    vector = file.deletion_vector
+    if vector is None or vector.storage_type != "u":
+        return file.changed(path=path)
+    told = {**vector.to_json(), "storageType": "p", "pathOrInlineDv": f"{base}/{file_of(vector)}"}
+    return file.changed(path=path, deletionVector=told)
+
+
+def _is_absolute(path: str) -> bool:
+    return "://" in path or path.startswith(("/", "file:"))
+
+
 class LocatedFiles:
-    """``read`` and ``open_input`` of paths as the log writes them (percent-encoded)."""
+    """Reads files by their paths as the log has them: percent-encoded, relative or absolute.
+    ``open_place`` gives the storage of another folder, by its URI."""
 
     def __init__(self, storage: TableStorage, open_place: Callable[[str], TableStorage]) -> None:
         self._storage = storage
@@ -45,17 +66,18 @@ class LocatedFiles:
         self._places: dict[str, TableStorage] = {}
 
     def read(self, path: str) -> bytes:
-        """FileNotFoundError."""
+        """The whole file. Raises FileNotFoundError."""
         storage, name = self._at(path)
         return storage.read(name)
 
     def open_input(self, path: str) -> Any:
-        """What ``pq.ParquetFile`` reads; the caller closes it. FileNotFoundError."""
+        """The file opened for ``pq.ParquetFile``; the caller closes it. Raises
+        FileNotFoundError."""
         storage, name = self._at(path)
         return storage.open_input(name)
 
     def _at(self, path: str) -> tuple[TableStorage, str]:
-        if "://" not in path and not path.startswith(("/", "file:")):
+        if not _is_absolute(path):
             return self._storage, unquote(path)
         place, _, name = path.rpartition("/")
         place = place.removeprefix("file:") if "://" not in place else place

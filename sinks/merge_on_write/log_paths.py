@@ -1,4 +1,5 @@
-"""The names in a table's ``_delta_log``: which is what, and what a listing of them adds up to."""
+"""The names of the files in a table's ``_delta_log``: what each is, and which checkpoints a listing
+has."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ Kind = Literal["commit", "checkpoint", "compacted", "checksum"]
 
 @dataclass(frozen=True, slots=True)
 class LogCheckpoint:
-    """A checkpoint that is whole: one file, or all of its parts."""
+    """A complete checkpoint: one file, or all of its parts."""
 
     version: int
     paths: tuple[str, ...]
@@ -38,8 +39,8 @@ def checkpoint_path(version: int) -> str:
 
 
 def classify(path: str) -> tuple[Kind, int] | None:
-    """What a file of the log is and its version (of a compacted one the first); None: no part of
-    the protocol that we know."""
+    """A log file's kind and version (a compacted one's first version); None for a name that is not
+    of Delta's protocol as we know it."""
     if found := _COMMIT.fullmatch(path):
         return "commit", int(found[1])
     for pattern in (_CLASSIC, _MULTI_PART, _NAMED):
@@ -53,7 +54,8 @@ def classify(path: str) -> tuple[Kind, int] | None:
 
 
 def whole_checkpoints(paths: Iterable[str]) -> list[LogCheckpoint]:
-    """Newest first; a multi-part one counts when no part is missing."""
+    """The complete checkpoints among these paths, newest first. One in parts counts only when no
+    part is missing."""
     found = []
     parts: dict[tuple[int, int], dict[int, str]] = {}
     for path in paths:

@@ -1,8 +1,8 @@
-"""Reads a table's log: the newest checkpoint and the commits after it, then whatever follows.
+"""Reads a table's log: the newest checkpoint and the commits after it, and then follows it.
 
-"There is no commit N + 1" is news only while N itself is still there as we know it: the log may
-have been cleaned beyond us, or the table made again in the same place. So whoever follows looks at
-its head again, and reads from scratch when that is gone.
+That there is no commit N + 1 means something only while commit N is still there as we know it: the
+log may have been cleaned up to a later version, or the table made again in the same place. So
+`follow` looks at the head again, and a reader must begin from scratch when the head is gone.
 """
 
 from __future__ import annotations
@@ -24,31 +24,52 @@ from sinks.merge_on_write.log_paths import (
 from sinks.merge_on_write.log_state import LogState, fingerprint, parse_commit
 from sinks.merge_on_write.storage import TableStorage
 
-TRIES = 5  # a log that is cleaned while it is read is read again
+TRIES = 5  # a log that is cleaned while it is read must be read again
 
 
 class LogMoved(TryAgain):
-    """Where our head was is another commit, or nothing: read the log from scratch, decide anew."""
+    """Our head is gone from the log, or another commit is in its place: the caller must read the
+    log from scratch and decide anew."""
+
+
+class VersionGone(TidelakeError):
+    """An older version cannot be read any more: its log, or its files, were cleaned up."""
+
+
+def cleaned_up(uri: str, version: int, what: str) -> VersionGone:
+    """The error of a version that the table's retention does not cover any more."""
+    return VersionGone(
+        f"version {version} of {uri} is gone: its {what} were cleaned up, since the table's "
+        "retention is over"
+    )
 
 
 def read_log(
-    storage: TableStorage, *, forget_vectors_within_ms: int | None = None
+    storage: TableStorage,
+    *,
+    version: int | None = None,
+    forget_vectors_within_ms: int | None = None,
 ) -> LogState | None:
-    """The newest state; None where there is no table. TidelakeError: a log with holes.
+    """The state at a version, by default the newest; None where there is no table.
 
-    ``forget_vectors_within_ms``: leave tombstones out that ``forgotten`` calls needless.
+    Raises VersionGone, TidelakeError for a log with holes or damage, TryAgain for one that is
+    cleaned while it is read.
+
+    ``forget_vectors_within_ms``: see ``forgotten``; with None all tombstones are kept.
     """
     gone: FileNotFoundError | None = None
     for _ in range(TRIES):
+        state = LogState(forget_vectors_within_ms=forget_vectors_within_ms)
         try:
-            return _read_once(storage, LogState(forget_vectors_within_ms=forget_vectors_within_ms))
+            return _read_once(storage, state, version)
         except FileNotFoundError as error:  # cleaned between listing and reading
             gone = error
     raise TryAgain(f"the log of {storage.uri} changes faster than it can be read: {gone}")
 
 
 def follow(storage: TableStorage, state: LogState) -> None:
-    """Take in the commits that came since. LogMoved: nothing was taken in, read from scratch."""
+    """Advance the state by the commits that came since. Raises LogMoved when the head is gone: then
+    the state is as before, and the log must be read from scratch."""
     commits: list[bytes] = []
     while (raw := read_commit(storage, state.version + 1 + len(commits))) is not None:
         commits.append(raw)
@@ -58,7 +79,7 @@ def follow(storage: TableStorage, state: LogState) -> None:
 
 
 def check_head(storage: TableStorage, state: LogState) -> None:
-    """LogMoved unless the commit that the state stands on is still there, byte for byte."""
+    """Raises LogMoved unless the commit of the state's version is still there, byte for byte."""
     head = read_commit(storage, state.version)
     at = f"version {state.version} of {storage.uri}"
     if head is None and state.head_fingerprint is not None:
@@ -68,25 +89,35 @@ def check_head(storage: TableStorage, state: LogState) -> None:
 
 
 def read_commit(storage: TableStorage, version: int) -> bytes | None:
-    """A commit's bytes; None where it is not there."""
+    """A commit's bytes; None where there is no such commit."""
     try:
         return storage.read(commit_path(version))
     except FileNotFoundError:
         return None
 
 
-def _read_once(storage: TableStorage, state: LogState) -> LogState | None:
-    names = _newest_names(storage)
+def _read_once(storage: TableStorage, state: LogState, wanted: int | None) -> LogState | None:
+    names = _newest_names(storage, wanted)
     checkpoints = whole_checkpoints(names)
     kinds = filter(None, map(classify, names))
     commits = sorted(version for kind, version in kinds if kind == "commit")
     if not checkpoints and not commits:
         return None
+    if wanted is not None:
+        checkpoints = [each for each in checkpoints if each.version <= wanted]
+        commits = [each for each in commits if each <= wanted]
+        if not checkpoints and commits[:1] != [0]:
+            raise cleaned_up(storage.uri, wanted, "commits")
     _take_checkpoint(storage, state, checkpoints, commits)
     for version in (each for each in commits if each > state.version):
         if version != state.version + 1:
             raise _hole(storage, state.version + 1, version)
         _advance(storage, state, storage.read(commit_path(version)))
+    if wanted is not None and state.version != wanted:
+        raise VersionGone(
+            f"{storage.uri} has no version {wanted}, its log ends at {state.version}: it was "
+            "replaced by an older copy"
+        )
     if state.protocol is None or state.metadata is None:
         raise TidelakeError(
             f"the log of {storage.uri} names no protocol or no schema up to version "
@@ -95,10 +126,11 @@ def _read_once(storage: TableStorage, state: LogState) -> LogState | None:
     return state
 
 
-def _newest_names(storage: TableStorage) -> list[str]:
-    """The log's files from the checkpoint that the hint names on; all where it leads nowhere."""
+def _newest_names(storage: TableStorage, wanted: int | None) -> list[str]:
+    """The paths of the log's files, from the checkpoint in the hint on; all of them where the hint
+    is missing or newer than the wanted version, or its checkpoint is gone."""
     hint = _hint(storage)
-    if hint is not None:
+    if hint is not None and (wanted is None or hint <= wanted):
         found = [each.path for each in storage.list(LOG, start_after=f"{LOG}{hint:020}")]
         if whole_checkpoints(found):
             return found
@@ -106,7 +138,8 @@ def _newest_names(storage: TableStorage) -> list[str]:
 
 
 def _hint(storage: TableStorage) -> int | None:
-    """What ``_last_checkpoint`` says; it may be old, torn, or of a checkpoint that is gone."""
+    """The version in ``_last_checkpoint``; None where that is missing or damaged. The version may
+    be old, or its checkpoint gone."""
     try:
         version = json.loads(storage.read(LAST_CHECKPOINT))["version"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -120,7 +153,8 @@ def _take_checkpoint(
     checkpoints: Sequence[LogCheckpoint],
     commits: Sequence[int],
 ) -> None:
-    """The newest one that can be read; none where the commits begin at 0."""
+    """Fill the state from the newest checkpoint that can be read. Where there is none, the commits
+    must begin at 0: otherwise raises TidelakeError."""
     unreadable = ""
     for checkpoint in checkpoints:
         try:

@@ -1,7 +1,7 @@
-"""What a table's log says at one version: files, tombstones, identities, protocol and metadata.
+"""The state of a table's log at one version: files, tombstones, identities, protocol, metadata.
 
-Nothing here reads or writes: a commit goes in as its actions. Replay follows Delta's rules of
-reconciliation: actions of a commit have no order, a logical file is (path, vector's ID).
+Pure: commits are passed in as their actions. Replay follows Delta's rules of reconciliation: the
+actions of a commit have no order, and a logical file is (path, vector's ID).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from sinks.merge_on_write.actions import (
 )
 from sinks.merge_on_write.forgotten import Forgotten
 
-NONCE = "tidelakeNonce"  # in commitInfo: by it we know our own commit again
+NONCE = "tidelakeNonce"  # in commitInfo: we recognise our own commit by it
 NEVER = -1
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LogState:
-    """One owner, who calls ``advance`` for each commit that follows."""
+    """Not thread-safe: it has one owner, who calls ``advance`` for each commit that follows."""
 
     version: int = NEVER
     protocol: Protocol | None = None
@@ -39,12 +39,12 @@ class LogState:
     tombstones: dict[tuple[str, str | None], Tombstone] = field(default_factory=dict)
     commit_time_ms: int = 0
     in_commit_timestamp_ms: int | None = None
-    head_fingerprint: str | None = None  # None: the head's JSON is gone, a checkpoint alone is left
+    head_fingerprint: str | None = None  # None: the head's commit is gone, a checkpoint is left
     forget_vectors_within_ms: int | None = None  # see forgotten.py; None: every tombstone is kept
     forgotten: Forgotten = field(default_factory=Forgotten)
 
     def advance(self, version: int, actions: Sequence[Json], raw: bytes) -> None:
-        """Take in the next commit. ``raw``: its bytes. ValueError where it is not the next one."""
+        """Apply the next commit. ``raw``: its bytes. Raises ValueError for any other version."""
         if version != self.version + 1:
             raise ValueError(f"commit {version} does not follow {self.version}")
         self._take_commit_info(actions)
@@ -105,7 +105,8 @@ class LogState:
         self.commit_time_ms = told or self.commit_time_ms
 
     def take_checkpoint(self, version: int, actions: Sequence[Json]) -> None:
-        """Fill an empty state with what a checkpoint holds; ``take_head`` follows."""
+        """Fill an empty state from a checkpoint's actions. ``take_head`` is to follow where the
+        commit of that version is still there."""
         self._add(each["add"] for each in actions if each.get("add"))
         self._take_the_rest(actions)
         removes = (Tombstone(each["remove"]) for each in actions if each.get("remove"))
@@ -113,12 +114,12 @@ class LogState:
         self.version = version
 
     def take_head(self, actions: Sequence[Json], raw: bytes) -> None:
-        """What a checkpoint does not keep of its own version's commit."""
+        """Take what the checkpoint lacks from its own version's commit: times and fingerprint."""
         self._take_commit_info(actions)
         self.head_fingerprint = fingerprint(raw)
 
     def copy(self) -> LogState:
-        """A state of its own (the values in it are shared: nobody changes them)."""
+        """An independent copy. The values in it are shared, as they never change."""
         twin = copy(self)
         twin.files = dict(self.files)
         twin.transactions = dict(self.transactions)
@@ -128,7 +129,8 @@ class LogState:
         return twin
 
     def bare(self) -> LogState:
-        """Without what it holds: enough for ``clean_log``, beside the commits of its owner."""
+        """A copy without files, identities and tombstones. It is enough for ``clean_log``, which
+        can then run while the owner commits."""
         return LogState(
             version=self.version,
             protocol=self.protocol,
@@ -138,26 +140,27 @@ class LogState:
 
 
 def fingerprint(raw: bytes) -> str:
-    """Tells the bytes of one commit from those of any other."""
+    """A hash that tells a commit's bytes from those of any other."""
     return hashlib.blake2b(raw, digest_size=16).hexdigest()
 
 
 def parse_commit(raw: bytes) -> list[Json]:
-    """The actions of a commit's bytes, a JSON document per line. ValueError."""
+    """The actions in a commit's bytes, one JSON document per line. Raises ValueError."""
     return [json.loads(line) for line in raw.splitlines() if line.strip()]
 
 
 def nonce_of(raw: bytes) -> str | None:
-    """By which we know our own commit again; None in those of others, or where it is torn."""
+    """The nonce by which we recognise our own commit; None in other writers' commits and in damaged
+    ones."""
     lines = (json.loads(line) for line in raw.splitlines() if line.strip())
     try:
-        nonce: str | None = _commit_info(lines).get(NONCE)  # it stands first: one line is read
+        nonce: str | None = _commit_info(lines).get(NONCE)  # it is in our first line: reads no more
     except (ValueError, AttributeError):
         return None
     return nonce
 
 
 def _commit_info(actions: Iterable[Json]) -> Json:
-    """Empty where a writer left it out."""
+    """The fields of ``commitInfo``; empty where the writer left it out."""
     found = (each["commitInfo"] for each in actions if each.get("commitInfo"))
     return next(found, Json())

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from coordination.errors import TidelakeError
+from sinks.change_log import LOG_COLUMNS, refuse_log_names
 from sinks.ddl.evolve import SchemaChange
 from sinks.delta_types import delta_type, log_type, sql_type
 from sinks.merge_on_write.actions import Json, Metadata, Protocol
@@ -25,7 +26,7 @@ from sinks.merge_on_write.table_shape import (
     listed_columns,
 )
 from sinks.schema import MySQLType
-from sinks.tables import KEY, SCHEMA
+from sinks.tables import KEY, SCHEMA, WRITE_MODE
 from sinks.type_changes import needs_conversion
 
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
@@ -35,6 +36,7 @@ _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 # Delta refuses binary and array in dataSkippingStatsColumns. delta-rs rounds the statistics of
 # decimals to doubles (bigint unsigned is one), and a reader that trusts them loses rows: none then.
 _WITHOUT_STATISTICS = ("binary", "array", "decimal")
+_INTEGERS = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ class NewShape:
     shape: TableShape
     origins: tuple[ColumnOrigin, ...]  # of the columns of ``shape``, in their order
     key_changes: bool  # in its columns or their values: NULL and doubles may come up
+    rekeys: bool  # rows of before cannot be told apart by it: no rewind goes below
 
     @property
     def must_rewrite(self) -> bool:
@@ -85,8 +88,13 @@ def reshaped(
         field = _field(column.name, delta_type(column.type), fields.get(source or ""), last_id + 1)
         last_id = max(last_id, *_ids([field], {}))
         made.append(field)
-    if not _makes_anew(change):  # then columns that somebody has added by hand stay
-        made += (field for name, field in fields.items() if name not in known)
+    is_log = metadata.configuration.get(WRITE_MODE) == "append"
+    if is_log:
+        refuse_log_names(change.sources)
+    others = {name: field for name, field in fields.items() if name not in known}
+    if _makes_anew(change):  # else columns that somebody has added by hand stay
+        others = {name: others[name] for name in LOG_COLUMNS if is_log}
+    made += others.values()
     _refuse_doubles(made)
     configuration = {
         **metadata.configuration,
@@ -106,7 +114,8 @@ def reshaped(
         metadata=new_metadata,
         shape=shape,
         origins=tuple(_origins(old, shape, change, fills)),
-        key_changes=_key_changes(change),
+        key_changes=not is_log and _key_changes(change),
+        rekeys=not is_log and _key_changes(change) and not _stays_apart(change),
     )
 
 
@@ -218,4 +227,18 @@ def _key_changes(change: SchemaChange) -> bool:
     return any(
         needs_conversion(change.before.column(source or "").type, change.after.column(name).type)
         for name, source in zip(change.after.key, sources, strict=True)
+    )
+
+
+def _stays_apart(change: SchemaChange) -> bool:
+    """The key has the columns that it had, and any that are converted are whole numbers still. Or
+    the table is made again, without a row."""
+    if _makes_anew(change):
+        return True
+    pairs = [(change.sources[name], change.after.column(name).type) for name in change.after.key]
+    if {source for source, _ in pairs} != set(change.before.key):
+        return False
+    types = [(change.before.column(source or "").type, kind) for source, kind in pairs]
+    return all(
+        not needs_conversion(was, kind) or {was.name, kind.name} <= _INTEGERS for was, kind in types
     )

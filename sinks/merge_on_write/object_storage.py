@@ -55,7 +55,8 @@ _OF_DELTA_RS = frozenset(
 
 
 def open_object_storage(uri: str, storage_options: Mapping[str, str]) -> ObjectStorage:
-    """The folder at ``s3://bucket/path``, ``abfss://container@account…/path``, ``gs://…``."""
+    """The folder at ``s3://bucket/path``, ``abfss://container@account…/path``, ``gs://…``. Raises
+    ConfigError for options or a URI that are wrong."""
     parts = urlsplit(uri)
     config, client, retry = _sorted_options(storage_options)
     try:
@@ -75,9 +76,9 @@ def open_object_storage(uri: str, storage_options: Mapping[str, str]) -> ObjectS
 def _sorted_options(
     options: Mapping[str, str],
 ) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
-    """Which are the store's, which the HTTP client's, and how often to try again."""
+    """The options of the store, of the HTTP client, and for retries."""
     lower = {name.lower(): value for name, value in options.items()}
-    for name, value in os.environ.items():  # the client's alone: the store reads its own
+    for name, value in os.environ.items():  # only the client's: obstore reads the store's itself
         if name.startswith("AWS_") and name.lower().removeprefix("aws_") in _CLIENT_OPTIONS:
             lower.setdefault(name.lower(), value)
     if lower.get("aws_s3_locking_provider"):
@@ -159,7 +160,7 @@ class ObjectStorage:
     def _delete(self, keys: Sequence[str]) -> None:
         try:
             obstore.delete(self._store, keys)
-        except FileNotFoundError:  # and where that ends a chunk, the others are still there
+        except FileNotFoundError:  # one missing key may end the chunk: the other keys remain
             for key in keys if len(keys) > 1 else ():
                 self._delete([key])
         except (BaseError, PermissionError) as error:
@@ -181,7 +182,7 @@ class ObjectStorage:
 
 
 class _Ranges(io.RawIOBase):
-    """A remote file of which Parquet reads the ranges that it wants, and nothing ahead."""
+    """A remote file for Parquet: each read is one request of just that range."""
 
     def __init__(self, read: Callable[[str, int, int], bytes], path: str, size: int) -> None:
         super().__init__()
@@ -215,7 +216,7 @@ class _Ranges(io.RawIOBase):
 
 
 def as_os_error(error: BaseException, at: str) -> OSError:
-    """What a store answered, as the error that a local file system would have raised."""
+    """A store's error as the one that a local file system would raise."""
     text = f"{at}: {_first_line(error)}"
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(text)
@@ -227,7 +228,7 @@ def as_os_error(error: BaseException, at: str) -> OSError:
 
 
 def _first_line(error: BaseException) -> str:
-    """Without the debug output that follows in ``obstore``'s messages, and S3's XML."""
+    """The error's message on one line, without ``obstore``'s debug output and S3's XML."""
     text = str(error).partition("\n\nDebug source:")[0]
     text = _XML.sub(lambda found: found[1] or "", text)
     return " ".join(text.split())

@@ -1,7 +1,7 @@
-"""A table that is being written: its log followed, the rows of a batch's keys found.
+"""A table that is being written: follows its log, and finds the rows of a batch's keys.
 
-One process has one ``OpenTable`` of a table, used under its lock. The log in storage is the truth;
-what is kept here (vectors, bounds, key indexes) can be read again at any time.
+A process has one ``OpenTable`` for a table, and uses it under its lock. The log in storage is the
+truth; what is kept here (vectors, bounds, key indexes) is a cache.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap64
+import pyarrow.compute as pc
 
 from coordination.clock import SystemClock
 from coordination.errors import TryAgain
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile, Json
 from sinks.merge_on_write.commit import LostRace, TooLate, commit
-from sinks.merge_on_write.deletion_vector import file_of, read_vector
-from sinks.merge_on_write.file_rows import DeletedRows, FileRows, IndexMemory
+from sinks.merge_on_write.file_rows import DeletedRows, FileRows, IndexMemory, mark
 from sinks.merge_on_write.forgotten import WITHIN_MS
 from sinks.merge_on_write.key_bounds import Bounds, bounds_of, may_hold, told_bounds
 from sinks.merge_on_write.key_hash import is_numeric, keys_of
@@ -33,7 +33,7 @@ from sinks.merge_on_write.sorted_files import NewFile
 from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
 
-MAX_RACES = 8  # lost in a row by one write; then the caller looks at its permit again
+MAX_RACES = 8  # that one write may lose in a row; then the caller must check its permit again
 _CLOCK = SystemClock()
 Result = TypeVar("Result")
 
@@ -43,8 +43,8 @@ class TableGone(Exception):
 
 
 class OpenTable:
-    """The newest version of a table, as far as it was followed. Not for two threads at once: hold
-    ``lock`` from ``refresh`` to the last use of what it showed."""
+    """A table at the version up to which its log was followed. One thread at a time: hold ``lock``
+    from ``refresh`` until the last use of what it showed."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class OpenTable:
         self._shape: TableShape | None = None
         self._shaped_by: tuple[Any, Any] = (None, None)
         self._files: dict[str, FileRows] = {}
-        self._key: tuple[ShapeColumn, ...] = ()  # what bounds and indexes are of
+        self._key: tuple[ShapeColumn, ...] = ()  # of which bounds and indexes are
         self._followed_at = 0.0
 
     @property
@@ -74,7 +74,7 @@ class OpenTable:
 
     @property
     def shape(self) -> TableShape:
-        """Of the metadata and protocol as followed; raises NotForThisEngine."""
+        """The shape by the metadata and protocol of this version. Raises NotForThisEngine."""
         shaped_by = (self.state.metadata, self.state.protocol)
         if self._shape is None or self._shaped_by != shaped_by:
             metadata, protocol = shaped_by
@@ -88,8 +88,9 @@ class OpenTable:
         return self._files
 
     def refresh(self) -> None:
-        """Follow the log to its end; read it anew where it is no longer the one we followed."""
-        self._followed_at = _CLOCK.monotonic()  # which goes on while the machine sleeps
+        """Follow the log to its end, or read it from scratch where our head is gone. Raises
+        TableGone."""
+        self._followed_at = _CLOCK.monotonic()  # this clock goes on while the machine sleeps
         if self._state is not None:
             try:
                 follow(self.storage, self._state)
@@ -102,16 +103,18 @@ class OpenTable:
         self.settle()
 
     def forget(self) -> None:
-        """Nothing that is known holds any more: the next ``refresh`` reads the log from scratch."""
+        """Forget all that is known of the table: the next ``refresh`` reads the log from
+        scratch."""
         self._state = self._shape = None
         self._files.clear()
         self._memory.drop(self.uri)
 
     def until_won(self, attempt: Callable[[], Result]) -> Result:
-        """The outcome of an attempt on the newest version: again where another commit came first.
+        """The result of ``attempt``, which is called on the newest version, and again when another
+        commit came first.
 
-        The attempt looks at the table's identities itself. TryAgain: it has lost too many races,
-        or the table was made again.
+        ``attempt`` must look at the table's identities itself. Raises TryAgain where too many races
+        were lost, or the table was made again; TableGone; and what ``attempt`` raises.
         """
         table_id: str | None = None
         for _ in range(MAX_RACES):
@@ -129,8 +132,8 @@ class OpenTable:
     def commit(
         self, after: int, actions: Sequence[Json], *, operation: str, user_metadata: str
     ) -> int:
-        """The version behind ``after``, which is what the actions were computed from. Raises
-        LostRace, LogMoved, TooLate."""
+        """Commit the version after ``after``, from which the actions were computed, and return it.
+        Raises LostRace, LogMoved, TooLate."""
         if self.state.version != after:
             raise LostRace(f"{self.uri} has gone on to version {self.state.version}")
         try:
@@ -150,7 +153,7 @@ class OpenTable:
         return version
 
     def settle(self) -> None:
-        """Bring what is known of files in line with the files that are live."""
+        """Adapt what is known of files to the files that are live now."""
         live = self.state.files
         for path in [path for path in self._files if path not in live]:
             del self._files[path]
@@ -165,8 +168,8 @@ class OpenTable:
                     known.deleted = None
 
     def learn(self, key: Sequence[str], written: Iterable[NewFile]) -> None:
-        """After a commit: what is known of its new files need not be read. Bounds and indexes are
-        of this key, which may be no longer the one that is asked for."""
+        """Call after a commit: its new files are known, and need not be read. Their bounds and
+        indexes are of this ``key``; they are not used where `find` has gone on to another key."""
         is_ours = self._key == self._columns_of(key)
         for each in written:
             known = FileRows(file=each.file, rows=each.rows, deleted=DeletedRows.none(each.rows))
@@ -176,7 +179,7 @@ class OpenTable:
             self._files[each.file.path] = known
 
     def marked(self, file: DataFile, deleted: DeletedRows) -> None:
-        """After a commit: a file's new vector need not be read."""
+        """Call after a commit: the file's new vector is known, and need not be read."""
         known = self._files[file.path]
         known.deleted = deleted
         assert file.deletion_vector is not None
@@ -185,9 +188,9 @@ class OpenTable:
     def find(
         self, key: Sequence[str], columns: Sequence[pa.Array], wanted: SortedKeys
     ) -> dict[str, Ordinals]:
-        """Where the live rows of these keys are: file path to ordinals, hit files alone.
+        """Where the live rows of these keys are: file path -> ordinals, for files that have some.
 
-        ``columns`` are the batch's key columns, in the table's types; ``wanted`` their keys.
+        ``columns`` are the batch's key columns, in the table's types; ``wanted`` are their keys.
         """
         key_columns = self._columns_of(key)
         if self._key != key_columns:
@@ -214,30 +217,55 @@ class OpenTable:
                 found[each.file.path] = hits
         return found
 
+    def taken_out(
+        self, hits: Mapping[str, Ordinals], now_ms: int
+    ) -> tuple[list[Json], list[tuple[DataFile, DeletedRows]]]:
+        """The actions that take these live rows out, and the files that stay, with their vectors,
+        which are written here: tell ``marked`` of them after the commit."""
+        actions: list[Json] = []
+        kept: dict[str, DeletedRows] = {}
+        for path, ordinals in hits.items():
+            known = self._files[path]
+            actions.append(known.file.remove(now_ms, data_change=True))
+            deleted = self.deleted_rows(known).with_more(ordinals)
+            if len(deleted.vector) < self.count(known):
+                kept[path] = deleted
+        files = {path: self._files[path].file for path in kept}
+        marked = list(mark(self.storage, files, kept))
+        actions += [file.add(data_change=True) for file, _ in marked]
+        return actions, marked
+
+    def between(self, name: str, above: int, upto: int) -> dict[str, Ordinals]:
+        """Where the live rows are that have in this column, of integers, more than ``above`` and no
+        more than ``upto``: file path to ordinals, hit files alone. Of a table that ``find`` is not
+        asked of: the bounds are of this column."""
+        column = self.shape.column(name)
+        found: dict[str, Ordinals] = {}
+        for each in self._files.values():
+            bounds = self._bounds(each, column)
+            if bounds is not None and (bounds[1] <= above or bounds[0] > upto):
+                continue
+            (values,), _ = data_files.read_columns(self.located, each.file, [column])
+            is_hit = pc.and_(pc.greater(values, above), pc.less_equal(values, upto))
+            hits = np.flatnonzero(pc.fill_null(is_hit, False).to_numpy(zero_copy_only=False))
+            if len(hits):
+                hits = hits[~self.deleted_rows(each).mask[hits]]
+            if len(hits):
+                found[each.file.path] = hits
+        return found
+
     def _columns_of(self, key: Sequence[str]) -> tuple[ShapeColumn, ...]:
-        """By their physical names: a name may be used again for another column."""
+        """The key's columns with their physical names, since a name may be used again for another
+        column."""
         return tuple(self.shape.column(name) for name in key)
 
     def deleted_rows(self, each: FileRows) -> DeletedRows:
         if each.deleted is None or each.deleted.vector_id != each.file.vector_id:
-            rows = self.count(each)
-            descriptor = each.file.deletion_vector
-            if descriptor is None:
-                each.deleted = DeletedRows.none(rows)
-            else:
-                vector = self._read_vector(each.file)
-                each.deleted = DeletedRows.of(vector, descriptor.unique_id, rows)
+            each.deleted = DeletedRows.read(self.located, each.file, self.count(each))
         return each.deleted
 
-    def _read_vector(self, file: DataFile) -> BitMap64:
-        descriptor = file.deletion_vector
-        assert descriptor is not None
-        path = file_of(descriptor)
-        content = b"" if path is None else self.located.read(path)
-        return read_vector(content, descriptor)
-
     def count(self, each: FileRows) -> int:
-        """The physical rows of a file."""
+        """How many rows the file has, deleted ones included."""
         if each.rows is None:
             each.rows = data_files.count_rows(self.located, each.file)
         return each.rows
@@ -251,7 +279,8 @@ class OpenTable:
     def _indexes(
         self, files: Iterable[FileRows], key_columns: Sequence[ShapeColumn]
     ) -> list[SortedKeys]:
-        """The key index of each, those that are not in memory read side by side."""
+        """The key indexes of these files, in order. Those that are not in memory are read in
+        parallel."""
         known = [(each, self._memory.get(self.uri, each.file.path)) for each in files]
         cold = [each for each, index in known if index is None]
         side_by_side = self._pool.map if len(cold) > 1 else map
@@ -270,7 +299,7 @@ class OpenTable:
 
 
 def _within(wanted: SortedKeys, bounds: Bounds) -> SortedKeys:
-    """The part of the wanted keys that a file of these bounds can hold: keys in their own order."""
+    """The wanted keys that a file with these bounds can hold; for keys that are numbers."""
     low, high = (
         wanted.first.searchsorted(bounds[0]),
         wanted.first.searchsorted(bounds[1], "right"),

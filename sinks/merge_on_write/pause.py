@@ -1,8 +1,8 @@
-"""A table that takes no commit for a while: an operator's own DELETE or OPTIMIZE has it to itself.
+"""Pauses a table: it takes no commit of ours, so that an operator's DELETE or OPTIMIZE can run.
 
-Such a command of Spark reads for seconds and then conflicts with every commit that has touched its
-files meanwhile, so it may never come through while changes arrive. The pause stands in the table's
-own log, as a property: every capture sees it before it commits, whoever writes the table.
+Such a command of Spark reads for seconds, and then conflicts with every commit that has touched its
+files meanwhile; so it may never succeed while changes arrive. The pause is a property in the
+table's own log: every capture sees it before it commits to the table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def is_paused(metadata: Metadata | None) -> bool:
 
 
 def set_paused(uri: str, storage_options: Mapping[str, str], *, paused: bool) -> bool:
-    """Pause the table at ``uri`` or let it go on; False where it was so already."""
+    """Pause the table at ``uri`` or let it go on. Returns False where it was so already. Blocks.
+    Raises TidelakeError where there is no table, TryAgain where too many other commits came
+    first."""
     with one_sentence("write to", uri):
         storage = open_storage(uri, storage_options)
         for _ in range(MAX_TRIES):

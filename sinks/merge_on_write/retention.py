@@ -1,7 +1,8 @@
-"""Deletes what no version within retention needs: old commits and checkpoints, files taken out.
+"""Deletes what no version within retention needs: old commits and checkpoints, and data files that
+were removed from the table.
 
-Called now and then by whoever writes the table, with a state that was followed just before. Nothing
-here decides what the table holds: at worst a file stays longer.
+The table's writer calls this now and then, with a state that was followed just before. Nothing here
+changes what the table holds: at worst a file stays longer than it must.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from sinks.merge_on_write.log_reader import check_head
 from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.storage import TEMPORARY_SUFFIX, Entry, TableStorage
 
-LEFT_BEHIND_MS = DAY_MS  # temporary files and sidecars that nobody names
-MOST_FILES = 10_000  # of the log, in one go
-CHECK_EVERY = 50
+LEFT_BEHIND_MS = DAY_MS  # age of temporary files, and of sidecars that no checkpoint names
+MOST_FILES = 10_000  # of the log that one call deletes
+CHECK_EVERY = 50  # deleted log files between two looks at the head
 _ORPHANS = (".parquet", ".bin", TEMPORARY_SUFFIX)
 
 
@@ -37,12 +38,13 @@ def clean_log(
     retention_ms: int | None = None,
     most_files: int = MOST_FILES,
 ) -> int:
-    """Delete commits and checkpoints that no version within retention is read from; how many.
+    """Delete commits and checkpoints that no version within retention is read from. Returns how
+    many files were deleted. Raises LogMoved where the table was made again.
 
-    Kept: the newest checkpoint that is older than the retention, with its commit, and all that came
-    after. Commits go one by one, the oldest first: a writer that slept meanwhile must find its own
-    head gone before it finds the version after it gone. ``most_files``: the next time goes on.
-    Of the state only the head counts, so ``state.bare()`` will do.
+    The newest checkpoint that is older than the retention is kept, with its commit, and everything
+    after it. Commits are deleted one by one, the oldest first: a writer that slept meanwhile must
+    find its own head gone before it finds the version after it gone. The next call deletes what
+    ``most_files`` left. Only the state's head is used, so ``state.bare()`` is enough.
     """
     if not _may_clean(state):
         return 0
@@ -67,11 +69,13 @@ def clean_files(
     retention_ms: int | None = None,
     orphans: bool = False,
 ) -> int:
-    """Delete data files and vectors that were taken out longer ago than the retention; how many.
+    """Delete data files and vectors that were removed from the table longer ago than the retention.
+    Returns how many. Raises LogMoved where the state is not the table's any more.
 
-    ``orphans``: also those that no commit names, after a week or the retention, whichever is
-    longer; that lists the whole folder. Never deleted: what a live file or a younger tombstone
-    names, and what is named absolutely. The state's expired tombstones are dropped.
+    ``orphans``: also delete files that no commit names, after a week or the retention, whichever is
+    longer; for that the whole folder is listed. Never deleted are files that a live file or a
+    younger tombstone names, and those with absolute paths. The state's expired tombstones are
+    dropped.
     """
     check_head(storage, state)
     kept_ms = file_retention_ms(state.metadata) if retention_ms is None else retention_ms
@@ -104,7 +108,8 @@ def _may_clean(state: LogState) -> bool:
 
 
 def _cutoff(entries: Sequence[Entry], cutoff_ms: int) -> int | None:
-    """The version of the checkpoint that stays as the oldest; None: there is none to cut at."""
+    """The version of the checkpoint that is to be the oldest one left; None where no checkpoint is
+    old enough, and nothing may be deleted."""
     found = ((classify(entry.path), entry.modified_ms) for entry in entries)
     commits = {kind[1]: at_ms for kind, at_ms in found if kind is not None and kind[0] == "commit"}
     newest_old = -1  # every commit up to it is older than the retention
@@ -119,7 +124,8 @@ def _cutoff(entries: Sequence[Entry], cutoff_ms: int) -> int | None:
 
 
 def _older_than(entries: Iterable[Entry], keep: int) -> list[str]:
-    """Paths, by version; what compacts commits goes already where it begins at ``keep``."""
+    """The paths of log files below version ``keep``, by version, and of compacted ones that begin
+    at ``keep``."""
     found = []
     for entry in entries:
         if (kind := classify(entry.path)) is None:
@@ -132,7 +138,7 @@ def _older_than(entries: Iterable[Entry], keep: int) -> list[str]:
 def _left_behind(
     storage: TableStorage, entries: Iterable[Entry], gone: Sequence[str], now_ms: int
 ) -> Iterator[str]:
-    """Temporary files of killed writers, and sidecars of no checkpoint."""
+    """Old temporary files of killed writers, and old sidecars that no checkpoint names."""
     deleted = set(gone)
     rest = [each for each in entries if each.path not in deleted]
     old = [each.path for each in rest if each.modified_ms < now_ms - LEFT_BEHIND_MS]
@@ -146,7 +152,8 @@ def _left_behind(
 
 
 def _named_sidecars(storage: TableStorage, checkpoints: Iterable[LogCheckpoint]) -> set[str] | None:
-    """None where a checkpoint cannot be read: then nobody knows."""
+    """The names of the sidecars of these checkpoints; None where one cannot be read, so that not
+    all are known."""
     try:
         return {name for each in checkpoints for name in sidecars_of(storage, each)}
     except (*UNREADABLE, FileNotFoundError):
@@ -154,7 +161,8 @@ def _named_sidecars(storage: TableStorage, checkpoints: Iterable[LogCheckpoint])
 
 
 def _orphans(storage: TableStorage, cutoff_ms: int) -> Iterator[str]:
-    """Old files of the kinds that tables are made of, outside of hidden folders."""
+    """Old files with the endings of data files, vectors and temporary files, outside of hidden
+    folders."""
     for entry in storage.list(""):
         *folders, name = entry.path.split("/")
         hidden = any(each.startswith(("_", ".")) and "=" not in each for each in folders)

@@ -88,10 +88,9 @@ def _slices(table: OpenTable, columns: Sequence[ShapeColumn]) -> Iterator[pa.Tab
     rows = size = 0
     for each in list(table.files.values()):
         dead = table.deleted_rows(each).mask
-        for part in data_files.read_pieces(table.located, each.file, wanted, SLICE_ROWS):
-            parts.append(part.filter(pa.array(~dead[: part.num_rows])))
-            dead = dead[part.num_rows :]
-            rows, size = rows + parts[-1].num_rows, size + parts[-1].nbytes
+        for part in data_files.read_live_pieces(table.located, each.file, dead, wanted, SLICE_ROWS):
+            parts.append(part)
+            rows, size = rows + part.num_rows, size + part.nbytes
             if rows >= SLICE_ROWS or size >= SLICE_BYTES:
                 yield pa.concat_tables(parts)
                 parts, rows, size = [], 0, 0

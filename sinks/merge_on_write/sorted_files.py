@@ -1,7 +1,8 @@
-"""Rows as new data files, sorted by key, with all that a later batch asks of them.
+"""Writes rows as new data files, sorted by key, together with the bounds and the key index that a
+later batch needs.
 
-Sorted files make a batch of near keys touch few of them, and compress better. No commit names the
-files yet: one that is never committed is an orphan, which upkeep removes.
+Because files are sorted, a batch of near keys touches few of them, and they compress better. No
+commit names the files yet: one that is never committed is an orphan, which upkeep deletes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import TableShape
 
 MAX_FILE_ROWS = 1_000_000
-MAX_GATHERED_BYTES = 256 << 20  # so much more than the rows themselves is held at a time
+MAX_GATHERED_BYTES = 256 << 20  # memory for sorted copies, beside the rows themselves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +48,8 @@ def write_sorted(
     shape: TableShape,
     among: Ordinals | None = None,
 ) -> list[NewFile]:
-    """``rows`` have the physical names and types of the shape; none make no file. ``among``: which
-    of them are written, all by default."""
+    """Write ``rows``, which have the physical names and types of ``shape``, into as many files as
+    needed; no rows, no file. ``among``: the ordinals of the rows to write; None: all."""
     names = [shape.column(name).physical for name in key]
     columns = [data_files.one_array(rows[name], rows[name].type) for name in names]
     if among is not None:
@@ -58,7 +59,7 @@ def write_sorted(
     found = []
     for part in _parts(_key_order(keys, columns), rows):
         taken = part if among is None else among[part]
-        file = data_files.write_file(storage, _gathered(rows, taken), shape, now_ms)
+        file = data_files.write_file(storage, gathered(rows, taken), shape, now_ms)
         second = None if keys.second is None else keys.second[part]
         valid = None if keys.valid is None else keys.valid[part]
         found.append(
@@ -73,9 +74,9 @@ def write_sorted(
 
 
 def _key_order(keys: Keys, columns: Sequence[pa.Array]) -> Ordinals:
-    """How to take the rows so that their keys rise."""
+    """The ordinals of the rows in key order."""
     if is_numeric([column.type for column in columns]):
-        return np.argsort(keys.first)
+        return np.argsort(keys.first, kind="stable")  # events of one commit-ts have an order
     names = [f"k{number}" for number in range(len(columns))]
     order = pc.sort_indices(
         pa.table(columns, names=names), sort_keys=[(name, "ascending") for name in names]
@@ -83,9 +84,9 @@ def _key_order(keys: Keys, columns: Sequence[pa.Array]) -> Ordinals:
     return np.asarray(order.to_numpy(), dtype=np.int64)
 
 
-def _gathered(rows: pa.Table, at: Ordinals) -> pa.Table:
-    """These rows. Arrow's own way first makes one array of each column, and a column of text may be
-    larger than an array can be."""
+def gathered(rows: pa.Table, at: Ordinals) -> pa.Table:
+    """The rows at these ordinals. Arrow's ``take`` first makes each column one array, and a column
+    of text may be too large for that: so large tables are taken chunk by chunk."""
     is_rising = bool((at[1:] > at[:-1]).all())
     if is_rising and len(at) == rows.num_rows:
         return rows
@@ -102,7 +103,7 @@ def _gathered(rows: pa.Table, at: Ordinals) -> pa.Table:
 
 
 def _rising(column: pa.ChunkedArray, at: Ordinals) -> pa.Array:
-    """What is at these places, which rise."""
+    """The values at these places, which must rise."""
     found = []
     begin = low = 0
     for chunk in column.chunks:
@@ -115,7 +116,8 @@ def _rising(column: pa.ChunkedArray, at: Ordinals) -> pa.Array:
 
 
 def _parts(order: Ordinals, rows: pa.Table) -> list[Ordinals]:
-    """In pieces of at most a file, and small enough to be gathered."""
+    """``order`` in pieces, of which each becomes a file: at most `MAX_FILE_ROWS`, and small enough
+    for `MAX_GATHERED_BYTES`."""
     if not len(order):
         return []
     row_bytes = max(1, rows.nbytes // rows.num_rows)

@@ -1,9 +1,9 @@
-"""Statistics of a data file, as the text that stands in the log.
+"""Statistics of a data file, as the JSON text in the log.
 
-Readers skip files by them, so a bound may be too wide but never too narrow: long text is cut to a
-prefix below and to a prefix and the largest character above, timestamps are cut to milliseconds
-downwards and upwards. What cannot be said safely (decimals, which some readers take for doubles;
-NaN; years beyond 9999) is left out: then nothing is skipped by it.
+Readers skip files by them, so a bound may be too wide but never too narrow. Long text gets a prefix
+as its lower bound, and a prefix with the largest character behind it as its upper one; timestamps
+are rounded to milliseconds, down and up. Bounds that are not safe (of decimals, which some readers
+take for doubles; with NaN; of years beyond 9999) are left out: then no file is skipped by them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Bound = int | float | str | bool | None
 
 
 def statistics_text(table: pa.Table, shape: TableShape) -> str:
-    """For a new file with these rows, whose columns have their physical names."""
+    """The statistics of a new file with these rows, whose columns have their physical names."""
     lowest: dict[str, Bound] = {}
     highest: dict[str, Bound] = {}
     nulls: dict[str, int] = {}
@@ -58,27 +58,27 @@ def statistics_text(table: pa.Table, shape: TableShape) -> str:
 
 
 def widened(stats: str | None, rows: int) -> str:
-    """The statistics of a file that gets a vector: the same text, no longer tight.
+    """The statistics of a file that gets a deletion vector: the same text, but no longer tight.
 
-    The bounds stay as they are written: a parser that makes doubles of them would narrow them. A
-    file without statistics gets the number of its rows, which one with a vector must have.
+    The text of the bounds is not parsed, since doubles might narrow them. A file without statistics
+    gets its number of rows (``rows``), which a file with a vector must have.
     """
     if stats is None or _ROWS.search(stats) is None:
         return f'{{"numRecords":{rows},"tightBounds":false}}'
     if stats.endswith(_WIDE):
-        return stats  # from its second vector on
+        return stats  # a file's second vector, or a later one
     head = _TIGHT.sub("", stats, count=1).replace("{,", "{", 1)
     return head.rstrip()[:-1].rstrip() + _WIDE
 
 
 def rows_in(stats: str | None) -> int | None:
-    """How many rows the file has, deleted ones included, or None where nothing says so."""
+    """How many rows the file has, deleted ones included; None where the statistics lack it."""
     found = None if stats is None else _ROWS.search(stats)
     return None if found is None else int(found[1])
 
 
 def bounds(values: pa.ChunkedArray, column: ShapeColumn) -> tuple[Bound, Bound]:
-    """Lower and upper bound in the form of the log; None where none can be said."""
+    """Lower and upper bound in the form of the log; None for a bound that would not be safe."""
     kind = column.arrow
     if kind.id not in _ORDERED or values.null_count == len(values):
         return None, None
@@ -107,7 +107,7 @@ def _bound(value: Any, *, is_upper: bool) -> Bound:
 def _float(value: float, is_upper: bool) -> Bound:
     if not math.isfinite(value):
         return None
-    if value == 0.0:  # 0.0 and -0.0 are one value, and some readers tell them apart
+    if value == 0.0:  # 0.0 and -0.0 are equal, but some readers order them
         return 0.0 if is_upper else -0.0
     return value
 
@@ -135,4 +135,4 @@ _ORDERED = frozenset(
         *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
         *(pa.string(), pa.date32(), pa.timestamp("us")),
     )
-)  # of those that a file has (``delta_types.arrow_of``)
+)  # those types of ``delta_types.arrow_of`` that get bounds

@@ -1,7 +1,7 @@
-"""A table's folder, local or on an object store: the few operations that a commit rests on.
+"""A table's folder, local or on an object store: the few operations that commits need.
 
-Paths are relative to the table and decoded (``_delta_log/00000000000000000000.json``). Everything
-raises ``OSError`` and its subclasses, ``FileNotFoundError`` for what is not there.
+Paths are relative to the table and decoded (``_delta_log/00000000000000000000.json``). All
+operations block and raise ``OSError`` or a subclass: ``FileNotFoundError`` for a missing file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from coordination.errors import TidelakeError
 
-TEMPORARY_SUFFIX = ".tidelake.tmp"  # of a file that a killed process may leave behind
+TEMPORARY_SUFFIX = ".tidelake.tmp"  # of temporary files: a killed process may leave one behind
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -31,20 +31,21 @@ class Entry:
 
 
 class TableStorage(Protocol):
-    """Reads, lists and writes one table's folder; safe to share between threads."""
+    """Reads, lists and writes one table's folder. Thread-safe."""
 
     uri: str
 
     def read(self, path: str) -> bytes:
-        """The whole file. FileNotFoundError."""
+        """The whole file. Raises FileNotFoundError."""
         ...
 
     def size(self, path: str) -> int | None:
-        """Bytes; None where there is no such file."""
+        """The file's size in bytes; None where there is no such file."""
         ...
 
     def open_input(self, path: str) -> Any:
-        """What ``pq.ParquetFile`` reads; the caller closes it. FileNotFoundError."""
+        """The file opened for ``pq.ParquetFile``; the caller closes it. Raises
+        FileNotFoundError."""
         ...
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[Entry]:
@@ -53,13 +54,14 @@ class TableStorage(Protocol):
         ...
 
     def write(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
-        """A new file under a name that nobody else uses; durable when it returns."""
+        """Write a new file under a name that no other writer uses. Durable when it returns."""
         ...
 
     def create(self, path: str, data: bytes | memoryview | pa.Buffer) -> bool:
-        """Put if absent, whole or not at all: True, made and durable; False, it was there.
+        """Put if absent, whole or not at all. True: the file was made, and is durable. False: a
+        file of that name was there, and is unchanged.
 
-        An OSError leaves the outcome open: the caller looks whether its own bytes are there.
+        After an OSError the outcome is unknown: the caller must look whether its bytes are there.
         """
         ...
 
@@ -68,16 +70,17 @@ class TableStorage(Protocol):
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """In any order; missing ones are no error."""
+        """Delete files, in any order; a missing one is no error."""
         ...
 
     def sync_folder(self, path: str) -> None:
-        """Make the names in a folder durable; where writing already did that, nothing."""
+        """Make the names in a folder durable. Does nothing where `write` does that already."""
         ...
 
 
 def open_storage(uri: str, storage_options: Mapping[str, str]) -> TableStorage:
-    """The folder at an absolute path, a ``file://`` URI or one of an object store."""
+    """The folder at an absolute path, a ``file://`` URI or an object store's URI. Raises
+    TidelakeError (ConfigError) for other URIs and for wrong options."""
     scheme = urlsplit(uri).scheme
     if scheme == "file":
         return LocalStorage(unquote(urlsplit(uri).path))
@@ -159,7 +162,8 @@ class LocalStorage:
         temporary = self._temporary(path)
         self.write(temporary, data)
         try:
-            _unlink(self._checksum(path))  # Hadoop's, of the bytes that were there: it would balk
+            # Hadoop's checksum is that of the old bytes: it would refuse to read the new ones.
+            _unlink(self._checksum(path))
             os.replace(self._at(temporary), self._at(path))
         except OSError:
             _unlink(self._at(temporary))
@@ -175,7 +179,7 @@ class LocalStorage:
         _sync_folder(self._at(path))
 
     def _make_folder(self, path: str) -> None:
-        """With its parents, each durable in its own parent (the warehouse's folders too)."""
+        """Make a folder and its missing parents (the warehouse's folders too), all durable."""
         missing = []
         folder = self._at(path).rstrip("/")
         while not os.path.isdir(folder):
@@ -197,7 +201,8 @@ class LocalStorage:
 
 
 def _write_durably(target: str, data: bytes | memoryview | pa.Buffer) -> None:
-    """All of it or, where the disk is full, nothing. FileNotFoundError: there is no such folder."""
+    """Write a new file and sync it; after an OSError (a full disk, say) nothing of it is left.
+    Raises FileNotFoundError where the folder is missing."""
     descriptor = os.open(target, _WRITE_FLAGS, 0o666)
     try:
         try:

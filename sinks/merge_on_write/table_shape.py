@@ -1,7 +1,7 @@
 """What a table's metadata says about its files: columns, their names in Parquet, statistics.
 
-``TableShape.of`` refuses, with the reason, what this engine does not write: such a table is
-for the Spark engine. Nothing here reads or writes.
+``TableShape.of`` refuses, with the reason, a table that this engine does not write: such a table is
+for the Spark engine. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sinks.delta_types import arrow_of, sql_type
 from sinks.merge_on_write.actions import Metadata, Protocol
 
 WRITER_VERSION, READER_VERSION = 7, 3
-# Features whose rules this engine keeps whether or not the table uses them.
+# Features whose rules this engine follows: a table may use them.
 UNDERSTOOD = frozenset(
     {
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"),
@@ -26,7 +26,7 @@ UNDERSTOOD = frozenset(
         *("checkpointProtection", "clustering"),
     }
 )
-# Features that may be listed, but not be in use.
+# Features that the protocol may list, but that the table must not use.
 INACTIVE = frozenset(
     {
         *("appendOnly", "invariants", "checkConstraints", "generatedColumns", "identityColumns"),
@@ -34,17 +34,19 @@ INACTIVE = frozenset(
         *("typeWidening", "typeWidening-preview"),
     }
 )
-INDEXED_COLUMNS = 32  # as many as Delta gives statistics where nothing is said
+INDEXED_COLUMNS = 32  # so many columns get statistics by Delta's default
 _LISTED_NAME = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^,`]+?))\s*(?:,|$)")
 
 
 class NotForThisEngine(TidelakeError):
-    """A table that merge-on-write does not write: the Spark engine may."""
+    """Merge-on-write cannot write this table, for the reason in the message; the Spark engine
+    may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeColumn:
-    """A column by both of its names. ``type`` is what the log says, ``arrow`` what a file holds."""
+    """A column: its name for users, its physical name in files, and its type in files
+    (``arrow``)."""
 
     name: str
     physical: str
@@ -59,7 +61,8 @@ class TableShape:
 
     @classmethod
     def of(cls, protocol: Protocol, metadata: Metadata) -> TableShape:
-        """Raises NotForThisEngine with the reason, for any table that is not plainly ours."""
+        """The shape of a table. Raises NotForThisEngine, with the reason, for a table that this
+        engine does not write."""
         settings = metadata.configuration
         _check_features(protocol, metadata)
         mapping = settings.get("delta.columnMapping.mode", "none")
@@ -71,14 +74,14 @@ class TableShape:
         return cls(columns=columns)
 
     def column(self, name: str) -> ShapeColumn:
-        """By the name that users see. Raises KeyError."""
+        """The column of this name, as users see it. Raises KeyError."""
         for column in self.columns:
             if column.name == name:
                 return column
         raise KeyError(name)
 
     def schema(self) -> pa.Schema:
-        """Of the data files: physical names, and column IDs where there are any."""
+        """The schema of the data files: physical names, and column IDs where there are any."""
         return pa.schema(
             pa.field(
                 column.physical,
@@ -140,7 +143,8 @@ def _column(field: Mapping[str, Any], mapping: str, with_statistics: frozenset[s
 
 
 def arrow_type(name: str, kind: Any) -> pa.DataType:
-    """What a file holds of a column whose type the log writes so. Raises NotForThisEngine."""
+    """The type in files of column ``name``, whose type in the log is ``kind``. Raises
+    NotForThisEngine."""
     found = arrow_of(sql_type(kind))
     if found is None:
         raise NotForThisEngine(f"column {name} has the type {kind}")
@@ -150,7 +154,8 @@ def arrow_type(name: str, kind: Any) -> pa.DataType:
 def _statistics_columns(
     fields: list[Mapping[str, Any]], settings: Mapping[str, str]
 ) -> frozenset[str]:
-    """Which columns get statistics, by their names: the listed ones, else the first so many."""
+    """The names of the columns that get statistics: those that the table's property lists, or else
+    the first ones, as many as another property says."""
     listed = settings.get("delta.dataSkippingStatsColumns")
     if listed is not None:
         return frozenset(listed_columns(listed))

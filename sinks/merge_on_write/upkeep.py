@@ -1,8 +1,8 @@
-"""Looks after target tables between their commits, so that nobody else has to.
+"""Maintains target tables between commits, so that users need no OPTIMIZE or VACUUM of their own.
 
-One thread of the engine: it folds files, writes checkpoints of the log, and deletes what no version
-within retention needs. A failure is a warning, and the next commit's upkeep tries again. What it
-does may be broken off at any time: no row is in a table because of it, or missing.
+One thread of the engine folds files, writes checkpoints, and deletes files that no version within
+retention needs. A failure is logged as a warning, and the upkeep after the next commit tries again.
+It may be interrupted at any time: it adds no row to a table, and takes none away.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from sinks.merge_on_write.retention import clean_files, clean_log
 from sinks.storage_errors import STORAGE_ERRORS, one_line
 
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
-MIN_INTERVAL, MAX_INTERVAL = 20, 100  # commits: each after the checkpoint costs a reader 0.3 ms
-ENTRIES_PER_COMMIT = 50  # files and tombstones: writing these takes half a ms
+MIN_INTERVAL, MAX_INTERVAL = 20, 100  # commits; each after a checkpoint costs a reader 0.3 ms
+ENTRIES_PER_COMMIT = 50  # files and tombstones; to write so many takes half a ms
 CLEAN_EVERY_S = 300.0
 ORPHANS_EVERY_S = 24 * 3600.0
-MOST_FOLDS = 8  # of one table in a row: others wait too
+MOST_FOLDS = 8  # of one table in a row, since other tables wait
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Care:
     key: Sequence[str] = ()
-    checkpoint: int | None = None  # the version of the last one that we know of
+    checkpoint: int | None = None  # the version of the last checkpoint that we know of
     cleaned_at: float = 0.0
     orphans_at: float = 0.0
 
@@ -51,7 +51,8 @@ class TableUpkeep:
         self._thread: threading.Thread | None = None
 
     def committed(self, table: OpenTable, key: Sequence[str]) -> None:
-        """The table has got a commit; what it needs, if anything, is done soon. Costs no reads."""
+        """To be called after each commit: upkeep that the table needs is done soon, on the thread.
+        Reads no files."""
         with table.lock:
             now = time.monotonic()
             care = self._cares.setdefault(table, _Care(cleaned_at=now, orphans_at=now))
@@ -68,12 +69,13 @@ class TableUpkeep:
             self._changed.notify_all()
 
     def settle(self, timeout_s: float) -> bool:
-        """Wait until nothing is left to do; False where that took longer."""
+        """Wait until nothing is left to do. Returns False where that takes longer than
+        ``timeout_s``."""
         with self._changed:
             return self._changed.wait_for(lambda: self._idle and not self._waiting, timeout_s)
 
     def close(self) -> None:
-        """What is under way ends first: a fold takes seconds at the most."""
+        """End the thread. Blocks until its work under way is done: a fold takes seconds at most."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -138,7 +140,8 @@ class TableUpkeep:
 
 
 def _checkpoint_is_due(table: OpenTable, care: _Care) -> bool:
-    """Every so many versions, counted from a multiple of them: a restart does not begin anew."""
+    """Whether `_interval` commits have come since the last checkpoint. After a start, where that is
+    not known, the last multiple of the interval counts as one."""
     version, interval = table.state.version, _interval(table)
     if care.checkpoint is None:
         care.checkpoint = version - version % interval
@@ -150,8 +153,8 @@ def _cleaning_is_due(care: _Care) -> bool:
 
 
 def _interval(table: OpenTable) -> int:
-    """The table's own is the longest: a short log is written whole sooner than many commits are
-    read."""
+    """Commits between two checkpoints. The fewer files and tombstones there are, the cheaper is a
+    checkpoint, and the more often it is written; the table's own property is the maximum."""
     assert table.state.metadata is not None
     text = table.state.metadata.configuration.get(CHECKPOINT_INTERVAL, "")
     longest = int(text) if text.isdigit() and int(text) else MAX_INTERVAL

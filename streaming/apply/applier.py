@@ -1,9 +1,9 @@
-"""Due rows into target tables, table by table, several side by side (rule 4).
+"""Write due rows into their target tables, several tables at the same time (rule 4).
 
     blocks ─► changes (cast, last per key) ─┬─ what cannot be applied ─► dead_letters, before any
                                             └─ one change per key ─► engine ─► commit      target
 
-merge-on-write commits what it can; a table that it refuses is written by Spark, of the same rows.
+The merge-on-write engine comes first; if it refuses a table, Spark writes the same rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from conf.settings import BatchSettings, Changefeed
-from coordination.errors import TableSealed, TryAgain
+from coordination.errors import TableSealed, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
 from coordination.secrets import revealed_options
@@ -34,12 +34,14 @@ from sinks.spark_engine import SparkEngine
 from sinks.storage_errors import StorageAway
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.dead_letter_writer import DeadLetterWriter
+from streaming.apply.events import events
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import keyless_errors
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.permit import Permit, Withdrawn
 from streaming.session import compiling
-from streaming.sink_tables import PAUSED, REPLICATING, WARNING, SinkTable, SinkTables
+from streaming.sink_table import PAUSED, REPLICATING, WARNING, SinkTable
+from streaming.sink_tables import SinkTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,20 +51,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-MAX_TRIES = 8  # of one commit; each lost try is another writer's commit on this table
-HELD_S = 1.0  # until a table that an operator has paused is tried again
+MAX_TRIES = 8  # of one commit; a try fails when another writer commits to the table first
+HELD_S = 1.0  # the time until a table that an operator has paused is tried again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DueTable:
-    """What there is to do for one table, and the blocks that may hold rows of it."""
+    """A table's task, and the blocks that may hold due rows of the table."""
 
     task: TableTask
     blocks: Sequence[RowBlock]
 
 
 class Applier:
-    """Brings tables to a limit. One call at a time; several tables of it side by side."""
+    """Brings tables to a limit. ``apply`` is called by one thread at a time, and writes several
+    tables at the same time."""
 
     def __init__(
         self,
@@ -95,22 +98,24 @@ class Applier:
         )
         self._job_tag = job_tag
         self._min_commit_interval_s = batch.min_commit_interval_s
-        self._not_before_s: dict[TableName, float] = {}  # monotonic: when it takes commits again
+        self._not_before_s: dict[TableName, float] = {}  # monotonic: no commit before this time
         self._held: set[TableName] = set()
-        self.altered: set[TableName] = set()  # a DDL has run on them: to be looked at again
+        self.altered: set[TableName] = set()  # a DDL has run on them: look at their schema again
         self._pool = ThreadPoolExecutor(batch.apply_threads, thread_name_prefix="apply")
 
     def close(self) -> None:
-        """No new work; what runs is cancelled by its job tag or ends by itself."""
+        """Begin no more work and wait for what runs: the caller cancels it by the job tag, or it
+        ends by itself."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._merge_on_write.close()
 
     def apply(self, due: Sequence[DueTable], limit: Ts) -> frozenset[TableName]:
-        """Bring every table to ``limit``; spans are moved on as their commits are made.
+        """Bring every table to ``limit``, and put each commit's checkpoint and version into
+        ``spans``. Blocks until all are written; raises the first failure.
 
-        Returns the tables that take no commit now: an operator has paused them, their last one is
-        younger than ``min-commit-interval-s``, or a DDL has run on them, so that their rows must be
-        cast by another schema (``altered``). Their rows wait in the carry.
+        Returns the tables that take no commit now: an operator has paused them, their last commit
+        is younger than ``min-commit-interval-s``, or a DDL has run on them, so that their rows must
+        be cast by another schema (``altered``). Their rows wait in the carry.
         """
         now_s = time.monotonic()
         names = [each.task.name for each in due]
@@ -126,9 +131,12 @@ class Applier:
 
     def _change(self, due: DueTable, limit: Ts) -> tuple[TableTask, TableChanges]:
         task, blocks = due.task, due.blocks
-        if task.schema.key:
-            found = changes(task, blocks, limit, self._rules)
-            if found.errors.num_rows:  # a commit looks by itself; a dead letter is for ever
+        if task.schema.key or task.is_log:
+            choose = events if task.is_log else changes
+            found = choose(task, blocks, limit, self._rules)
+            # A commit checks the table's shape itself. A dead letter cannot be taken back, so the
+            # shape is checked before it is written.
+            if found.errors.num_rows:
                 self._check_shape(task.name)
             return task, found
         errors = keyless_errors(task, blocks, limit)
@@ -136,7 +144,7 @@ class Applier:
 
     def _check_shape(self, name: TableName) -> None:
         target = self._spans[name].target
-        assert target is not None, "a table with a key has a target"
+        assert target is not None, "only a table with a target is written"
         is_ours = self._choice.choose(str(name), None) == "merge-on-write"
         engine: Engine = self._merge_on_write if is_ours else self._spark_engine
         try:
@@ -163,17 +171,22 @@ class Applier:
         failpoint(Failpoint.AFTER_APPLY_ONE)
 
     def _written(self, task: TableTask, rows: pa.Table, limit: Ts) -> tuple[str, Applied | Skipped]:
-        """The name of the engine that wrote it, and what came of it."""
+        """Write the changes; returns the name of the engine that did, and its result."""
         name = str(task.name)
         write = self._write_of(task, rows, limit)
         if self._choice.choose(name, None) == "merge-on-write":
             try:
                 return self._merge_on_write.name, self._tried(self._merge_on_write, write)
             except NotForThisEngine as refusal:
-                self._choice.choose(name, str(refusal))  # raises where Spark may not
+                if write.target.is_log:
+                    raise TidelakeError(
+                        f"table {name}: write-mode 'append' is written by merge-on-write alone, "
+                        f"which cannot write it: {refusal}; undo that"
+                    ) from refusal
+                self._choice.choose(name, str(refusal))  # raises if Spark may not write it
         spark = compiling(self._spark())
         with tagged(spark, self._job_tag):
-            # By itself Spark takes a DATETIME for a TIMESTAMP of its session's zone.
+            # Without the schema Spark would take a DATETIME for a TIMESTAMP in the session's zone.
             schema = from_arrow_schema(write.changes.schema, prefer_timestamp_ntz=True)
             frame = spark.createDataFrame(write.changes, schema)
             return self._spark_engine.name, self._tried(
@@ -182,7 +195,7 @@ class Applier:
 
     def _write_of(self, task: TableTask, rows: pa.Table, limit: Ts) -> TableWrite:
         target = self._spans[task.name].target
-        assert target is not None, "a table with a key has a target"
+        assert target is not None, "only a table with a target is written"
         signature = self._permit.signature(task.name)
         told = {**signature, "checkpoint": task.checkpoint, "limit": limit}
 
@@ -195,7 +208,7 @@ class Applier:
             checkpoint=task.checkpoint,
             limit=limit,
             changes=rows,
-            user_metadata=json.dumps(told),  # for audit: who brought it from where to where
+            user_metadata=json.dumps(told),  # for audits: who wrote, from which ts to which
             before_commit=before_commit,
         )
 
@@ -205,7 +218,7 @@ class Applier:
             try:
                 return engine.apply(write)
             except StorageAway:
-                raise  # it is waited for, and longer
+                raise  # the stream waits for the storage, longer than here
             except TryAgain:
                 if attempt == MAX_TRIES - 1:
                     raise
@@ -246,10 +259,10 @@ class Applier:
 
 
 def side_by_side(pool: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
-    """All results in order, or the failure that came first.
+    """Run all jobs at the same time and return their results in order, or raise a failure.
 
-    After a failure nothing more is begun, and what runs has ended before it is raised: no job goes
-    on behind a failed batch. (A job that was cancelled has no failure of its own to raise.)
+    After a failure no more jobs are begun, and it is raised only when those that run have ended: no
+    job may go on after its batch has failed. (A job that was cancelled has no failure to raise.)
     """
     if len(jobs) == 1:
         return [jobs[0]()]
@@ -266,7 +279,7 @@ def side_by_side(pool: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
 
 @contextmanager
 def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Spark jobs of this thread can be cancelled by ``tag``."""
+    """Inside, Spark jobs of this thread have the tag, by which they can be cancelled."""
     spark.sparkContext.addJobTag(tag)
     try:
         yield
@@ -275,7 +288,8 @@ def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
 
 
 def with_dropped(span: SinkTable, dropped: Mapping[str, int]) -> SinkTable:
-    """The span after values of columns that its table lacks were dropped: it warns from then on."""
+    """The span after values of columns that its table lacks were dropped: their counts are added,
+    and its state is a warning from then on. A column's first drop is logged."""
     if not dropped:
         return span
     for column in sorted(dropped.keys() - span.dropped.keys()):

@@ -1,11 +1,11 @@
 """The carry: row blocks that are read and not wholly applied yet (rule 3).
 
-Per table, as they came: compressed, and above a budget in files. A block goes when all of its rows
-are applied; of one with applied and waiting rows, the applied ones are left out by their commit-ts
-wherever it is read. The low-water offsets are where the oldest rows that wait begin, so the carry
-can be rebuilt from Kafka at any time.
+It keeps them per table in the order in which they came: compressed, and above a memory budget in
+files. A block is dropped when all of its rows are applied; if only some are, whoever reads the
+block leaves those out by their commit-ts. The low-water offsets are those of the oldest waiting
+rows, so the carry can be rebuilt from Kafka at any time.
 
-    TableBlocks ──add, without, joined──► TableBlocks      values, per table
+    TableBlocks ──add, applied, joined──► TableBlocks      values, per table
     Carry                                                  owns them, their memory and their files
 """
 
@@ -32,28 +32,28 @@ MEMORY_BYTES: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableBlocks:
-    """What waits of one table, in the order in which it came."""
+    """The waiting blocks of one table, in the order in which they came."""
 
     blocks: tuple[RowBlock, ...] = ()
-    checkpoint: int = 0  # the greatest that was told: what is at or below it is applied
-    join_at: int = MANY_BLOCKS  # with so many blocks, small ones are joined
+    checkpoint: int = 0  # the greatest so far: rows at or below it are applied
+    join_at: int = MANY_BLOCKS  # when there are so many blocks, the small ones are joined
 
     def add(self, block: RowBlock) -> TableBlocks:
         return replace(self, blocks=(*self.blocks, block))
 
     def due(self, checkpoint: int, limit: int) -> list[RowBlock]:
-        """Those that may hold rows in ``(checkpoint, limit]``."""
+        """The blocks that may hold rows in ``(checkpoint, limit]``."""
         return [
             block for block in self.blocks if block.min_ts <= limit and block.max_ts > checkpoint
         ]
 
     def applied(self, checkpoint: int) -> TableBlocks:
-        """Without those that lie wholly at or below it."""
+        """Without the blocks whose rows are all at or below the checkpoint."""
         kept = tuple(block for block in self.blocks if block.max_ts > checkpoint)
         return replace(self, blocks=kept, checkpoint=max(checkpoint, self.checkpoint))
 
     def low_water(self) -> dict[TopicPartition, int]:
-        """The first offset of each partition with a block that holds rows above the checkpoint."""
+        """By partition, the first offset of the blocks that hold rows above the checkpoint."""
         offsets: dict[TopicPartition, int] = {}
         for block in self.blocks:
             if block.max_ts > self.checkpoint:
@@ -64,10 +64,10 @@ class TableBlocks:
 
 @dataclass(slots=True, eq=False)
 class Carry:
-    """Of one changefeed and capture. One thread at a time.
+    """The carry of one changefeed in one capture. Used by one thread at a time.
 
-    ``folder``: where files may be made, in a folder that goes with ``close``. ``memory_bytes``:
-    of bodies in memory; what comes above it goes to files.
+    ``folder``: files are made in a folder within it, which ``close`` removes. ``memory_bytes``: the
+    limit for block bodies in memory; further ones are written to files.
     """
 
     folder: Path
@@ -85,21 +85,22 @@ class Carry:
         return self._held_bytes + self._spilled_bytes
 
     def add(self, block: Block) -> None:
-        """Take a row block. Raises TidelakeError where memory is used up and the disk takes no
-        more."""
+        """Keep a row block. Raises TidelakeError if the memory budget is used up and the file
+        cannot be written."""
         table = self._tables.get(block.name, TableBlocks()).add(self._kept(RowBlock.of(block)))
         if len(table.blocks) >= table.join_at:
             table = self._with_small_ones_joined(table)
         self._tables[block.name] = table
 
     def due(self, name: TableName, checkpoint: int, limit: int) -> list[RowBlock]:
-        """The blocks that may hold rows of a table in ``(checkpoint, limit]``, oldest first. They
-        stay readable whatever is dropped meanwhile, but for those in files."""
+        """The blocks that may hold rows of a table in ``(checkpoint, limit]``, in the order in
+        which they came. One in memory stays readable after it was dropped; one in a file does
+        not."""
         table = self._tables.get(name)
         return table.due(checkpoint, limit) if table else []
 
     def drop_applied(self, name: TableName, checkpoint: int) -> None:
-        """The table is at ``checkpoint``: what lies wholly at or below it goes."""
+        """The table is at ``checkpoint``: drop blocks whose rows are all at or below it."""
         if name in self._tables:
             self._replace(name, self._tables[name].applied(checkpoint))
 
@@ -109,12 +110,13 @@ class Carry:
             del self._tables[name]
 
     def low_water(self, name: TableName) -> dict[TopicPartition, int]:
-        """Where a restart must read the table from, per partition with rows that wait."""
+        """The offset from which a restart must read each partition that has waiting rows of the
+        table."""
         table = self._tables.get(name)
         return table.low_water() if table else {}
 
     def waiting_rows(self, limit: int) -> int:
-        """How many rows of all tables may lie above ``limit`` (an upper bound)."""
+        """An upper bound for the number of waiting rows above ``limit``, of all tables."""
         return sum(
             block.rows
             for table in self._tables.values()
@@ -137,7 +139,8 @@ class Carry:
         return block
 
     def _with_small_ones_joined(self, table: TableBlocks) -> TableBlocks:
-        """Many small blocks, as they come while a watermark stands still, are dear to read."""
+        """Join small blocks: while a watermark stands still many of them come, and to read them one
+        by one is slow."""
         blocks, replaced = joined(table.blocks)
         self._release(replaced)
         known = {id(block) for block in table.blocks}
@@ -159,8 +162,8 @@ class Carry:
 
 
 class SpillFiles:
-    """A file for each body, in a folder of its own in ``place``, made with the first that comes.
-    Nothing here outlives the process: the rows are in Kafka, and a restart reads them again."""
+    """Writes each body to a file of its own, in a folder within ``place`` that the first write
+    makes. The files are not kept for a restart, which reads the rows from Kafka again."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -168,7 +171,7 @@ class SpillFiles:
         self._made = 0
 
     def write(self, body: pa.Buffer) -> Spilled:
-        """Raises TidelakeError where the disk does not take it."""
+        """Write a body to a new file. Raises TidelakeError if that fails."""
         spilled = None
         try:
             if self._folder is None:

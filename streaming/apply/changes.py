@@ -1,15 +1,15 @@
-"""The due rows of one table as one typed change per key (rules 4 and 8).
+"""Turn the due rows of one table into one typed change per key (rules 4 and 8).
 
-    due rows ──keys cast──► last change per key ──the other values of those cast──► changes
-                     └──(one of those cannot be: cast all, choose among the good ones)──┘
+    due rows ──cast keys──► last change per key ──cast their other values──► changes
+                     └──(a value cannot be cast: cast all rows, choose among the good)──┘
 
-The last change is chosen by *typed* key. An UPDATE whose key changed is made a DELETE of the old
-key and an INSERT of the new one, but only when its new row is good: else the old row stays. So such
-an UPDATE is cast whether it is the last or not. Of a DELETE only the key counts.
+The last change is chosen by *typed* key. An UPDATE that changes the key becomes a DELETE of the old
+key and an INSERT of the new one, but only if its new row is good; else the old row stays. So such
+an UPDATE is cast even if it is not the last change of its key. Of a DELETE only the key counts.
 
-Every row that cannot be applied is an error by itself, and its key keeps its last good change. The
-one exception: values of a row that a later good one replaces are not looked at while all that is
-written is good.
+Each row that cannot be applied becomes an error, and its key keeps its last good change. There is
+one exception: as long as all rows that are written are good, the values of rows that a later row
+replaces are not cast, so errors in them are not found.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _OPS: Final = pa.array([DELETE, UPSERT])  # by whether the row is written
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableChanges:
-    """``rows``: the delivered columns in the table's types and ``OP_COLUMN``, unique per key.
-    ``errors``: ``row_errors.ERRORS``. ``dropped``: column that the table lacks -> rows that were
-    written without their value of it."""
+    """``rows``: the delivered columns in the table's types and ``OP_COLUMN``, one row per key.
+    ``errors``: of schema ``row_errors.ERRORS``. ``dropped``: by column that the table lacks, the
+    number of rows that were written without their value of it."""
 
     rows: pa.Table
     errors: pa.Table
@@ -51,7 +51,7 @@ class TableChanges:
 def changes(
     task: TableTask, blocks: Sequence[RowBlock], limit: Ts, rules: ChangeRules
 ) -> TableChanges:
-    """Changes in ``(checkpoint, limit]`` of a table that has a key."""
+    """The changes in ``(checkpoint, limit]`` of a table that has a key."""
     schema = task.schema
     assert schema.key, f"{task.name} has no key"
     pieces = [_PieceChanges(each, schema, rules) for each in due_pieces(task, blocks, limit)]
@@ -67,7 +67,7 @@ def changes(
 
 
 class _PieceChanges:
-    """A piece and what becomes of its rows. Entries: its rows, then the DELETEs of old keys."""
+    """A piece and what becomes of its entries: its rows, then the DELETEs of old keys."""
 
     def __init__(self, piece: Piece, schema: TableSchema, rules: ChangeRules) -> None:
         known = {column.name for column in schema.delivered}
@@ -76,7 +76,7 @@ class _PieceChanges:
         self.keys = typed_keys(piece, schema, rules)
         self.is_told = None if told is None else told.is_valid().to_numpy(zero_copy_only=False)
         self.unknown = [field.name for field in piece.shape if field.name not in known]
-        # rows that are left out, since the table lacks a column of theirs
+        # Rows that become errors because the table lacks one of their columns.
         is_error = bool(self.unknown) and not rules.drops
         self.lacking = np.flatnonzero(piece.op != OP_DELETE) if is_error else NO_ROWS
         self.is_good = np.ones(len(piece.op), np.bool_)  # entries without an error so far
@@ -86,17 +86,18 @@ class _PieceChanges:
             self.is_good[: piece.count] &= ~self.is_told
         self.leave_out(NO_ROWS)
         self.last = NO_ROWS  # entries that are the last change of their key
-        self.values: TypedValues | None = None  # of at least the rows that are written
+        self.values: TypedValues | None = None  # of the rows that are written, or of more
 
     def leave_out(self, rows: Rows) -> None:
-        """And with them the DELETEs of the keys that they would have left."""
+        """Mark rows as not good, and with them the DELETEs of their old keys: if an UPDATE cannot
+        be applied, its old row stays."""
         self.is_good[rows] = False
         moved = self.piece.moved
         if len(moved):
             self.is_good[self.piece.count :] &= self.is_good[moved]
 
     def errors(self) -> Iterator[RowErrors]:
-        """Of every row that cannot be applied the first reason."""
+        """The first error of each row that cannot be applied."""
         if self.is_told is not None:
             yield told_errors(self.piece, np.flatnonzero(self.is_told))
         for errors in self.keys.errors:
@@ -107,7 +108,8 @@ class _PieceChanges:
             yield unknown_column_errors(self.lacking, self.unknown)
 
     def _of_rows(self, errors: RowErrors) -> RowErrors:
-        """Errors of keys: of a row unless one was told before, of an old key if its row is good."""
+        """The errors of keys, by row: those of a row's own key unless the decoder has reported the
+        row already, and those of an old key if the row is good."""
         count, moved = self.piece.count, self.piece.moved
         is_old = errors.rows >= count
         rows = np.where(is_old, 0, errors.rows)
@@ -122,7 +124,8 @@ class _PieceChanges:
 def _cast_last(
     pieces: Sequence[_PieceChanges], others: Sequence[Column], rules: ChangeRules
 ) -> bool:
-    """Cast what is written, and the rows whose old key goes. False: not all of that is good."""
+    """Cast the rows that are written, and the UPDATEs whose old key is deleted. Returns False if
+    one of them cannot be cast."""
     _choose_last(pieces)
     for each in pieces:
         rows = each.last[each.piece.op[each.last] != OP_DELETE]
@@ -138,7 +141,7 @@ def _cast_last(
 def _cast_all(
     pieces: Sequence[_PieceChanges], others: Sequence[Column], rules: ChangeRules
 ) -> None:
-    """Cast every row that is no DELETE, and choose among those that are good."""
+    """Cast every row but the DELETEs, and choose the last change among the good rows."""
     for each in pieces:
         rows = np.flatnonzero(each.is_good & (each.piece.op != OP_DELETE))
         each.values = typed_values(each.piece, rows, others, rules)
@@ -159,7 +162,7 @@ def _choose_last(pieces: Sequence[_PieceChanges]) -> None:
 
 
 def _table(schema: TableSchema, pieces: Sequence[_PieceChanges]) -> pa.Table:
-    """Of a DELETE the values beside the key are NULL."""
+    """The table of changes. In a DELETE all values but the key are NULL."""
     types = {column.name: arrow_type(column.type) for column in schema.delivered}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in types}
     ops = []

@@ -1,8 +1,8 @@
-"""What cannot be applied goes to the dead letters with its bytes (rule 8).
+"""Write messages that cannot be applied to the dead letters, with their bytes (rule 8).
 
-Messages without a meaning have their bytes with them. Of rows that failed later (a cast, a table
-without a key) the messages are read again, by their offsets and nothing else: keeping the bytes of
-every row for the few that fail would double what the carry holds."""
+A message that cannot be decoded comes with its bytes. For rows that fail later (by a cast, or since
+the table has no key) the messages are read from Kafka again, by their offsets: to keep the bytes of
+all rows for the few that fail would double the size of the carry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-SLICE_ROWS = 20_000  # so many failed rows are asked for at a time
+SLICE_ROWS = 20_000  # the messages of so many failed rows are read at a time
 REASONS: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -38,7 +38,8 @@ LETTERS: Final = REASONS.append(pa.field("value", pa.binary()))
 
 
 class DeadLetterWriter:
-    """Writes dead letters, and ends the stream instead where ``on-error = "fail"``."""
+    """Writes dead letters. With ``on-error = "fail"`` it raises TidelakeError instead, which ends
+    the stream."""
 
     def __init__(
         self,
@@ -48,8 +49,8 @@ class DeadLetterWriter:
         values: Callable[[Mapping[TopicPartition, Sequence[int]]], Iterable[pa.Table]],
         fail: bool,
     ) -> None:
-        """``values``: topic, partition, offset and value of the messages at these offsets, in
-        parts; none of those that are gone."""
+        """``values`` reads topic, partition, offset and value of the messages at these offsets, in
+        several tables; messages that Kafka no longer has are left out."""
         self._by = by
         self._dead_letters = dead_letters
         self._values = values
@@ -57,7 +58,7 @@ class DeadLetterWriter:
         self.counts: dict[TableName | None, int] = dict(dead_letters.counts(by.changefeed_id))
 
     def refreshed(self) -> dict[TableName | None, int]:
-        """The counts as they are stored now: other captures write dead letters too."""
+        """Read the stored counts again, since other captures write dead letters too."""
         self.counts = dict(self._dead_letters.counts(self._by.changefeed_id))
         return self.counts
 
@@ -67,7 +68,8 @@ class DeadLetterWriter:
             self._add(pa.concat_tables(letters))
 
     def add_rows(self, errors: Mapping[TableName, pa.Table]) -> None:
-        """The messages of rows that cannot be applied (``row_errors.ERRORS``)."""
+        """Write the messages of rows that cannot be applied. ``errors``: by table, of schema
+        ``row_errors.ERRORS``. A message that Kafka no longer has is written without its bytes."""
         why = reasons(errors)
         for start in range(0, len(why), SLICE_ROWS):
             left = why.slice(start, SLICE_ROWS)
@@ -124,8 +126,8 @@ def _letters_of(block: Block) -> pa.Table:
 
 
 def reasons(errors: Mapping[TableName, pa.Table]) -> pa.Table:
-    """``REASONS`` by topic, partition and offset, a row per message: of one with several rows that
-    cannot be applied, the first one's."""
+    """The errors as a table of schema ``REASONS`` with one row per message. If several rows of a
+    message cannot be applied, it is the first row's error."""
     tables = [REASONS.append(pa.field("index", pa.int32())).empty_table()]
     for name, rows in errors.items():
         schema, table = (

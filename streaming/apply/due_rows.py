@@ -1,8 +1,8 @@
-"""The rows of a table's blocks that are due, as columns: what the order and the key need at once,
-the other values when somebody asks for those of certain rows.
+"""The due rows of a table's blocks, as columns: those for order and key at once, the other values
+later and only for the rows that need them.
 
-    blocks ──due? (commit-ts, event filter)──► Part: of one record batch
-    Parts of one shape ──► Piece: their columns one after the other, in rows numbered from 0
+    blocks ──due? (commit-ts, event filter)──► Part: the due rows of one record batch
+    Parts of one shape ──► Piece: their columns concatenated, rows numbered from 0
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from streaming.protocols.contract import (
 )
 from streaming.source.ranges import TopicPartition
 
-HELD_BYTES: Final = 256 << 20  # decompressed; further blocks are read again for their other values
-PIECE_BYTES: Final = 128 << 20  # decompressed: no column of text comes near the 2 GiB of an array
+# Decompressed bytes that are kept in memory; further blocks are read again for their other values.
+HELD_BYTES: Final = 256 << 20
+# Decompressed bytes of a piece; so its text columns stay far below an Arrow array's 2 GiB.
+PIECE_BYTES: Final = 128 << 20
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -46,21 +48,24 @@ class Part:
 
     block: RowBlock
     number: int  # of the batch in its block
-    rows: Rows | None  # which are due; None: all
+    rows: Rows | None  # the rows that are due; None: all
     count: int
-    held: pa.RecordBatch | None  # None: it is read again
+    held: pa.RecordBatch | None  # None: read the batch from the block again
 
     def due(self, column: pa.Array) -> pa.Array:
-        """Of a column of the batch, the due rows."""
+        """The due rows of a column of the batch."""
         return column if self.rows is None else column.take(pa.array(self.rows))
 
-    def data(self, wanted: Rows) -> pa.StructArray:
-        """The columns of some of the due rows, which are numbered from 0 and rise."""
+    def values(self, side: str, wanted: Rows) -> pa.StructArray | None:
+        """The columns of ``side`` (DATA or OLD) of some of the due rows; None if the batch has no
+        such side. ``wanted`` are their numbers among the due rows, from 0, rising."""
         batch = self.held if self.held is not None else self.block.batches()[self.number]
+        if side not in batch.schema.names:
+            return None
         if len(wanted) == self.count:
-            return self.due(batch.column(DATA))
+            return self.due(batch.column(side))
         rows = wanted if self.rows is None else self.rows[wanted]
-        return batch.column(DATA).take(pa.array(rows))
+        return batch.column(side).take(pa.array(rows))
 
 
 _Batches = Sequence[tuple[Part, pa.RecordBatch]]
@@ -68,10 +73,11 @@ _Batches = Sequence[tuple[Part, pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Piece:
-    """Due rows of one shape, and behind them the DELETEs of keys that UPDATEs have left.
+    """Due rows of one shape, followed by DELETEs of the old keys of UPDATEs that changed the key
+    (none of a change log, where an UPDATE is one event).
 
-    ``op`` to ``keys`` have an entry for each of the ``count`` rows and then one for each of
-    ``moved``, which says the row of the UPDATE."""
+    ``op`` to ``keys`` have one entry for each of the ``count`` rows, and then one for each of these
+    DELETEs; ``moved`` has the rows of their UPDATEs."""
 
     shape: pa.StructType  # of data
     parts: tuple[Part, ...]
@@ -81,30 +87,47 @@ class Piece:
     commit_ts: npt.NDArray[np.int64]
     offset: npt.NDArray[np.int64]
     index: npt.NDArray[np.int32]
-    origin: npt.NDArray[np.int32]  # number of the partition among those of all the blocks
-    keys: tuple[pa.Array, ...]  # text, by the table's key columns
-    error_class: pa.Array | None  # None: no row has one
+    origin: npt.NDArray[np.int32]  # the partition, as its position in ``origins_of`` the blocks
+    keys: tuple[pa.Array, ...]  # texts, one array for each of the table's key columns
+    error_class: pa.Array | None  # from the decoder; None: no row has an error
     error_message: pa.Array | None
 
-    def data(self, rows: Rows) -> pa.StructArray:
-        """The columns of these rows, which rise."""
+    def values(self, rows: Rows, side: str = DATA) -> pa.StructArray:
+        """The columns of ``shape`` of these rows; ``rows`` rises. With ``side`` OLD the old values,
+        null for a row that has none."""
         found = []
         bounds = np.searchsorted(rows, np.cumsum([part.count for part in self.parts]))
         begin = low = 0
         for part, high in zip(self.parts, bounds.tolist(), strict=True):
             if high > low:
-                found.append(part.data(rows[low:high] - begin))
+                values = part.values(side, rows[low:high] - begin)
+                found.append(_shaped(values, self.shape, high - low))
             begin, low = begin + part.count, high
         return found[0] if len(found) == 1 else pa.concat_arrays(found or [pa.nulls(0, self.shape)])
 
 
+def _shaped(values: pa.StructArray | None, shape: pa.StructType, count: int) -> pa.StructArray:
+    """By the columns of ``shape``; NULL for one that is not there."""
+    if values is None:
+        return pa.nulls(count, shape)
+    if values.type == shape:
+        return values
+    places = {field.name: number for number, field in enumerate(values.type)}
+    columns = [
+        values.field(places[field.name]) if field.name in places else pa.nulls(count, field.type)
+        for field in shape
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(shape), mask=values.is_null())
+
+
 def origins_of(blocks: Sequence[RowBlock]) -> list[TopicPartition]:
-    """The partitions of the blocks, in an order of their own."""
+    """The partitions of the blocks, sorted."""
     return sorted({block.partition for block in blocks})
 
 
 def due_pieces(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> Iterator[Piece]:
-    """Rows in ``(checkpoint, limit]`` whose events are not ignored; no piece is empty."""
+    """The rows in ``(checkpoint, limit]`` whose events are not ignored, in pieces by shape and
+    size. No piece is empty."""
     numbers = {partition: number for number, partition in enumerate(origins_of(blocks))}
     waiting: dict[pa.StructType, list[tuple[Part, pa.RecordBatch]]] = {}
     sizes: Counter[pa.StructType] = Counter()
@@ -128,13 +151,13 @@ def due_pieces(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> Iterat
             sizes[shape] += size
             if sizes[shape] >= PIECE_BYTES:
                 del sizes[shape]
-                yield _piece(shape, waiting.pop(shape), task.schema.key, numbers)
+                yield _piece(shape, waiting.pop(shape), task, numbers)
     for shape, batches in waiting.items():
-        yield _piece(shape, batches, task.schema.key, numbers)
+        yield _piece(shape, batches, task, numbers)
 
 
 def _due(batch: pa.RecordBatch, block: RowBlock, task: TableTask, limit: Ts) -> Rows | None:
-    """Which rows are due; None: all."""
+    """The rows that are due; None: all of them."""
     is_due: Mask | None = None
     if block.min_ts <= task.checkpoint or block.max_ts > limit:
         commit_ts = batch.column("commit_ts").to_numpy()
@@ -148,9 +171,10 @@ def _due(batch: pa.RecordBatch, block: RowBlock, task: TableTask, limit: Ts) -> 
 def _piece(
     shape: pa.StructType,
     batches: _Batches,
-    key: Sequence[str],
+    task: TableTask,
     numbers: Mapping[TopicPartition, int],
 ) -> Piece:
+    key = task.schema.key
     counts = [part.count for part, _ in batches]
     origins = np.array([numbers[part.block.partition] for part, _ in batches], np.int32)
     entries = {
@@ -160,7 +184,7 @@ def _piece(
     entries["origin"] = np.repeat(origins, counts)
     places = {field.name: number for number, field in enumerate(shape)}
     keys = [_key_text(batches, places.get(name)) for name in key]
-    moved, old_keys = _old_keys(batches, key, places)
+    moved, old_keys = (NO_ROWS, []) if task.is_log else _old_keys(batches, key, places)
     if len(moved):
         keys = [pa.concat_arrays(both) for both in zip(keys, old_keys, strict=True)]
         entries = {name: np.append(column, column[moved]) for name, column in entries.items()}
@@ -205,8 +229,8 @@ def _errors(batches: _Batches, name: str) -> pa.Array | None:
 def _old_keys(
     batches: _Batches, key: Sequence[str], places: Mapping[str, int]
 ) -> tuple[Rows, list[pa.Array]]:
-    """The rows of which ``old`` tells another key, and that key's text. A key column that ``old``
-    lacks is as in ``data``."""
+    """The rows whose ``old`` has another key than ``data``, and the texts of the old keys. A key
+    column that ``old`` lacks has the same value as in ``data``."""
     moved: list[Rows] = []
     found: list[list[pa.Array]] = []
     begin = 0

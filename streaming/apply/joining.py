@@ -1,7 +1,7 @@
-"""Many small row blocks of a table as fewer, larger ones.
+"""Join many small row blocks of a table into fewer, larger ones.
 
-Only blocks of one partition and one schema are joined, so that nothing of what they tell is lost:
-offsets stay those of their partition, and the wire's types those of their messages.
+Only blocks of the same partition and the same schema are joined, since a block has one partition
+for all its offsets, and one schema for the types that its messages tell.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ BATCH_BYTES: Final = 64 << 20  # decompressed
 
 
 def joined(blocks: Sequence[RowBlock]) -> tuple[tuple[RowBlock, ...], list[RowBlock]]:
-    """The blocks with the small ones joined, where there are any, and those that were replaced.
+    """The blocks after the small ones are joined, and the blocks that were replaced by that.
 
-    A joined block stands where its first part stood.
+    A joined block is at the place of the first block that it replaces.
     """
     groups: dict[tuple[TopicPartition, bytes], list[RowBlock]] = {}
     for block in blocks:
@@ -42,7 +42,8 @@ def joined(blocks: Sequence[RowBlock]) -> tuple[tuple[RowBlock, ...], list[RowBl
 
 
 def _in_large_batches(rows: pa.Table) -> pa.Table:
-    """As many rows in a batch as memory is meant for: what compresses well is large when read."""
+    """Cut rows into batches of about ``BATCH_BYTES``: rows that compress well are large when they
+    are read."""
     step = max(1, len(rows) * BATCH_BYTES // max(1, rows.nbytes))
     parts = [rows.slice(begin, step).combine_chunks() for begin in range(0, len(rows), step)]
     return pa.concat_tables(parts)

@@ -1,9 +1,9 @@
-"""The last change of each key, by numbers alone.
+"""Find the last change of each key, with arrays of numbers only.
 
-Order is ``(commit_ts, delete before insert, offset, index)``: TiCDC's streams are at least once and
-may swap keys within one commit-ts (rule 4). The key is a number or a hash (``key_hash``).
-Sorting by key, then one pass per column over what is still undecided: cheaper than to sort by all
-of them.
+The order is ``(commit_ts, delete before insert, offset, index)``: TiCDC's streams are at least once
+and may swap keys within one commit-ts (rule 4). The key is a number or a hash (``key_hash``). The
+rows are sorted by key; then there is one pass per column of the order over the keys that still have
+several candidates. That is cheaper than to sort by all columns.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from streaming.protocols.contract import OP_DELETE
 
 
 def last_entries(pieces: Sequence[tuple[Piece, Keys, Rows]]) -> list[Rows]:
-    """Which entries of each piece are the last change of their key, rising. Given are the keys of
-    all of its entries, without a NULL where they count, and which of them count."""
+    """The entries of each piece that are the last change of their key, rising. Each piece comes
+    with the keys of all its entries and with the entries that count, whose keys have no NULL."""
     if not pieces:
         return []
 
@@ -32,7 +32,7 @@ def last_entries(pieces: Sequence[tuple[Piece, Keys, Rows]]) -> list[Rows]:
     keys = joined_keys([_picked(keys, rows) for _, keys, rows in pieces])
     order = [joined("commit_ts"), (joined("op") != OP_DELETE).view(np.int8)]
     order += map(joined, ("offset", "index"))
-    order.append(joined("origin"))  # so that there is but one answer
+    order.append(joined("origin"))  # the partition, so that the result is unique
     last = last_per_key(keys, order)
     found, begin = [], 0
     for _, _, rows in pieces:
@@ -48,12 +48,14 @@ def _picked(keys: Keys, rows: Rows) -> Keys:
 
 
 def _of(column: npt.NDArray[Any], rows: Rows) -> npt.NDArray[Any]:
-    """``rows`` rise and are no more than the column has."""
+    """The entries ``rows`` of a column. They rise, so if there are as many as the column has, they
+    are all of it."""
     return column if len(rows) == len(column) else column[rows]
 
 
 def joined_keys(parts: Sequence[Keys]) -> Keys:
-    """One after the other; an empty one says nothing of their kind."""
+    """The keys one after the other. Empty parts are left out: they do not say whether the keys have
+    a second half."""
     filled = [keys for keys in parts if len(keys)]
     if len(filled) == 1:
         return filled[0]
@@ -68,10 +70,10 @@ def joined_keys(parts: Sequence[Keys]) -> Keys:
 
 
 def last_per_key(keys: Keys, order: Sequence[npt.NDArray[Any]]) -> Rows:
-    """The positions of the greatest row of each key, rising.
+    """The positions of the last row of each key, rising.
 
-    ``keys`` are valid, without a NULL. ``order``: columns that rise towards the last change, the
-    weightiest first. Of rows that are equal in all of them any one is taken: they are the same.
+    ``keys`` have no NULL. ``order``: the columns to compare, the most significant first; the last
+    row is the greatest. Of rows that are equal in all columns any one is taken: they are the same.
     """
     if not len(keys):
         return np.empty(0, np.int64)
@@ -95,13 +97,13 @@ def last_per_key(keys: Keys, order: Sequence[npt.NDArray[Any]]) -> Rows:
 
 
 def _groups(keys: Keys) -> tuple[Rows, Rows]:
-    """The rows by key, and where in them each key begins."""
+    """The rows sorted by key, and the positions in that order where each key begins."""
     first, second = keys.first, keys.second
     by_key = np.argsort(first)
     is_new = _differs(first[by_key])
     if second is not None:
         is_other = _differs(second[by_key])
-        if (is_other & ~is_new).any():  # two keys with one first half: hardly ever
+        if (is_other & ~is_new).any():  # two keys share a first half, which is very rare
             by_key = np.lexsort((second, first))
             is_new, is_other = _differs(first[by_key]), _differs(second[by_key])
         is_new |= is_other
@@ -109,7 +111,7 @@ def _groups(keys: Keys) -> tuple[Rows, Rows]:
 
 
 def _differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """From the value before; the first one does."""
+    """Whether each value differs from the one before it; True for the first one."""
     is_new = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=is_new[1:])
     return is_new

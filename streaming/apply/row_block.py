@@ -1,4 +1,4 @@
-"""Rows of one table and shape, from one partition, as the carry keeps them: compressed."""
+"""A block of rows of one table, shape and partition as the carry keeps it: compressed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from coordination.model import TableName
 from streaming.protocols.contract import Block, Kind
 from streaming.source.ranges import TopicPartition
 
-THREADED_BYTES: Final = 256 << 10  # to hand the columns of less to other threads takes ten times
+# Smaller bodies are decompressed by one thread: with several it takes ten times as long.
+THREADED_BYTES: Final = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """A body in a file of its own."""
+    """The body of a block in a file of its own."""
 
     path: Path
     size: int
 
     def read(self) -> pa.Buffer:
-        """A view of the file, valid even after the file is gone."""
+        """Map the file. The buffer stays valid after the file is deleted."""
         with pa.memory_map(str(self.path)) as file:
             return file.read_buffer()
 
@@ -33,7 +34,8 @@ class Spilled:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowBlock:
-    """``body`` is what a decoder made (``contract.ROW_FIELDS`` …), here or in a file."""
+    """``body`` has the rows as a decoder made them (``contract.ROW_FIELDS`` …), in memory or in a
+    file."""
 
     name: TableName
     partition: TopicPartition
@@ -47,7 +49,7 @@ class RowBlock:
 
     @classmethod
     def of(cls, block: Block) -> RowBlock:
-        """A row block as it came."""
+        """The row block of a decoder's block, which must be of kind ROW and have a body."""
         assert block.kind is Kind.ROW, f"a {block.kind} block holds no rows"
         assert block.body is not None, f"rows of {block.name} were counted, not decoded"
         assert block.min_ts is not None and block.max_ts is not None  # noqa: PT018
@@ -68,16 +70,17 @@ class RowBlock:
         return self.body.size
 
     def buffer(self) -> pa.Buffer:
-        """The body; one in a file is mapped, not copied."""
+        """The body in memory; if it is in a file, the file is mapped, not copied."""
         return self.body.read() if isinstance(self.body, Spilled) else self.body
 
     def batches(self) -> list[pa.RecordBatch]:
-        """The rows, decompressed; the same batches each time."""
+        """The rows, decompressed. Each call returns the same batches in the same order."""
         options = pa.ipc.IpcReadOptions(use_threads=self.bytes >= THREADED_BYTES)
         with pa.ipc.open_stream(self.buffer(), options=options) as reader:
             return [batch for batch in reader if batch.num_rows]
 
     def schema(self) -> pa.Schema:
-        """Of the batches, with what the messages told about types and key."""
+        """The schema of the batches. Its metadata has the types and the key that the messages
+        tell."""
         with pa.ipc.open_stream(self.buffer()) as reader:
             return reader.schema

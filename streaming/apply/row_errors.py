@@ -1,4 +1,4 @@
-"""Why rows cannot be applied, row by row, as the dead letters will tell it."""
+"""The reasons why rows cannot be applied, row by row, as the dead letters will have them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ CAST: Final = "cast"  # error classes
 UNKNOWN_COLUMN: Final = "unknown-column"
 NO_KEY: Final = "no-key"
 NO_KEY_MESSAGE: Final = "the table has no primary key and no NOT NULL unique key that is known"
+NO_COLUMN_MESSAGE: Final = "the table has no key, and the message names no column of the row"
 NO_TABLE: Final = "no-table"
 NO_TABLE_MESSAGE: Final = (
     "there is no target: no whole row has told yet which columns and key it has"
@@ -45,14 +46,14 @@ _NO_ERRORS: Final = ERRORS.empty_table()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowErrors:
-    """Of rows of one piece."""
+    """Rows of one piece that cannot be applied, with an error class and a message each."""
 
     rows: Rows
     error_class: pa.Array
     message: pa.Array
 
     def where(self, is_wanted: npt.NDArray[np.bool_]) -> RowErrors:
-        """Of some of the rows; one entry for each of ``rows``."""
+        """Some of these errors. ``is_wanted`` has one entry for each of ``rows``."""
         if is_wanted.all():
             return self
         mask = pa.array(is_wanted)
@@ -62,7 +63,7 @@ class RowErrors:
 
 
 def cast_errors(rows: Rows, text: pa.Array, column: Column) -> RowErrors:
-    """``text`` is what the rows have there; NULL in a key column is an error too."""
+    """The errors of rows whose ``text`` in a column cannot be cast, or is NULL in a key column."""
     cannot_read = pc.binary_join_element_wise(
         f"column {column.name}: cannot read '",
         pc.utf8_slice_codeunits(text, 0, QUOTED_CHARS),
@@ -74,7 +75,7 @@ def cast_errors(rows: Rows, text: pa.Array, column: Column) -> RowErrors:
 
 
 def unknown_column_errors(rows: Rows, names: Sequence[str]) -> RowErrors:
-    """The rows have columns that their table lacks."""
+    """The errors of rows that have columns which the target table lacks."""
     message = (
         f"the target table lacks column {', '.join(names)}: add it there and start again, and the"
         " rows that come then have it"
@@ -83,7 +84,8 @@ def unknown_column_errors(rows: Rows, names: Sequence[str]) -> RowErrors:
 
 
 def told_errors(piece: Piece, rows: Rows, otherwise: tuple[str, str] = ("", "")) -> RowErrors:
-    """What the decoder said about these rows; where it said nothing, ``otherwise``."""
+    """The errors that the decoder reported for these rows; for rows without one, ``otherwise`` (an
+    error class and a message)."""
     at = pa.array(rows)
     told = (piece.error_class, piece.error_message)
     texts = [
@@ -94,7 +96,7 @@ def told_errors(piece: Piece, rows: Rows, otherwise: tuple[str, str] = ("", ""))
 
 
 def keyless_errors(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> pa.Table:
-    """``row_errors.ERRORS`` of every due row of a table without a target."""
+    """An error, of schema ``ERRORS``, for every due row of a table that has no target."""
     reason = (NO_KEY, NO_KEY_MESSAGE) if task.is_keyless else (NO_TABLE, NO_TABLE_MESSAGE)
     errors = [
         (piece, told_errors(piece, np.arange(piece.count), reason))
@@ -106,7 +108,7 @@ def keyless_errors(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> pa
 def error_table(
     found: Sequence[tuple[Piece, RowErrors]], origins: Sequence[TopicPartition]
 ) -> pa.Table:
-    """``ERRORS``, a row per row that cannot be applied, in no order."""
+    """The errors of all pieces as one table of schema ``ERRORS``, in no particular order."""
     if not found:
         return _NO_ERRORS
     topics = pa.array([each.topic for each in origins], pa.string())

@@ -1,13 +1,13 @@
-"""What the rows of a table tell of its columns and key, where its CREATE TABLE was not read.
+"""The columns and the key of a table whose CREATE TABLE was not read, from its rows.
 
-The newest whole row tells it. A DELETE may name the key alone, and a row that was cut to its key
-does: they tell no columns.
+The newest whole row tells them. DELETEs are not used, since they may have the key only; neither are
+rows that TiCDC cut to their key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -17,26 +17,28 @@ from coordination.model import Ts
 from streaming.apply.row_block import RowBlock
 from streaming.protocols.contract import DATA, ERROR_CLASS, OP_DELETE, key_names, wire_types
 
-Place = tuple[int, int, int]  # commit-ts, offset, index: which row is newer
+Place = tuple[int, int, int]  # commit-ts, offset, index: the greater one is the newer row
 
 
 @dataclass(frozen=True, slots=True)
 class WholeRow:
-    """What ``schema_from_mysql_types`` asks for."""
+    """Columns and key as a row's message tells them: the input of ``schema_from_mysql_types``."""
 
-    types: Mapping[str, str]  # column -> type as the wire says it, in the row's order
-    key: tuple[str, ...]  # empty where the messages do not say
+    types: Mapping[str, str]  # column -> type as in the message, in the row's order
+    key: tuple[str, ...]  # empty if the messages do not say it
+    commit_ts: Ts = field(default=Ts(0), compare=False)  # of the row
 
 
 class Untold(StrEnum):
-    """Why no row tells what the table is."""
+    """Why no row tells columns and key of a table."""
 
-    NOT_WRITTEN = "not-written"  # nothing but DELETEs has come: they have nothing to delete
-    ONLY_CUT = "only-cut"  # rows came, and all of them were cut
+    NOT_WRITTEN = "not-written"  # only DELETEs came, which have nothing to delete
+    ONLY_CUT = "only-cut"  # rows came, and all of them were cut to their key
 
 
 class NewestWholeRow:
-    """Of the rows at or below ``limit`` that it has looked at, in any order; none is kept."""
+    """Finds the newest whole row at or below ``limit`` in the blocks that it is shown, in any
+    order. It keeps that row's schema, not the rows."""
 
     def __init__(self, limit: Ts) -> None:
         self._limit = limit
@@ -55,15 +57,15 @@ class NewestWholeRow:
     def told(self) -> WholeRow | Untold:
         if self._newest is None:
             return Untold.ONLY_CUT if self._is_cut else Untold.NOT_WRITTEN
-        _, schema = self._newest
+        (commit_ts, *_), schema = self._newest
         types = wire_types(schema)
         names = [each.name for each in schema.field(DATA).type if each.name in types]
         in_order = {name: types[name] for name in names}
-        return WholeRow(in_order, key_names(schema) or ())
+        return WholeRow(in_order, key_names(schema) or (), Ts(commit_ts))
 
 
 def newest_whole_row(blocks: Sequence[RowBlock], limit: Ts) -> WholeRow | Untold:
-    """Of the blocks of one table, what the newest whole row at or below ``limit`` tells."""
+    """What the newest whole row at or below ``limit`` in the blocks of one table tells."""
     newest = NewestWholeRow(limit)
     for block in sorted(blocks, key=lambda block: block.max_ts, reverse=True):
         newest.look(block)
@@ -71,7 +73,7 @@ def newest_whole_row(blocks: Sequence[RowBlock], limit: Ts) -> WholeRow | Untold
 
 
 def _newest_in(batch: pa.RecordBatch, limit: Ts) -> tuple[Place | None, bool]:
-    """The place of the newest whole row that is written, and whether one was cut."""
+    """The place of the newest whole row in a batch (no DELETE), and whether a row was cut."""
     commit_ts = batch.column("commit_ts").to_numpy()
     is_written = (batch.column("op").to_numpy() != OP_DELETE) & (commit_ts <= limit)
     has_cut = False

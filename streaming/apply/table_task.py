@@ -1,4 +1,4 @@
-"""What is to be done for one table, and by which rules its text becomes values."""
+"""The task of bringing one table on, and the rules by which texts become values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from sinks.schema import TableSchema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTask:
-    """Bring a table on from ``checkpoint``."""
+    """The task of bringing a table on from ``checkpoint``."""
 
     name: TableName
     schema: TableSchema
     checkpoint: Ts
-    ignored_events: frozenset[str] = frozenset()  # of insert, update, delete: the event filter
-    is_keyless: bool = False  # without a key in its schema: for good, or not known yet
+    # Those of insert, update and delete that the event filter ignores.
+    ignored_events: frozenset[str] = frozenset()
+    is_log: bool = False  # every event is written, not the last change of each key
+    # If the schema has no key: True, the table has none; False, its shape is not known yet.
+    is_keyless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRules(CastRules):
-    """What becomes of a column that the table lacks, beside how text is cast."""
+    """How texts are cast, and what is done about a column that the table lacks."""
 
     unknown_column: Literal["dead-letter", "drop"] = "dead-letter"
 

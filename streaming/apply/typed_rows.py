@@ -1,4 +1,6 @@
-"""Due rows in the table's types: their keys first, the other values of those that are written."""
+"""Cast due rows to the table's types: first all keys, then the other values of rows that are
+written.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,20 @@ from sinks.merge_on_write.key_hash import Keys, keys_of
 from sinks.schema import Column, TableSchema
 from streaming.apply.due_rows import Mask, Piece, Rows
 from streaming.apply.row_errors import RowErrors, cast_errors
+from streaming.protocols.contract import DATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TypedKeys:
-    """By the entries of a piece; ``errors`` too."""
+    """The typed keys of all entries of a piece; ``errors`` are by entry too."""
 
-    columns: tuple[pa.Array, ...]  # by the table's key columns
+    columns: tuple[pa.Array, ...]  # one for each of the table's key columns
     numbers: Keys
-    is_bad: Mask | None  # None: no key is
+    is_bad: Mask | None  # None: all keys are good
     errors: tuple[RowErrors, ...]
 
     def of(self, entries: Rows) -> list[pa.Array]:
-        """The columns of some of them, which rise."""
+        """The key columns of some entries; ``entries`` rises."""
         if len(entries) == len(self.numbers):
             return list(self.columns)
         at = pa.array(entries)
@@ -36,7 +39,7 @@ class TypedKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TypedValues:
-    """The columns beside the key, of some rows of a piece."""
+    """The typed values of some rows of a piece, without the key columns."""
 
     rows: Rows
     columns: dict[str, pa.Array]
@@ -44,7 +47,8 @@ class TypedValues:
     errors: tuple[RowErrors, ...]
 
     def of(self, entries: Rows, is_written: Mask) -> dict[str, pa.Array]:
-        """Those of entries that are among the rows where they are written; NULL for the others."""
+        """The columns of some entries. An entry that is written must be among ``rows``; the others
+        are NULL."""
         if len(entries) == len(self.rows) and is_written.all():
             return self.columns
         at = pa.array(np.searchsorted(self.rows, entries), mask=~is_written)
@@ -52,7 +56,7 @@ class TypedValues:
 
 
 def typed_keys(piece: Piece, schema: TableSchema, rules: CastRules) -> TypedKeys:
-    """Every key column must have a value."""
+    """Cast the keys of all entries of a piece. A key column without a value is an error."""
     failures = _Failures()
     typed: dict[str, pa.Array] = {}
     text_of = dict(zip(schema.key, piece.keys, strict=True))
@@ -73,13 +77,14 @@ def typed_keys(piece: Piece, schema: TableSchema, rules: CastRules) -> TypedKeys
 
 
 def typed_values(
-    piece: Piece, rows: Rows, columns: Sequence[Column], rules: CastRules
+    piece: Piece, rows: Rows, columns: Sequence[Column], rules: CastRules, side: str = DATA
 ) -> TypedValues:
-    """``rows`` rise. A column that the piece lacks is NULL."""
+    """Cast the values of some rows, which rise, in these columns. A column that the piece lacks is
+    NULL. ``side``: DATA or OLD."""
     if not len(rows) or not columns:
         nothing = {column.name: pa.nulls(0, arrow_type(column.type)) for column in columns}
         return TypedValues(rows=rows, columns=nothing, is_bad=None, errors=())
-    data = piece.data(rows)
+    data = piece.values(rows, side)
     places = {each.name: number for number, each in enumerate(piece.shape)}
     failures = _Failures(rows)
     typed = {}
@@ -97,9 +102,9 @@ def typed_values(
 
 @dataclass(slots=True)
 class _Failures:
-    """The rows with a value that cannot be cast; the first one of a row is told."""
+    """Collects the rows with a value that cannot be cast, and the first such error of each row."""
 
-    rows: Rows | None = None  # what the entries are numbered by
+    rows: Rows | None = None  # the row of each entry; None: entry numbers are row numbers
     mask: Mask | None = None
     errors: list[RowErrors] = field(default_factory=list)
 

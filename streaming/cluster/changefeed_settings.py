@@ -1,8 +1,9 @@
-"""A changefeed as it stands in etcd, and as the data plane knows it: one mapping, both ways.
+"""Translates a changefeed between its info in etcd and the settings that the data plane uses.
 
-``sink-uri`` of the info is the very URI that TiCDC was given, which is *our source*; where the
-tables are stands in its config as ``sink.delta-uri``. The config is the changefeed file as JSON:
-TiCDC's keys, and Tidelake's own at its top. What the info says by itself is not in it.
+``sink-uri`` of the info is the URI that TiCDC was given: what TiCDC writes to is *our source*. The
+URI of our warehouse is ``sink.delta-uri`` in the info's config. That config is the changefeed file
+as JSON: TiCDC's keys, and Tidelake's own keys at the top level. Keys that the info has fields for
+(`OF_THE_INFO`) are not in it. Of a schema file it has the text, as `schema-text`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from coordination.errors import ConfigError, SinkUriInvalid, SourceUriInvalid
 from coordination.metadata.model import ChangefeedInfo, rfc3339
 from coordination.model import ChangefeedID, Ts
 from coordination.version import tidelake_version
+from streaming.schema_file import stored_text
 
 DELTA_URI: Final = "delta-uri"
+SCHEMA_TEXT: Final = "schema-text"
 OF_THE_INFO: Final = (
     *("changefeed-id", "source-uri", "sink-uri", "start-ts", "target-ts"),
     "overwrite-checkpoint-ts",
@@ -29,7 +32,7 @@ OF_THE_INFO: Final = (
 
 
 def changefeed_settings(info: ChangefeedInfo) -> Changefeed:
-    """Raises ConfigError for what no data plane could work with."""
+    """Raises ConfigError (SourceUriInvalid, SinkUriInvalid) for settings that are not valid."""
     config = _without_nulls(info.config or {})
     sink = dict(config.get("sink", {}))
     values = {key: config[key] for key in OWN_KEYS if key in config and key not in OF_THE_INFO}
@@ -55,13 +58,13 @@ def _kind(error: SettingError) -> type[ConfigError]:
 
 
 def uris(info: ChangefeedInfo) -> dict[str, str | None]:
-    """``source_uri`` and ``sink_uri`` as a user of Tidelake gave them, but for secrets."""
+    """``source_uri`` and ``sink_uri`` as a user of Tidelake gave them, with secrets masked."""
     sink = (info.config or {}).get("sink") or {}
     return {"source_uri": masked_uri(info.sink_uri), "sink_uri": sink.get(DELTA_URI)}
 
 
 def changefeed_config(document: Mapping[str, Any], *, delta_uri: str) -> dict[str, Any]:
-    """The info's config for a (checked) changefeed file and the URI of the warehouse."""
+    """The info's config for a changefeed file that was checked, and the warehouse's URI."""
     config = {key: value for key, value in document.items() if key not in OF_THE_INFO}
     return {**config, "sink": {**config.get("sink", {}), DELTA_URI: delta_uri}}
 
@@ -69,16 +72,19 @@ def changefeed_config(document: Mapping[str, Any], *, delta_uri: str) -> dict[st
 def described(
     changefeed: Changefeed, arguments: Mapping[str, Any], document: Mapping[str, Any]
 ) -> ChangefeedInfo:
-    """The info of a new changefeed: ``changefeed`` is what the arguments, the environment and the
-    file (``document``) were found to say."""
+    """The info of a new changefeed. ``changefeed`` holds the checked settings that the arguments,
+    the environment and the changefeed file (``document``) give together."""
     given = {**document, **{key: each for key, each in arguments.items() if each is not None}}
+    config = changefeed_config(document, delta_uri=str(given["sink-uri"]))
+    if changefeed.schema_text:
+        config[SCHEMA_TEXT] = stored_text(changefeed.schema_text, changefeed.filter)
     return ChangefeedInfo(
         id=ChangefeedID(changefeed.id),
         sink_uri=str(given["source-uri"]),
         create_time=rfc3339(datetime.now(UTC)),
         start_ts=Ts(changefeed.start_ts),
         target_ts=Ts(changefeed.target_ts or 0),
-        config=changefeed_config(document, delta_uri=str(given["sink-uri"])),
+        config=config,
         creator_version=tidelake_version(),
     )
 
@@ -86,18 +92,24 @@ def described(
 def updated(
     info: ChangefeedInfo, arguments: Mapping[str, Any], document: Mapping[str, Any]
 ) -> ChangefeedInfo:
-    """The info with what is given now; all else is kept, and so is what it is: its ID, its start.
+    """The info with the settings that are given now; all others are kept. The ID and the start-ts
+    cannot be changed.
 
-    A table is changed key by key, a list as a whole; a target-ts of 0 is none any more."""
+    A section of the config is merged key by key, a list is replaced as a whole. A target-ts of 0
+    removes the target-ts. Raises ConfigError."""
     given = {**document, **{key: each for key, each in arguments.items() if each is not None}}
     file = {key: each for key, each in document.items() if key not in OF_THE_INFO}
     sink = {"sink": {DELTA_URI: given["sink-uri"]}} if "sink-uri" in given else {}
-    return replace(
+    changed = replace(
         info,
         sink_uri=str(given.get("source-uri", info.sink_uri)),
         target_ts=Ts(given.get("target-ts", info.target_ts)),
         config=_merged(_merged(info.config or {}, file), sink),
     )
+    if SCHEMA_TEXT in given:
+        text = stored_text(given[SCHEMA_TEXT], changefeed_settings(changed).filter)
+        changed = replace(changed, config={**(changed.config or {}), SCHEMA_TEXT: text})
+    return changed
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,7 +124,7 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_nulls(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Go writes what is not set as null."""
+    """TiCDC's Go code writes settings that are not set as null."""
     return {
         key: _without_nulls(value) if isinstance(value, Mapping) else value
         for key, value in config.items()

@@ -1,6 +1,6 @@
 """The owner's control rows: what stands in Delta, and the next of it, in order (rule 6).
 
-progress ─► the changefeed's row ─► ledger        one call of ``write``, one thread at a time
+schemas ─► progress ─► the changefeed's row ─► ledger    one call of ``write``, one thread at a time
 """
 
 from __future__ import annotations
@@ -9,28 +9,54 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.ports import Advance
+from coordination.scheduler.messages import Span
 from sinks.changefeeds import ChangefeedRow
-from sinks.progress import ProgressRow
+from sinks.progress import DROPPED, ProgressRow
+from sinks.schemas import SchemaRow
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import Backlog
 from streaming.cluster.progress_rows import (
     cut,
     dead_letters,
+    ended_progress,
     first_progress,
     low_water,
+    made_again,
     reported_progress,
     resumed_progress,
+    schema_row,
+    span_of,
+    there_at,
 )
 from streaming.cluster.reads import Marks, texts
 from streaming.control_tables import ControlTables
-from streaming.sink_tables import SinkTable, SinkTables
+from streaming.sink_table import SinkTable
+from streaming.sink_tables import SinkTables
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedSpan:
+    """Of a table that a DDL has dropped. ``version``: the last one with what it held, if known."""
+
+    table: SinkTable  # as it was
+    at_ts: Ts
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenamedSpans:
+    """Of tables that a RENAME TABLE has renamed: ``ended`` under their old names, ``made`` under
+    their new ones, which may be others' old ones."""
+
+    ended: tuple[EndedSpan, ...]
+    made: tuple[SinkTable, ...]
 
 
 class ControlRows:
@@ -57,6 +83,7 @@ class ControlRows:
         # A progress row alone does not say it: its parts only rise, each by itself.
         self._known: dict[TableName, tuple[Ts, int | None]] = {}
         self._altered: dict[TableName, SinkTable] = {}  # by a DDL: as it was right after it
+        self._schemas: list[SchemaRow] = []  # to be written; again where they may be there
         self._last_cut_ts = 0
 
     @property
@@ -77,24 +104,50 @@ class ControlRows:
         """Take up the tables of these rows, and say so in them; the dead letters come after."""
         self.spans.resume(before)
         self.progress = dict(before)
-        self._write_progress(
-            [resumed_progress(table, before[table.name], self.row) for table in self.spans.values()]
-        )
+        tables = self.spans.values()
+        found = [resumed_progress(each, before[each.name], self.row) for each in tables]
+        self._write_progress([*found, *self._marks()])
         self._know(self.spans.values())
+        self._note_schemas(self.spans.values())
         self.dead_letters = letters()
+
+    def _marks(self) -> list[ProgressRow]:
+        """Of dropped tables: who dropped one may have died before it said so."""
+        marks = []
+        for name, at_ts in self.spans.ended.items():
+            row = self.progress[name]
+            row = row if row.state == DROPPED else ended_progress(row, at_ts, None)
+            self._know_dropped(row)
+            marks.append(row)
+        return marks
 
     def add(self, tables: Sequence[tuple[SinkTable, Mapping[str, int]]]) -> None:
         """Rows of new tables, with from where each must be read: before anybody hears of them."""
         with self._lock:
-            self._write_progress(
-                [first_progress(table, self.row, offsets) for table, offsets in tables]
-            )
+            rows = [first_progress(table, self.row, offsets) for table, offsets in tables]
+            self._write_progress([made_again(row, self.progress.get(row.name)) for row in rows])
             self._know(table for table, _ in tables)
+            self._note_schemas(table for table, _ in tables)
+
+    def end(self, ended: EndedSpan) -> None:
+        """Its row stays as a mark: what comes of the table at or below the DDL is old."""
+        with self._lock:
+            row = ended_progress(self.progress[ended.table.name], ended.at_ts, ended.version)
+            self._write_progress([row])
+            self._know_dropped(row)
 
     def altered(self, table: SinkTable) -> None:
         """A DDL has run on it: who writes it may not know until the next change of it comes."""
         with self._lock:
             self._altered[table.name] = table
+            self._note_schemas([table])
+
+    def _know_dropped(self, row: ProgressRow) -> None:
+        """Right below the DDL."""
+        self._altered.pop(row.name, None)
+        self._known.pop(row.name, None)
+        if row.delta_version is not None:
+            self._known[row.name] = Ts(row.checkpoint_ts - 1), row.delta_version
 
     def _know(self, tables: Iterable[SinkTable]) -> None:
         """Identity and version of each are from one handle, and nobody has written since."""
@@ -103,6 +156,21 @@ class ControlRows:
                 self._altered[table.name] = table
             if table.last_ddl_ts <= table.checkpoint:
                 self._known[table.name] = (table.checkpoint, table.version)
+
+    def _note_schemas(self, tables: Iterable[SinkTable]) -> None:
+        rows = (schema_row(table, self.row.changefeed_id) for table in tables)
+        self._schemas += filter(None, rows)
+
+    def save_schemas(self) -> None:
+        """Before the next DDL: a table's own properties have its newest shape only, so that a later
+        owner could not add an older one."""
+        with self._lock:
+            self._save_schemas()
+
+    def _save_schemas(self) -> None:
+        if self._schemas:
+            self._tables.schemas.add(self._schemas)
+            self._schemas = []
 
     @property
     def is_shown(self) -> bool:
@@ -127,6 +195,8 @@ class ControlRows:
         """What captures have reported, and the owner has read. Whether its sync point is in the
         ledger now. ``reading``: the low water of the owner's own reading."""
         with self._lock:
+            self._save_schemas()
+            reported = [each for each in advance.spans if self._is_current(each.span)]
             self._write_progress(
                 [
                     self._with_ddl(
@@ -134,8 +204,7 @@ class ControlRows:
                             self.progress[each.span.name], each, advance.source_offsets
                         )
                     )
-                    for each in advance.spans
-                    if each.span.name in self.progress
+                    for each in reported
                 ]
             )
             failpoint(Failpoint.AFTER_PROGRESS)
@@ -146,7 +215,7 @@ class ControlRows:
                 self.save(row)
             failpoint(Failpoint.AFTER_CHANGEFEED)
             at_ts = advance.sync_point_ts
-            for each in advance.spans:  # checkpoint and version of one moment, by who writes them
+            for each in reported:  # checkpoint and version of one moment, by who writes them
                 status = each.status
                 if status is not None and status.delta_version is not None:
                     at, version = status.checkpoint_ts, status.delta_version
@@ -156,6 +225,13 @@ class ControlRows:
                 self.publish_known()
             failpoint(Failpoint.AFTER_LEDGER)
             return is_published
+
+    def _is_current(self, span: Span) -> bool:
+        """Not of a table that was dropped, whatever is of its name now."""
+        table = self.spans.get(span.name)
+        if table is None or span.name not in self.progress:
+            return False
+        return span == span_of(table, self.row.incarnation)
 
     def _with_ddl(self, row: ProgressRow) -> ProgressRow:
         version = self._version(row.name, row.checkpoint_ts, row.delta_version)
@@ -215,9 +291,11 @@ class ControlRows:
         row, at_ts = self.row, Ts(self.row.checkpoint_ts)
         if at_ts <= max(self.floor_ts, self._last_cut_ts) or row.state == "rewinding":
             return
-        tables = [each for each in self.progress.values() if each.delta_version is not None]
+        tables = there_at(self.progress.values(), at_ts)
         if any(self._known.get(each.name) != (at_ts, each.delta_version) for each in tables):
             return
+        if any(ts > at_ts and name not in self._known for name, ts in self.spans.ended.items()):
+            return  # it was there, and nobody knows in which version
         self._last_cut_ts = at_ts
         snapshot = cut(row.changefeed_id, tables, at_ts, self._letters) if tables else None
         if snapshot is not None:

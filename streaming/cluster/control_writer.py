@@ -4,8 +4,9 @@
                                                 ▲                                │
                                                 └── rows, at most once a second ◄┘
 
-Its own thread writes the control rows; the stream's applying thread takes what was read and makes
-tables. The coordination thread only leaves what is to be written, and takes what has come of it.
+The control writer's own thread writes the control rows. The stream's applying thread takes what was
+read and makes tables. The coordination thread only leaves here what is to be written, and takes the
+results; it never waits.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import partial
 
 from coordination.errors import Fenced, Stop, TermRefused, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
-from coordination.model import Ownership, TableName, TermNumber, Ts
+from coordination.model import Ownership, TermNumber, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import NO_TS
@@ -28,29 +29,28 @@ from sinks.jvm_errors import line
 from streaming.backlog import BacklogMeter
 from streaming.backoff import PASSING
 from streaming.cluster.control_rows import ControlRows
-from streaming.cluster.ddl_run import DdlRun, pending_ddls
+from streaming.cluster.ddl_run import carry_out, noted, pending_ddls
 from streaming.cluster.owners_reader import Known, OwnersReader
-from streaming.cluster.progress_rows import merged, span_of
+from streaming.cluster.progress_rows import merged, registered
 from streaming.cluster.reads import Offsets, parsed, texts
 from streaming.cluster.role_context import RoleContext, RoleWorker
 from streaming.cluster.standing import as_ended, as_running
 from streaming.concerns import etcd_concern
 from streaming.ddl_plan import refusal
-from streaming.ddl_steps import DdlStep
+from streaming.ddl_steps import DdlKey, DdlStep
 from streaming.retention_watch import RetentionWatch
-from streaming.sink_tables import SinkTable
 from streaming.source.kafka import Source
 from streaming.start_point import first_row, settle
 
 logger = logging.getLogger(__name__)
 
-TURN_S = 0.1  # between two looks of the control writer's thread when nobody calls it
+TURN_S = 0.1  # between two turns of the control writer's thread when nothing wakes it
 RECORD_EVERY_S = 1.0  # control rows of a changefeed are written no more often (docs/cluster.md 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClaimedTerm:
-    """What a claimed term works with."""
+    """What the control writer works with once its term is claimed."""
 
     rows: ControlRows
     reader: OwnersReader
@@ -63,20 +63,21 @@ class DeltaControlWriter(RoleWorker):
     def __init__(self, context: RoleContext, ownership: Ownership) -> None:
         super().__init__(context, thread="control")
         self._ownership = ownership
-        self._lock = threading.Lock()  # of what the threads leave for each other
+        self._lock = threading.Lock()  # of the fields by which threads hand over work and results
         self._error: BaseException | None = None
-        self._term: _ClaimedTerm | None = None  # until it is claimed
+        self._term: _ClaimedTerm | None = None  # None until the term is claimed
         self._claim: Claim | None = None
         self._scan = self._next_scan = DdlScan(position_ts=NO_TS)
         self._known: Known | None = None
         self._added: list[RegisteredTable] = []
+        self._removed: list[int] = []
         self._published_ts: Ts | None = None
         self._advance: Advance | None = None
-        self._refusal: TidelakeError | None = None  # of a DDL that was reached
-        self._running: tuple[Ts, TableName] | None = None  # the last DDL that was begun
+        self._refusal: TidelakeError | None = None  # of a DDL that is due and cannot be run
+        self._running: DdlKey | None = None  # the last DDL that was begun
         self._meter = BacklogMeter()
         self._is_reading = False
-        self._begins_at: Offsets | None = None  # until what lies before the stream is read
+        self._begins_at: Offsets | None = None  # from where the reader is still to catch up
         self._standing = Standing()
         self._concern: str | None = None
         self._thread.start()
@@ -93,18 +94,20 @@ class DeltaControlWriter(RoleWorker):
             return self._scan
 
     def run_ddl(self, ddl: PendingDdl) -> None:
-        """What cannot be run stops the changefeed, when all below it is written."""
+        """See the port. A DDL that cannot be run stops the changefeed, after everything below it
+        has been written."""
         self._check()
         known = self._known
         if known is None or known.plan.blocked is None or known.blocked_at != ddl.commit_ts:
             return
         if known.plan.runs is None:
-            warehouse = self._context.changefeed.sink.warehouse
-            self._refusal = refusal(known.plan.blocked, known.plan.why, warehouse)
-        elif self._running != (known.plan.blocked.commit_ts, known.plan.runs.name):
-            self._running = (known.plan.blocked.commit_ts, known.plan.runs.name)
+            self._refusal = refusal(known.plan.blocked, known.plan.why)
+        elif self._running != known.plan.blocked.key:
+            self._running = known.plan.blocked.key
             step = known.plan.runs
-            threading.Thread(  # a rewrite takes longer than a row of ours stays fresh
+            # On a thread of its own: a rewrite of a table may take longer than the changefeed's row
+            # stays fresh, and the control writer's thread has to refresh that row.
+            threading.Thread(
                 target=self._run_ddl, args=(self._term, step), name="ddl", daemon=True
             ).start()
 
@@ -112,10 +115,16 @@ class DeltaControlWriter(RoleWorker):
         self._check()
         with self._lock:
             added, self._added = self._added, []
+            removed, self._removed = self._removed, []
             published, self._published_ts = self._published_ts, None
             self._scan = self._next_scan
         is_finished = self._term is not None and self._term.rows.row.state == "finished"
-        return Changes(added=tuple(added), published_ts=published, is_finished=is_finished)
+        return Changes(
+            added=tuple(added),
+            removed=tuple(removed),
+            published_ts=published,
+            is_finished=is_finished,
+        )
 
     def record(self, advance: Advance) -> None:
         self._check()
@@ -147,7 +156,8 @@ class DeltaControlWriter(RoleWorker):
                 logger.debug(
                     "the control writer fails: %s name=%s", line(error), self._context.name
                 )
-            self._error = error
+            with self._step:
+                self._error = noted(error, self._context)
         finally:
             with self._step:
                 self._end()
@@ -175,7 +185,11 @@ class DeltaControlWriter(RoleWorker):
         term = _ClaimedTerm(
             rows=rows,
             reader=OwnersReader(
-                context, rows, on_known=partial(self._on_known, rows), on_failed=self._fail
+                context,
+                rows,
+                context.tables.blocked_ddls.read(row.changefeed_id),
+                on_known=partial(self._on_known, rows),
+                on_failed=self._fail,
             ),
             retention=RetentionWatch(
                 lambda: Source(context.changefeed.source),
@@ -185,14 +199,14 @@ class DeltaControlWriter(RoleWorker):
         )
         if row.state == "finished":
             self._next_scan = self._scan = DdlScan(position_ts=Ts(row.checkpoint_ts))
-        rows.publish_known()  # it may have been lost
+        rows.publish_known()  # a crash may have come between the changefeed's row and the ledger
         latest = context.tables.snapshots.latest(row.changefeed_id)
         published_ts = max(rows.floor_ts, latest.primary_ts if latest is not None else 0)
         self._term = term
         self._claim = Claim(
             term=TermNumber(row.term),
             checkpoint_ts=Ts(row.checkpoint_ts),
-            tables=tuple(_registered(each, row.incarnation) for each in rows.spans.values()),
+            tables=tuple(registered(each, row.incarnation) for each in rows.spans.values()),
             published_ts=Ts(published_ts),  # nothing at or below it is published again
         )
         logger.info(
@@ -205,7 +219,8 @@ class DeltaControlWriter(RoleWorker):
         return term
 
     def _claimed_row(self) -> ChangefeedRow:
-        """The next term in all three control tables, and the row as this owner uses it (not saved).
+        """Claim the next term in the three tables of changefeeds, progress and snapshots. Returns
+        the changefeed's row as this owner is to use it; it is not saved yet.
 
         Raises what ``Changefeeds.claim`` and ``settle`` raise, and SourceLost for offsets that are
         gone."""
@@ -222,15 +237,15 @@ class DeltaControlWriter(RoleWorker):
         context.tables.snapshots.claim(changefeed.id, claimed.term)
         failpoint(Failpoint.AFTER_CLAIM)
         row = settle(claimed, changefeed, context.source.shape(), context.source, start_id)
-        if row.state != "finished":  # it reads nothing more: Kafka may forget what it read
+        if row.state != "finished":  # a finished one reads nothing more: Kafka may delete its data
             context.source.check_offsets(parsed(row.source_offsets), row.checkpoint_ts)
         else:
             logger.info("finished already checkpoint_ts=%d", row.checkpoint_ts)
         return row
 
     def _start_id(self) -> str | None:
-        """Another one for each time that an operator has said where to start. Epochs are counted by
-        each etcd anew; what an earlier release wrote has none. None: a `run`'s arguments say it."""
+        """A new ID for each time that an operator has said where to start. It holds the etcd's ID,
+        since each etcd counts epochs anew. None for a `run`, whose arguments say where to start."""
         context = self._context
         if context.start_epoch is None:
             return None
@@ -250,11 +265,7 @@ class DeltaControlWriter(RoleWorker):
 
     def _run_ddl(self, term: _ClaimedTerm, step: DdlStep) -> None:
         try:
-            with DdlRun(self._context, term.rows.spans, step) as run:
-                table = run.until_done(self._closing)
-            if table is not None:
-                term.rows.altered(table)
-                term.reader.ran(table)
+            carry_out(self._context, term.rows, term.reader, step, self._closing)
         except BaseException as error:  # noqa: BLE001 - looked at by our own thread
             self._fail(error)
 
@@ -270,7 +281,7 @@ class DeltaControlWriter(RoleWorker):
             self._stream.wake()
             return
         begins_at, self._begins_at = self._begins_at, None
-        threading.Thread(  # it may take longer than a row of ours stays fresh
+        threading.Thread(  # on its own: it may take longer than the changefeed's row stays fresh
             target=self._catch_up,
             args=(term.reader, begins_at),
             name="owner-catches-up",
@@ -278,7 +289,8 @@ class DeltaControlWriter(RoleWorker):
         ).start()
 
     def _join(self, term: _ClaimedTerm) -> None:
-        """From the changefeed's low water on, wherever the stream is."""
+        """Join the stream. The reader must read from the changefeed's low water on, wherever the
+        stream is by now."""
         row = term.rows.row
         begin = self._stream.join(term.reader, parsed(row.source_offsets), parsed(row.watermarks))
         self._is_reading = True
@@ -297,15 +309,19 @@ class DeltaControlWriter(RoleWorker):
             self._fail(error)
 
     def _on_known(self, rows: ControlRows, known: Known) -> None:
-        """On the applying thread: rows of new tables first, then the word that they are there."""
+        """On the applying thread, with each step of the owner's reader. The progress rows of new
+        tables are written before the coordination thread hears of the tables (docs/cluster.md
+        10)."""
         rows.add([(made.table, texts(made.low_water)) for made in known.made])
         pending = pending_ddls(known, rows)
         with self._lock:
             self._known = known
             incarnation = rows.row.incarnation
-            self._added += [_registered(each.table, incarnation) for each in known.made]
+            self._added += [registered(each.table, incarnation) for each in known.made]
+            self._removed += known.removed
             self._next_scan = DdlScan(position_ts=known.position_ts, pending=pending, has_rows=True)
-            if not self._added:  # else when they have been taken: see `take_changes`
+            # Otherwise not before they are taken: see `take_changes`.
+            if not (self._added or self._removed):
                 self._scan = self._next_scan
         self._context.wake()
 
@@ -336,7 +352,7 @@ class DeltaControlWriter(RoleWorker):
 
     def _write(self, term: _ClaimedTerm, advance: Advance) -> None:
         rows, reading = term.rows, texts(term.reader.low_water)
-        read = advance.read_offsets if rows.progress else texts(self._stream.position)
+        read = advance.read_offsets if rows.spans else texts(self._stream.position)
         now_s = time.monotonic()
         self._meter.ends_at(self._stream.context.backlog.look().ends, now_s)
         if read:
@@ -355,7 +371,7 @@ class DeltaControlWriter(RoleWorker):
         if self._refusal is not None and self._known is not None:
             blocked_at = self._known.blocked_at
             if blocked_at is not None and rows.row.checkpoint_ts >= blocked_at:
-                raise self._refusal  # all that lies below is written, and the cut of it
+                raise self._refusal  # everything below the DDL is written, and its cut published
 
     # The end.
 
@@ -367,13 +383,13 @@ class DeltaControlWriter(RoleWorker):
             self._context.cancel()
         if term is not None:
             term.retention.close()
-            self._step.rest()  # it waits for the applying thread, which may have a long commit
+            self._step.rest()  # the next line may wait for a long commit of the applying thread
             self._stream.leave(term.reader)
         self._release()
 
     def _record_last(self, term: _ClaimedTerm) -> None:
-        """Nobody runs it now: the next owner, of whatever etcd, need not wait for this one to go
-        stale."""
+        """Write what is left, and a row that says that no owner runs the changefeed now: then the
+        next owner, even one of another etcd, need not wait until the row is stale."""
         with suppress(TidelakeError):
             self._context.trust.check()
             if self._advance is not None:
@@ -381,7 +397,3 @@ class DeltaControlWriter(RoleWorker):
             row = term.rows.row
             if row.state != "finished":
                 term.rows.save(as_ended(row, self._standing))
-
-
-def _registered(table: SinkTable, incarnation: int) -> RegisteredTable:
-    return RegisteredTable(span=span_of(table, incarnation), start_ts=table.checkpoint)

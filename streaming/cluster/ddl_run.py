@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from threading import Event
 from typing import Self
 
 from coordination.errors import Fenced, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
+from coordination.model import TableName
 from coordination.scheduler.barrier import PendingDdl
 from coordination.secrets import revealed_options
-from sinks.apply import TableHeld
+from sinks.apply import Applied, Skipped, TableHeld
+from sinks.blocked_ddls import BlockedDdl
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.renamed import TableRename, rename
+from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.tables import DdlIdentity
 from sinks.text_arrays import CastRules
 from streaming.backoff import PASSING, RetryBackoff
-from streaming.cluster.control_rows import ControlRows
-from streaming.cluster.owners_reader import Known
+from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
+from streaming.cluster.owners_reader import Known, OwnersReader
 from streaming.cluster.progress_rows import span_of
 from streaming.cluster.role_context import RoleContext
-from streaming.ddl_plan import refusal
+from streaming.ddl_plan import DdlNotSupported, refusal, way_past
 from streaming.ddl_steps import DdlStep
-from streaming.sink_tables import SinkTable, SinkTables
+from streaming.sink_table import SinkTable
 
 logger = logging.getLogger(__name__)
 
@@ -31,30 +36,42 @@ HELD_S = 5.0  # until a table that an operator has paused is looked at again
 
 
 class DdlRun:
-    """All below the DDL is in the table, and nobody writes above it until this is done.
+    """Of one table. All below the DDL is in it, and nobody writes above it until this is done.
 
     A commit that was made before (by an owner that died over it, or one that still lives) is found
     in the table: then there is nothing to do."""
 
-    def __init__(self, context: RoleContext, spans: SinkTables, step: DdlStep) -> None:
+    def __init__(
+        self, context: RoleContext, rows: ControlRows, step: DdlStep, name: TableName
+    ) -> None:
+        """``name``: one of the step's. Tables that are renamed go all together, by any of them."""
         changefeed = context.changefeed
-        target = spans[step.name].target
-        assert target is not None, "a DDL of a table that is there"
         self._context = context
-        self._spans = spans
+        self._rows = rows
+        self._spans = rows.spans
         self._step = step
+        self._table = rows.spans[name]
         self._engine = MergeOnWriteEngine(
             revealed_options(changefeed.sink.storage_options), keeps_up=False
         )
-        self._order = TableDdl(
-            target=target,
-            ddl=DdlIdentity(commit_ts=step.event.commit_ts, order=0, query=step.event.query),
-            change=step.change,
-            empties=step.empties,
-            on_add_default=changefeed.on_add_default,
-            on_type_change=changefeed.on_type_change,
-            rules=CastRules(time_zone=changefeed.source.time_zone, zero_date=changefeed.zero_date),
-            before_commit=context.trust.check,
+        target = self._table.target
+        rules = CastRules(time_zone=changefeed.source.time_zone, zero_date=changefeed.zero_date)
+        self._order = (
+            None
+            if target is None
+            else TableDdl(
+                target=target,
+                ddl=DdlIdentity(commit_ts=step.event.commit_ts, order=0, query=step.event.query),
+                change=step.change,
+                # A change log keeps what happened as it was.
+                empties=step.empties and not target.is_log,
+                partitions=() if target.is_log else step.partitions,
+                on_drop=changefeed.on_drop if step.ends else None,
+                on_add_default="null" if target.is_log else changefeed.on_add_default,
+                on_type_change=changefeed.on_type_change,
+                rules=rules,
+                before_commit=context.trust.check,
+            )
         )
         self._backoff = RetryBackoff()
         self._wait_s = 0.0  # after a try that failed
@@ -65,27 +82,31 @@ class DdlRun:
     def __exit__(self, *_: object) -> None:
         self._engine.close()
 
-    def until_done(self, closing: Event) -> SinkTable | None:
+    def until_done(self, closing: Event) -> SinkTable | EndedSpan | RenamedSpans | None:
         """The table as it is then; None: it was asked to end before. Raises DdlNotSupported where
         the table or its rows do not allow it. No watchdog: to write a large table anew takes long.
         """
-        event, name = self._step.event, self._step.name
-        logger.info("runs a DDL table=%s commit_ts=%d sql=%s", name, event.commit_ts, event.query)
-        while (table := self._tried()) is None:
+        event, name = self._step.event, self._table.name
+        does = "skips" if self._step.is_skipped else "runs"
+        logger.info(
+            "%s a DDL table=%s commit_ts=%d sql=%s", does, name, event.commit_ts, event.query
+        )
+        while (done := self._tried()) is None:
             if closing.wait(self._wait_s):
                 return None
-        return table
+        return done
 
-    def _tried(self) -> SinkTable | None:
-        event, name = self._step.event, self._step.name
+    def _tried(self) -> SinkTable | EndedSpan | RenamedSpans | None:
+        event, name = self._step.event, self._table.name
         try:
             self._context.trust.check()
+            self._rows.save_schemas()
             failpoint(Failpoint.BEFORE_DDL)
-            self._engine.alter(self._order)
+            if name not in self._step.alone:
+                return self._renamed()
+            applied = self._alter()
             failpoint(Failpoint.AFTER_DDL)
-            table = self._spans.look_again(name)
-            # Also where it had run before anybody noted so in the table.
-            table = replace(table, last_ddl_ts=max(table.last_ddl_ts, event.commit_ts))
+            done = self._ended(applied) if self._step.ends else self._looked_at()
         except PASSING as error:
             self._wait_s = self._backoff.next_s(error)
             return None
@@ -96,22 +117,105 @@ class DdlRun:
         except Fenced:
             raise
         except TidelakeError as error:
-            warehouse = self._context.changefeed.sink.warehouse
-            raise refusal(event, str(error), warehouse) from error
-        logger.info("ran the DDL table=%s version=%s", name, table.version)
-        return table
+            raise refusal(event, str(error)) from error
+        did = "skipped" if self._step.is_skipped else "ran"
+        logger.info("%s the DDL table=%s version=%s", did, name, applied and applied.version)
+        return done
+
+    def _looked_at(self) -> SinkTable:
+        """Its last DDL is this one, also where it had run before anybody noted so in the table."""
+        table = self._spans.look_again(self._table.name)
+        return replace(table, last_ddl_ts=max(table.last_ddl_ts, self._step.event.commit_ts))
+
+    def _ended(self, applied: Applied | Skipped | None) -> EndedSpan:
+        before = applied.version - 1 if isinstance(applied, Applied) else None
+        return EndedSpan(table=self._table, at_ts=self._step.event.commit_ts, version=before)
+
+    def _renamed(self) -> RenamedSpans:
+        event, spans, moves = self._step.event, self._spans, self._step.moves
+        both = ((spans[old].target, spans.target_under(old, new)) for old, new in moves)
+        targets = [(was, will) for was, will in both if was is not None and will is not None]
+        for was, will in targets:
+            if was.mode != will.mode:
+                raise TidelakeError(
+                    f"[[sink.tables]] has write-mode = '{was.mode}' for {was.name} and "
+                    f"'{will.mode}' for {will.name}: give both the same"
+                )
+        order = TableRename(
+            moves=targets,
+            ddl=DdlIdentity(commit_ts=event.commit_ts, order=0, query=event.query),
+            properties=spans.ownership(event),
+            before_commit=self._context.trust.check,
+        )
+        left = rename(self._engine, order)
+        failpoint(Failpoint.AFTER_DDL)
+        for old, new in moves:
+            logger.info("renamed the table table=%s new_name=%s", old, new)
+        at_ts = event.commit_ts
+        return RenamedSpans(
+            ended=tuple(
+                EndedSpan(table=spans[old], at_ts=at_ts, version=left.get(spans.uri(old)))
+                for old, _ in moves
+            ),
+            made=tuple(spans.renamed(old, new, at_ts) for old, new in moves),
+        )
+
+    def _alter(self) -> Applied | Skipped | None:
+        try:
+            return None if self._order is None else self._engine.alter(self._order)
+        except NotForThisEngine:
+            if not self._step.is_skipped:
+                raise
+            logger.info("the table takes no note of it table=%s", self._step.name)
+            return None
+
+
+def carry_out(
+    context: RoleContext, rows: ControlRows, reader: OwnersReader, step: DdlStep, closing: Event
+) -> None:
+    """On one table after the other, but for those that are renamed, until it is done or ``closing``
+    is set. Raises DdlNotSupported."""
+    for name in (*step.alone, *(old for old, _ in step.moves[:1])):
+        with DdlRun(context, rows, step, name) as run:
+            done = run.until_done(closing)
+        if done is None:
+            return
+        if isinstance(done, SinkTable):
+            rows.altered(done)
+        reader.ran(done)
 
 
 def pending_ddls(known: Known, rows: ControlRows) -> tuple[PendingDdl, ...]:
-    """What tables wait for. One that runs on a table holds that table alone; all of them wait for
+    """What tables wait for. One that runs on some tables holds those alone; all of them wait for
     the next."""
     plan = known.plan
     if known.blocked_at is None:
         return ()
     if plan.runs is None or plan.next_limit is None:
         return (PendingDdl(commit_ts=known.blocked_at, table_ids=None),)
-    span = span_of(rows.spans[plan.runs.name], rows.row.incarnation)
+    spans = [span_of(rows.spans[name], rows.row.incarnation) for name in plan.runs.names]
     return (
-        PendingDdl(commit_ts=known.blocked_at, table_ids=(span.table_id,)),
+        PendingDdl(commit_ts=known.blocked_at, table_ids=[each.table_id for each in spans]),
         PendingDdl(commit_ts=plan.next_limit, table_ids=None),
     )
+
+
+def noted(error: BaseException, context: RoleContext) -> BaseException:
+    """What the changefeed stops for; of a DDL that cannot be run with the commands that go on, and
+    `tidelake ddl list` finds it. Storage that is away hides no reason: the next start comes to the
+    DDL again."""
+    if not isinstance(error, DdlNotSupported) or error.ddl is None:
+        return error
+    changefeed, ddl = context.changefeed, error.ddl
+    row = BlockedDdl(
+        changefeed_id=changefeed.id,
+        schema_name=ddl.name.schema,
+        table_name=ddl.name.table,
+        commit_ts=ddl.commit_ts,
+        query=ddl.query,
+        reason=error.why,
+    )
+    with suppress(TidelakeError):
+        context.trust.check()
+        context.tables.blocked_ddls.note(row)
+    return refusal(ddl, error.why, way_past(ddl, changefeed))

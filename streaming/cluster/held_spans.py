@@ -1,14 +1,17 @@
-"""The spans that a capture holds: said by the coordination thread, done by the data threads.
+"""The spans that a capture holds. The coordination thread adds and removes them; the data threads
+(the worker and the stream's threads) read and commit them, and report their progress here.
 
     add (prepare) ──► PREPARING ──prepared──► PREPARED ──add (write), opened──► REPLICATING
     remove ─────────► STOPPING ──no commit of it is under way──► STOPPED ──seen──► (gone)
 
-What the data side has done is *published* in one piece and becomes visible in one piece, when the
-agent next asks what has changed: so the statuses and the scan of one heartbeat belong together, and
-no read position is told that is ahead of the spans that it is the low water of.
+The data threads *publish* the progress of all spans together with the scan, in one call. The agent
+sees it in one piece too, when it next asks what has changed. So the statuses and the scan of one
+heartbeat belong together: the scan's read position, which is the low water of spans that hold
+nothing back, is never ahead of the statuses of these spans.
 
-An *assignment* is one time that a span is here, from add to gone, with the fence that it has now;
-every call of the data side names one, and does nothing when it is not the current one any more.
+An *assignment* is one stay of a span on this capture, from its add until it is gone, with its
+current fence. Every call of a data thread names an assignment, and has no effect when that
+assignment is not the span's current one any more.
 """
 
 from __future__ import annotations
@@ -36,14 +39,14 @@ LEAVING = (TableState.STOPPING, TableState.STOPPED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A span as the data side is to treat it now."""
+    """What the data threads are to do with a span now."""
 
-    id: int  # another one each time that the span comes here
+    id: int  # a new one each time that the span comes to this capture
     span: Span
     fence: int
     state: TableState
     is_to_write: bool
-    checkpoint_ts: Ts  # everything at or below is applied, by whomever
+    checkpoint_ts: Ts  # everything at or below is applied, by this capture or an earlier one
 
     @property
     def name(self) -> TableName:
@@ -51,7 +54,7 @@ class Assignment:
 
 
 class AppliedSpan(NamedTuple):
-    """How far a span is: what of its `TableStatus` the data side knows."""
+    """How far a span is: the part of its `TableStatus` that the data threads know."""
 
     checkpoint_ts: Ts
     resolved_ts: Ts
@@ -72,26 +75,26 @@ class _HeldSpan:
 
 
 class HeldSpans:
-    """Thread-safe; nothing in here waits for anything."""
+    """Thread-safe; nothing blocks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[int, _HeldSpan] = {}
-        self._names: set[TableName] = set()  # of these
+        self._names: set[TableName] = set()  # of the spans in `_held`
         self._changed: set[int] = set()
         self._barrier: Barrier | None = None
         self._scan: Scan | None = None
-        # Published and not adopted yet; what was applied by table ID, with the assignment's.
+        # Published and not adopted yet, by table ID: the assignment's ID and what was applied.
         self._new_applied: dict[int, tuple[int, AppliedSpan]] = {}
         self._new_scan: Scan | None = None
         self._ids = itertools.count(1)
-        self.changes = 0  # counts what the coordination thread has said
+        self.changes = 0  # counts the coordination thread's calls that changed something
 
-    # Said by the coordination thread.
+    # Called by the coordination thread.
 
     def add(self, span: Span, checkpoint: Checkpoint, fence: int, *, is_prepare: bool) -> None:
-        """Nothing happens while another table of its name is not gone, or the span is leaving; nor
-        when it is asked for in the same way again."""
+        """Begin to prepare a span, or to write one that is here. Ignored while an older table of
+        the same name is still here, while the span is leaving, and when the call is a repeat."""
         with self._lock:
             held = self._held.get(span.table_id)
             if held is None:
@@ -125,7 +128,7 @@ class HeldSpans:
             self._changed.add(span.table_id)
 
     def remove(self, table_id: int) -> None:
-        """Stopped at once, unless a commit of it is under way: then with its end."""
+        """The span is STOPPED at once, or, where a commit of it is under way, when that ends."""
         with self._lock:
             held = self._held.get(table_id)
             self.changes += 1
@@ -138,7 +141,8 @@ class HeldSpans:
         self._changed.add(held.assignment.span.table_id)
 
     def take_stopped(self, table_id: int) -> TableStatus | None:
-        """The last status of one that has stopped, which is forgotten with that."""
+        """The last status of a stopped span, which is forgotten by this call; None if it has not
+        stopped."""
         with self._lock:
             self._adopt()
             held = self._held.get(table_id)
@@ -172,7 +176,7 @@ class HeldSpans:
             return self._scan
 
     def set_barrier(self, barrier: Barrier | None) -> bool:
-        """Whether it is another one than before."""
+        """Whether this changed the barrier. None changes nothing."""
         with self._lock:
             if barrier is None or barrier == self._barrier:
                 return False
@@ -186,7 +190,7 @@ class HeldSpans:
             return True
 
     def _adopt(self) -> None:
-        """What was published since the last time becomes what is seen."""
+        """Make visible what was published since the last call."""
         news, self._new_applied = self._new_applied, {}
         for table_id, (assignment_id, applied) in news.items():
             held = self._held.get(table_id)
@@ -197,10 +201,10 @@ class HeldSpans:
             self._changed.add(table_id)
         self._scan, self._new_scan = self._new_scan or self._scan, None
 
-    # Asked and said by the data side.
+    # Called by the data threads.
 
     def assignments(self) -> list[Assignment]:
-        """Those that are not leaving."""
+        """Of the spans that are not leaving."""
         with self._lock:
             held = (each.assignment for each in self._held.values())
             return [each for each in held if each.state not in LEAVING]
@@ -213,18 +217,18 @@ class HeldSpans:
                 self._changed.add(assignment.span.table_id)
 
     def opened(self, assignment: Assignment, applied: AppliedSpan) -> None:
-        """It may be written from here on."""
+        """The span's table was opened as its log has it: from here on it may be written."""
         with self._lock:
             held = self._current(assignment)
             if held is not None and held.assignment.state is TableState.PREPARED:
                 held.assignment = replace(held.assignment, state=TableState.REPLICATING)
                 held.applied = applied
-                # of before: the log knows more
+                # Published before the table was opened: older than what its log says.
                 self._new_applied.pop(assignment.span.table_id, None)
                 self._changed.add(assignment.span.table_id)
 
     def limit(self, assignment: Assignment) -> Ts | None:
-        """How far it may be written by the barrier, or None: not at all."""
+        """Up to which ts the barrier allows writes of the span; None: no write at all."""
         with self._lock:
             held = self._current(assignment)
             is_ours = held is not None and held.assignment.state is TableState.REPLICATING
@@ -233,8 +237,8 @@ class HeldSpans:
             return self._barrier.limit_ts(assignment.span.table_id)
 
     def begin_commit(self, assignment: Assignment, limit: Ts) -> None:
-        """Raises Withdrawn unless this assignment, under this fence, may still be written so
-        far."""
+        """Raises Withdrawn unless the span is still written under this assignment and fence, and
+        the barrier allows ``limit``."""
         with self._lock:
             held = self._current(assignment)
             if held is None or held.assignment.state is not TableState.REPLICATING:
@@ -248,7 +252,7 @@ class HeldSpans:
             held.is_committing = True
 
     def end_commit(self, assignment: Assignment, applied: AppliedSpan) -> None:
-        """Nothing of it is under way; ``applied`` is how far it is now."""
+        """No commit of the span is under way any more; ``applied`` is how far the span is now."""
         with self._lock:
             held = self._current(assignment)
             if held is None or not held.is_committing:
@@ -259,7 +263,8 @@ class HeldSpans:
                 self._leave(held)
 
     def publish(self, applied: Iterable[tuple[Assignment, AppliedSpan]], scan: Scan) -> bool:
-        """In one piece. Whether there is anything to look at."""
+        """Publish how far spans are, with the scan that belongs to it. Returns whether the agent
+        has anything new to report."""
         with self._lock:
             before = len(self._new_applied)
             for assignment, each in applied:

@@ -1,4 +1,5 @@
-"""Spans on their way into a writer: what of them is wanted, and what has been read of it."""
+"""Newcomers: spans that join a running stream, so that their earlier rows are read beside it
+(docs/cluster.md 8). Also which rows the stream's reads are to decode."""
 
 from __future__ import annotations
 
@@ -18,20 +19,21 @@ from streaming.cluster.held_spans import Assignment
 from streaming.cluster.reads import Offsets, low, parsed
 from streaming.cluster.topic_stream import TopicStream
 from streaming.protocols.contract import Block, Wanted, WantedTable
-from streaming.sink_tables import SinkTable
+from streaming.sink_table import SinkTable
 from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-NEAR_MESSAGES: Final = 50_000  # more of them cost no more time to read than another job does
+NEAR_MESSAGES: Final = 50_000  # to read so many more takes no longer than one more job
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Newcomer:
-    """A span whose rows are being brought together: its table, and from where it must be read.
+    """A span whose unapplied rows are not all in the carry yet, with its table.
 
-    ``since``: from there on the stream has them. ``caught``: of the last read of what lies before,
-    until the carry has them."""
+    Its rows must be read from ``low_water`` on. ``since``: the offsets from which on the stream's
+    own reads bring them; None until the next read begins. ``caught``: rows from before ``since``
+    that the worker has read, until the applying thread moves them into the carry."""
 
     assignment: Assignment
     table: SinkTable
@@ -42,37 +44,39 @@ class Newcomer:
 
     @property
     def behind(self) -> int:
-        """Messages between its low water and where the stream has it."""
+        """How many messages lie between its low water and ``since``."""
         low_water = self.low_water
         return sum(max(0, at - low_water.get(p, at)) for p, at in (self.since or {}).items())
 
 
 class Newcomers:
-    """Those on their way, and the rows that are wanted, of them and of all that are here. The
-    worker, the reading and the applying thread share it."""
+    """The spans of a writer that are newcomers now, and which rows of all its spans (newcomers and
+    joined ones) the stream is to decode. The worker, the reading thread and the applying thread
+    share it."""
 
     def __init__(self, stream: TopicStream) -> None:
         self._stream = stream
-        self._changed = threading.Condition()  # and the lock of all that follows
+        self._changed = threading.Condition()  # also the lock of everything below
         self._coming: dict[TableName, Newcomer] = {}
         self._wanted: dict[TableName, WantedTable] = {}
-        self.steps = 0  # rises with all that they bring
+        self.steps = 0  # rises when rows of newcomers have been read
         self._has_failed = False
 
     def set_failed(self, *, has_failed: bool) -> None:
-        """Nobody takes what they bring, or somebody does again."""
+        """Whether the writer has failed: then the applying thread takes no rows, and the worker
+        must not wait for it."""
         with self._changed:
             self._has_failed = has_failed
             self._changed.notify_all()
 
-    # The worker.
+    # Called by the worker.
 
     def assignment_ids(self) -> set[int]:
         with self._changed:
             return {each.assignment.id for each in self._coming.values()}
 
     def begin(self, newcomers: Iterable[Newcomer]) -> None:
-        """Their rows are wanted from the next read on."""
+        """From the stream's next read on their rows are decoded."""
         with self._changed:
             for each in newcomers:
                 name = each.assignment.name
@@ -80,15 +84,16 @@ class Newcomers:
                 self._wanted[name] = wanted_of(each.table, each.assignment.checkpoint_ts)
 
     def coming(self) -> list[Newcomer]:
-        """Those whose rows are not all here yet."""
+        """The newcomers whose earlier rows have not all been read yet."""
         with self._changed:
             return [each for each in self._coming.values() if not each.is_caught_up]
 
     def catch_up(self, together: Sequence[Newcomer], step: Watched) -> None:
-        """Read their rows up to where the stream has them, in one pass (`passes`); the stream goes
-        on meanwhile. They go into the carry read by read: a backlog may be larger than memory.
-        After a failure it is called again and begins anew: rows that come twice are applied once.
-        ``step``: of the worker; each read is one."""
+        """Read the rows of ``together`` from their low water up to ``since``, in one pass (see
+        `passes`). Blocks; the stream goes on meanwhile. After each read it waits until the carry
+        has the rows, since a backlog may be larger than memory. After a failure it is called again
+        and begins anew: a row that is read twice is applied once. ``step``: the worker's; each read
+        is one step."""
         begun_s = time.monotonic()
         since = together[0].since
         assert since is not None
@@ -116,7 +121,7 @@ class Newcomers:
     def _bring(
         self, together: Iterable[Newcomer], blocks: Sequence[Block], *, is_last: bool
     ) -> None:
-        """To each its own; the last of them makes them caught up."""
+        """Leave each newcomer the blocks of its table. With the last read they are caught up."""
         with self._changed:
             for newcomer in together:
                 name = newcomer.assignment.name
@@ -126,8 +131,8 @@ class Newcomers:
         self._stream.wake()
 
     def _await_taken(self, together: Iterable[Newcomer]) -> list[Newcomer]:
-        """Those that still come, once the applying thread has taken what they brought; none when
-        it has failed."""
+        """Wait until the applying thread has taken the rows; then those of ``together`` that are
+        newcomers still. Returns none when the writer has failed."""
 
         def coming() -> list[Newcomer]:
             return [each for each in together if each in self._coming.values()]
@@ -138,30 +143,31 @@ class Newcomers:
             )
             return [] if self._has_failed else coming()
 
-    # The reading thread.
+    # Called by the reading thread.
 
     def submit(self, begin: Offsets) -> Wanted:
-        """The next read begins here: what is wanted of it."""
+        """The stream's next read begins at ``begin``: returns which rows it is to decode. New
+        newcomers get ``begin`` as their ``since``."""
         with self._changed:
             for newcomer in self._coming.values():
                 if newcomer.since is None:
                     newcomer.since = dict(begin)
             return dict(self._wanted)
 
-    # The applying thread.
+    # Called by the applying thread.
 
     def is_wanted(self, name: TableName) -> bool:
         with self._changed:
             return name in self._wanted
 
     def want(self, name: TableName, wanted: WantedTable) -> None:
-        """Less than before of one that is here."""
+        """Narrow what is wanted of a span that has joined: its applied rows are not any more."""
         with self._changed:
             if name in self._wanted:
                 self._wanted[name] = wanted
 
     def drop_all_but(self, held: Container[int]) -> list[TableName]:
-        """Those of other assignments are on their way no more."""
+        """Forget the newcomers whose assignments are not in ``held``. Returns their names."""
         with self._changed:
             gone = [n for n, each in self._coming.items() if each.assignment.id not in held]
             for name in gone:
@@ -170,7 +176,8 @@ class Newcomers:
         return gone
 
     def forget(self, name: TableName) -> bool:
-        """False: it has come again meanwhile, and some of its rows as well."""
+        """Want no more rows of the table. False if it is a newcomer again meanwhile: then its
+        rows stay wanted, and some of them may be in the carry."""
         with self._changed:
             if name in self._coming:
                 return False
@@ -178,8 +185,8 @@ class Newcomers:
             return True
 
     def take(self, held: Container[int]) -> tuple[list[Block], list[Newcomer]]:
-        """What those of these assignments have brought since the last time, and which of them
-        have brought all of it."""
+        """The rows that were read for the newcomers of these assignments since the last call, and
+        the newcomers that are caught up: their rows are complete with this call."""
         with self._changed:
             here = [each for each in self._coming.values() if each.assignment.id in held]
             blocks = [block for newcomer in here for block in newcomer.caught]
@@ -190,23 +197,28 @@ class Newcomers:
         return blocks, ready
 
     def has_joined(self, newcomer: Newcomer) -> None:
-        """It is on its way no more; known all the time, so that it does not begin twice."""
+        """It is a newcomer no more. To be called after the writer lists it as joined: a span in
+        neither list would begin a second time."""
         with self._changed:
             if self._coming.get(newcomer.assignment.name) is newcomer:
                 del self._coming[newcomer.assignment.name]
 
 
 def wanted_of(table: SinkTable, above_ts: Ts) -> WantedTable:
-    """Its rows above this commit-ts, and its key where that is known."""
+    """The table's rows above this commit-ts, with its key (None while that is not known, and for a
+    change log, which has old rows whole)."""
     key = None
     if table.is_settled:
         key = table.target.schema.key if table.target is not None else ()
+    if table.target is not None and table.target.is_log:
+        key = None
     return WantedTable(above_ts=above_ts, key=key)
 
 
 def passes(coming: Iterable[Newcomer]) -> list[list[Newcomer]]:
-    """Those that can be caught up with now, by the reading that does it: together where the stream
-    has them from the same place on and their rows begin near each other; the shortest first."""
+    """The newcomers that can be caught up now (their ``since`` is known), grouped into passes of
+    reading. One pass serves those with the same ``since`` whose low waters are near each other. The
+    shortest pass comes first."""
     found: list[list[Newcomer]] = []
     for newcomer in sorted(
         (each for each in coming if each.since is not None), key=attrgetter("behind")
@@ -228,6 +240,7 @@ def low_water_of(together: Iterable[Newcomer]) -> dict[TopicPartition, int]:
 
 
 def stored_low_water(row: ChangefeedRow, progress: ProgressRow | None) -> dict[TopicPartition, int]:
-    """From where a span must be read; what its row does not say, the changefeed's does."""
+    """From where a span must be read: its progress row's offsets, and for partitions that the row
+    does not have, the changefeed's."""
     own = progress.source_offsets if progress is not None else {}
     return parsed({**row.source_offsets, **own})

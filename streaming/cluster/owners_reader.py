@@ -3,8 +3,10 @@
     DDL ──resolved──► CREATE TABLE: made at once, registered at its commit-ts (*)
                       of no effect: passed
                       any other: blocks; it runs when the checkpoint is there (`ran`), or
-                      the changefeed stops
-    rows of no table of ours ──resolved──► no DDL made it: from the types in its messages
+                      the changefeed stops; a DROP TABLE ends the span of its table, a
+                      RENAME TABLE too, and begins one under the new name
+    rows of no table of ours ──resolved──► no DDL made it: as the schema file defines it, else
+                      from the types in its messages below its next DDL
 
 (*) Nothing is applied above ``position`` meanwhile, which only moves past what is registered.
 
@@ -16,24 +18,29 @@ depend on the order of the reads, and nothing is known before all of them are th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
-from queue import SimpleQueue
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from coordination.model import TableName, Ts
+from coordination.errors import TidelakeError
+from coordination.model import SEALED_TS, TableName, Ts
 from coordination.watchdog import Watched
+from sinks.blocked_ddls import BlockedDdl
 from streaming.apply.row_block import RowBlock
-from streaming.apply.shape import NewestWholeRow
-from streaming.cluster.control_rows import ControlRows
-from streaming.cluster.reads import Offsets, Read, low
+from streaming.apply.shape import NewestWholeRow, Untold, WholeRow
+from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
+from streaming.cluster.progress_rows import span_of
+from streaming.cluster.reads import Offsets, Read, low, texts
 from streaming.cluster.role_context import RoleContext
 from streaming.cluster.stream_role import StreamRole
 from streaming.ddl_plan import DdlPlan, definition, in_order, plan
-from streaming.ddl_steps import DdlEvent
+from streaming.ddl_steps import DdlEvent, DdlKey
 from streaming.protocols.contract import Block, Kind, Wanted, WantedTable
-from streaming.sink_tables import SinkTable
+from streaming.sink_table import SinkTable
 
 logger = logging.getLogger(__name__)
+
+MOST_WAITING = 256  # reads that are remembered one by one: a watermark may stand still for hours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +58,7 @@ class Known:
 
     position_ts: Ts
     made: tuple[MadeTable, ...]
+    removed: tuple[int, ...]  # table IDs of spans that a DDL has ended
     plan: DdlPlan
 
     @property
@@ -62,17 +70,23 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FirstRow:
+    """Of a table that nobody has made. ``whole_from_ts``: at or above it whole rows may tell what
+    the table is; None: all rows so far are at or below the changefeed's start."""
+
     commit_ts: Ts
     low_water: Offsets
+    whole_from_ts: Ts | None
 
 
 class OwnersReader(StreamRole):
-    """``on_known`` gets each step forward, in order."""
+    """``orders``: what operators have said of DDLs that stopped it. ``on_known`` gets each step
+    forward, in order."""
 
     def __init__(
         self,
         context: RoleContext,
         rows: ControlRows,
+        orders: Mapping[tuple[TableName, Ts], BlockedDdl],
         *,
         on_known: Callable[[Known], None],
         on_failed: Callable[[BaseException], None],
@@ -83,6 +97,7 @@ class OwnersReader(StreamRole):
         self._dead_letters = rows.dead_letters
         self._start_ts = Ts(rows.row.start_ts)
         self._first_checkpoint_ts = Ts(rows.row.checkpoint_ts)
+        self._orders = orders
         self._filter = context.filter
         self._trust = context.trust
         self._stream = context.stream
@@ -90,11 +105,14 @@ class OwnersReader(StreamRole):
         self.since: Offsets | None = None  # from there on the stream's reads are ours too
         self._is_caught_up = False  # what lies before has been read
         self._position_ts = Ts(0)
-        self._ddls: dict[tuple[Ts, str, TableName], tuple[DdlEvent, Offsets]] = {}
+        self._ddls: dict[DdlKey, tuple[DdlEvent, Offsets]] = {}
         self._first_rows: dict[TableName, _FirstRow] = {}
         self._bad: list[Block] = []
+        self._waiting: list[tuple[Ts, Offsets]] = []  # of reads with rows above what is planned
         self._unreported: list[MadeTable] = []
-        self._altered: SimpleQueue[SinkTable] = SimpleQueue()
+        self._removed: list[int] = []  # and not reported either
+        self._ran: deque[SinkTable | EndedSpan | RenamedSpans] = deque()
+        self._has_run = False  # a DDL, and what comes behind it is not planned yet
         self.low_water: Offsets = {}  # from where this reading must begin again
 
     # Joining: the control writer's calls.
@@ -131,13 +149,21 @@ class OwnersReader(StreamRole):
                 self._keep_ddls(block, before)
             elif block.kind is Kind.BAD:
                 self._bad.append(block)
-        for name, ts in read.first_ts().items():
+        ended = self._spans.ended
+        after_start = read.first_ts(above=self._first_checkpoint_ts, ended=ended)
+        if (last_ts := read.last_ts()) > self._position_ts:
+            self._waiting.append((last_ts, before))
+            if len(self._waiting) > MOST_WAITING:
+                self._waiting = in_pairs(self._waiting)
+        for name, ts in read.first_ts(ended=ended).items():
             if name in self._spans or not self._filter.selects(name):
                 continue
-            known = self._first_rows.get(name, _FirstRow(commit_ts=ts, low_water=before))
+            new = _FirstRow(commit_ts=ts, low_water=before, whole_from_ts=after_start.get(name))
+            known = self._first_rows.get(name, new)
             self._first_rows[name] = _FirstRow(
                 commit_ts=min(ts, known.commit_ts),
                 low_water=low([before, known.low_water]),
+                whole_from_ts=_least(new.whole_from_ts, known.whole_from_ts),
             )
 
     def _keep_ddls(self, block: Block, before: Offsets) -> None:
@@ -150,10 +176,9 @@ class OwnersReader(StreamRole):
                 ddl_type=each["ddl_type"] or "",
                 query=each["query"] or "",
             )
-            key = ddl.commit_ts, ddl.query, name
-            known, since = self._ddls.get(key, (ddl, before))
+            known, since = self._ddls.get(ddl.key, (ddl, before))
             first = min(known, ddl, key=lambda each: each.offset)  # it comes again
-            self._ddls[key] = first, low([before, since])
+            self._ddls[ddl.key] = first, low([before, since])
 
     def apply_due(self) -> None:
         """Make what is resolved by now. What was made is reported until `on_known` has it."""
@@ -164,41 +189,99 @@ class OwnersReader(StreamRole):
             self._bad = []
         if not self._is_caught_up:
             return
-        position, ran = self._stream.resolved_ts(), self._take_altered()
-        if ran or position > self._position_ts:
+        self._take_ran()
+        position = self._stream.resolved_ts()
+        if self._has_run or position > self._position_ts:
             self._advance_to(position)
-        held = [offsets for _, offsets in self._ddls.values()]
+        held = [offsets for _, offsets in (*self._ddls.values(), *self._waiting)]
         held += [first.low_water for first in self._first_rows.values()]
         self.low_water = low([self._stream.position, *held])
 
-    def ran(self, table: SinkTable) -> None:
-        """The DDL that blocked it has run on its table. Any thread."""
-        self._altered.put(table)
+    def ran(self, done: SinkTable | EndedSpan | RenamedSpans) -> None:
+        """The DDL that blocked it has run: the table as it is now. Any thread."""
+        self._ran.append(done)
         self._stream.wake()
 
-    def _take_altered(self) -> bool:
-        has_some = False
-        while not self._altered.empty():
-            self._spans.put(self._altered.get())
-            has_some = True
-        return has_some
+    def _take_ran(self) -> None:
+        """Each until it is noted: storage may be away."""
+        while self._ran:
+            done = self._ran[0]
+            if isinstance(done, RenamedSpans):
+                self._rename(done)
+            elif isinstance(done, EndedSpan):
+                self._end(done)
+            else:
+                self._spans.put(done)
+            self._ran.popleft()
+            self._has_run = True
+
+    def _end(self, ended: EndedSpan) -> None:
+        self._spans.end(ended.table.name, ended.at_ts)
+        self._rows.end(ended)
+        self._removed.append(self._id(ended.table))
+
+    def _rename(self, done: RenamedSpans) -> None:
+        """The rows of the new spans come first: who dies in between leaves old ones too, and they
+        are renamed once more. What another owner has noted already stays as it is."""
+        old, new = ({self._id(each) for each in some} for some in (self._spans.values(), done.made))
+        ended = [each for each in done.ended if self._id(each.table) not in new]
+        made = {each.name: each for each in done.made if self._id(each) not in old}
+        left = {each.table.name for each in ended} | self._spans.ended.keys()
+        begun = [
+            MadeTable(table=table, low_water=self._low_water(name, is_again=name in left))
+            for name, table in made.items()
+        ]
+        self._rows.add([(each.table, texts(each.low_water)) for each in begun])
+        for each in ended:
+            if each.table.name not in made:
+                self._rows.end(each)
+        for each in ended:
+            self._spans.end(each.table.name, each.at_ts)
+        for name, table in made.items():
+            self._spans.put(table)
+            self._first_rows.pop(name, None)
+        self._removed += [self._id(each.table) for each in ended]
+        self._unreported += begun
+
+    def _id(self, table: SinkTable) -> int:
+        return span_of(table, self._rows.row.incarnation).table_id
 
     def _advance_to(self, position: Ts) -> None:
+        self._look_at_open_tables()
         planned = self._plan(position)
         self._create(planned)
-        self._make_found(planned.limit)
+        while (name := planned.unmade) is not None:
+            self._make_found(planned.limit, above_start=True)
+            if name not in self._spans:  # no whole row lies below the DDL
+                first = self._first_rows[name]
+                later = replace(first, whole_from_ts=Ts(planned.limit + 1))
+                self._first_rows[name] = later
+            planned = self._plan(position)
+            self._create(planned)
+        altered = planned.runs.names if planned.runs is not None else ()
+        self._make_found(planned.limit, altered=altered)
         self._on_known(
             Known(
                 position_ts=position,
                 made=tuple(self._unreported),
+                removed=tuple(self._removed),
                 plan=planned,
             )
         )
-        self._unreported = []
+        self._unreported, self._removed, self._has_run = [], [], False
         self._ddls = {
             key: kept for key, kept in self._ddls.items() if kept[0].commit_ts > planned.limit
         }
+        self._waiting = [each for each in self._waiting if each[0] > planned.limit]
         self._position_ts = position
+
+    def _look_at_open_tables(self) -> None:
+        """A table that was registered before a whole row of it had come is made by the capture that
+        writes it. From then on its DDLs are run."""
+        for name in {ddl.name for ddl, _ in self._ddls.values()} & self._spans.keys():
+            span, row = self._spans[name], self._rows.progress.get(name)
+            if not span.is_settled and row is not None:
+                self._spans.put(self._spans.opened(name, row, span.checkpoint))
 
     def _plan(self, position: Ts) -> DdlPlan:
         return plan(
@@ -208,8 +291,15 @@ class OwnersReader(StreamRole):
             limit=position,
             table_filter=self._filter,
             known=self._spans.schemas(),
-            seen={name: table.last_ddl_ts for name, table in self._spans.items()},
+            seen=self._spans.last_ddls(),
             shaped={name: table.shape_ts for name, table in self._spans.items()},
+            orders=self._orders,
+            defined=self._spans.defined,
+            unmade={
+                name: first.whole_from_ts
+                for name, first in self._first_rows.items()
+                if first.whole_from_ts is not None and name not in self._spans
+            },
         )
 
     def _create(self, planned: DdlPlan) -> None:
@@ -217,37 +307,89 @@ class OwnersReader(StreamRole):
             name = creation.event.name
             if name in self._spans:  # an earlier owner made it, or the DDL has come again
                 continue
-            schema = definition(creation, self._spans.schemas())
+            schema = definition(creation, self._spans.schemas(), self._spans.defined)
             self._trust.check()
             self._spans.create(name, schema, creation.event, creation.event.commit_ts)
             logger.info("table made table=%s commit_ts=%d", name, creation.event.commit_ts)
             self._unreported.append(self._made(name))
 
-    def _make_found(self, limit: Ts) -> None:
-        """Tables with rows that are resolved and no definition: from the types in their
-        messages."""
-        names = sorted(
-            name
-            for name, first in self._first_rows.items()
-            if first.commit_ts <= limit and name not in self._spans
-        )
+    def _make_found(
+        self, limit: Ts, *, above_start: bool = False, altered: Sequence[TableName] = ()
+    ) -> None:
+        """Make the tables that have rows that are resolved and no definition: as the schema file
+        defines them, else from the types in their messages.
+
+        ``above_start``: only those that a whole row above the start tells, since a DDL of one of
+        them comes next. ``altered``: the tables of the DDL that is to run; one that has no
+        rows yet is defined by the file."""
         self._first_rows = {n: f for n, f in self._first_rows.items() if n not in self._spans}
+        found = {
+            name: first
+            for name, first in self._first_rows.items()
+            if ((first.whole_from_ts if above_start else first.commit_ts) or SEALED_TS) <= limit
+        }
+        names = sorted({*found, *altered} - self._spans.keys())
         if not names:
             return
-        begin = low([self._first_rows[name].low_water for name in names])
-        wanted = {name: WantedTable(above_ts=Ts(0), key=None) for name in names}
-        newest = {name: NewestWholeRow(limit) for name in names}
-        for read in self._stream.read_between(begin, self._stream.position, wanted):
-            for block in read.blocks:
-                if block.kind is Kind.ROW and block.body is not None:
-                    newest[block.name].look(RowBlock.of(block))
+        since = low([first.low_water for first in found.values()])
+        told = self._told(names, since, limit, above_start=above_start)
+        if above_start:
+            names = [name for name in names if isinstance(told[name], WholeRow)]
+        for name in names:
+            self._refuse_if_dropped(name)
         self._trust.check()
         for name in names:
-            self._spans.make_from_rows(name, newest[name].told(), Ts(self._rows.row.checkpoint_ts))
+            self._spans.make_from_rows(name, told[name], Ts(self._rows.row.checkpoint_ts))
         logger.info("tables found by their rows tables=%s", ",".join(map(str, names)))
         self._unreported += [self._made(name) for name in names]
 
+    def _told(
+        self, names: Sequence[TableName], since: Offsets, limit: Ts, *, above_start: bool
+    ) -> dict[TableName, WholeRow | Untold]:
+        """What the newest whole rows of these tables tell. Rows at or below the start tell nothing
+        of a table that the schema file defines: it may have been altered before the start."""
+        defined = self._spans.defined
+        start = self._first_checkpoint_ts
+        wanted = {
+            name: WantedTable(above_ts=start if above_start or name in defined else Ts(0), key=None)
+            for name in names
+        }
+        newest = {name: NewestWholeRow(limit) for name in names}
+        if since:
+            for read in self._stream.read_between(since, self._stream.position, wanted):
+                for block in read.blocks:
+                    if block.kind is Kind.ROW and block.body is not None:
+                        newest[block.name].look(RowBlock.of(block))
+        return {name: each.told() for name, each in newest.items()}
+
+    def _refuse_if_dropped(self, name: TableName) -> None:
+        dropped_ts = self._spans.ended.get(name)
+        if dropped_ts is not None:
+            raise TidelakeError(
+                f"rows of table {name} have come above commit-ts {dropped_ts}, where a DROP TABLE "
+                "has run, and no CREATE TABLE: let [filter] take that DDL, or leave the table out "
+                "with [filter] rules"
+            )
+
     def _made(self, name: TableName) -> MadeTable:
-        first = self._first_rows.pop(name, None)
-        low_water = first.low_water if first is not None else self._stream.position
+        low_water = self._low_water(name, is_again=name in self._spans.ended)
+        self._first_rows.pop(name, None)
         return MadeTable(table=self._spans[name], low_water=low_water)
+
+    def _low_water(self, name: TableName, *, is_again: bool) -> Offsets:
+        """Rows of a name that was another table's before may have come while that was here."""
+        first = self._first_rows.get(name)
+        found = [self._stream.position if first is None else first.low_water]
+        if is_again:
+            found += [before for _, before in self._waiting]
+        return low(found)
+
+
+def in_pairs(waiting: Sequence[tuple[Ts, Offsets]]) -> list[tuple[Ts, Offsets]]:
+    """Half as many, each of two reads: it waits for the later, and is read from the earlier."""
+    pairs = [waiting[at : at + 2] for at in range(0, len(waiting), 2)]
+    return [(max(ts for ts, _ in pair), low([before for _, before in pair])) for pair in pairs]
+
+
+def _least(one: Ts | None, other: Ts | None) -> Ts | None:
+    return min((ts for ts in (one, other) if ts is not None), default=None)

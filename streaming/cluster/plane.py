@@ -1,8 +1,8 @@
 """The data plane of one process: implements ``coordination.ports.DataPlane`` on one Spark session.
 
-A replica and a control writer of one changefeed read the topics together, by one stream: whichever
-comes first begins it, and a capture without a span may own the changefeed, or the other way
-round."""
+The replica and the control writer of one changefeed share one stream, so that a capture reads the
+topics once. Whichever is opened first begins the stream. A capture may have only one of the two: an
+owner may hold no span, and most captures that hold spans are not the owner."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class SparkDataPlane:
-    """See the port. What is the same for all changefeeds of a process comes with it."""
+    """See the port. Its arguments are what all changefeeds of a process share."""
 
     def __init__(
         self,
@@ -52,9 +52,10 @@ class SparkDataPlane:
         own: Changefeed | None = None,
         jvm_ended: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGTERM),
     ) -> None:
-        """``own``: of a `run`, whose one changefeed is not described in etcd, and starts where its
-        row in Delta says, however often it is created. ``jvm_ended``: what to do when Spark's JVM
-        is gone; else the process stops in order, and its spans go to other captures."""
+        """``own``: the changefeed of a `run`. It is not described in etcd, and it starts where its
+        row in Delta says, however often it is created. ``jvm_ended``: called when Spark's JVM is
+        gone; by default the process gets SIGTERM, so it ends in order and other captures take its
+        spans."""
         self._spark = spark
         self._batch = batch
         self._session = session
@@ -65,8 +66,8 @@ class SparkDataPlane:
         self._pulse = JvmPulse(spark, answers, self.check_jvm)
         self._updates = StandingUpdates()
         self._shown: dict[ChangefeedID, FeedState] = {}
-        # Of changefeed and session: with other settings, or in a capture's next session, a
-        # changefeed has another stream. Each lives as long as a role has it.
+        # By changefeed settings and capture session: when either changes, the changefeed gets a
+        # new stream. A stream lives as long as a role refers to it.
         self._streams_lock = threading.Lock()
         self._streams: weakref.WeakValueDictionary[tuple[str, ...], TopicStream] = (
             weakref.WeakValueDictionary()
@@ -100,7 +101,7 @@ class SparkDataPlane:
     ) -> None:
         try:
             changefeed = self._own or changefeed_settings(info)
-        except TidelakeError as error:  # which is why it has failed: there is no warehouse to write
+        except TidelakeError as error:  # this failed the changefeed: its warehouse is not known
             logger.debug("no control tables are known changefeed_id=%s: %s", info.id, error)
         else:
             self._updates.put(
@@ -119,7 +120,7 @@ class SparkDataPlane:
         self._updates.withdraw(changefeed_id)
 
     def has_shown(self, changefeed_id: ChangefeedID, state: FeedState) -> bool:
-        """Whether this was to be shown, and is or cannot be."""
+        """Whether `show` was called with this state, and it is written by now or cannot be."""
         was_asked = self._shown.get(changefeed_id) is state
         return was_asked and not self._updates.is_waiting(changefeed_id)
 
@@ -139,7 +140,8 @@ class SparkDataPlane:
     def _stream(
         self, changefeed: Changefeed, identity: CaptureIdentity, fence: Fence
     ) -> TopicStream:
-        """The one that the roles of a changefeed on this capture have in common."""
+        """The stream that the roles of a changefeed on this capture share; made if there is
+        none."""
         key = (repr(changefeed), identity.capture_id, identity.epoch)
         with self._streams_lock:
             if (stream := self._streams.get(key)) is not None:
@@ -167,8 +169,8 @@ class SparkDataPlane:
         return self._watchdog.watch(what, self._session.stall_timeout_s)
 
     def check_jvm(self) -> None:
-        """Raises Stop where Spark is gone, which never comes back: its JVM, or its application,
-        which a cluster's master may end."""
+        """Raises Stop when Spark's JVM is gone or its application has ended (a cluster's master
+        may end it), after `jvm_ended` was called. Neither comes back within this process."""
         session = self._spark.started
         try:
             context = session.sparkContext._jsc if session is not None else None

@@ -1,7 +1,7 @@
-"""What the owner writes down, from what captures have said: pure.
+"""The rows that the owner writes to the control tables, made from what captures report. Pure.
 
-Captures speak of spans that they hold now; what a span had reached before stays: checkpoint, Delta
-version and fence of a row never fall (I2, I3), whatever late news say."""
+A capture reports only spans that it holds now, and a report may arrive late. So the checkpoint, the
+Delta version and the fence of a row never fall (I2, I3): the greater of old and new is kept."""
 
 from __future__ import annotations
 
@@ -9,25 +9,48 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from coordination.model import SEALED_TS, TableName, Ts, fence_number
-from coordination.ports import Advance
+from coordination.ports import Advance, RegisteredTable
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Span, stored_table_id
 from sinks.changefeeds import ChangefeedRow
-from sinks.progress import STOPPED, ProgressRow
+from sinks.progress import DROPPED, STOPPED, ProgressRow
+from sinks.schemas import SchemaRow, columns_of
 from sinks.snapshots import SnapshotRow
-from streaming.sink_tables import PAUSED, WARNING, SinkTable
+from streaming.sink_table import PAUSED, WARNING, SinkTable
 
 
 def span_of(table: SinkTable, incarnation: int) -> Span:
-    """How the scheduler names a table; the same for every owner."""
+    """The span of a table, with the table ID that every owner computes alike."""
     schema, name = table.name.schema, table.name.table
     return Span(stored_table_id(incarnation, schema, name, table.created_ts), schema, name)
+
+
+def schema_row(table: SinkTable, changefeed_id: str) -> SchemaRow | None:
+    """The shape that it has; None: it has no target yet, or nobody noted its DDL."""
+    if table.target is None or table.shape is None:
+        return None
+    return SchemaRow(
+        changefeed_id=changefeed_id,
+        schema_name=table.name.schema,
+        table_name=table.name.table,
+        generation=table.generation,
+        commit_ts=table.shape.commit_ts,
+        statement=table.shape.query,
+        columns=columns_of(table.target.schema),
+        key=table.target.schema.key,
+        delta_version=table.shaped_at,
+    )
+
+
+def registered(table: SinkTable, incarnation: int) -> RegisteredTable:
+    return RegisteredTable(span=span_of(table, incarnation), start_ts=table.checkpoint)
 
 
 def first_progress(
     table: SinkTable, row: ChangefeedRow, source_offsets: Mapping[str, int]
 ) -> ProgressRow:
-    """Of a table that nobody replicates yet: the owner's, until a capture has it."""
+    """The row of a table that no capture replicates yet: it names the owner's capture, until a
+    capture reports the span."""
     return ProgressRow(
         changefeed_id=row.changefeed_id,
         incarnation=row.incarnation,
@@ -45,9 +68,18 @@ def first_progress(
     )
 
 
+def made_again(fresh: ProgressRow, before: ProgressRow | None) -> ProgressRow:
+    """The first row of a table in the place of ``before``, the row of a dropped table of its name:
+    a fence never falls, and dead letters stay counted."""
+    if before is None:
+        return fresh
+    fence = max(fresh.fence, before.fence)
+    return replace(fresh, fence=fence, dead_letters=before.dead_letters)
+
+
 def resumed_progress(table: SinkTable, before: ProgressRow, row: ChangefeedRow) -> ProgressRow:
-    """As a new owner finds a table; who holds it goes on holding it, unless the incarnation is
-    new."""
+    """The row of a table as a new owner finds it. Capture, epoch and fence of the span stay,
+    unless the incarnation is new."""
     if before.incarnation != row.incarnation:
         fresh = first_progress(table, row, row.source_offsets)
         return replace(fresh, dead_letters=before.dead_letters, engine=before.engine)
@@ -64,10 +96,23 @@ def resumed_progress(table: SinkTable, before: ProgressRow, row: ChangefeedRow) 
     )
 
 
+def ended_progress(before: ProgressRow, at_ts: Ts, version: int | None) -> ProgressRow:
+    """Of a table that a DDL has dropped. ``version``: the last one with what it held, if known."""
+    return replace(
+        before,
+        state=DROPPED,
+        checkpoint_ts=at_ts,
+        resolved_ts=max(before.resolved_ts, at_ts),
+        delta_version=version,
+        updated_at=None,
+    )
+
+
 def reported_progress(
     before: ProgressRow, reported: SpanProgress, source_offsets: Mapping[str, int]
 ) -> ProgressRow:
-    """The row after what a capture has said; ``source_offsets`` where it did not say its own."""
+    """The row after a capture's report; ``source_offsets`` is its low water when the capture
+    reported none for the span."""
     status, checkpoint = reported.status, reported.checkpoint
     at_ts = max(before.checkpoint_ts, checkpoint.checkpoint_ts)
     versions = [v for v in (before.delta_version, reported.delta_version) if v is not None]
@@ -97,7 +142,8 @@ def reported_progress(
 
 
 def _state(before: ProgressRow, reported: SpanProgress, version: int | None) -> str:
-    """WARNING where there is no table and something should be in it, or it lacks columns."""
+    """WARNING where there is no table although rows of it came, or where the table lacks columns
+    that its rows have."""
     status = reported.status
     if status is not None and status.is_paused:
         return PAUSED
@@ -109,10 +155,10 @@ def _state(before: ProgressRow, reported: SpanProgress, version: int | None) -> 
 
 
 def merged(before: Advance | None, newer: Advance) -> Advance:
-    """Both in one: nothing that the first one said of a span is lost.
+    """Both in one: a span that only ``before`` reports keeps that report.
 
-    But for its offsets: those are of the spans that were known then, and it may be followed by one
-    that was not."""
+    The offsets are those of ``newer`` alone: the offsets of ``before`` are the low water of the
+    spans that were known then, and ``newer`` may know another one."""
     if before is None:
         return newer
     spans = {each.span.table_id: each for each in (*before.spans, *newer.spans)}
@@ -131,19 +177,24 @@ def low_water(
     reading: Mapping[str, int],
     progress: Iterable[ProgressRow],
 ) -> Mapping[str, int]:
-    """Of the whole changefeed; it stays where it is while not every span has said its own.
+    """The low water of the whole changefeed. It stays where it is while ``advance`` has none,
+    which means that not every span has reported one.
 
-    The note may be older than a table that is registered by now, and ``reading`` (the owner's own)
-    past it: no table's row is left behind."""
+    ``advance`` may be older than the registration of a table, and ``reading`` (the low water of the
+    owner's own reading) past that table's first row. So the low water of every progress row
+    counts too, and the rows of such a table are not skipped."""
+    rows = list(progress)
+    tables = [each.source_offsets for each in rows if each.state != DROPPED]
+    if rows and not tables:  # all were dropped: the owner alone reads
+        return later(row.source_offsets, [reading])
     if not advance.source_offsets:
         return row.source_offsets
-    tables = [each.source_offsets for each in progress]
     return later(row.source_offsets, [advance.source_offsets, reading, *tables])
 
 
 def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The least of the low waters by partition; what was safe to forget once, stays so. Partitions
-    that the topic has grown come in when all know them."""
+    """The least of the low waters by partition, but never below ``before``: what was safe to forget
+    once stays so. A partition that was added to the topic counts once all low waters have it."""
     found = list(low_waters)
 
     def least(partition: str) -> int:
@@ -155,24 +206,37 @@ def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) ->
 
 
 def dead_letters(counts: Mapping[TableName | None, int], progress: Iterable[ProgressRow]) -> int:
-    """Of the changefeed: ``counts`` are as the owner knows them, with those of no table; captures
-    bury too, and say so in their tables' progress."""
+    """How many dead letters the changefeed has. ``counts`` is what the owner knows, by table (None:
+    of no table). Captures write dead letters too, and report them in their tables' progress; of
+    each table the greater count is taken."""
     letters = dict(counts)
     for row in progress:
         letters[row.name] = max(row.dead_letters, letters.get(row.name, 0))
     return sum(letters.values())
 
 
+def there_at(progress: Iterable[ProgressRow], at_ts: Ts) -> list[ProgressRow]:
+    """Those that have a table, and have not been dropped at or below."""
+    rows = (each for each in progress if each.delta_version is not None)
+    return [each for each in rows if each.state != DROPPED or each.checkpoint_ts > at_ts]
+
+
+def _shown_ts(row: ProgressRow) -> int:
+    """What its version shows: of a dropped table, all that was right below the DDL."""
+    return row.checkpoint_ts - (row.state == DROPPED)
+
+
 def cut(
     changefeed_id: str, progress: Iterable[ProgressRow], at_ts: Ts, dead_letters: int
 ) -> SnapshotRow | None:
-    """The consistent cut at a sync point, if every table is exactly there (rule 7).
+    """The consistent cut at the sync point ``at_ts`` (rule 7); None while a table is below it.
 
-    The barrier holds them all: what is above it anyhow began later, and has no rows in the cut."""
-    tables = [each for each in progress if each.delta_version is not None]
-    if any(each.checkpoint_ts < at_ts for each in tables):
+    The barrier holds all tables at ``at_ts``. A table that is above it all the same began later: it
+    has no rows at ``at_ts``, and is left out."""
+    tables = there_at(progress, at_ts)
+    if any(_shown_ts(each) < at_ts for each in tables):
         return None
-    tables = [each for each in tables if each.checkpoint_ts == at_ts]
+    tables = [each for each in tables if _shown_ts(each) == at_ts]
     assert at_ts < SEALED_TS
     versions = {str(each.name): each.delta_version or 0 for each in tables}
     return SnapshotRow(

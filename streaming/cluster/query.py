@@ -1,7 +1,8 @@
-"""The streaming query that ticks: Spark plans, distributes and tries again what its batches ask.
+"""A Spark streaming query that only ticks: its batches call us, and the Spark jobs that read topics
+are started from there. Spark plans, distributes and retries those jobs.
 
-Its source is one row a batch, which nobody computes; its checkpoint is thrown away with it, since
-what was read and applied stands in Delta (rule 1)."""
+The query's own source yields one row a batch, which is never computed. Its checkpoint is deleted
+with it: what was read and applied is known from Delta (rule 1)."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ _numbers = itertools.count(1)
 def ticking_query(
     spark: SparkSession, *, name: str, batch: Callable[[], None]
 ) -> Iterator[StreamingQuery]:
-    """``batch`` is called again and again meanwhile, on one thread; it must not raise. It may end
-    by itself, and its JVM may be gone at the end."""
+    """Within the context ``batch`` is called again and again, on one thread; it must not raise, as
+    that would end the query. The query may also end by itself (see ``isActive``), and its JVM may
+    be gone when the context ends: both are no error here."""
     directory = Path(tempfile.mkdtemp(prefix=CHECKPOINT_PREFIX))
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
 

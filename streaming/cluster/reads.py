@@ -1,4 +1,4 @@
-"""What one job has read, and where that leaves each partition. Pure."""
+"""What one Spark job has read, and where each partition stands after it. Pure."""
 
 from __future__ import annotations
 
@@ -19,28 +19,45 @@ Marks = Mapping[TopicPartition, RecordedWatermark]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Read:
-    """What one job has read: whole, in order, and contiguous with the read before."""
+    """What one Spark job has read: complete, in order, and beginning where the read before ended.
+
+    Offsets name the next message to read: ``begin`` is included, ``end`` is not."""
 
     begin: Offsets  # of the partitions that were read
     end: Offsets
-    position: Offsets  # of all partitions, after it
-    watermarks: Watermarks  # after it
+    position: Offsets  # of all partitions, after this read
+    watermarks: Watermarks  # after this read
     blocks: tuple[Block, ...]
     job_ms: float
-    ends_ms: float = 0.0  # asking for the ends before it
+    ends_ms: float = 0.0  # time to ask the broker for the ends, before the job
 
     @property
     def messages(self) -> int:
-        """Offsets, of which some may hold none."""
+        """How many offsets it covers; some offsets may hold no message."""
         return sum(self.end.values()) - sum(self.begin.values())
 
-    def first_ts(self) -> dict[TableName, Ts]:
-        """The least commit-ts of each table's rows, wanted or not."""
+    def first_ts(
+        self, above: int = 0, ended: Mapping[TableName, Ts] | None = None
+    ) -> dict[TableName, Ts]:
+        """The least commit-ts of each table's rows, wanted or not. Of a block that begins at or
+        below ``above`` and ends beyond, the rows may begin later than is said here.
+
+        ``ended``: up to where rows are of dropped tables; of a block that has other rows too, its
+        last one counts."""
         first: dict[TableName, Ts] = {}
         for block in self.blocks:
-            if block.kind is Kind.ROW and block.min_ts is not None:
-                first[block.name] = Ts(min(block.min_ts, first.get(block.name, block.min_ts)))
+            if block.kind is Kind.ROW and block.min_ts is not None and (block.max_ts or 0) > above:
+                ts, old_ts = max(block.min_ts, above + 1), (ended or {}).get(block.name, 0)
+                if ts <= old_ts:
+                    ts = block.max_ts or 0
+                if ts > old_ts:
+                    first[block.name] = Ts(min(ts, first.get(block.name, ts)))
         return first
+
+    def last_ts(self) -> Ts:
+        """The greatest commit-ts of its rows; 0 without any."""
+        rows = [block.max_ts or 0 for block in self.blocks if block.kind is Kind.ROW]
+        return Ts(max(rows, default=0))
 
 
 def reached(blocks: Iterable[Block]) -> dict[TopicPartition, int]:
@@ -65,17 +82,17 @@ def marks_of(blocks: tuple[Block, ...]) -> dict[TopicPartition, RecordedWatermar
 
 
 def texts(offsets: Mapping[TopicPartition, T]) -> dict[str, T]:
-    """As they are stored."""
+    """Offsets (or marks) with partitions as texts, as the control rows store them."""
     return {str(partition): each for partition, each in offsets.items()}
 
 
 def parsed(stored: Mapping[str, T]) -> dict[TopicPartition, T]:
-    """From how they are stored."""
+    """The reverse of `texts`."""
     return {TopicPartition.parse(text): each for text, each in stored.items()}
 
 
 def low(offsets: list[Offsets]) -> dict[TopicPartition, int]:
-    """The least of each partition."""
+    """The least offset of each partition."""
     lowest: dict[TopicPartition, int] = {}
     for each in offsets:
         for partition, offset in each.items():

@@ -1,12 +1,13 @@
 """One changefeed's spans on one capture: implements ``coordination.ports.Replica``.
 
-    spans here ──► their writer reads along with the stream ──no span left──► leaves it
+    spans here ──► a `SpanWriter` joins the stream ──no span left──► it leaves the stream
                         ▲          │
-                        └──────────┴── storage away: the same rows again, a little later
-                                   └── trouble: reported, and nothing goes on
+                        └──────────┴── storage away: the same rows are tried again, a little later
+                                   └── any other error: reported, and nothing more is done
 
-The coordination thread asks and is answered from `HeldSpans`; the stream's threads read and apply;
-the worker brings newcomers in and looks after failures.
+The coordination thread reads and changes `HeldSpans` only, and never waits. The stream's threads
+read and apply. The worker, a thread of the replica's own, catches up newcomers and handles
+failures.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from streaming.cluster.span_writer import SpanWriter
 
 logger = logging.getLogger(__name__)
 
-TURN_S = 0.1  # between two looks of the worker when nobody calls it
-SOON_S = 0.01  # ... while the stream has not said yet from where a newcomer's rows come
+TURN_S = 0.1  # between two turns of the worker when nothing wakes it
+SOON_S = 0.01  # ... while newcomers wait to learn from which offsets the stream has their rows
 
 
 class StreamReplica(RoleWorker):
@@ -54,7 +55,7 @@ class StreamReplica(RoleWorker):
         self._is_reading = False
         self._reached = 0
         self._turn_s = TURN_S
-        self._concern: str | None = None  # that was reported
+        self._concern: str | None = None  # the one that was reported last
         self._thread.start()
 
     # The port.
@@ -111,7 +112,7 @@ class StreamReplica(RoleWorker):
                 self._report_concern()
                 self._work()
         with self._step:
-            if self._dropping.is_set():  # else a commit that is under way ends first
+            if self._dropping.is_set():  # otherwise `_leave` waits for a commit under way
                 self._context.cancel()
             self._leave()
             self._release()
@@ -119,16 +120,16 @@ class StreamReplica(RoleWorker):
     def _work(self) -> None:
         try:
             self._turn()
-        except Stop:  # the process ends; or the stream has, and has said why
+        except Stop:  # the process ends; or the stream has ended, and `_failure` says why
             if self._failure is None:
                 self._break_off()
-        except Fenced as error:  # the capture ends, and this with it
+        except Fenced as error:  # the capture has lost its session, and the replica ends with it
             logger.info("the replica stops: %s name=%s", error, self._context.name)
             self._break_off()
         except PASSING as error:
             self._wait_after(error)
         except TableSealed as error:
-            try:  # perhaps by its changefeed itself, which begins anew: then it has not failed
+            try:  # a new incarnation of the changefeed seals the tables too: that is no failure
                 self._context.row(self._incarnation)
             except TryAgain as newer:
                 self._wait_after(newer)
@@ -139,7 +140,8 @@ class StreamReplica(RoleWorker):
             self._break_off(error)
 
     def _turn(self) -> None:
-        """Bring newcomers in. What the stream's threads do for us fails here, and goes on."""
+        """Bring newcomers in. An error of the stream's threads is raised here, so that the worker
+        handles it."""
         self._raise_failure()
         held = self._held.assignments()
         if not held:
@@ -155,7 +157,8 @@ class StreamReplica(RoleWorker):
             self._backoff.reset()
 
     def _bring_in(self, writer: SpanWriter, held: list[Assignment]) -> None:
-        """Those that come first begin the stream, if no other role has: nothing lies before."""
+        """Begin the assignments that are not known yet, join the stream with the first of them, and
+        catch up those whose ``since`` is known. Blocks while it reads."""
         newcomers = writer.newcomers
         writer.begin(held)
         coming = newcomers.coming()
@@ -170,16 +173,16 @@ class StreamReplica(RoleWorker):
         self._turn_s = SOON_S if newcomers.coming() else TURN_S
 
     def _leave_if_empty(self) -> None:
-        """With the last span reading ends, unless the owner reads on: there is nothing to do."""
+        """Leave the stream when the last span is gone (the owner's reader may keep it running)."""
         if self._writer is not None and not self._held.count():
             self._leave()
         if self._held.count():
-            self._stream.wake()  # one is leaving: its last commit may have ended
+            self._stream.wake()  # all spans here are leaving: their last commits may have ended
             self._context.wake()
 
     def _leave(self) -> None:
         writer, self._writer = self._writer, None
-        self._step.rest()  # it waits for the applying thread, which may have a long commit
+        self._step.rest()  # the next line may wait for a long commit of the applying thread
         self._stream.leave(writer)
         self._step.step()
         self._is_reading = False
@@ -204,7 +207,8 @@ class StreamReplica(RoleWorker):
             self._break_off(end)
 
     def _try_again(self) -> None:
-        """What was lost is read again, from the low water on; else the same rows are written."""
+        """Where rows were lost, leave the stream, so that a new writer reads from the low water on;
+        otherwise the writer tries the rows that it has again."""
         if self._writer is None:
             return
         if self._writer.has_lost_rows:
@@ -214,7 +218,8 @@ class StreamReplica(RoleWorker):
             self._stream.wake()
 
     def _break_off(self, error: Exception | None = None) -> None:
-        """``error``: what the owner does not know yet."""
+        """End the work for good. ``error``: reported to the owner; None where there is nothing to
+        report."""
         if error is not None:
             with self._trouble_lock:
                 errors = (*self._trouble.errors, self._reported(error))
@@ -224,7 +229,8 @@ class StreamReplica(RoleWorker):
         self._leave()
 
     def _report_concern(self) -> None:
-        """A broker that is silent is not an error yet: the owner hears of it once."""
+        """Report a concern (a broker that does not answer, say) to the owner once, as a warning: it
+        is not an error yet."""
         concern = self._context.concerns.first
         if concern is not None and concern != self._concern:
             self._warn(concern)

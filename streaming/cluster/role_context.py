@@ -1,4 +1,5 @@
-"""One changefeed, as one role of one capture works on it: what it is built from, and its worker."""
+"""What a role (replica or control writer) of one changefeed on one capture is built from, and the
+thread that each role has of its own."""
 
 from __future__ import annotations
 
@@ -21,20 +22,21 @@ from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backoff import RetryBackoff
 from streaming.cluster.topic_stream import TopicStream
 from streaming.control_tables import ControlTables
-from streaming.filter import TableFilter
+from streaming.filter import TableFilter, WriteModes
 from streaming.permit import Permit
+from streaming.schema_file import definitions_of
 from streaming.sink_tables import SinkTables
 from streaming.source.kafka import Source
 from streaming.source.message_reader import values_at
 
 
 def job_tag(role: str, changefeed_id: str, identity: CaptureIdentity) -> str:
-    """Of a role's Spark jobs."""
+    """The tag of a role's Spark jobs, by which they are cancelled."""
     return f"tidelake-{role}-{changefeed_id}-{identity.capture_id}"
 
 
 class RoleContext:
-    """What a replica and a control writer of one changefeed work with."""
+    """What the replica or the control writer of one changefeed works with."""
 
     def __init__(
         self,
@@ -47,8 +49,8 @@ class RoleContext:
         wake: Wake,
         watch: Watch,
     ) -> None:
-        """``ttl_s``: of the session; ``start_epoch``: None for a `run`, whose arguments say where
-        to start."""
+        """``ttl_s``: of the etcd session's lease. ``start_epoch``: None for a `run`, whose
+        arguments say where to start."""
         shared = stream.context
         self.stream = stream
         self.changefeed = shared.changefeed
@@ -67,9 +69,9 @@ class RoleContext:
         self.tables = ControlTables.of(self.changefeed.sink)
 
     def row(self, incarnation: int | None = None) -> ChangefeedRow:
-        """Of the changefeed. TryAgain before an owner has claimed it; with an incarnation also
-        when another one has begun: then a replica of the new epoch comes, and this one is closed.
-        """
+        """The changefeed's row. Raises TryAgain before an owner has claimed the changefeed. With
+        ``incarnation`` it also raises TryAgain when another incarnation has begun: then a replica
+        of the new epoch is opened, and this one is closed."""
         row = self.tables.changefeeds.read(self.changefeed.id)
         if row is None:
             raise TryAgain(f"changefeed {self.changefeed.id} has no row yet")
@@ -81,15 +83,19 @@ class RoleContext:
         return row
 
     def progress(self) -> Mapping[TableName, ProgressRow]:
-        """Of the tables that the filter takes."""
+        """The progress rows of the tables that the filter selects."""
         rows = self.tables.progress.read(self.changefeed.id)
         return {name: row for name, row in rows.items() if self.filter.selects(name)}
 
     def spans(self, row: ChangefeedRow) -> SinkTables:
-        return SinkTables(self.changefeed.sink, row)
+        changefeed = self.changefeed
+        case_sensitive = changefeed.filter.case_sensitive
+        modes = WriteModes(changefeed.sink.tables, case_sensitive=case_sensitive)
+        return SinkTables(changefeed.sink, row, modes, definitions_of(changefeed))
 
     def dead_letters(self, row: ChangefeedRow, *, term: int | None = None) -> DeadLetterWriter:
-        """With a term it is an owner's, and nobody of an older one adds any more."""
+        """With a term it is the owner's writer: the term is claimed, and from then on owners of
+        older terms can add no dead letters."""
         sink = self.changefeed.sink
         dead_letters = DeadLetters(sink.warehouse, revealed_options(sink.storage_options))
         if term is not None:
@@ -121,22 +127,22 @@ class RoleContext:
         )
 
     def cancel(self) -> None:
-        """The Spark jobs of this role."""
+        """Cancel the Spark jobs of this role."""
         self.stream.context.spark.cancel(self.name)
 
 
 class RoleWorker:
-    """The thread of a role, beside those of the stream: for what may wait, and for its end."""
+    """A role's own thread, beside the stream's threads: it does what blocks, and ends the role."""
 
     def __init__(self, context: RoleContext, *, thread: str) -> None:
-        """``thread``: its name; who is made from this starts it when all is there."""
+        """``thread``: its name. A subclass starts the thread at the end of its own constructor."""
         self._context = context
         self._stream = context.stream
         self._step = context.watch(f"the worker of {context.name}")
         self._woken = threading.Event()
         self._closing = threading.Event()
         self._dropping = threading.Event()
-        self._failure: BaseException | None = None  # of a thread of the stream
+        self._failure: BaseException | None = None  # of another thread's work for this role
         self._backoff = RetryBackoff()
         self._thread = threading.Thread(target=self._run, name=thread, daemon=True)
 
@@ -154,7 +160,8 @@ class RoleWorker:
         raise NotImplementedError
 
     def _fail(self, error: BaseException) -> None:
-        """From a thread of the stream: what it did for us has failed."""
+        """Another thread calls this when its work for this role has failed. The worker raises the
+        error on its next turn (`_raise_failure`)."""
         self._failure = error
         self._woken.set()
 
@@ -164,6 +171,6 @@ class RoleWorker:
             raise failure
 
     def _release(self) -> None:
-        """At the end, when the stream is left."""
+        """The worker's last act, after the role has left the stream."""
         self._context.source.close()
         self._context.wake()

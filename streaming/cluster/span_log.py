@@ -1,4 +1,4 @@
-"""What a capture says in its log about its spans of a changefeed: commits, and a large carry."""
+"""What a capture writes to its log about its spans of a changefeed: commits, and a large carry."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LOOK_EVERY_S = 10.0
 
 
 class SpanLog:
-    """One thread."""
+    """For one thread (the applying thread)."""
 
     def __init__(self, name: str, *, carry_warn_rows: int) -> None:
-        """``name``: of the stream."""
+        """``name``: the stream's. ``carry_warn_rows``: waiting rows above which to warn."""
         self._name = name
         self._warn_rows = carry_warn_rows
         self._looked_s = self._logged_at_s = float("-inf")
@@ -31,8 +31,10 @@ class SpanLog:
         self._seconds = 0.0
 
     def applied(self, due: Sequence[DueTable], limit: Ts, seconds: float) -> None:
-        """Tables were brought to ``limit``. Batches are many: a line comes at once after a silence,
-        then every few seconds, for all since the one before. Rows are counted as they came."""
+        """These tables were brought to ``limit``, in so many ``seconds``. Batches may come many a
+        second, so a line is logged at once after a quiet time, and then at most every
+        `APPLIED_EVERY_S`, with the sums since the line before. Rows are counted as they were read,
+        before the last change per key is taken."""
         if not due:
             return
         self._commits += len(due)
@@ -50,8 +52,9 @@ class SpanLog:
         self._seconds = 0.0
 
     def look_at_carry(self, carry: Carry, resolved: Ts, watermarks: Watermarks) -> None:
-        """A warning when many rows begin to wait for a watermark (the carry has a warning level,
-        no bound: rule 3), a line when that is over. Not too often: it counts all of them."""
+        """Logs a warning when more than `carry_warn_rows` rows wait for a watermark (the carry has
+        a warning level, no bound: rule 3), and a line when that is over. It looks at most every
+        `LOOK_EVERY_S`, since it counts all waiting rows."""
         now_s = time.monotonic()
         if now_s - self._looked_s < LOOK_EVERY_S:
             return

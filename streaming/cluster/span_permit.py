@@ -1,4 +1,5 @@
-"""Permission to write a span: while the capture is trusted and has the span, up to its limit."""
+"""Permission to write a span: only while the capture is trusted and holds the span, and only up to
+the span's limit."""
 
 from __future__ import annotations
 
@@ -11,14 +12,16 @@ from streaming.permit import Withdrawn
 
 
 class SpanPermit:
-    """Implements ``streaming.permit.Permit``. ``grant`` says under which assignments the writes
-    that come next were planned: one of an older fence is dropped, whatever the span is now.
+    """Implements ``streaming.permit.Permit``. ``grant`` tells it under which assignments the next
+    writes were planned. A write whose assignment or fence is not the span's current one any more is
+    dropped (Withdrawn), even if the span is here again. ``withdrawn``: the tables that were
+    dropped since `grant`.
     """
 
     def __init__(
         self, context: RoleContext, held: HeldSpans, applied: Callable[[Assignment], AppliedSpan]
     ) -> None:
-        """``applied``: how far a span is."""
+        """``applied``: asked how far a span is, right after a write of it has ended."""
         self._changefeed_id = context.changefeed.id
         self._identity = context.identity
         self._trust = context.trust

@@ -1,14 +1,16 @@
 """What a capture does with its spans' rows: join, carry, apply. A role of the stream.
 
-    new ──wanted from the next read on──► since ──rows from its low water to there are read──►
-    joined: all its rows are in the carry ──its table opened, as its log has it──► written, up to
-    min(L, barrier) ──gone from `HeldSpans`──► forgotten, and not wanted any more
+    new ──its rows are wanted from the next read on──► coming ──earlier rows, from its low water to
+    that read, are read──► joined: all its unapplied rows are in the carry ──its table is opened, as
+    its log has it──► written, up to min(L, barrier) ──gone from `HeldSpans`──► forgotten, and not
+    wanted any more
 
-Only rows of these spans are decoded (docs/cluster.md 3). Each span has its own low water: the first
-message that it has not applied, from where any capture can take it up.
+Only rows of these spans are decoded (docs/cluster.md 3). Each span has its own low water: the
+offsets of the first messages that it has not applied. From there any capture can take it over.
 
-Three threads: the worker brings newcomers and their rows, the reading thread asks what is wanted,
-the applying thread does all else. The first two leave what they have in `Newcomers`.
+Three threads use it. The worker begins newcomers and reads their earlier rows; the reading thread
+asks which rows are wanted; the applying thread does all else. The first two share their data with
+the applying thread in `Newcomers`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from streaming.apply.shape import newest_whole_row
 from streaming.apply.table_task import TableTask
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import Newcomer, Newcomers, stored_low_water, wanted_of
+from streaming.cluster.progress_rows import span_of
 from streaming.cluster.reads import Offsets, Read, low, texts
 from streaming.cluster.role_context import RoleContext
 from streaming.cluster.span_log import SpanLog
@@ -38,7 +41,7 @@ from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.stream_role import StreamRole
 from streaming.cluster.unknown_tables import UnknownTables
 from streaming.protocols.contract import Block, Kind, Wanted
-from streaming.sink_tables import PAUSED, SinkTable
+from streaming.sink_table import PAUSED, SinkTable
 
 logger = logging.getLogger(__name__)
 
@@ -47,10 +50,11 @@ logger = logging.getLogger(__name__)
 class _Joined:
     assignment: Assignment
     is_written: bool = False
+    is_over: bool = False  # its table was dropped: the owner takes the span away
 
 
 class SpanWriter(StreamRole):
-    """Of one incarnation of the changefeed, for as long as this capture has a span of it."""
+    """Writes the spans of one incarnation of the changefeed, as long as this capture has one."""
 
     def __init__(
         self,
@@ -72,50 +76,60 @@ class SpanWriter(StreamRole):
         self._log = SpanLog(self._stream.name, carry_warn_rows=context.batch.carry_warn_rows)
         self._unknown = UnknownTables(context.filter, lambda: context.progress().keys())
         self.newcomers = Newcomers(self._stream)
-        self.has_lost_rows = False  # all that was read must be read again, by another writer
-        self._seen: tuple[object, ...] | None = None  # when there was nothing more to do
-        self._taken = 0  # reads
-        self._is_held = False  # some table took no commit: it is looked at again
+        self.has_lost_rows = False  # then another writer must read everything again
+        self._seen: tuple[object, ...] | None = None  # the inputs of the last `apply_due`
+        self._taken = 0  # how many reads
+        self._is_held = False  # some table could not be committed: it is tried again
         self._joined: dict[TableName, _Joined] = {}
         self._bad: list[Block] = []
 
     def close(self) -> None:
-        """It has left the stream."""
+        """To be called after the writer has left the stream."""
         self._applier.close()
         self._carry.close()
 
-    # The worker.
+    # Called by the worker.
 
     def known(self) -> set[int]:
-        """The assignments of the spans that are here, or on their way."""
-        coming = self.newcomers.assignment_ids()  # first: they go from there to here
+        """The IDs of the assignments that have joined or are newcomers."""
+        coming = self.newcomers.assignment_ids()  # first: a newcomer may join in between
         return coming | {each.assignment.id for each in list(self._joined.values())}
 
     def begin(self, held: Sequence[Assignment]) -> None:
-        """Those that are new join: their rows are wanted from the next read on."""
+        """Assignments that are not known yet become newcomers: their rows are wanted from the
+        stream's next read on. Raises TryAgain where the control rows do not have them yet."""
         known = self.known()
         new = [each for each in held if each.id not in known]
         if not new:
             return
         row, rows = self._context.row(self._incarnation), self._context.progress()
-        coming = [
-            Newcomer(
-                assignment=each,
-                table=self._table(each, rows),
-                low_water=stored_low_water(row, rows.get(each.name)),
-            )
-            for each in new
-        ]
+        coming = []
+        for each in new:
+            table = self._table(each, rows)
+            if table is None:
+                raise TryAgain(f"table {each.name} was dropped: its span will be taken away")
+            low_water = stored_low_water(row, rows.get(each.name))
+            coming.append(Newcomer(assignment=each, table=table, low_water=low_water))
         self.newcomers.begin(coming)
 
-    def _table(self, assignment: Assignment, rows: Mapping[TableName, ProgressRow]) -> SinkTable:
-        """As its log has it now."""
+    def _table(
+        self,
+        assignment: Assignment,
+        rows: Mapping[TableName, ProgressRow],
+        at_least: Ts = NO_TS,
+    ) -> SinkTable | None:
+        """The table as its Delta log has it now; None where it was dropped, also if it was made
+        again since: that is another span's. Raises TryAgain while its progress row is missing or
+        of another incarnation."""
         row = rows.get(assignment.name)
         if row is None:
             raise TryAgain(f"table {assignment.name} is in no progress row yet")
         if row.incarnation != self._incarnation:
             raise TryAgain(f"table {assignment.name} is of incarnation {row.incarnation} still")
-        return self._spans.opened(assignment.name, row, assignment.checkpoint_ts)
+        at_least = Ts(max(at_least, assignment.checkpoint_ts))
+        table = self._spans.opened(assignment.name, row, at_least)
+        is_same = span_of(table, self._incarnation) == assignment.span
+        return table if is_same and not table.is_dropped else None
 
     def retry(self) -> None:
         self.newcomers.set_failed(has_failed=False)
@@ -132,7 +146,7 @@ class SpanWriter(StreamRole):
         return self.newcomers.submit(begin)
 
     def take(self, read: Read) -> None:
-        if self.has_lost_rows:  # a read that is kept does not bring the lost one back
+        if self.has_lost_rows:  # later reads are of no use without the lost one
             return
         started = time.monotonic()
         self._taken += 1
@@ -148,7 +162,7 @@ class SpanWriter(StreamRole):
         )
 
     def _keep(self, blocks: Iterable[Block]) -> int:
-        """How many rows there were."""
+        """Put rows into the carry and bad messages aside. Returns how many rows there were."""
         rows = 0
         for block in blocks:
             if block.kind is Kind.ROW and block.body is not None:
@@ -160,12 +174,13 @@ class SpanWriter(StreamRole):
 
     @contextmanager
     def _all_or_lost(self) -> Iterator[None]:
+        """An error within the context leaves rows half kept: `has_lost_rows` stays set."""
         self.has_lost_rows = True
         yield
         self.has_lost_rows = False
 
     def apply_due(self) -> None:
-        """Write what may be written by now, and tell how far all is."""
+        """Write what may be written by now, and publish how far all spans are."""
         if self.is_behind or self.has_lost_rows:
             return
         resolved = self._stream.resolved_ts()
@@ -195,7 +210,7 @@ class SpanWriter(StreamRole):
         for name, joined in list(self._joined.items()):
             assignment_id = joined.assignment.id
             if assignment_id in held:
-                joined.assignment = held[assignment_id]  # its fence, and what is wanted of it
+                joined.assignment = held[assignment_id]  # fence and `is_to_write` may have changed
             else:
                 del self._joined[name]
                 self._spans.pop(name, None)
@@ -219,36 +234,42 @@ class SpanWriter(StreamRole):
             self._held.prepared(assignment)
 
     def _open(self) -> None:
-        """Begin to write what is to be written and has its rows."""
+        """Begin to write the joined spans that are to be written: each table is opened anew, since
+        another capture may have written it while its rows were read."""
         rows: Mapping[TableName, ProgressRow] | None = None
         for joined in self._joined.values():
-            if joined.is_written or not joined.assignment.is_to_write:
+            if joined.is_written or joined.is_over or not joined.assignment.is_to_write:
                 continue
             if rows is None:
-                self._context.row(self._incarnation)  # still ours
+                self._context.row(self._incarnation)  # raises when another incarnation has begun
                 rows = self._context.progress()
-            self._spans.put(self._table(joined.assignment, rows))
+            if (table := self._table(joined.assignment, rows)) is None:
+                joined.is_over = True
+                continue
+            self._spans.put(table)
             joined.is_written = True
             self._held.opened(joined.assignment, self.applied(joined.assignment))
 
     # Writing.
 
     def _write_bad(self) -> None:
-        """Before anything is told: the low water passes them."""
+        """To be called before `_publish`, since its low water passes these messages: they are not
+        read again."""
         if self._bad:
             self._dead_letters.add_messages(self._bad)
             self._bad = []
         failpoint(Failpoint.AFTER_DEAD_LETTERS)
 
     def reached(self) -> int:
-        """Rises with every span that gets on."""
+        """The sum of all checkpoints: it rises when any span advances. The worker asks for it."""
         return sum(self._checkpoint(joined) for joined in list(self._joined.values()))
 
     def _due(self, resolved: Ts) -> Mapping[Ts, Sequence[TableName]]:
-        """By limit: most spans have the same."""
+        """The tables that can be advanced, by the ts up to which they can; most have the same."""
         due: dict[Ts, list[TableName]] = defaultdict(list)
         for name, joined in self._joined.items():
-            allowed = self._held.limit(joined.assignment) if joined.is_written else None
+            is_ours = joined.is_written and not joined.is_over
+            allowed = self._held.limit(joined.assignment) if is_ours else None
             if allowed is not None and min(resolved, allowed) > self._spans[name].checkpoint:
                 due[min(resolved, allowed)].append(name)
         return due
@@ -265,17 +286,23 @@ class SpanWriter(StreamRole):
         self._is_held |= bool(held - set(altered))
         failpoint(Failpoint.AFTER_APPLY)
         self._spans.idle_to(limit, [name for name in names if name not in held])
-        if altered:
-            self._look_again(altered)
-            self._apply(limit, altered)
+        if altered and (names := self._looked_again(altered)):
+            self._apply(limit, names)
 
-    def _look_again(self, names: Sequence[TableName]) -> None:
-        """A DDL has run on them since they were opened: their rows are cast by the new schema."""
+    def _looked_again(self, names: Sequence[TableName]) -> list[TableName]:
+        """A DDL has run on these tables since they were opened: they are opened anew, and their
+        rows cast by the new schema. Returns those that it has not dropped."""
         rows = self._context.progress()
         for name in names:
             logger.info("a DDL has run on the table table=%s", name)
-            self._spans.put(self._spans.opened(name, rows[name], self._spans[name].checkpoint))
-            self._trim(self._joined[name])
+            joined = self._joined[name]
+            table = self._table(joined.assignment, rows, self._spans[name].checkpoint)
+            if table is None:
+                joined.is_over = True
+                continue
+            self._spans.put(table)
+            self._trim(joined)
+        return [name for name in names if not self._joined[name].is_over]
 
     def _due_table(self, name: TableName, limit: Ts) -> DueTable | None:
         span = self._spans[name]
@@ -283,17 +310,21 @@ class SpanWriter(StreamRole):
         if not blocks:
             return None
         ignored = self._context.filter.ignored_row_events(name)
+        if span.has_no_row and self._spans.modes.of(name) == "upsert":
+            ignored |= {"delete"}
         task = TableTask(
             name=name,
             schema=self._spans.schema_or_empty(name),
             checkpoint=span.checkpoint,
-            ignored_events=ignored | (frozenset(("delete",)) if span.has_no_row else frozenset()),
+            ignored_events=ignored,
+            is_log=span.target is not None and span.target.is_log,
             is_keyless=span.is_keyless,
         )
         return DueTable(task=task, blocks=blocks)
 
     def _make_tables(self, names: Sequence[TableName], limit: Ts) -> None:
-        """Tables that the owner could not make yet: from the newest whole row."""
+        """Make the tables that have no target yet, because the owner had no definition of them:
+        from the newest whole row at or below ``limit``."""
         for name in sorted(self._spans.open_names(names)):
             checkpoint = self._spans[name].checkpoint
             if blocks := self._carry.due(name, checkpoint, limit):
@@ -323,7 +354,7 @@ class SpanWriter(StreamRole):
         return self._held.publish(applied, scan)
 
     def applied(self, assignment: Assignment, resolved: Ts = NO_TS) -> AppliedSpan:
-        """How far it is; the permit asks right after a write of it."""
+        """How far a span is. The permit also asks for it, right after a write of the span."""
         name = assignment.name
         joined, table = self._joined[name], self._spans[name]
         at_ts = self._checkpoint(joined)

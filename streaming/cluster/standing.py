@@ -1,11 +1,12 @@
-"""A changefeed's row as others read it: how it stands, beside how far it is.
+"""The state and error of a changefeed in its row in Delta, where users read them.
 
-An owner at work writes it into the rows that it saves. How changefeeds stand that nobody runs is
-written by a thread that goes on until it is done:
+While an owner runs the changefeed, it writes them with each row that it saves (`as_running`,
+`as_ended`). For a changefeed that no owner runs (pending, failed, stopped, finished) a thread
+writes them, and tries until it is done:
 
-put ──► waiting ──written, or no longer ours to say──► (gone)
-           ▲  └──storage away──► a line in the log once, and again a little later
-           └── a newer one of the same changefeed takes its place; `withdraw` takes it away
+put ──► waiting ──written, or a later owner has the row──► (gone)
+           ▲  └──storage away──► one line in the log, and another try a little later
+           └── a newer update of the same changefeed replaces it; `withdraw` removes it
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from streaming.control_tables import ControlTables
 
 logger = logging.getLogger(__name__)
 
-AGAIN_S: Final = 5.0
+AGAIN_S: Final = 5.0  # between two tries
 ENDS: Final[Mapping[FeedState, ChangefeedState]] = {
     FeedState.PENDING: "pending",
     FeedState.FAILED: "failed",
@@ -37,7 +38,8 @@ ENDS: Final[Mapping[FeedState, ChangefeedState]] = {
 
 
 def as_running(row: ChangefeedRow, standing: Standing, concern: str | None) -> ChangefeedRow:
-    """``concern``: what the owner itself has seen, and etcd may not be able to hear."""
+    """The row of a changefeed that an owner runs: `warning` where ``standing`` or ``concern`` says
+    so. ``concern``: what the owner itself has noticed; etcd may be away and not know it."""
     is_warned = concern is not None or standing.state is FeedState.WARNING
     if not is_warned or row.state in ENDED:
         return row
@@ -45,7 +47,8 @@ def as_running(row: ChangefeedRow, standing: Standing, concern: str | None) -> C
 
 
 def as_ended(row: ChangefeedRow, standing: Standing) -> ChangefeedRow:
-    """An owner's last word: who is to go on elsewhere is stopped meanwhile."""
+    """The row that an owner leaves at its end. A changefeed that another owner is to run next is
+    `stopped` until then."""
     if row.state == "finished":
         return row
     state = ENDS.get(standing.state)
@@ -56,7 +59,8 @@ def as_ended(row: ChangefeedRow, standing: Standing) -> ChangefeedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingUpdate:
-    """What is to be said, where, and in whose name."""
+    """The standing of a changefeed that is to be written: to which warehouse, and by which
+    owner."""
 
     changefeed_id: ChangefeedID
     sink: DeltaSink
@@ -65,7 +69,9 @@ class StandingUpdate:
     standing: Standing
 
     def write(self) -> None:
-        """Its state and error, and that nobody fills its tables. Nothing where a later owner is."""
+        """Write state and error into the changefeed's row and, unless it has finished, `stopped`
+        into its progress rows. Writes nothing where a later owner, or one of another etcd, has the
+        row. Raises Fenced, TermRefused, and TidelakeError when the storage does not answer."""
         state = ENDS.get(self.standing.state)
         if state is None:
             return
@@ -83,12 +89,14 @@ class StandingUpdate:
 
 
 class StandingUpdates:
-    """Of all changefeeds of a process. Thread-safe; nothing blocks."""
+    """The updates of all changefeeds of a process. Thread-safe; nothing blocks: each update is
+    written on a thread of its own."""
 
     def __init__(self, again_s: float = AGAIN_S) -> None:
         self._again_s = again_s
-        self._lock = threading.Lock()  # of what follows
-        self._writing = threading.Lock()  # one writes at a time: the newest of a changefeed last
+        self._lock = threading.Lock()  # of `_waiting`
+        # One update is written at a time, so that a changefeed's newest is also written last.
+        self._writing = threading.Lock()
         self._waiting: dict[ChangefeedID, StandingUpdate] = {}
 
     def put(self, update: StandingUpdate) -> None:
@@ -105,7 +113,7 @@ class StandingUpdates:
             return changefeed_id in self._waiting
 
     def _write(self, update: StandingUpdate) -> None:
-        """Until it is done, or another one has taken its place."""
+        """Try until it is written, refused, withdrawn or replaced by a newer update."""
         again, is_late = threading.Event(), False
         while self._waiting.get(update.changefeed_id) is update:
             try:

@@ -1,4 +1,4 @@
-"""What a stream works with, and who reads along."""
+"""What a changefeed's stream is built from, and the roles that use what it reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streaming.source.range_reader import RangeReader
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StreamContext:
-    """What a changefeed's stream on one capture works with; its roles work with it too."""
+    """What a changefeed's stream on one capture works with. Its roles use it as well."""
 
     changefeed: Changefeed
     batch: BatchSettings
@@ -31,7 +31,7 @@ class StreamContext:
     name: str
     backlog: BacklogWatch
     concerns: Concerns
-    check_jvm: Callable[[], None]  # raises Stop where Spark is found to be gone
+    check_jvm: Callable[[], None]  # raises Stop when Spark is gone
     watch: Watch
 
     def reader(self, session: SparkSession) -> RangeReader:
@@ -39,35 +39,41 @@ class StreamContext:
 
 
 class StreamRole:
-    """Who reads along with a stream."""
+    """One user of a stream: it says which rows it wants, and gets each read.
+
+    The two are the replica's span writer and the owner's reader."""
 
     def __init__(self, on_failed: Callable[[BaseException], None]) -> None:
-        """``on_failed``: gets what `failed` does; nothing is done any more until `retry`."""
+        """``on_failed``: called by `failed` with its error. After that the role does nothing until
+        `retry`."""
         self._on_failed = on_failed
         self._is_failed = threading.Event()
 
     @property
     def is_behind(self) -> bool:
-        """It has rows that are due and cannot write them now: nothing more is read meanwhile."""
+        """The role has failed and cannot write the rows it has: the stream reads no more
+        meanwhile."""
         return self._is_failed.is_set()
 
     def failed(self, error: BaseException) -> None:
-        """What it did has failed, or the stream has ended. From any thread; never raises."""
+        """The role's work has failed, or the stream has ended. Any thread; never raises."""
         self._is_failed.set()
         self._on_failed(error)
 
     def retry(self) -> None:
-        """After ``failed``: go on."""
+        """Go on after `failed`."""
         self._is_failed.clear()
 
     def submit(self, begin: Offsets) -> Wanted:
-        """On the reading thread: the next read begins here; the rows that are wanted of it."""
+        """On the reading thread, before each read: the next read begins at ``begin``. Returns the
+        rows that this role wants of it. May be called again before that read is made."""
         raise NotImplementedError
 
     def take(self, read: Read) -> None:
-        """On the applying thread: keep what is its own."""
+        """On the applying thread: keep what this role needs of a read."""
         raise NotImplementedError
 
     def apply_due(self) -> None:
-        """On the applying thread, after ``take`` and when woken: do what can be done now."""
+        """On the applying thread, after `take` and whenever the stream is woken: do what can be
+        done now."""
         raise NotImplementedError

@@ -1,8 +1,9 @@
-"""A stream at work: its Spark query, its two threads, and what they hand to each other.
+"""A stream at work: its Spark query, its threads, and what they hand to each other.
 
-_keep      makes the query, and again when it ends
-_lease     the query's batch: turns of reading, for some seconds
-_apply     takes one read after the other, and works when it is woken
+_keep      (a thread) starts the query, and starts it again when it ends
+_lease     (the reading thread) the query's batch: turns of reading, for half a minute
+_apply     (the applying thread) gives the roles one read after the other, and lets them apply what
+           is due when it is woken
 """
 
 from __future__ import annotations
@@ -35,18 +36,19 @@ from streaming.watermark import Watermarks
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.5  # whether the query still runs
-LEASE_S = 30.0  # a batch of the query: each costs Spark as much as a small read
-BUSY_WAIT_S = 0.05  # between two looks at the ends when there is news: each costs a millisecond
-IDLE_WAIT_S = 0.2  # ... and when there has been none for a while
+LOOK_EVERY_S = 0.5  # between two looks whether the query still runs
+LEASE_S = 30.0  # of one batch of the query: each batch costs Spark as much as a small read
+BUSY_WAIT_S = 0.05  # between two looks at the ends while messages come: a look costs a millisecond
+IDLE_WAIT_S = 0.2  # ... and when none has come for `IDLE_AFTER_S`
 IDLE_AFTER_S = 5.0
-# After a read that caught up, as long as it took: a job costs the same for one message as for a
-# thousand, and where messages trickle reading would take all that applying needs.
+# After a read that reached the ends, reading pauses as long as the read took, at most this long: a
+# job costs the same for one message as for a thousand, and where messages trickle in, reading would
+# take the time that applying needs.
 REST_S = 0.1
 
 
 class StreamRun:
-    """From the first role's beginning to the last one's leaving."""
+    """One run of a stream: it lasts from the first role's join until the last role leaves."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class StreamRun:
         self._busy = busy
         self._source = Source(context.changefeed.source)
         self._shape = shape
-        self._position = dict(begin)  # of the reading thread: submitted
+        self._position = dict(begin)  # where the next read begins; the reading thread's
         self._watermarks = watermarks
         self.taken_position: Offsets = dict(begin)
         self.taken_watermarks = watermarks
@@ -93,7 +95,7 @@ class StreamRun:
         logger.info("stream started name=%s offsets=%s", self._context.name, texts(self._position))
 
     def stop(self) -> None:
-        """Begin to end: what is being read is not needed any more."""
+        """Begin to end, without waiting; the read that is under way is cancelled."""
         self._stopping.set()
         self._context.backlog.close()
         self._news.set()
@@ -104,18 +106,19 @@ class StreamRun:
         logger.info("stream stopped name=%s", self._context.name)
 
     def join(self, within_s: float) -> None:
-        """Until nothing of it runs, or for so long: a job of Spark's may take its time."""
+        """After `stop`: wait until nothing of the run works any more, but at most ``within_s``: a
+        Spark job may take longer to end."""
         self._keeping.join(within_s)
 
     def wake(self) -> None:
         self._work.set()
         self._news.set()
 
-    # The query: made again when it ends, for as long as the stream runs.
+    # The query: started again when it ends, as long as the stream runs.
 
     def _keep(self) -> None:
         while not self._stopping.is_set():
-            self._reading.step()  # until the first batch: Spark starts
+            self._reading.step()  # lasts until the first batch: Spark starts meanwhile
             try:
                 self._run_query(self._started())
             except Stop:
@@ -125,7 +128,7 @@ class StreamRun:
             except BaseException as error:  # noqa: BLE001 - every role gets it
                 self._fail(error)
         self._ready.set()
-        with self._leased:  # Spark does not wait for a batch that is in our hands
+        with self._leased:  # wait for the batch under way: stopping the query does not
             self._source.close()
             if self._reader is not None:
                 self._reader.close()
@@ -135,7 +138,7 @@ class StreamRun:
         self._reading.rest()
 
     def _started(self) -> SparkSession:
-        """Blocks while Spark starts."""
+        """The Spark session. Blocks while Spark starts."""
         if self._session is None:
             session = self._context.spark(self._stopping)
             self._reader = self._context.reader(session)
@@ -150,7 +153,8 @@ class StreamRun:
                     raise query.exception() or ConnectionError("the streaming query was stopped")
 
     def _lease(self) -> None:
-        """The body of ``foreachBatch``. Nothing is raised into Spark: it would end the query."""
+        """The body of ``foreachBatch``: reads for `LEASE_S`. It raises nothing, as that would end
+        the query."""
         with self._leased:
             until_s = time.monotonic() + LEASE_S
             while not self._stopping.is_set() and time.monotonic() < until_s:
@@ -166,8 +170,8 @@ class StreamRun:
                     self._fail(error)
 
     def _reshape(self) -> None:
-        """Partitions were added: they are read from their beginning, all others from where they
-        are."""
+        """Partitions were added to the topics: they are read from their beginning, and all others
+        from where reading is."""
         try:
             shape = self._source.shape()
             added = beginning(self._source, shape, self._position)
@@ -193,7 +197,8 @@ class StreamRun:
         return None
 
     def _fail(self, error: BaseException) -> None:
-        """For good: a role that tried again would wait for a stream that never comes."""
+        """End the run for good and tell every role. An error that would be tried again becomes one
+        that is not: a role that tried again would wait for a stream that never comes back."""
         self._stopping.set()
         if isinstance(error, PASSING):
             error = TidelakeError(f"the stream has ended: {line(error)}")
@@ -219,7 +224,7 @@ class StreamRun:
         read = self._read(self._reader, self._position, ends, wanted, first_messages=first_messages)
         if read is None:
             is_idle = time.monotonic() - self.last_read_s > IDLE_AFTER_S
-            self._work.set()  # time has passed: a target may be reached, a held table free
+            self._work.set()  # as time passes, a target-ts may be reached, or a held table be free
             self._pause(IDLE_WAIT_S if is_idle else BUSY_WAIT_S)
             return
         self._source.check_unchanged(self._shape)
@@ -233,14 +238,16 @@ class StreamRun:
             self._pause(min(read.job_ms / 1e3, REST_S))
 
     def _submit(self) -> dict[TableName, WantedTable]:
-        """Where the next read begins, for those who join; and what is wanted of it."""
+        """Tell the roles where the next read begins, and collect the rows that they want of it."""
         wanted: dict[TableName, WantedTable] = {}
         for role in self._roles():
             wanted.update(role.submit(self._position))
         return wanted
 
     def read_beside(self, begin: Offsets, ends: Offsets, wanted: Wanted) -> Read | None:
-        """What lies between, or the first of it, on another thread than the stream's."""
+        """One read from ``begin`` towards ``ends``, on the caller's thread; None where nothing lies
+        between. It blocks, and one such read is made at a time. Raises Stop where the stream ended
+        before Spark was up."""
         self._ready.wait()  # it may come before Spark is up
         if self._session is None:
             raise Stop("stopped before Spark was up")
@@ -258,7 +265,7 @@ class StreamRun:
         *,
         first_messages: int = 0,
     ) -> Read | None:
-        """One job; None where nothing lies between."""
+        """Read with one Spark job; None where nothing lies between."""
         context = self._context
         ranges = cut(
             begin,
@@ -284,11 +291,11 @@ class StreamRun:
 
     def _hand_over(self, read: Read) -> None:
         while not self._stopping.is_set():
-            self._submit()  # who joins need not wait for a long commit
+            self._submit()  # so that a role that joins need not wait for a long commit
             try:
                 self._reads.put(read, timeout=0.1)
             except queue.Full:
-                self._reading.step()  # whoever hangs, it is not this thread
+                self._reading.step()  # this thread waits for the applying one, and does not hang
                 continue
             self._work.set()
             return
@@ -344,10 +351,11 @@ class StreamRun:
 
 
 def beginning(source: Source, shape: SourceShape, low_water: Offsets) -> dict[TopicPartition, int]:
-    """Where each partition of ours is read from; those without an offset from their first one."""
+    """The offset from which each of the source's partitions is read: the low water, or for a
+    partition without one its first offset. Raises SourceLost where that is not 0."""
     first = source.beginnings(shape.partitions - low_water.keys())
     for partition, offset in sorted(first.items()):
-        if offset > 0:  # a start looks at what it was; this one grew meanwhile
+        if offset > 0:  # the partition was added while the changefeed ran; a new start checks more
             raise SourceLost(
                 f"topic {partition.topic} partition {partition.partition} is new and begins at "
                 f"offset {offset} already: the changefeed starts again, and looks whether "

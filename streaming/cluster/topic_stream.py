@@ -1,4 +1,4 @@
-"""One capture's reading of a changefeed's topics, for the roles that read along with it.
+"""One capture's reading of a changefeed's topics, shared by the changefeed's roles there.
 
     idle ──a role begins (at its low water)──► reading ──the last role leaves──► idle
 
@@ -6,10 +6,11 @@
     applying thread   roles take read n, and do what can be done ◄────┘ and whenever they are woken
 
 The reading thread is Spark's: a streaming query ticks, and each of its batches is a *lease* of half
-a minute in which ranges are chosen, read and handed over (one job for all of them). Nothing of
-Spark's own offsets is used. What failed to be read is read again from where reading is; nothing has
-to be forgotten for it. A role that joins later is told from where its reads come (``submit``), and
-reads by itself what lies before.
+a minute, in which reads are made one after the other: ranges are chosen, read by one Spark job, and
+handed to the applying thread. Spark's own offsets are not used. When a read fails, reading goes on
+from where it was: nothing has to be undone, since a read changes nothing before it is handed over.
+A role that joins later is told the offsets from which it gets the stream's reads (``submit``), and
+reads the messages before them by itself (``read_between``).
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from streaming.source.kafka import Source
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
 
-END_TIMEOUT_S = 20.0  # for a job of Spark's that does not end
+END_TIMEOUT_S = 20.0  # how long `leave` waits for a Spark job that does not end
 
 
 class TopicStream:
-    """See the module's picture. It lives as long as a role holds it."""
+    """See the module's picture. It lives as long as a role refers to it."""
 
     def __init__(self, context: StreamContext) -> None:
         self.context = context
         self.busy = threading.Lock()  # held while roles are at work on the applying thread
-        self._lock = threading.Lock()  # of the roles, and of beginning and ending
+        self._lock = threading.Lock()  # held while the roles change, or the run begins or ends
         self._roles: tuple[StreamRole, ...] = ()
         self._run: StreamRun | None = None
         self._source = Source(context.changefeed.source)
@@ -51,7 +52,7 @@ class TopicStream:
 
     @property
     def position(self) -> dict[TopicPartition, int]:
-        """What is before has been handed to the roles."""
+        """The messages before these offsets have been handed to the roles; empty while idle."""
         run = self._run
         return dict(run.taken_position) if run else {}
 
@@ -61,24 +62,27 @@ class TopicStream:
         return run.taken_watermarks if run else Watermarks(partitions=frozenset())
 
     def resolved_ts(self) -> Ts:
-        """W resolves L = W - 1; a feed that ended at the target-ts has resolved that (rule 2)."""
+        """L = W - 1, as far as the roles have the reads; at most the target-ts. A feed that ended
+        at the target-ts itself, and is quiet since, has resolved it (rule 2). 0 while idle."""
         run, target = self._run, self.context.changefeed.target_ts
         if run is None:
             return Ts(0)
         resolved = Ts(max(run.taken_watermarks.global_ts - 1, 0))
         if target is not None and resolved >= target:
-            return Ts(target)  # what is above it is not ours: no row, and no DDL
+            return Ts(target)  # neither rows nor DDLs above the target-ts are ours
         if target is None or not run.taken_watermarks.all_at(target):
             return resolved
         is_quiet = time.monotonic() - run.last_read_s > self.context.batch.quiet_s
         return Ts(target) if is_quiet else resolved
 
     def join(self, role: StreamRole, low_water: Offsets, recorded: Marks) -> Offsets:
-        """The role reads along from now on. From where the stream began or where it is: what of
-        the role's lies before the offsets of its first ``submit`` it reads by ``read_between``.
+        """The role gets the stream's reads from now on. An idle stream begins at the role's low
+        water, a running one goes on where it is: messages of the role before the offsets of its
+        first ``submit`` are its own to read, by ``read_between``.
 
-        ``recorded``: watermarks with the offsets where they were seen, which count if the stream
-        begins with this role. Raises SourceLost where Kafka cannot go on from the low water."""
+        Returns the low water with all partitions of the source. ``recorded``: watermarks with the
+        offsets where they were seen; they count if the stream begins with this role. Raises
+        SourceLost where Kafka cannot go on from the low water, and Fenced without trust."""
         with self._lock:
             shape = self._source.shape()
             begin = beginning(self._source, shape, low_water)
@@ -99,13 +103,14 @@ class TopicStream:
                     self._run.start()
                 except BaseException:
                     self._run.stop()
-                    self._run, self._roles = None, ()  # nothing runs that could be left
+                    self._run, self._roles = None, ()  # nothing runs, so no role has to leave
                     raise
             return begin
 
     def leave(self, role: StreamRole | None) -> None:
-        """Nothing of the role is called any more when this returns, and nothing of the stream runs
-        if it was the last one. Idempotent."""
+        """When this returns, the role is not called any more; if it was the last one, the stream
+        has ended, but for a Spark job that takes longer than `END_TIMEOUT_S` to end. Blocks until
+        the applying thread has done what is under way, which may be a long commit. Idempotent."""
         with self._lock:
             if not any(each is role for each in self._roles):
                 return
@@ -114,26 +119,29 @@ class TopicStream:
             if ended is not None:
                 self._run = None
                 ended.stop()
-                self._source.close()  # it opens again when it is needed
-        with self.busy:  # what is under way with the role ends first
+                self._source.close()  # the next use opens it again
+        with self.busy:  # the applying thread may be at work for the role: wait for that
             pass
         if ended is not None:
             ended.join(END_TIMEOUT_S)
 
     def wake(self) -> None:
-        """Something has changed: roles look what can be done."""
+        """Something has changed: the stream reads, and its roles apply what is due, without
+        waiting any longer. Any thread."""
         run = self._run
         if run is not None:
             run.wake()
 
     def get_on(self) -> None:
-        """A commit has ended: applying does not hang, however long a read takes."""
+        """A commit has ended: the watchdog counts the applying thread's step anew, so that a batch
+        of many commits does not count as hanging. Any thread."""
         run = self._run
         if run is not None:
             run.applying.get_on()
 
     def read_between(self, begin: Offsets, end: Offsets, wanted: Wanted) -> Iterator[Read]:
-        """What lies between, in steps of the budget; on the caller's thread, beside the stream."""
+        """The messages from ``begin`` to ``end``, in reads of limited size. It reads on the
+        caller's thread, beside the stream, and blocks. Raises Fenced without trust."""
         position = {p: begin[p] for p, at in end.items() if begin.get(p, at) < at}
         until = {p: end[p] for p in position}
         run = self._run

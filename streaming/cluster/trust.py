@@ -1,5 +1,8 @@
-"""Whether one session of a capture may still write. A fence outlives the sessions of its process:
-what a lost one had begun must not go on under the next one's trust."""
+"""Whether one session of a capture may still write.
+
+A process has one fence for all its sessions, one after the other. Work that was begun in a lost
+session must not go on when the fence opens again for the next session; so the session is compared
+too."""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from coordination.ports import CaptureIdentity
 
 
 class Trust:
-    """Thread-safe and cheap."""
+    """Thread-safe, and cheap enough to be asked before each write."""
 
     def __init__(self, fence: Fence, identity: CaptureIdentity) -> None:
         self._fence = fence
@@ -17,11 +20,11 @@ class Trust:
 
     @property
     def silent_s(self) -> float:
-        """How long etcd has not answered."""
+        """For how many seconds etcd has not answered."""
         return self._fence.silent_s
 
     def check(self) -> None:
-        """Raises Fenced when nothing may be written any more."""
+        """Raises Fenced when this session may write nothing any more."""
         trusted = self._fence.check()
         if trusted.epoch != self._identity.epoch:
             raise Fenced(

@@ -1,8 +1,8 @@
-"""What a protocol's decoder is given and what it gives back: messages in, blocks out.
+"""The interface of a protocol's decoder: messages in, blocks out.
 
-Pure values over Arrow, so that a decoder runs on an executor as in a test: no Spark, no broker, no
-schema of any table. Values stay as the wire has them, with the names and types that the message
-itself tells; they are cast in the driver, where the table's schema at each commit-ts is known.
+Messages and blocks are pure values on Arrow, so that a decoder runs on an executor as in a test,
+without Spark, a broker or a table's schema. Row values stay texts, with the names and types that
+the message tells; the driver casts them, since it knows the table's schema at each commit-ts.
 
     Messages (one partition, a chunk) ──decode(messages, wanted)──► blocks: one per kind, table and
                                                                     shape of its rows
@@ -22,7 +22,7 @@ from coordination.model import TableName, Ts
 
 NO_TABLE: Final = TableName("", "")
 
-# Codes of ``op`` in a row block; within one commit-ts a DELETE sorts before what inserts.
+# Codes of ``op`` in a row block; within one commit-ts a DELETE sorts before INSERT and UPDATE.
 OP_DELETE: Final = 0
 OP_INSERT: Final = 1
 OP_UPDATE: Final = 2
@@ -31,11 +31,11 @@ OP_UPDATE: Final = 2
 class Kind(StrEnum):
     """What a block holds, and the columns of its body."""
 
-    ROW = "row"  # ROW_FIELDS, ``data`` and perhaps ``old``; no body where nobody wants the table
+    ROW = "row"  # ROW_FIELDS, ``data``, perhaps ``old``; no body if the table is not wanted
     DDL = "ddl"  # DDL_BODY
     WATERMARK = "watermark"  # no body: max_ts is the greatest watermark, last its last offset
     BAD = "bad"  # BAD_BODY
-    DONE = "done"  # no body: of a range, ``last`` is the offset that reading reached (exclusive)
+    DONE = "done"  # no body: how far a range was read; ``last`` is that offset (exclusive)
 
 
 ROW_FIELDS: Final = (
@@ -44,19 +44,21 @@ ROW_FIELDS: Final = (
     pa.field("offset", pa.int64()),
     pa.field("index", pa.int32()),  # of the row in its message
 )
-# Beside ROW_FIELDS a row block's body has
-#   data: struct<column: string …>   the new row, of a DELETE the old one; null: SQL NULL
-#   old: struct<column: string …>    (only where key_changes > 0) null but for UPDATEs whose key may
-#                                    have changed: the old values that are there. A column that the
-#                                    message did not send is NULL here and counts as unchanged
-#   error_class, error_message: string (only where some row has one) why a row cannot be applied
-# and in its schema's metadata WIRE_TYPES and KEY_NAMES.
+# Besides ROW_FIELDS a row block's body has
+#   data: struct<column: string …>   the new row, or the old row of a DELETE; null: SQL NULL
+#   old: struct<column: string …>    (only if key_changes > 0) null for other rows than UPDATEs.
+#                                    With the table's key: its old values of UPDATEs whose key may
+#                                    have changed. A column that the message did not send is NULL
+#                                    here and counts as unchanged. Without: the whole old row of
+#                                    every UPDATE; what the message did not send is as in ``data``
+#   error_class, error_message: string (only if some row has an error) why a row cannot be applied
+# and WIRE_TYPES and KEY_NAMES in its schema's metadata.
 DATA: Final = "data"
 OLD: Final = "old"
 ERROR_CLASS: Final = "error_class"
 ERROR_MESSAGE: Final = "error_message"
-WIRE_TYPES: Final = b"wire_types"  # JSON: [[column, type as the wire says it] …], in table order
-KEY_NAMES: Final = b"key_names"  # JSON: [column …], what the message says is the key, or null
+WIRE_TYPES: Final = b"wire_types"  # JSON: [[column, type as in the message] …], in table order
+KEY_NAMES: Final = b"key_names"  # JSON: [column …], the key as the message says it, or null
 
 DDL_BODY: Final = pa.schema(
     [
@@ -82,7 +84,7 @@ BAD_BODY: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Messages:
-    """Messages of one partition by rising offset; gaps are normal (markers, compaction)."""
+    """Messages of one partition by rising offset. Offsets may be missing (markers, compaction)."""
 
     topic: str
     partition: int
@@ -95,8 +97,10 @@ class Messages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedTable:
-    """Rows above ``above_ts`` are wanted. ``key``: its key columns, None while nobody knows them:
-    then every UPDATE brings its old values."""
+    """A table whose rows above ``above_ts`` are to be decoded. ``key``: its key columns; None while
+    they are not known, and for a change log: then ``old`` has the old row of every UPDATE.
+
+    So it has where the messages name another key, or none (as for a unique key)."""
 
     above_ts: Ts
     key: tuple[str, ...] | None
@@ -107,36 +111,38 @@ Wanted = Mapping[TableName, WantedTable]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
-    """As it travels from an executor to the driver."""
+    """What a decoder found of one kind, table and shape in a chunk, as it is sent from an executor
+    to the driver."""
 
     kind: Kind
     topic: str
     partition: int
     name: TableName = NO_TABLE
-    rows: int = 0  # messages for done and watermark, rows or events else
+    rows: int = 0  # the number of messages for DONE and WATERMARK, else of rows or events
     min_ts: int | None = None  # commit-ts, or watermark-ts
     max_ts: int | None = None
-    first: int = 0  # offsets, both inclusive (of done: begin and end of the range)
+    first: int = 0  # offsets, both inclusive (for DONE: begin, and where reading stopped)
     last: int = 0
-    key_changes: int = 0  # rows that have an ``old``
-    message_bytes: int = 0  # of the messages that are behind the block
+    key_changes: int = 0  # the number of rows that have an ``old``
+    message_bytes: int = 0  # the size of the messages that the block was made from
     body: bytes | None = None  # Arrow IPC stream, lz4
 
     def table(self) -> pa.Table:
-        """The body; its memory is the block's own where the body is not compressed."""
+        """The body as a table. If the body is not compressed, the table uses its memory."""
         assert self.body is not None, f"a {self.kind} block without a body"
         return pa.ipc.open_stream(self.body).read_all()
 
 
 class Decoder(Protocol):
-    """Pure; raises for nothing that a message can hold: what means nothing is a BAD block, named
-    after its table where that much could be read."""
+    """Decodes a chunk of messages. Pure. No content of a message makes it raise: what cannot be
+    decoded goes into a BAD block, which has the table's name if that could be read."""
 
     def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]: ...
 
 
 def ipc(table: pa.Table) -> bytes:
-    """A block's body. Compressed in this thread: handing small buffers to others takes longer."""
+    """A block's body: an Arrow IPC stream. This thread compresses it alone, since it takes longer
+    to hand small buffers to other threads."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
@@ -157,11 +163,11 @@ def wire_metadata(
 
 
 def wire_types(schema: pa.Schema) -> dict[str, str]:
-    """Column -> type as the wire says it, in table order."""
+    """Column -> type as the message has it, in table order."""
     return {name: text for name, text in json.loads(schema.metadata[WIRE_TYPES])}
 
 
 def key_names(schema: pa.Schema) -> tuple[str, ...] | None:
-    """What the messages say is the key; None where they do not say."""
+    """The key columns as the messages tell them; None if they do not."""
     names = json.loads(schema.metadata[KEY_NAMES])
     return None if names is None else tuple(names)

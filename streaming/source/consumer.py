@@ -1,10 +1,11 @@
-"""A consumer that reads ranges and stays open from one read to the next. Of executors and driver.
+"""A Kafka consumer that reads ranges of offsets and stays open from one read to the next.
 
-    assign(ranges) ──► fetch() … fetch() ──► finish(reached)   it stands at ``reached`` and fetches
+    assign(ranges) ──► fetch() … fetch() ──► finish(reached)   it is at ``reached`` and fetches
          │                                                    ahead, or fetches nothing
-         └── aborted ──► where it stands is unknown: the next range is assigned anew
+         └── aborted ──► its position is unknown: the next range is assigned anew
 
-No Spark in it. A consumer lives in the process that made it: librdkafka's threads end in a fork.
+Used on executors and in the driver, without Spark. A consumer works only in the process that made
+it: librdkafka's threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from streaming.source.ranges import OffsetRange, TopicPartition
 
 Settings = Mapping[str, str | int | bool]
 
-WAIT_S: Final = 0.02  # ``consume`` waits for its whole time-out unless it gets all it asked for
-METADATA_S: Final = 10.0  # the broker may take so long to tell a topic's partitions
-CONSUMERS: Final = 2  # of one process: for the settings that were used last
-GUESSED_BYTES: Final = 16 << 10  # of a message, as long as none has been read
+WAIT_S: Final = 0.02  # ``consume`` waits all of its time-out unless it gets all it asked for
+METADATA_S: Final = 10.0  # the time-out for asking the broker for a topic's partitions
+CONSUMERS: Final = 2  # kept open in a process: those of the settings that were used last
+GUESSED_BYTES: Final = 16 << 10  # the assumed size of a message until one has been read
 READING: Final[Settings] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "isolation.level": "read_committed",
-    "auto.offset.reset": "error",  # the default goes on somewhere else in silence
+    "auto.offset.reset": "error",  # the default silently goes on at another offset
     "enable.partition.eof": True,
-    # What was fetched ahead is thrown away when this process goes on elsewhere.
+    # Small, since what was fetched ahead is thrown away when another range is assigned.
     "queued.max.messages.kbytes": 16 << 10,
     "fetch.max.bytes": 16 << 20,
     "fetch.message.max.bytes": 2 << 20,
-    "fetch.wait.max.ms": 20,  # a range that is assigned meanwhile waits for it
+    "fetch.wait.max.ms": 20,  # a range that is assigned during a fetch waits for its end
     "fetch.queue.backoff.ms": 20,
     "fetch.error.backoff.ms": 100,
     "reconnect.backoff.max.ms": 1_000,
@@ -46,31 +47,34 @@ _consumers: dict[tuple[int, frozenset[tuple[str, str | int | bool]]], RangeConsu
 
 
 class RangeConsumer:
-    """One librdkafka consumer, one thread, never in a group."""
+    """One librdkafka consumer that assigns its partitions itself (no consumer group). Used by one
+    thread."""
 
     def __init__(self, settings: Settings) -> None:
         self._topic_ids: dict[str, str] = {}
         self._partitions: set[TopicPartition] = set()
         self._place: tuple[TopicPartition, int, int] | None = None
-        self.message_bytes = GUESSED_BYTES  # about so large are messages here
-        self.trouble = ""  # the last thing that librdkafka complained of
+        self.message_bytes = GUESSED_BYTES  # the estimated size of a message
+        self.trouble = ""  # librdkafka's last error
         self._consumer = Consumer({**READING, **settings, "error_cb": self._complain})
 
     def is_of(self, ranges: Sequence[OffsetRange]) -> bool:
-        """Whether what it knows of these topics is of the topics that these offsets are of."""
+        """Whether the ranges' topics have the IDs that this consumer read them by. If not, a topic
+        was made again and the consumer must not be used for it."""
         return all(
             self._topic_ids.get(each.topic, each.topic_id) == each.topic_id for each in ranges
         )
 
     def continues(self, wanted: OffsetRange) -> bool:
-        """Whether it stands where this range begins: nothing lies between the two offsets."""
+        """Whether the consumer is positioned where this range begins, so that it can go on
+        without a new assignment."""
         if self._place is None:
             return False
         partition, first, last = self._place
         return partition == wanted.topic_partition and first <= wanted.begin <= last
 
     def assign(self, ranges: Sequence[OffsetRange]) -> None:
-        """Begin to read these, which are of different partitions, side by side."""
+        """Begin to read these ranges at the same time; they must be of different partitions."""
         is_continued = len(ranges) == 1 and self.continues(ranges[0])
         self._place, self.trouble = None, ""
         self._learn(ranges)
@@ -80,7 +84,8 @@ class RangeConsumer:
             )
 
     def _learn(self, ranges: Sequence[OffsetRange]) -> None:
-        """Partitions that a topic grew would otherwise be found at the next of rare refreshes."""
+        """Fetch a topic's metadata if it has new partitions: librdkafka would otherwise learn of
+        them only at its next refresh, which is rare. Remember topic IDs and partitions."""
         known = self._topic_ids.keys()
         new = {each.topic_partition for each in ranges} - self._partitions
         for topic in {each.topic for each in new if each.topic in known}:
@@ -89,11 +94,13 @@ class RangeConsumer:
         self._partitions |= new
 
     def fetch(self, messages: int) -> list[Message]:
-        """At most so many; events are among them, their ``error()`` says which."""
+        """At most so many messages. Events (such as the end of a partition) are among them: their
+        ``error()`` is not None and says what happened. Blocks for about ``WAIT_S``."""
         return self._consumer.consume(messages, WAIT_S)
 
     def positions(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, int]:
-        """Behind what it has passed; unlike messages this counts transactions' markers."""
+        """The consumer's position in each range's partition: the offset after the last one that it
+        passed, which includes the markers of transactions. Unknown positions are left out."""
         asked = [Assignment(each.topic, each.partition) for each in ranges]
         return {
             TopicPartition(each.topic, each.partition): each.offset
@@ -102,9 +109,11 @@ class RangeConsumer:
         }
 
     def finish(self, read: OffsetRange, reached: int, position: int) -> None:
-        """All before ``reached`` was taken and nothing up to ``position`` is left untaken.
+        """End a read: all messages before ``reached`` were taken, and there is none between
+        ``reached`` and ``position``.
 
-        It fetches ahead only where there is more: what waits at an end makes others wait.
+        If the partition has more messages, the consumer stays assigned and fetches ahead. If not,
+        it is unassigned: a fetch that waits at a partition's end would delay the next assignment.
         """
         here = Assignment(read.topic, read.partition)
         _, end = self._consumer.get_watermark_offsets(here, cached=True)
@@ -118,7 +127,7 @@ class RangeConsumer:
         self._consumer.unassign()
 
     def leave(self, partition: TopicPartition) -> None:
-        """Fetch nothing more of it."""
+        """Fetch nothing more of this partition."""
         here = Assignment(partition.topic, partition.partition)
         self._consumer.incremental_unassign([here])
 
@@ -126,12 +135,14 @@ class RangeConsumer:
         self._consumer.close()
 
     def _complain(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.trouble:  # it says why before
+        # librdkafka says why before it says that all brokers are down: keep the reason.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.trouble:
             self.trouble = error.str()
 
 
 def consumer_for(settings: Settings, ranges: Sequence[OffsetRange]) -> RangeConsumer:
-    """This process's own, new where there is none or where a topic was made again."""
+    """This process's consumer for these settings. It is a new one if there is none, or if a topic
+    of the ranges was made again."""
     key = (os.getpid(), frozenset(settings.items()))
     found = _consumers.pop(key, None)
     if found is not None and not found.is_of(ranges):
@@ -142,12 +153,12 @@ def consumer_for(settings: Settings, ranges: Sequence[OffsetRange]) -> RangeCons
         for each in mine[: len(mine) - CONSUMERS + 1]:
             _consumers.pop(each).close()
         found = RangeConsumer(settings)
-    _consumers[key] = found  # at the end: the one that was used last
+    _consumers[key] = found  # at the dict's end: the one that was used last
     return found
 
 
 def discard(consumer: RangeConsumer) -> None:
-    """After an error: the next read begins with a new connection."""
+    """Close and forget a consumer after an error: the next read begins with a new connection."""
     for key in [key for key, each in _consumers.items() if each is consumer]:
         del _consumers[key]
     consumer.close()

@@ -1,8 +1,8 @@
-"""The Kafka side: which topics and partitions are ours, from where to read, and whether that still
-holds.
+"""Ask the broker: which topics and partitions are ours, from where to read, and whether Kafka still
+has that.
 
-Kafka is the log (rule 1): a stream start assigns every sink partition at an explicit
-offset. Executors read the rows; here the broker is asked for metadata, offsets and first words."""
+Kafka is the log (rule 1): a stream start assigns every sink partition at an explicit offset.
+Executors read the rows; this module reads metadata, offsets and first messages, in the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Assignment
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -30,31 +30,32 @@ from streaming.source.ranges import OffsetRange, TopicPartition
 from streaming.source.refusal import connection_refusal
 
 _ANSWER_S = 5.0
-_SEARCH_S = 60.0  # for the first watermarks: one comes about every second
-_MESSAGES = 500  # looked at together
-_TRIES = 3  # each of a new client, which learns who leads
+_SEARCH_S = 60.0  # the time-out of a search for first messages
+_MESSAGES = 500  # fetched at a time in a search
+_TRIES = 3  # each with a new client, which asks anew who leads a partition
 K = TypeVar("K")
 Answers = dict[K, "Future[Any]"]
 
 
 class SourceChanged(TidelakeError):
-    """A topic grew partitions of ours: the stream must start again with the new set."""
+    """A topic has new partitions that we read: the stream must start again with the new set."""
 
 
 class SourceAway(TryAgain):
-    """The broker does not answer: at a start that is an error, later it is waited for a while."""
+    """The broker does not answer. At a start that is an error; later it is tried again for a
+    while."""
 
 
 class SourceLost(TidelakeError):
-    """What we still need is gone from Kafka: never skipped in silence. TiCDC's word for it is that
-    of a history which TiDB has collected."""
+    """Kafka no longer has messages that we still need. That is never skipped silently. The code is
+    TiCDC's for a history that TiDB's garbage collection has removed."""
 
     code = "CDC:ErrGCTTLExceeded"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceShape:
-    """What a stream start fixes: topic IDs, and the partitions that the sink uses."""
+    """The topic IDs and the partitions that the sink uses, as they are at a stream's start."""
 
     topic_ids: Mapping[str, str]
     partitions: frozenset[TopicPartition]
@@ -68,11 +69,12 @@ class Source:
         self._admin: AdminClient | None = None
 
     def close(self) -> None:
-        """Give the connection back; it opens again when needed."""
+        """Close the connection; the next request opens it again."""
         self._admin = None
 
     def shape(self) -> SourceShape:
-        """As the broker has it now. Raises TopicMissing for one that is not there or too small."""
+        """The shape that the broker has now. Raises TopicMissing for a topic that does not exist or
+        has too few partitions, SourceAway."""
         described = self._described(self._settings.topics)
         partitions: set[TopicPartition] = set()
         for name, topic in described.items():
@@ -81,8 +83,8 @@ class Source:
         return SourceShape(topic_ids, frozenset(partitions))
 
     def _ours(self, topic: str, count: int) -> set[TopicPartition]:
-        """``partition-num`` counts for the default topic, the broker's metadata for others (rule
-        1).
+        """The partitions of a topic that the sink uses: ``partition-num`` of them for the default
+        topic, as many as the broker says for other topics (rule 1).
         """
         is_default = topic == self._settings.topic
         wanted = self._settings.partition_num if is_default else None
@@ -97,8 +99,8 @@ class Source:
         return {TopicPartition(topic, partition) for partition in range(wanted)}
 
     def check_unchanged(self, start: SourceShape) -> None:
-        """Raise SourceLost when a topic was made again, SourceChanged when partitions were
-        added.
+        """Raise SourceLost if a topic was made again, SourceChanged if partitions were added, and
+        what ``shape`` raises.
         """
         now = self.shape()
         check_topic_ids(start.topic_ids, now.topic_ids)
@@ -107,7 +109,7 @@ class Source:
             raise SourceChanged(f"new partitions {added}: starting the stream again to read them")
 
     def check_topic_ids(self, recorded: Mapping[str, str]) -> None:
-        """Raise SourceLost when a topic was made again, TopicMissing when it is gone."""
+        """Raise SourceLost if a topic was made again, TopicMissing if it is gone, or SourceAway."""
         described = self._described(recorded)
         check_topic_ids(recorded, {name: _id_of(each.topic_id) for name, each in described.items()})
 
@@ -130,18 +132,19 @@ class Source:
             ) from error
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that Kafka still has, by partition."""
+        """The first offset that Kafka still has, by partition. Raises SourceAway."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last message that a reader of whole transactions is given."""
+        """The offset after the last message that a reader of committed transactions gets, by
+        partition. Raises SourceAway."""
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def check_offsets(
         self, offsets: Mapping[TopicPartition, int], checkpoint_ts: int | None = None
     ) -> None:
-        """Raise SourceLost, naming topic, partition and offsets, unless Kafka can go on from
-        here. ``checkpoint_ts``: of the changefeed, for the advice.
+        """Raise SourceLost, naming topic, partition and offsets, unless Kafka has everything from
+        these offsets on. ``checkpoint_ts``: the changefeed's, for the advice in the message.
         """
         self.check_beginnings(offsets, checkpoint_ts)
         end = self.ends(offsets)
@@ -156,7 +159,7 @@ class Source:
     def check_beginnings(
         self, offsets: Mapping[TopicPartition, int], checkpoint_ts: int | None = None
     ) -> None:
-        """Raise SourceLost unless Kafka still has everything from here on."""
+        """Raise SourceLost if Kafka has deleted messages at or after these offsets."""
         first = self.beginnings(offsets)
         for partition, offset in sorted(offsets.items()):
             if offset < first[partition]:
@@ -166,32 +169,12 @@ class Source:
                     f"they were applied. {_by_a_new_topic(checkpoint_ts)}"
                 )
 
-    def search(
-        self, first: Mapping[TopicPartition, int], read: Callable[[bytes | None], int | None]
-    ) -> dict[TopicPartition, int]:
-        """What ``read`` makes of the first message from these offsets on that it can read.
-
-        A partition in which it reads none is left out. Raises SourceAway when that takes too long.
-        """
-        return self._first(first, lambda message: read(message.value()))
-
     def times_ms(self, first: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The time of the first message from these offsets on (ms since 1970).
+        """The time of the first message at or after each offset (ms since 1970).
 
-        A partition in which there is none is left out. Raises SourceAway when that takes too long.
+        A partition without a message there is left out; the time of a message that has none is 0.
+        Blocks; raises SourceAway after a minute.
         """
-        return self._first(first, lambda message: max(0, message.timestamp()[1]))
-
-    def retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
-        """``retention.ms`` of those that have one."""
-        wanted = [ConfigResource(ConfigResource.Type.TOPIC, each) for each in sorted(topics)]
-        answers = self._ask(lambda admin: admin.describe_configs(wanted, request_timeout=_ANSWER_S))
-        found = {each.name: int(of["retention.ms"].value) for each, of in answers.items()}
-        return {topic: each for topic, each in found.items() if each > 0}
-
-    def _first(
-        self, first: Mapping[TopicPartition, int], read: Callable[[Message], int | None]
-    ) -> dict[TopicPartition, int]:
         if not first:
             return {}
         consumer = RangeConsumer(librdkafka_settings(self._settings))
@@ -204,26 +187,31 @@ class Source:
             while waiting:
                 for message in consumer.fetch(_MESSAGES):
                     partition = TopicPartition(message.topic() or "", message.partition() or 0)
-                    error = message.error()
                     if partition not in waiting:
                         continue
-                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    error = message.error()
+                    if error is None:
+                        found[partition] = max(0, message.timestamp()[1])
+                    elif error.code() != KafkaError._PARTITION_EOF:
                         raise self._unread(f"{partition}: {error.str()}")
-                    value = read(message) if error is None else None
-                    if value is not None:
-                        found[partition] = value
-                    if error is not None or value is not None:
-                        waiting.remove(partition)
-                        consumer.leave(partition)
+                    waiting.remove(partition)
+                    consumer.leave(partition)
                 if time.monotonic() > give_up_s:
                     where = ", ".join(map(str, sorted(waiting)))
                     raise self._unread(
-                        f"no watermark of {where} was found within {_SEARCH_S:.0f} s: "
-                        f"{consumer.trouble}"
+                        f"no message of {where} came within {_SEARCH_S:.0f} s: {consumer.trouble}"
                     )
         finally:
             consumer.close()
         return found
+
+    def retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
+        """``retention.ms`` of each topic; topics without a limit are left out. Raises
+        SourceAway."""
+        wanted = [ConfigResource(ConfigResource.Type.TOPIC, each) for each in sorted(topics)]
+        answers = self._ask(lambda admin: admin.describe_configs(wanted, request_timeout=_ANSWER_S))
+        found = {each.name: int(of["retention.ms"].value) for each, of in answers.items()}
+        return {topic: each for topic, each in found.items() if each > 0}
 
     def _unread(self, why: str) -> SourceAway:
         return SourceAway(f"cannot read the first messages of {self._where()}: {why}")
@@ -242,7 +230,7 @@ class Source:
             )
             if all(each.offset >= 0 for each in found.values()):
                 return {TopicPartition(p.topic, p.partition): a.offset for p, a in found.items()}
-            self.close()  # -1001, and no error: it asked a leader that is gone
+            self.close()  # offset -1001 without an error: the client asked a leader that is gone
         raise SourceAway(f"partitions without a leader on {self._where()}: is a broker down?")
 
     def _ask(self, request: Callable[[AdminClient], Answers[K]]) -> dict[K, Any]:
@@ -264,12 +252,12 @@ class Source:
 
 
 def _id_of(topic_id: object) -> str:
-    """librdkafka writes it in base 64; what is stored has the common form."""
+    """The topic ID in the usual form of a UUID, as it is stored; librdkafka gives it in base 64."""
     return str(UUID(bytes=base64.urlsafe_b64decode(f"{topic_id}==")))
 
 
 def check_topic_ids(recorded: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Raise SourceLost when a topic of this name is not the one that was read before."""
+    """Raise SourceLost if a topic has another ID than recorded: it was deleted and made again."""
     for topic, topic_id in recorded.items():
         if topic in now and now[topic] != topic_id:
             raise SourceLost(
@@ -281,7 +269,8 @@ def check_topic_ids(recorded: Mapping[str, str], now: Mapping[str, str]) -> None
 
 
 def _by_a_new_topic(checkpoint_ts: int | None) -> str:
-    """How the tables get what this topic lacks: they stay, and a rewind takes up any topic."""
+    """Advice for getting the changes that Kafka no longer has: the tables stay as they are, and
+    after a rewind the changefeed may read any topic."""
     ts = "the changefeed's checkpoint-ts" if checkpoint_ts is None else checkpoint_ts
     return (
         f"Have TiCDC send the tables to a new topic from start-ts {ts}, name it in source-uri, and "

@@ -1,4 +1,4 @@
-"""How librdkafka connects, and as whom: of the source URI and Tidelake's own keys for it."""
+"""librdkafka's settings for connection and login, from the source URI and Tidelake's own keys."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from coordination.secrets import revealed
 Setting = str | int | bool
 Settings = dict[str, Setting]
 
-_RESPONSE_BYTES = 100_000_000  # librdkafka's own limit: what is larger is taken for garbage
-_BESIDE_A_MESSAGE = 16 << 20  # in a response: the other partitions, and what frames them
+_RESPONSE_BYTES = 100_000_000  # librdkafka's default limit: it takes what is larger for garbage
+_BESIDE_A_MESSAGE = 16 << 20  # room in a response for other partitions' messages, and for framing
 
 
 def librdkafka_settings(kafka: KafkaSource) -> Settings:
-    """Connection and identity of a ``confluent_kafka`` client; how it reads is the reader's matter.
+    """The settings by which a ``confluent_kafka`` client connects and logs in; the settings for
+    reading are in `consumer.py`.
 
-    Everything stands in the values: a process elsewhere needs neither the files nor the variables
-    that the parameters name. So they hold secrets in clear: never to be logged (a ``repr`` of them
-    is no way to name a client). Raises ConfigError for a file or a secret that cannot be had.
+    The content of certificate files and secrets is in the values, since an executor has neither the
+    files nor the variables that the parameters name. So the values hold secrets in clear: never log
+    them. Raises ConfigError for a file or a secret that cannot be read.
     """
     transport = "SSL" if kafka.security.tls else "PLAINTEXT"
-    # A broker sends the first message of a fetch however large it is.
+    # A broker sends the first message of a fetch even if it exceeds the limits of the fetch.
     response_bytes = max(_RESPONSE_BYTES, (kafka.max_message_bytes or 0) + _BESIDE_A_MESSAGE)
     settings: Settings = {
         "bootstrap.servers": ",".join(kafka.brokers),
@@ -63,7 +64,7 @@ def _sasl(security: KafkaSecurity) -> Settings:
 
 
 def _oauth_secret(security: KafkaSecurity) -> str:
-    """TiCDC has it in Base64, so it is written so here too."""
+    """The client secret, decoded: it is given in Base64, as for TiCDC. Raises ConfigError."""
     name = "sasl-oauth-client-secret"
     text = revealed(name, security.oauth_client_secret or "")
     try:
@@ -85,7 +86,7 @@ def _tls(security: KafkaSecurity) -> Settings:
 
 
 def _pem(path: str, parameter: str) -> str:
-    """What the file holds: whoever reads elsewhere needs no copy of the file."""
+    """The content of a PEM file, so that executors need no copy of it. Raises ConfigError."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")  # bundles have comments
     except OSError as error:

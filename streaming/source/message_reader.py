@@ -1,4 +1,4 @@
-"""A few messages by their offsets, read in the driver without Spark: for dead letters' bytes."""
+"""Read a few messages by their offsets in the driver, without Spark: the bytes of dead letters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from streaming.source.librdkafka_settings import librdkafka_settings
 from streaming.source.ranges import OffsetRange, TopicPartition
 from streaming.source.reading import ReadError, read_list
 
-NEAR: Final = 100  # offsets that are read together: to begin elsewhere takes milliseconds
+# Offsets at most so far apart are read as one range: to begin another takes milliseconds.
+NEAR: Final = 100
 MESSAGES: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -35,10 +36,11 @@ Offsets = Mapping[TopicPartition, Sequence[int]]
 def values_at(
     kafka: KafkaSource, offsets: Offsets, topic_ids: Mapping[str, str]
 ) -> Iterator[pa.Table]:
-    """``MESSAGES``, one row for each of these offsets that a message has, in order; in tables of
-    about ``TASK_BYTES``, for messages may be large.
+    """The messages at these offsets as tables of schema ``MESSAGES``, in order; an offset without a
+    message has no row. Messages may be large, so each table holds about ``TASK_BYTES``.
 
-    Raises SourceLost where the topic is another by now or begins behind them, SourceAway.
+    Raises SourceLost if a topic was made again or no longer has the offsets, TopicMissing, or
+    SourceAway. Blocks.
     """
     asked = {each: pa.array(list(at), pa.int64()) for each, at in offsets.items()}
     order = [(name, "ascending") for name in ("topic", "partition", "offset")]
@@ -61,7 +63,8 @@ def values_at(
 
 
 def _read(kafka: KafkaSource, ranges: Sequence[OffsetRange], decode: Decoder) -> list[OffsetRange]:
-    """What a budget leaves of them. After it, or after an error: are the topics still the same?"""
+    """Read ranges until the byte budget is used up, and return what is left of them. Afterwards,
+    also after an error, check that the topics are the same and still have these offsets."""
     consumer = RangeConsumer(librdkafka_settings(kafka))
     error: Exception | None = None
     left: list[OffsetRange] = []
@@ -83,7 +86,7 @@ def _read(kafka: KafkaSource, ranges: Sequence[OffsetRange], decode: Decoder) ->
 
 
 def _ranges(offsets: Offsets, topic_ids: Mapping[str, str]) -> list[OffsetRange]:
-    """Few ranges with all of these offsets and little else."""
+    """A few ranges that cover all of these offsets and little else."""
     ranges: list[OffsetRange] = []
     for partition, wanted in sorted(offsets.items()):
         topic, topic_id = partition.topic, topic_ids[partition.topic]

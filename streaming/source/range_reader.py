@@ -1,9 +1,9 @@
-"""Reading in the driver: one Spark job that reads and decodes ranges, whole or not at all.
+"""The driver's side of a read: one Spark job that reads and decodes ranges, wholly or not at all.
 
     ranges ──pack──► work lists ──one stage of as many tasks──► blocks ──► topic still the same?
 
-What a job brings counts only when the broker afterwards still has the topics with the IDs that the
-ranges name, and everything from their beginnings on.
+The blocks of a job count only if the broker afterwards still has the topics under the IDs that the
+ranges name, and all messages from the beginnings of the ranges on.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from streaming.source.read_task import ReadFailure, ReadTask
 from streaming.source.reading import TASK_BYTES
 
 _DESCRIPTION: Final = "spark.job.description"
-FEW_MESSAGES: Final = 500  # one task reads so many as fast as several
+FEW_MESSAGES: Final = 500  # one task reads so few as fast as several tasks would
 NEEDS: Final = (
     "it needs Tidelake's wheel, confluent-kafka, numpy and pyarrow, in the driver's minor version "
     "of Python (docs/data-plane.md, Where executors are elsewhere)"
 )
-# What Spark's error has in it, and what that says of the executors' Python.
+# Patterns in Spark's error, and what each says about the executors' Python.
 _SAYS: Final = (
     (re.compile(r"No module named '?([\w.]+)"), "has no module {}"),
     (re.compile(r"Python in worker has different version: ([\d.]+)"), "is a Python {}"),
@@ -46,15 +46,18 @@ _SAYS: Final = (
 
 
 class ReadFailed(TryAgain):
-    """Something failed that is not Kafka's, or was cancelled: it is tried again for a while."""
+    """A read failed for a reason that is not Kafka's, or was cancelled. It is tried again for a
+    while."""
 
 
 class ExecutorsUnfit(TidelakeError):
-    """Their Python lacks what reading takes: somebody has to give it that."""
+    """The executors' Python lacks something that reading needs. Trying again does not help; the
+    operator has to install it."""
 
 
 class RangeReader:
-    """Of one changefeed's topics, for one thread. ``name`` is what Spark's UI shows."""
+    """Reads the topics of one changefeed. For one thread, but for ``cancel``. ``name`` is shown in
+    Spark's UI."""
 
     def __init__(
         self, spark: SparkSession, kafka: KafkaSource, decode: Decoder, *, name: str = "tidelake"
@@ -65,14 +68,15 @@ class RangeReader:
         self._name = name
         self._tag = f"read-{name}"
         self._source = Source(kafka)
-        self._numbers: dict[int, RDD[int]] = {}  # with so many partitions
-        self._message_bytes = 1_000.0  # a guess, until some have been read
+        self._numbers: dict[int, RDD[int]] = {}  # an empty RDD by its number of partitions
+        self._message_bytes = 1_000.0  # the average size; a guess until messages have been read
 
     def close(self) -> None:
         self._source.close()
 
     def cancel(self) -> None:
-        """From another thread: ``read`` raises ReadFailed soon, whatever it waits for."""
+        """Called from another thread: cancels the job of ``read``, which then raises ReadFailed
+        soon."""
         self._spark.sparkContext.cancelJobsWithTag(self._tag)
 
     @property
@@ -81,15 +85,16 @@ class RangeReader:
 
     @property
     def messages(self) -> int:
-        """About so many are read at once before tasks stop at their budgets."""
+        """About how many messages one read can hold before its tasks stop at their budgets."""
         return max(1, int(self.tasks * TASK_BYTES / self._message_bytes))
 
     def read(self, ranges: Sequence[OffsetRange], wanted: Wanted) -> list[Block]:
-        """By partition, in order of offset, at last the DONE block of its range.
+        """Read and decode the ranges; blocks until the job has ended. The blocks are ordered by
+        partition and offset, with a DONE block at the end of each range.
 
         ``ranges``: at most one of each partition. A DONE block's ``last`` is where the next range
-        begins: a budget may end a range early. Raises SourceLost, TopicMissing, ExecutorsUnfit, or
-        what is worth another try: SourceAway, ReadFailed.
+        begins: a budget may end a range early. Raises SourceLost, TopicMissing, ExecutorsUnfit; or
+        SourceAway and ReadFailed, after which the read may be tried again.
         """
         if not ranges:
             return []
@@ -109,15 +114,16 @@ class RangeReader:
         return blocks
 
     def check(self, ranges: Sequence[OffsetRange]) -> None:
-        """Raise SourceLost or TopicMissing unless these offsets still mean what they meant."""
+        """Raise SourceLost or TopicMissing unless the broker still has these topics, by ID, and
+        the messages from the ranges' beginnings on. Raises SourceAway too."""
         self._source.check_topic_ids({each.topic: each.topic_id for each in ranges})
         self._source.check_beginnings({each.topic_partition: each.begin for each in ranges})
 
     def _job(
         self, lists: Sequence[Sequence[OffsetRange]], wanted: Wanted, total: int
     ) -> list[Block | ReadFailure]:
-        """An RDD's: one of a DataFrame is planned and analysed anew each time, and what it brings
-        is copied row by row. That costs three times as much."""
+        """Run the job, on an RDD. A DataFrame would cost three times as much: each job of one is
+        analysed and planned anew, and its results are copied row by row."""
         task = ReadTask(librdkafka_settings(self._kafka), lists, self._decode, wanted, TASK_BYTES)
         context, count = self._spark.sparkContext, len(lists)
         try:
@@ -132,7 +138,8 @@ class RangeReader:
 
     @contextmanager
     def _described(self, lists: Sequence[Sequence[OffsetRange]], total: int) -> Iterator[None]:
-        """Spark knows of no offsets: its UI shows them here."""
+        """Put the offsets into the job's description, for Spark's UI, and tag the job so that it
+        can be cancelled."""
         context = self._spark.sparkContext
         before = context.getLocalProperty(_DESCRIPTION)
         more = " and others" if sum(map(len, lists)) > 1 else ""
@@ -155,9 +162,11 @@ class RangeReader:
 def _in_order(
     ranges: Sequence[OffsetRange], lists: Sequence[Sequence[OffsetRange]], blocks: Iterator[Block]
 ) -> Iterator[Block]:
-    """Of each range what was read without a hole, from one or several pieces of it.
+    """The blocks of each range that were read without a hole, and its DONE block.
 
-    Pieces come in the order of their offsets: lists do, and tasks keep to their lists.
+    ``pack`` may have cut a range into pieces for several tasks, and a task may stop early at its
+    budget: what was read behind such a hole is left out. The pieces and blocks of a partition come
+    in the order of their offsets, since work lists have that order and tasks keep it.
     """
     pieces: defaultdict[TopicPartition, list[OffsetRange]] = defaultdict(list)
     for piece in (each for work in lists for each in work):
@@ -188,8 +197,8 @@ def _in_order(
 
 
 def unfit(error: str, python: str) -> ExecutorsUnfit | None:
-    """``error``: all that Spark says of a job that failed; ``python``: as PYSPARK_PYTHON names the
-    executors'.
+    """The error about the executors' Python, if a job failed for that reason. ``error`` is all that
+    Spark says about the job; ``python`` names the executors' Python, as PYSPARK_PYTHON does.
     """
     for pattern, says in _SAYS:
         if match := pattern.search(error):

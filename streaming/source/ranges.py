@@ -1,6 +1,6 @@
-"""Which offsets of which partition are read next, and in which task. Pure.
+"""Decide which offsets of which partition are read next, and in which task. Pure.
 
-positions, ends ──cut──► ranges, at most one a partition ──pack──► work lists, one a task
+positions, ends ──cut──► ranges, one per partition at most ──pack──► work lists, one per task
 
 p0 ████████████████████████████▌         list 0: p0 [0, 150)
 p1 ██████████▌                   ──►     list 1: p0 [150, 290), p1 [7, 117)
@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
-PIECE_MESSAGES: Final = 10_000  # a smaller part of a range costs more to begin than it saves
+PIECE_MESSAGES: Final = 10_000  # to cut off a smaller piece of a range costs more than it saves
 
-# Thousands of dataclasses are compared ten times slower than tuples.
+# Keys for sorting: to compare thousands of dataclasses takes ten times as long as tuples.
 _BY_PARTITION: Final = attrgetter("topic", "partition")
 _BY_OFFSET: Final = attrgetter("topic", "partition", "begin")
 
@@ -38,10 +38,10 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """The offsets ``[begin, end)`` of one partition; gaps in it are normal."""
+    """The offsets ``[begin, end)`` of one partition. Not every offset has a message."""
 
     topic: str
-    topic_id: str  # of the topic that the offsets belong to: a name can be used again
+    topic_id: str  # the topic that the offsets belong to; its name may be used again later
     partition: int
     begin: int
     end: int
@@ -52,7 +52,7 @@ class OffsetRange:
 
     @property
     def messages(self) -> int:
-        """At most so many are in it."""
+        """How many messages the range can have at most."""
         return self.end - self.begin
 
     def __str__(self) -> str:
@@ -67,11 +67,11 @@ def cut(
     messages: int,
     first_messages: int = 0,
 ) -> list[OffsetRange]:
-    """What is read next: all there is, or about ``messages`` of it.
+    """The ranges to read next: everything between positions and ends, or about ``messages`` of it.
 
-    Of a backlog every partition gives its share, so that their watermarks rise together.
-    ``first_messages``: of a first read, which is small where the backlog is large, so that
-    something is seen soon; 0 where this is not the first one.
+    If there is more than that, each partition is read in proportion to its backlog, so that the
+    partitions' watermarks rise together. ``first_messages`` is the limit of a stream's first read
+    when the backlog is large, so that the first commit comes soon; 0: this is not the first read.
     """
     in_order = sorted(positions.items(), key=lambda item: _BY_PARTITION(item[0]))
     sizes = {each: ends.get(each, at) - at for each, at in in_order}
@@ -91,10 +91,10 @@ def cut(
 def pack(
     ranges: Iterable[OffsetRange], lists: int, *, piece_messages: int = PIECE_MESSAGES
 ) -> list[list[OffsetRange]]:
-    """At most so many work lists of about equal size, none of them empty.
+    """Distribute the ranges to at most so many work lists of about equal size, none of them empty.
 
-    The ranges stand in a line that is cut where a list is full, so that a list goes on where it
-    went on before and few ranges are cut: at most one for each list.
+    The ranges are sorted by partition, and the lists are filled one after the other. So a partition
+    tends to be in the same list in each read, and few ranges are cut: at most one for each list.
     """
     line = sorted((each for each in ranges if each.messages > 0), key=_BY_OFFSET)
     left, packed = sum(each.messages for each in line), []
@@ -109,7 +109,8 @@ def pack(
 
 
 def _fill(line: list[OffsetRange], room: int, piece_messages: int) -> Iterator[OffsetRange]:
-    """Take from the line's beginning what belongs in a list with so much room."""
+    """Take ranges, the last one cut if need be, from the front of the line for a list that has
+    room for so many messages."""
     begun = False
     while line and room > 0:
         first, over = line[0], line[0].messages - room
@@ -120,14 +121,15 @@ def _fill(line: list[OffsetRange], room: int, piece_messages: int) -> Iterator[O
                 line[0] = replace(first, begin=middle)
                 yield replace(first, end=middle)
                 return
-            if begun and over > room:  # most of it would be too much: the next list's first
+            if begun and over > room:  # less than half of it fits: leave it to the next list
                 return
         begun, room = True, -over
         yield line.pop(0)
 
 
 def joined(read: Iterable[tuple[int, int]], begin: int) -> int:
-    """How far pieces of one partition, in order, were read from ``begin`` on without a hole."""
+    """The offset up to which one partition was read from ``begin`` on without a hole. ``read`` has
+    the (first, reached) offsets of its pieces, in order."""
     for first, reached in read:
         if first != begin:
             break

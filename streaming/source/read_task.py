@@ -1,4 +1,5 @@
-"""What Spark runs on an executor: the task of a work list. Neither Spark nor gRPC in it."""
+"""The task that Spark runs on an executor: read and decode one work list. Imports neither Spark nor
+gRPC."""
 
 from __future__ import annotations
 
@@ -24,17 +25,17 @@ _plain = attrgetter(*(each.name for each in fields(OffsetRange)))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFailure:
-    """Why a list could not be read to its end. It comes as a result: a task that raises is tried
-    again by Spark, which cannot tell what is worth it, and brings a stack trace through two
-    languages."""
+    """Why a list could not be read to its end. A task returns it and does not raise: Spark would
+    try a task that raised again, whether that helps or not, and would report it with a stack trace
+    of two languages."""
 
-    is_unreadable: bool  # the driver asks the broker what is the matter
+    is_unreadable: bool  # reading from Kafka failed; the driver asks the broker why
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """For ``mapPartitionsWithIndex`` over as many partitions as there are work lists."""
+    """The function for ``mapPartitionsWithIndex`` on an RDD with one partition per work list."""
 
     settings: Settings = field(repr=False)  # a password may be in them
     lists: Sequence[Sequence[OffsetRange]]
@@ -43,7 +44,8 @@ class ReadTask:
     budget_bytes: int = TASK_BYTES
 
     def __reduce__(self) -> tuple[Callable[..., ReadTask], tuple[Any, ...]]:
-        """In tuples: thousands of small objects take Spark's pickler several times as long."""
+        """Pickle the lists as plain tuples: Spark's pickler takes several times as long for
+        thousands of small objects."""
         lists = [[_plain(each) for each in work] for work in self.lists]
         wanted = [
             (name.schema, name.table, each.above_ts, each.key) for name, each in self.wanted.items()
@@ -52,8 +54,8 @@ class ReadTask:
         return _task, (self.settings, plain, self.decode, self.budget_bytes)
 
     def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Block | ReadFailure]:
-        """The blocks of one list, or what was read of it and a failure."""
-        list(nothing)  # Spark keeps a worker only if it has read its input
+        """The blocks of work list ``number``; after a failure the blocks read so far, then it."""
+        list(nothing)  # Spark reuses a worker process only if it has read all its input
         _settle()
         yield from self.read(self.lists[number])
 
@@ -73,9 +75,9 @@ class ReadTask:
 
 @cache
 def _settle() -> None:
-    """Once in each worker. Spark has it collect all garbage after every task: what was imported
-    before the first one is no garbage, and to look through it took longer than a small read."""
-    pa.set_cpu_count(1)  # the other cores have tasks of their own
+    """Done once in each worker process. Spark makes a worker collect garbage after every task, and
+    to look through all that was imported took longer than a small read: freeze that."""
+    pa.set_cpu_count(1)  # the other cores run other tasks
     gc.freeze()
 
 

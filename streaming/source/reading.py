@@ -1,8 +1,8 @@
-"""Reading a work list and decoding it, chunk by chunk: what a task does. No Spark in it.
+"""Read a work list and decode it chunk by chunk: the work of a task, without Spark.
 
 A range has been read when a message at or behind its end comes, when the partition ends there, or
-when the consumer's position has passed it: the markers of transactions and what compaction took are
-never delivered, so the last offset may never come.
+when the consumer's position has passed its end. It is not enough to wait for the range's last
+offset: transaction markers and messages that compaction removed are never delivered.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from streaming.protocols.contract import Block, Decoder, Kind, Messages, Wanted
 from streaming.source.consumer import RangeConsumer
 from streaming.source.ranges import OffsetRange, TopicPartition
 
-# Of messages that are decoded at once: each table in them costs some milliseconds beside its rows.
+# The messages that are decoded at once. Large, since each table in a chunk costs some milliseconds
+# besides its rows.
 CHUNK_BYTES: Final = 16 << 20
 CHUNK_MESSAGES: Final = 50_000
-SIDE_BY_SIDE: Final = 1_000  # ranges of at most so many messages are read together
-TASK_BYTES: Final = 64 << 20  # of messages in one task: it stops there
+SIDE_BY_SIDE: Final = 1_000  # ranges of at most so many messages are read at the same time
+TASK_BYTES: Final = 64 << 20  # a task's budget: it stops after so many bytes of messages
 NO_PROGRESS_S: Final = 30.0
 
-# What librdkafka does not try again, or what trying again does not mend soon.
+# Errors that librdkafka does not try again, or that trying again does not mend soon.
 _FINAL: Final = {
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError.OFFSET_OUT_OF_RANGE,
@@ -44,7 +45,7 @@ _FINAL: Final = {
 
 
 class ReadError(Exception):
-    """A range that cannot be read now; the driver finds out whether it ever can be."""
+    """A range cannot be read now. The driver asks the broker whether it can be read at all."""
 
     def __init__(self, unread: OffsetRange, offset: int, reason: str) -> None:
         super().__init__(
@@ -59,9 +60,10 @@ def read_list(
     wanted: Wanted,
     budget_bytes: int = TASK_BYTES,
 ) -> Iterator[list[Block]]:
-    """The blocks of these ranges, chunk by chunk, at last a DONE block of each range.
+    """The blocks of these ranges, one list per chunk; the last list has a DONE block per range.
 
-    What exceeds the budget is left for the next read. Raises ReadError.
+    What exceeds the budget is left for the next read: the ``last`` of a DONE block says how far its
+    range was read. Raises ReadError. Blocks while it waits for messages.
     """
     cursors = [Cursor(each, each.begin, each.begin) for each in ranges]
     left = budget_bytes
@@ -78,7 +80,7 @@ def read_list(
 
 
 def _read_group(consumer: RangeConsumer, group: Sequence[Cursor]) -> Iterator[Messages]:
-    """Ranges of different partitions, side by side."""
+    """Read ranges of different partitions at the same time, and yield their messages in chunks."""
     consumer.assign([each.range for each in group])
     by_partition = {each.range.topic_partition: each for each in group}
     progress_s, held, held_bytes = time.monotonic(), 0, 0
@@ -104,7 +106,7 @@ def _read_group(consumer: RangeConsumer, group: Sequence[Cursor]) -> Iterator[Me
 
 
 def _take(cursors: Mapping[TopicPartition, Cursor], messages: list[Any]) -> bool:
-    """Hand messages and events to the cursors; returns whether one of them went on."""
+    """Hand messages and events to their cursors; returns whether there was progress."""
     events = [each for each in messages if each.error() is not None]
     if events:
         messages = [each for each in messages if each.error() is None]
@@ -124,7 +126,8 @@ def _take(cursors: Mapping[TopicPartition, Cursor], messages: list[Any]) -> bool
 
 
 def _heed(cursors: Mapping[TopicPartition, Cursor], event: Any) -> bool:
-    """An event: an end was reached, something cannot be read, or librdkafka tries again itself."""
+    """Handle an event: a partition's end was reached (returns whether that is progress), reading
+    fails for good (raises ReadError), or an error that librdkafka tries again by itself (False)."""
     error, cursor = event.error(), None
     if event.topic() is not None and event.partition() is not None:
         cursor = cursors.get(TopicPartition(event.topic(), event.partition()))
@@ -137,14 +140,16 @@ def _heed(cursors: Mapping[TopicPartition, Cursor], event: Any) -> bool:
 
 
 def _passed(consumer: RangeConsumer, cursors: Mapping[TopicPartition, Cursor]) -> bool:
-    """Whether the consumer has passed markers, of which it says nothing by itself."""
+    """Ask the consumer for its positions, since it passes transaction markers without an event.
+    Returns whether that was progress."""
     waiting = [each.range for each in cursors.values() if not each.is_read]
     positions = consumer.positions(waiting)
     return any([cursors[each].reach(position) for each, position in positions.items()])
 
 
 def _leave(consumer: RangeConsumer, group: Sequence[Cursor]) -> None:
-    """The last range of a read may go on in the next."""
+    """After a group: a single range that was read exactly to its end may go on in the next read, so
+    the consumer stays there. Else it is unassigned."""
     last = group[-1]
     if len(group) == 1 and last.at == last.range.end and not last.passed:
         consumer.finish(last.range, last.at, last.position)
@@ -153,8 +158,9 @@ def _leave(consumer: RangeConsumer, group: Sequence[Cursor]) -> None:
 
 
 def _groups(cursors: Sequence[Cursor], consumer: RangeConsumer) -> list[list[Cursor]]:
-    """Small ranges of different partitions share a group: to assign one takes milliseconds. First
-    comes what the consumer is in the midst of.
+    """The cursors in groups that are read at the same time. Small ranges of different partitions
+    share a group, since each assignment takes milliseconds. The range at which the consumer already
+    is comes first.
     """
     small: dict[int, list[Cursor]] = {}
     seen: Counter[TopicPartition] = Counter()
@@ -173,25 +179,25 @@ def _groups(cursors: Sequence[Cursor], consumer: RangeConsumer) -> list[list[Cur
 
 @dataclass(slots=True)
 class Cursor:
-    """How far a range has been read, and what of it is held until it makes a chunk."""
+    """How far a range has been read, and its messages that are held until they fill a chunk."""
 
     range: OffsetRange
-    at: int  # everything before it was handed on
-    position: int  # nothing is left between ``at`` and here but what is held
+    at: int  # all messages before this offset were handed on, in chunks
+    position: int  # all messages between ``at`` and here are held
     is_read: bool = False
-    passed: bool = False  # messages behind the end were thrown away
-    messages: int = 0  # that were handed on
+    passed: bool = False  # messages behind the end came, and were thrown away
+    messages: int = 0  # the number that was handed on, and their bytes
     message_bytes: int = 0
     offsets: list[int] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
 
     @property
     def left(self) -> int:
-        """At most so many are still to come."""
+        """How many messages are still to come at most."""
         return 0 if self.is_read else max(1, self.range.end - self.position)
 
     def take(self, offsets: list[int], values: list[bytes | None]) -> None:
-        """By rising offset, all of this partition."""
+        """Hold messages of this partition, by rising offset; those behind the end are left out."""
         assert offsets[0] >= self.position, f"{self.range}: {offsets[0]} after {self.position}"
         end = self.range.end
         if offsets[-1] >= end:
@@ -205,7 +211,7 @@ class Cursor:
         self.is_read |= self.passed or self.position >= end
 
     def reach(self, position: int) -> bool:
-        """Nothing more is before this; returns whether that is news."""
+        """No more messages come before this position; returns whether that is progress."""
         if self.passed or position <= self.position:
             return False
         self.position = position
@@ -213,7 +219,7 @@ class Cursor:
         return True
 
     def chunks(self) -> Iterator[Messages]:
-        """What is held; a message that is larger than a chunk is one by itself."""
+        """Hand on the held messages in chunks; a message larger than a chunk is one by itself."""
         for first, last in _cuts(self.values):
             self.at = self.offsets[last - 1] + 1
             offsets = pa.array(self.offsets[first:last], pa.int64())
@@ -253,5 +259,5 @@ def _cuts(values: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
 
 
 def size_of(values: pa.Array) -> int:
-    """The bytes of an array that is no slice."""
+    """The bytes of all values of a binary array."""
     return int(pc.sum(pc.binary_length(values)).as_py() or 0)

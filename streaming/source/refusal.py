@@ -1,7 +1,7 @@
-"""Why a broker does not let us in, as one line.
+"""Find out why a broker refuses a connection, and say it in one line.
 
-librdkafka tells what the broker answered; of a certificate that it does not trust it tells no more
-than that, and Python's ssl knows the reason.
+librdkafka reports what the broker answered. Of a certificate that cannot be trusted it does not say
+why; so the connection is tried again with Python's ssl, which does.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _HUNG_UP = re.compile("Broken pipe|Connection reset")
 
 
 def connection_refusal(kafka: KafkaSource, patience_s: float = 2.0) -> str | None:
-    """Connect once more, and say why not and what to do; None: it works now.
+    """Connect once more, and return why that fails and what to do; None if it works now.
 
-    Raises ConfigError where a file or secret that the URI names cannot be had or used.
+    Blocks for about ``patience_s`` seconds, longer to look at certificates. Raises ConfigError if
+    a file or secret that the URI names cannot be read or used.
     """
     told: list[KafkaError] = []
     settings = librdkafka_settings(kafka)
@@ -60,7 +61,7 @@ def connection_refusal(kafka: KafkaSource, patience_s: float = 2.0) -> str | Non
 
 
 def in_words(code: str, text: str, security: KafkaSecurity) -> str:
-    """What librdkafka says, and what to do about it. ``code``: ``KafkaError.name()``."""
+    """librdkafka's error as a sentence, with what to do. ``code``: ``KafkaError.name()``."""
     reason = _FRAME.sub("", text)
     if code == "_AUTHENTICATION":
         return _login_refused(reason, security)
@@ -71,7 +72,7 @@ def in_words(code: str, text: str, security: KafkaSecurity) -> str:
         return "it speaks no TLS there: give the port of its TLS listener, or no enable-tls and ca"
     if _VERIFIED in reason:
         return f"its certificate cannot be trusted ({reason}): check ca"
-    if _HUNG_UP.search(reason):  # what was sent came too late to be told more
+    if _HUNG_UP.search(reason):  # the broker closed the connection while we wrote, without a word
         code = "_ALL_BROKERS_DOWN"
     return _WITHOUT_A_WORD.get(code, f"{reason}. Check the address")
 

@@ -1,6 +1,6 @@
-"""Spark's Python daemon, with what a task needs loaded before it forks its workers.
+"""Spark's Python daemon, which imports what a task needs before it forks its workers.
 
-For ``spark.python.daemon.module``, where the executors' Python has this package. Nothing here may
+Set as ``spark.python.daemon.module`` where the executors' Python has this package. Nothing here may
 start a thread or make a consumer: neither survives a fork.
 """
 

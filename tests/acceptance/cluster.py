@@ -22,6 +22,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from conf.settings import EtcdSettings, TransportSettings
 from coordination.errors import TidelakeError
 from coordination.model import TSO_LOGICAL_BITS
 from streaming.operations import operator
+from tests.acceptance.live_feed import LiveFeed
 from tests.acceptance.processes import Life, await_, environment, field
 from tests.acceptance.progress_watch import ProgressWatch
 from tests.acceptance.target_commits import TargetCommits
@@ -64,13 +66,23 @@ class Server:
         return field(self.life.lines("capture starts")[-1], "capture_id")
 
 
-class Cluster:
-    """One changefeed of three shops: a context manager."""
+def a_mall(broker: KafkaBroker, topic: str) -> LiveFeed:
+    return MallFeed(broker, topic, seed=5)
 
-    def __init__(self, broker: KafkaBroker, etcd_endpoint: str, folder: Path) -> None:
+
+class Cluster:
+    """One changefeed, of three shops unless another feed is made: a context manager."""
+
+    def __init__(
+        self,
+        broker: KafkaBroker,
+        etcd_endpoint: str,
+        folder: Path,
+        make_feed: Callable[[KafkaBroker, str], LiveFeed] = a_mall,
+    ) -> None:
         self.topic = f"mall-{uuid.uuid4().hex[:8]}"
         self.warehouse = folder / "warehouse"
-        self.feed = MallFeed(broker, self.topic, seed=5)
+        self.feed = make_feed(broker, self.topic)
         self.servers: dict[str, Server] = {}
         self.lives: list[Life] = []
         self.frozen: set[str] = set()  # captures that were stopped while they may have written

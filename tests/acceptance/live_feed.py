@@ -50,6 +50,11 @@ class LiveFeed:
         self._closing.set()
         self._thread.join()
 
+    @property
+    def latest_ts(self) -> int:
+        """Of the newest event that happened."""
+        return self.events[-1].commit_ts if self.events else 0
+
     def close(self) -> int:
         """The last commit-ts; a watermark above it has been sent to every partition."""
         self._closing.set()

@@ -222,13 +222,20 @@ class Lives:
 
     def live(self, failpoints: str = "", **changes: Any) -> BaseException | None:
         """One whole life; how it ended."""
+        return self.live_together(1, failpoints, **changes)[0]
+
+    def live_together(
+        self, count: int, failpoints: str = "", **changes: Any
+    ) -> list[BaseException | None]:
+        """So many captures side by side; how each ended. A step fails in one of them."""
         failpoint.configure(failpoints)
         try:
-            error = self.begin(**changes).join()
+            lives = [self.begin(**changes) for _ in range(count)]
+            errors = [life.join() for life in lives]
         finally:
             failpoint.configure("")
         self.look()
-        return error
+        return errors
 
     def finish(self, **changes: Any) -> None:
         """One life that must reach its target-ts."""

@@ -70,7 +70,7 @@ class ProgressWatch:
 
     def assert_nothing_fell(self) -> None:
         assert self._error is None, f"the watch itself failed: {self._error!r}"
-        assert self._highest.fallen == []
+        assert self._highest.fallen == [], self._highest.fallen
 
     def first_moved_by(self, capture_id: str) -> float:
         """Wall time of this capture's first progress commit in which a checkpoint moved, or 0."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +28,34 @@ Rows = dict[int, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """From ``ts`` on: the columns beside ``id``, and the rows by ``id``."""
+    """From ``ts`` on: the columns beside ``id``, and the rows by ``id``; or there is no table."""
 
     ts: int
     columns: tuple[Column, ...]
     rows: Rows
+    is_ddl: bool = False  # one that leaves a shape
+    is_there: bool = True
 
 
 class Reshaped:
-    """``messages`` has rows, DDLs and watermarks, some of them twice and late."""
+    """``messages`` has rows, DDLs and watermarks, some of them twice and late. ``is_dropped``: the
+    table is dropped now and then, and made again in another shape."""
 
-    def __init__(self, seed: int, *, steps: int = 120, ddl_every: int = 8) -> None:
+    def __init__(
+        self, seed: int, *, steps: int = 120, ddl_every: int = 8, is_dropped: bool = False
+    ) -> None:
         self._dice = random.Random(seed)
         self._names = 0
+        self._is_there = True
+        self._is_dropped = is_dropped
         self._columns = (Column("n", "int"), Column("v", "varchar(40)"))
         self._rows: Rows = {}
         self._ts = 1_000
-        self.moments = [Moment(self._ts, self._columns, {})]
+        self.moments = [Moment(self._ts, self._columns, {}, is_ddl=True)]
         self.ddls: list[str] = []
         self.messages: list[Message] = [*made(self._ts, self._table()), *marks(self._ts + 1)]
         for step in range(1, steps + 1):
-            if step % ddl_every:
+            if step % ddl_every and self._is_there:
                 self._change()
             else:
                 self._alter()
@@ -64,13 +72,22 @@ class Reshaped:
     def ts_at(self, part: float) -> int:
         return self.moments[int((len(self.moments) - 1) * part)].ts
 
-    def differences(self, warehouse: str | Path, ts: int, version: int | None = None) -> str | None:
-        """Columns in their order, and every cell."""
+    def is_there(self, ts: int) -> bool:
+        return ts >= self.moments[0].ts and self.at(ts).is_there
+
+    def drops(self) -> list[int]:
+        pairs = pairwise(self.moments)
+        return [after.ts for before, after in pairs if before.is_there and not after.is_there]
+
+    def differences(
+        self, warehouse: str | Path, ts: int, version: int | None = None, name: str = NAME
+    ) -> str | None:
+        """Columns in their order, and every cell. ``name``: of the table that is looked at."""
         moment = self.at(ts)
-        table = DeltaTable(f"{warehouse}/{SCHEMA}/{NAME}", version=version)
+        table = DeltaTable(f"{warehouse}/{SCHEMA}/{name}", version=version)
         found = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
         names = ["id", *(column.name for column in moment.columns)]
-        if found.column_names != names:
+        if found.column_names != names and moment.is_there:
             return f"at {ts} columns {found.column_names}, not {names}"
         rows = {row["id"]: row for row in found.to_pylist()}
         wanted = {id_: {"id": id_, **row} for id_, row in moment.rows.items()}
@@ -115,11 +132,15 @@ class Reshaped:
         number = self._dice.randrange(1 << (40 if column.type == "bigint" else 30))
         return number if column.type in ("int", "bigint") else f"text {number} é"
 
-    def _moment(self) -> None:
+    def _moment(self, *, is_ddl: bool = False) -> None:
         rows = {id_: dict(row) for id_, row in self._rows.items()}
-        self.moments.append(Moment(self._ts, self._columns, rows))
+        self.moments.append(Moment(self._ts, self._columns, rows, is_ddl, self._is_there))
 
     def _alter(self) -> None:
+        if not self._is_there:
+            return self._make_again()
+        if self._is_dropped and self._dice.random() < 0.4:
+            return self._drop_table()
         kinds = [self._add, self._add_filled, self._add_and_drop, self._drop, self._rename]
         kinds += [self._widen, self._truncate, self._reorder]
         query = ""
@@ -131,7 +152,26 @@ class Reshaped:
         partitions: Sequence[int] = range(PARTITIONS) if self._dice.random() < 0.3 else (0,)
         self.messages += [(partition, None, message) for partition in partitions]
         self.ddls.append(query)
+        self._moment(is_ddl=True)
+        return None
+
+    def _drop_table(self) -> None:
+        ts, query = self._tick(), f"DROP TABLE `{SCHEMA}`.`{NAME}`"
+        self.messages.append((0, None, encode_ddl(Ddl(SCHEMA, NAME, "ERASE", query), ts, 0)))
+        self.ddls.append(query)
+        self._is_there, self._rows = False, {}
         self._moment()
+        if self._dice.random() < 0.5:
+            self._make_again()
+
+    def _make_again(self) -> None:
+        """In another order of columns, some of which have names of before."""
+        self._columns = (self._new("varchar(40)"),)
+        self._columns += (self._new("bigint"), Column("v", "int"))
+        self._is_there = True
+        self.messages += made(self._tick(), self._table())
+        self.ddls.append(f"CREATE TABLE `{NAME}`")
+        self._moment(is_ddl=True)
 
     def _send_again(self) -> None:
         """As a TiCDC that has started again from an older checkpoint."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,3 +89,9 @@ def marks(ts: int, partitions: int = PARTITIONS) -> list[Message]:
 
 def values(lives: Lives, table: str) -> dict[int, str]:
     return {found["id"]: found["v"] for found in lives.rows(table)}
+
+
+def advised_ts(refusal: Exception) -> int:
+    """The ts from which on a start where Kafka has deleted messages is accepted, as it says."""
+    (ts,) = re.findall(r"--start-ts (\d+) at least", str(refusal))
+    return int(ts)

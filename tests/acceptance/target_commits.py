@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from tests.shop.mall import SHOPS
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCommit:
@@ -40,9 +38,8 @@ class TargetCommits:
 
     def read(self) -> dict[str, list[TargetCommit]]:
         """By ``schema.table``, in the order of their versions."""
-        for shop in SHOPS:
-            for log in self._warehouse.glob(f"{shop}/*/_delta_log"):
-                self._read_on(f"{shop}.{log.parent.name}", log)
+        for log in self._warehouse.glob("[!_]*/*/_delta_log"):
+            self._read_on(f"{log.parts[-3]}.{log.parts[-2]}", log)
         return self._found
 
     def since(self, at: float, capture: str) -> set[str]:

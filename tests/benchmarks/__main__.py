@@ -24,6 +24,7 @@ from tests.benchmarks import (
     backlogs,
     bulk,
     captures,
+    ddl,
     dead_letters,
     failover,
     floors,
@@ -59,6 +60,7 @@ PARTS = {
     "backlogs": Part(backlogs.run, backlogs.tables),
     "idle": Part(idle.run, idle.tables),
     "garbage": Part(dead_letters.run, dead_letters.tables),
+    "ddl": Part(ddl.run, ddl.tables),
 }
 
 

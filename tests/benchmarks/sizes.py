@@ -37,6 +37,8 @@ class Size:
     idle_s: int
     captures_s: int  # of changes, with a move in the middle
     scaling_changes: int
+    ddl_rows: int
+    ddl_changes: int
     parts: tuple[str, ...] | None = None  # None: all
 
 
@@ -65,6 +67,8 @@ FULL = Size(
     idle_s=60,
     captures_s=90,
     scaling_changes=2_000_000,  # more than one read of eight tasks
+    ddl_rows=1 * MILLION,
+    ddl_changes=2 * MILLION,  # twenty DDLs
 )
 QUICK = Size(
     bulk={1 * MILLION: (Stage(changes=500_000, tidelake=1, delta_rs=1, naive=1),)},
@@ -79,6 +83,8 @@ QUICK = Size(
     idle_s=20,
     captures_s=60,
     scaling_changes=200_000,
+    ddl_rows=1 * MILLION,
+    ddl_changes=500_000,
     parts=("bulk", "freshness", "tables"),
 )
 
@@ -112,4 +118,6 @@ def scaled(size: Size, scale: float) -> Size:
         idle_s=min(size.idle_s, 20),
         captures_s=min(size.captures_s, 60),
         scaling_changes=small(size.scaling_changes, 20_000),
+        ddl_rows=small(size.ddl_rows, 20_000),
+        ddl_changes=small(size.ddl_changes, 50_000),
     )

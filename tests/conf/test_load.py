@@ -18,6 +18,7 @@ from conf.settings import (
     SessionSettings,
     SettingError,
     Settings,
+    TableRule,
     TransportSettings,
 )
 
@@ -84,7 +85,7 @@ capture-session-ttl = 20
 session-safety-margin-s = 1.5
 max-batch-messages = 5
 quiet-s = 1
-force-replicate = false
+force-replicate = true
 enable-sync-point = false
 [storage-options]
 AWS_REGION = "eu-west-1"
@@ -115,6 +116,9 @@ partition = "index-value"
 [[sink.dispatchers]]
 matcher = ["*.*"]
 topic = "{schema}_{table}"
+[[sink.tables]]
+matcher = ["shop.audit_*"]
+write-mode = "append"
 [sink.kafka-config]
 partition-num = 7
 required-acks = -1
@@ -141,6 +145,7 @@ def test_a_whole_file(tmp_path: Path):
     assert changefeed.source.partition_num == 7
     assert changefeed.source.security.sasl_user == "u"
     assert changefeed.sink.storage_options == (("AWS_REGION", "eu-west-1"),)
+    assert changefeed.sink.tables == (TableRule(matcher=("shop.audit_*",), write_mode="append"),)
     assert changefeed.filter.case_sensitive
     assert changefeed.filter.event_filters == (
         EventFilter(
@@ -174,7 +179,14 @@ def test_a_whole_file(tmp_path: Path):
         ("[[filter.event-filters]]\nmatcher=['*.*']\nignore-event=['inserts']", "mean insert?"),
         ("[[filter.event-filters]]\nignore-event=['insert']", "no matcher"),
         ("[[filter.event-filters]]\nmatcher=['*.*']\nignore-sql=['(']", "regular expression"),
-        ("force-replicate = true", "force-replicate is not built yet"),
+        ("force-replicate = true", "give them write-mode = 'append'"),
+        ("[[sink.tables]]\nwrite-mode = 'append'", "sink.tables: one of them has no matcher"),
+        ("[[sink.tables]]\nmatcher=['*.*']\nwrite-mode='log'", "one of upsert, append"),
+        ("[[sink.tables]]\nmatchers=['*.*']", "'sink.tables.matchers'; did you mean matcher?"),
+        (
+            "apply-engine = 'spark'\n[[sink.tables]]\nmatcher=['*.*']\nwrite-mode='append'",
+            "'append' is written by merge-on-write alone",
+        ),
         ("bdr-mode = true", "not built yet"),
         ("[consistent]\nlevel = 'eventual'", "consistent.level is not built yet"),
         ("[integrity]\nintegrity-check-level = 'correctness'", "not built yet"),
@@ -223,7 +235,7 @@ def test_a_wrong_variable_is_one_line(environment: dict[str, str], says: str):
 
 REFUSED_FILE = """
 target-tz = 5
-force-replicate = true
+bdr-mode = true
 start-ts = "5"
 [filter]
 rules = ["a.*"]
@@ -253,7 +265,7 @@ def test_all_that_is_refused_is_said_at_once_in_one_line(tmp_path: Path):
     assert "\n" not in line
     assert line.startswith("15 settings are refused: (1) ")
     wanted = [
-        *("target-tz", "force-replicate", "start-ts must be", "ignore-txn-start-ts"),
+        *("target-tz", "bdr-mode", "start-ts must be", "ignore-txn-start-ts"),
         *("'inserts'", "'deltes'", "'('", "'['", "event-filters.matchr", "consistent.level"),
         *("TIDELAKE_TARGET_TZ", "'flink'"),
         *("'partition-nums'", "sasl-oauth-audience", "'partion-num'"),
@@ -367,7 +379,7 @@ def test_every_plain_setting_has_a_key():
     """A field added to the tree and to nothing else could never be set."""
     composite: dict[type, set[str]] = {
         Changefeed: {"id", "source", "sink", "filter"},
-        DeltaSink: {"warehouse", "storage_options"},
+        DeltaSink: {"warehouse", "tables", "storage_options"},
         EtcdSettings: {"endpoints", "embedded"},
         SessionSettings: set(),
         BatchSettings: set(),

@@ -12,7 +12,7 @@ import json
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -98,10 +98,26 @@ def expected(label: str) -> dict[str, ExpectedTable]:
     return {name: _table(name, table) for name, table in _state(label)["tables"].items()}
 
 
-def differences(warehouse: str | Path, label: str, schema: str = "shop") -> list[str]:
-    """One line per table with a key that is not, cell for cell, what ``expected(label)`` says."""
+def changes() -> list[dict[str, Any]]:
+    """Every change of a row: ``table``, ``commitTs`` and ``op`` (insert, update or delete)."""
+    found: list[dict[str, Any]] = _truth()["changes"]
+    return found
+
+
+def differences(
+    warehouse: str | Path,
+    label: str,
+    schema: str = "shop",
+    versions: Mapping[str, int] | None = None,
+) -> list[str]:
+    """One line per table with a key that is not, cell for cell, what ``expected(label)`` says:
+    now, or at these versions, by ``schema.table``."""
     tables = (table for table in expected(label).values() if table.key is not None)
-    found = (t.difference(read_rows(Path(warehouse, schema, t.name))) for t in tables)
+    at = versions or {}
+    found = (
+        t.difference(read_rows(Path(warehouse, schema, t.name), at.get(f"{schema}.{t.name}")))
+        for t in tables
+    )
     return [line for line in found if line is not None]
 
 

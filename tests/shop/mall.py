@@ -27,11 +27,6 @@ class MallFeed(LiveFeed):
         super().__init__(broker, topic, seed=seed, rate=rate, interval_s=INTERVAL_S)
         self._seed = seed
 
-    @property
-    def latest_ts(self) -> int:
-        """Of the newest event that happened."""
-        return self.events[-1].commit_ts if self.events else 0
-
     def _happening(self) -> Iterator[Event]:
         shops = [
             _renamed(

@@ -85,7 +85,7 @@ def create_table(table: Table) -> Ddl:
     """Its CREATE TABLE, as TiCDC prints one."""
     nonclustered = len(table.primary_key) > 1  # so that a key change is DELETE + INSERT in TiKV too
     columns = [
-        f"`{c.name}` {_type_sql(c.type)}" + (" NOT NULL" if c.name in table.primary_key else "")
+        f"`{c.name}` {type_sql(c.type)}" + (" NOT NULL" if c.name in table.primary_key else "")
         for c in table.columns
     ]
     key = ", ".join(f"`{name}`" for name in table.primary_key)
@@ -94,7 +94,7 @@ def create_table(table: Table) -> Ddl:
     return Ddl(table.schema, table.name, "CREATE", f"CREATE TABLE `shop`.`{table.name}` ({body})")
 
 
-def _type_sql(text: str) -> str:
+def type_sql(text: str) -> str:
     """In upper case, but for the elements of an enum."""
     name, quote, rest = text.partition("(")
     upper = name.upper() + quote

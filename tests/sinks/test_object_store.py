@@ -29,6 +29,7 @@ from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.storage import TableStorage
+from sinks.merge_on_write.table_version import open_version
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.storage_errors import StorageAway, StorageRefuses
 from sinks.tables import DdlIdentity, TargetState, inspect, ownership, seal, table_uri
@@ -106,14 +107,19 @@ def test_a_table_is_made_written_looked_at_and_sealed(lake: Lake) -> None:
     with ThreadPoolExecutor(3) as pool:  # captures that all see its CREATE TABLE
         for made in [pool.submit(lake.create) for _ in range(3)]:
             made.result()
-    found = lake.state()
-    assert (found.version, found.changefeed_id, found.schema) == (0, "shop", SCHEMA)
+    made_now = lake.state()
+    assert (made_now.version, made_now.changefeed_id, made_now.schema) == (0, "shop", SCHEMA)
     engine = lake.engine()
     assert engine.apply(lake.write(10, {1: "a", 2: "a", 3: "a"})) == Applied(1)
     assert engine.apply(lake.write(20, {2: "b", 3: None})) == Applied(2)
     assert lake.engine().apply(lake.write(20, {1: None})) == Skipped(2, Ts(20))
     assert lake.rows() == {1: "a", 2: "b"}
     assert lake.state().identity(lake.target.app_id) == 20
+
+    for version, rows in ((1, {1: "a", 2: "a", 3: "a"}), (2, {1: "a", 2: "b"})):
+        found = open_version(lake.target.uri, version, lake.options)
+        assert {row["id"]: row["v"] for row in found.to_table().to_pylist()} == rows
+        assert found.count_rows() == len(rows)
 
     sealed = seal(lake.target.uri, [lake.target.app_id], "new", lambda ts: ts, lake.options)
     assert (sealed.version, sealed.identity("new")) == (3, 20)

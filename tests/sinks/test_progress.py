@@ -96,6 +96,17 @@ def test_two_changefeeds_keep_their_rows_and_terms(tmp_path: Path) -> None:
     assert [r.changefeed_id for r in crm.read_all()] == ["crm", "shop"]
 
 
+def test_a_stopped_changefeeds_dropped_tables_stay_dropped(tmp_path: Path) -> None:
+    progress = claimed(tmp_path)
+    progress.advance([row(), row("old", state="dropped")], 1)
+    progress.stop("shop", 1)
+    states = {name.table: each.state for name, each in progress.read("shop").items()}
+    assert states == {"orders": "stopped", "old": "dropped"}
+    before = version(tmp_path)
+    progress.stop("shop", 1)
+    assert version(tmp_path) == before
+
+
 def test_a_handle_from_before_the_claim_is_refused(tmp_path: Path) -> None:
     zombie = claimed(tmp_path)
     zombie.advance([row()], 1)

@@ -22,7 +22,11 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 def cut(ts: int, **changes) -> SnapshotRow:
     base = SnapshotRow(
-        changefeed_id="shop", primary_ts=ts, tables={"shop.a": ts, "shop.b": 0}, dead_letters=1
+        changefeed_id="shop",
+        primary_ts=ts,
+        tables={"shop.a": ts, "shop.b": 0},
+        dead_letters=1,
+        kept_h=24,
     )
     return replace(base, **changes)
 
@@ -64,6 +68,8 @@ def test_the_cut_is_found_by_time(tmp_path: Path) -> None:
     assert reader.as_of("shop", 20) == cut(20, created_at=NOON)
     assert reader.as_of("shop", 9) is None
     assert reader.as_of("other", 30) is None
+    assert reader.earliest("shop") == cut(10, created_at=NOON)
+    assert reader.earliest("other") is None
 
 
 def test_changefeeds_have_ledgers_of_their_own(tmp_path: Path) -> None:
@@ -153,6 +159,27 @@ def test_at_most_so_many_rows_of_a_changefeed_are_kept(monkeypatch: pytest.Monke
     left = kept(rows)
     assert left["primary_ts"].to_pylist() == [1, *range(30, 50)]
     assert kept(rows.slice(0, 0)).num_rows == 0
+
+
+def test_after_an_hour_one_cut_a_minute_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a day's fit, though one may come every second; whoever asks for a time between gets
+    one that is less than a minute older."""
+    monkeypatch.setattr(module, "LEAST_ROWS", 1)
+    every = timedelta(seconds=10)
+    start = NOON - timedelta(hours=3)
+    cuts = [("shop", n, start + n * every) for n in range(3 * 360 + 1)]
+    left = kept(ledger(*cuts))["primary_ts"].to_pylist()
+    assert left == [*range(0, 2 * 360, 6), *range(2 * 360, 3 * 360 + 1)]
+
+
+def test_the_newest_row_says_how_long_cuts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LEAST_ROWS", 1)
+    ages = (49, 47, 25, 23, 0)
+    rows = ledger(*(("shop", n, NOON - timedelta(hours=age)) for n, age in enumerate(ages)))
+    hours = pa.array([None, None, None, None, 48], pa.int64())
+    told = rows.set_column(rows.schema.get_field_index("kept_h"), SCHEMA.field("kept_h"), hours)
+    assert kept(rows)["primary_ts"].to_pylist() == [3, 4]
+    assert kept(told)["primary_ts"].to_pylist() == [1, 2, 3, 4]
 
 
 def test_300_cuts_leave_few_files_rows_and_the_latest(

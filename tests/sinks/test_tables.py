@@ -69,7 +69,7 @@ def test_spark_would_make_the_same_table(spark: SparkSession, tmp_path: Path) ->
     builder = DeltaTable.create(spark).location(sparks.uri)
     for column in of.delivered:
         builder = builder.addColumn(column.name, delta_type(column.type))
-    for name, value in table_properties(of, origin()).items():
+    for name, value in table_properties(sparks, origin()).items():
         builder = builder.property(name, value)
     builder.execute()
     (fields, properties, features), theirs = (made(each) for each in (ours, sparks))
@@ -168,16 +168,17 @@ def test_a_commit_between_the_look_and_the_seal_breaks_it_off(tmp_path: Path) ->
 
 def test_key_columns_have_statistics_wherever_they_stand() -> None:
     many = {f"c{n}": "int" for n in range(40)}
-    properties = table_properties(schema({**many, "a`b": "bigint"}, "a`b"), {})
+    wide = target(Path("w"), "t", schema({**many, "a`b": "bigint"}, "a`b"))
+    properties = table_properties(wide, {})
     columns = properties[STATISTICS].split(",")
     assert (columns[0], len(columns)) == ("`a``b`", 32)
 
 
 def test_columns_whose_statistics_cannot_be_trusted_have_none() -> None:
     types = {"id": "bigint unsigned", "d": "decimal(10,2)", "b": "blob", "v": "vector", "n": "int"}
-    assert table_properties(schema(types, "id"), {})[STATISTICS] == "`n`"
+    assert table_properties(target(Path("w"), "t", schema(types, "id")), {})[STATISTICS] == "`n`"
     del types["n"]
-    properties = table_properties(schema(types, "id"), {})
+    properties = table_properties(target(Path("w"), "t", schema(types, "id")), {})
     assert STATISTICS not in properties
     assert properties["delta.dataSkippingNumIndexedCols"] == "0"
 

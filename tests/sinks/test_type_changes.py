@@ -114,6 +114,16 @@ def at(text: str, zone: Any = None) -> datetime:
         ("-838:59:58.5", "time(1)", "time", "-838:59:59"),
         ("1:59:59.99", "varchar(30)", "time(1)", "02:00:00.0"),
         ("01:02:03", "time", "varchar(30)", "01:02:03"),
+        # What was known from messages alone, until the DDL says it.
+        ("12.50", "decimal", "decimal(9,2)", Decimal("12.50")),
+        ("12.5", "decimal", "decimal(50,2)", "12.50"),
+        ("12.50", "decimal", "varchar(9)", "12.50"),
+        (Decimal(5), "bit", "bit(3)", 5),
+        ("2", "enum", "enum('a','b')", "b"),
+        ("0", "enum", "enum('a','b')", ""),
+        ("2", "enum", "int", 2),
+        ("5", "set", "set('a','b','c')", "a,c"),
+        ("0", "set", "set('a')", ""),
     ],
 )  # fmt: skip
 def test_a_value_becomes_what_tidb_makes_of_it(value: Any, old: str, new: str, wanted: Any) -> None:
@@ -160,6 +170,10 @@ def test_a_timestamp_and_a_datetime_meet_in_the_servers_zone() -> None:
         (20240101, "int", "date", "not clear"),
         (date(2024, 1, 1), "date", "int", "not clear"),
         (at("9999-12-31T23:59:59.9"), "datetime(1)", "datetime", "out of range"),
+        ("3", "enum", "enum('a','b')", "beyond the names"),
+        ("4", "set", "set('a','b')", "beyond the names"),
+        ("1", "enum", "varchar(9)", "not known"),
+        ("1", "enum", "set('a')", "not known"),
     ],
 )
 def test_a_value_without_a_place_is_named(value: Any, old: str, new: str, why: str) -> None:

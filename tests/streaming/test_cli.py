@@ -24,7 +24,7 @@ from sinks.progress import Progress, ProgressRow
 from sinks.snapshots import SnapshotRow, Snapshots
 from streaming import bootstrap, logs
 from streaming.cli import main
-from streaming.report import parse_as_of
+from streaming.snapshots import parse_as_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
@@ -157,7 +157,14 @@ def test_help_is_complete_and_quick(command: tuple[str, ...]):
             *("--log-format", "--log-level"),
         ],
         ("progress",): ["--sink-uri", "--changefeed-id", "--config", "--format", "--watch"],
-        ("snapshot",): ["--sink-uri", "--changefeed-id", "--config", "--format", "--as-of"],
+        ("snapshot",): [
+            "--sink-uri",
+            "--changefeed-id",
+            "--config",
+            "--format",
+            "--as-of",
+            "--sql",
+        ],
     }
     assert [option for option in wanted[command] if option not in ended.stdout] == []
 
@@ -346,6 +353,14 @@ def test_snapshot_gives_the_sql_to_read_it(program: Program, warehouse: str):
     assert ended.returncode == 0, ended.stderr
     assert f"SELECT * FROM delta.`{warehouse}/shop/orders` VERSION AS OF 3;" in ended.stdout
     assert f"as of {TS}" in ended.stdout.replace("\n", " ")
+    assert f"table shop.orders: there is no Delta table any more at {warehouse}" in ended.stdout
+
+
+def test_snapshot_gives_views_for_a_reader(program: Program, warehouse: str):
+    ended = program("snapshot", "--sink-uri", f"delta://{warehouse}", "--sql", "databricks")
+    view = f"VIEW `shop_orders` AS SELECT * FROM delta.`{warehouse}/shop/orders` VERSION AS OF 3;"
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines()[-1] == f"CREATE OR REPLACE TEMPORARY {view}"
 
 
 @pytest.mark.parametrize("as_of", [str(TS - 1), "2026-01-31T11:59:59.999Z"])
@@ -365,7 +380,7 @@ def test_snapshot_as_of_an_earlier_time(program: Program, warehouse: str, as_of:
         (["progress", "--sink-uri", "delta:///nowhere/at/all"], 1, "no changefeed has run in"),
         (["snapshot", "--sink-uri", "delta:///nowhere/at/all"], 1, "no changefeed has run in"),
         (["progress", "--changefeed-id", "x"], 2, "has no changefeed 'x', but shop"),
-        (["snapshot", "--as-of", "5"], 1, "no snapshot at or below 5"),
+        (["snapshot", "--as-of", "5"], 1, f"the earliest that is kept is at {TS - 100}"),
     ],
 )
 def test_what_is_not_there_is_one_line(

@@ -8,14 +8,16 @@ from itertools import permutations
 
 import pytest
 
-from conf.settings import EventFilter, FilterSettings
+from conf.settings import Changefeed, DeltaSink, EventFilter, FilterSettings, KafkaSource
 from coordination.model import TableName, Ts
-from sinks.ddl.classify import KEY, classify
-from sinks.ddl.effects import CreateTable, CreateTableLike, Unsupported
+from sinks.blocked_ddls import BlockedDdl, DdlAction
+from sinks.ddl.classify import KEY
+from sinks.ddl.effects import CreateTable, CreateTableLike
 from sinks.schema import TableSchema
-from streaming.ddl_plan import DdlPlan, in_order, plan, refusal
+from streaming.ddl_plan import DdlPlan, in_order, plan, refusal, way_past
 from streaming.ddl_steps import DdlEvent
 from streaming.filter import TableFilter
+from streaming.schema_file import read_definitions
 
 
 def ddl(ts: int, query: str, table: str = "t", offset: int = 0, kind: str = "CREATE") -> DdlEvent:
@@ -46,6 +48,9 @@ def planned(
     filter_settings: FilterSettings | None = None,
     seen: Mapping[str, int] | None = None,
     shaped: Mapping[str, int] | None = None,
+    orders: Iterable[BlockedDdl] = (),
+    defined: str = "",
+    unmade: Mapping[str, int] | None = None,
 ) -> DdlPlan:
     return plan(
         list(ddls),
@@ -56,6 +61,9 @@ def planned(
         known={TableName("shop", name): schema for name in known},
         seen={TableName("shop", name): Ts(ts) for name, ts in (seen or {}).items()},
         shaped={TableName("shop", name): Ts(ts) for name, ts in (shaped or {}).items()},
+        orders={order.place: order for order in orders},
+        defined=read_definitions(defined, lambda _: True),
+        unmade={TableName("shop", name): Ts(ts) for name, ts in (unmade or {}).items()},
     )
 
 
@@ -84,53 +92,109 @@ def test_a_ddl_at_the_checkpoint_is_judged_by_its_table() -> None:
     assert made(planned([create(10)], checkpoint=10, known=["t"])) == []
 
 
-def rename(ts: int, table: str = "t") -> DdlEvent:
-    return ddl(ts, f"RENAME TABLE `{table}` TO `new`", table, kind="RENAME")
+def wall(ts: int, table: str = "t") -> DdlEvent:
+    query = f"ALTER TABLE `{table}` EXCHANGE PARTITION `p` WITH TABLE `u`"
+    return ddl(ts, query, table, kind="ALTER")
 
 
 def test_a_wall_ends_the_rows_right_below_it() -> None:
-    found = planned([create(10), rename(20), create(30, "u")])
+    found = planned([create(10), wall(20), create(30, "u")])
     assert made(found) == ["t"]
-    assert (found.limit, found.blocked, found.runs) == (19, rename(20), None)
-    message = str(refusal(rename(20), found.why, "/lake"))
-    assert "RENAME TABLE `t` TO `new`" in message
+    assert (found.limit, found.blocked, found.runs) == (19, wall(20), None)
+    message = str(refusal(wall(20), found.why))
+    assert "ALTER TABLE `t` EXCHANGE PARTITION `p` WITH TABLE `u`" in message
     assert "20" in message
     assert "shop.t" in message
 
 
-@pytest.mark.parametrize(
-    ("query", "way"),
-    [
-        (
-            "ALTER TABLE `t` ADD COLUMN `a``b` ENUM('x','it''s') NOT NULL AFTER `c`, "
-            "ADD (`d` DECIMAL(10,2), `e` BLOB)",
-            "ALTER TABLE delta.`/lake/shop/t` ADD COLUMNS (`a``b` STRING COMMENT "
-            r"'enum(\'x\',\'it\'\'s\')', `d` DECIMAL(10,2) COMMENT 'decimal(10,2)', "
-            "`e` BINARY COMMENT 'blob'). Then pass over it",
-        ),
-        (
-            "ALTER TABLE `t` DROP COLUMN `c`",
-            "ALTER TABLE delta.`/lake/shop/t` …. Then pass over it",
-        ),
-        ("ALTER TABLE `t` ADD PRIMARY KEY (`c`)", "The key of a target cannot be changed"),
-        ("RENAME TABLE `t` TO `u`", "rows under the new name make a new table"),
-        ("DROP TABLE `t`", "the target stays as it is"),
-        ("TRUNCATE TABLE `t`", "what it does to the rows of the target do by hand"),
-    ],
-)
-def test_the_way_past_a_wall_is_that_of_its_kind(query: str, way: str) -> None:
-    """Of columns and rows where the table or its rows do not allow it."""
-    event = ddl(20, query, kind="ALTER")
-    (effect,) = classify(query, "ALTER", "shop", "t").effects
-    assert isinstance(effect, Unsupported)
-    assert way in str(refusal(event, effect.reason, "/lake"))
+def test_a_refusal_has_the_commands_that_go_on() -> None:
+    source = KafkaSource(
+        brokers=("h:1",), topic="t", topics=("t",), protocol="canal-json", partition_num=1
+    )
+    changefeed = Changefeed(id="shop", source=source, sink=DeltaSink(warehouse="/my lake"))
+    found = planned([create(10), wall(20)])
+    assert found.blocked is not None
+    way = way_past(found.blocked, changefeed)
+    at = "-c shop --table shop.t --commit-ts 20 --sink-uri delta:///my%20lake"
+    assert f"`tidelake ddl skip {at}`" in way
+    assert f"`tidelake ddl apply {at} --sql 'ALTER TABLE …'`" in way
+    assert str(refusal(found.blocked, found.why, way)).endswith(way)
+    drop = ddl(20, "DROP DATABASE `shop`", "", kind="QUERY")
+    assert "--table shop --commit-ts" in way_past(drop, changefeed)
+    odd = replace(changefeed, sink=DeltaSink(warehouse="s3://b/lake"))
+    assert "--table 'shop.a b' " in way_past(wall(20, "a b"), odd)
+    assert "--sink-uri delta+s3://b/lake`" in way_past(wall(20), odd)
+
+
+def order(ts: int, action: DdlAction, sql: str | None = None, table: str = "t") -> BlockedDdl:
+    return BlockedDdl(
+        changefeed_id="shop",
+        schema_name="shop",
+        table_name=table,
+        commit_ts=ts,
+        query="as it was sent",
+        reason="",
+        action=action,
+        sql=sql,
+    )
+
+
+def test_what_an_operator_skips_takes_its_place_in_the_table_and_changes_nothing() -> None:
+    events = [create(10), wall(20), create(30, "u"), wall(40)]
+    found = planned(events, orders=[order(20, "skip")])
+    assert (found.limit, found.blocked, found.next_limit) == (19, wall(20), 29)
+    assert found.runs is not None
+    assert found.runs.is_skipped
+    assert (found.runs.change, found.runs.empties) == (None, False)
+    later = planned(events, orders=[order(20, "skip")], seen={"t": 20})
+    assert made(later) == ["u"]
+    assert later.blocked == wall(40)  # the word is about that one DDL
+
+
+def test_what_an_operator_skips_passes_where_there_is_no_target() -> None:
+    unread = ddl(20, "CREATE TABLE `t` AS SELECT 1", kind="CREATE")
+    assert planned([unread]).blocked == unread
+    assert planned([unread], orders=[order(20, "skip")]) == DdlPlan(limit=Ts(100))
+    drop = ddl(20, "DROP DATABASE `shop`", "", kind="QUERY")
+    assert planned([drop], orders=[order(20, "skip", table="")]) == DdlPlan(limit=Ts(100))
+    keyless = planned([wall(20)], known=["t"], orders=[order(20, "skip")])
+    assert keyless == DdlPlan(limit=Ts(100))
+
+
+def test_what_an_operator_applies_runs_in_its_place() -> None:
+    sql = "ALTER TABLE `t` ADD COLUMN `c` INT"
+    found = planned([create(10), wall(20)], orders=[order(20, "apply", sql)])
+    assert found.limit == 19
+    assert found.runs is not None
+    assert found.runs.change is not None
+    assert [column.name for column in found.runs.change.after.columns] == ["id", "c"]
+    assert (found.runs.event.query, found.runs.event.commit_ts) == (sql, 20)
+    unread = ddl(20, "CREATE TABLE `t` AS SELECT 1", kind="CREATE")
+    anew = order(20, "apply", "CREATE TABLE `t` (`id` INT PRIMARY KEY)")
+    assert made(planned([unread], orders=[anew])) == ["t"]
+    again = planned([create(10), wall(20)], orders=[order(20, "apply")])
+    assert (again.runs, again.blocked) == (None, wall(20))  # no better than before
+
+
+def test_what_an_operator_applies_may_be_refused_too() -> None:
+    sql = "ALTER TABLE `t` DROP COLUMN `c`"
+    found = planned([create(10), wall(20)], orders=[order(20, "apply", sql)])
+    assert found.blocked is not None
+    assert (found.runs, found.blocked.query) == (None, sql)
+    assert "no column c" in found.why
+
+
+def test_a_copy_of_a_table_that_was_not_read_is_a_wall() -> None:
+    like = ddl(20, "CREATE TABLE `v` LIKE `t`", "v")
+    found = planned([create(10, "u"), like])
+    assert (made(found), found.limit, found.blocked, found.runs) == (["u"], 19, like, None)
 
 
 def test_a_wall_above_the_limit_or_below_the_checkpoint_is_none() -> None:
-    assert planned([rename(20)], limit=19).blocked is None
-    assert planned([rename(20)], checkpoint=21).blocked is None
-    assert planned([rename(20)], limit=20).blocked is not None
-    assert planned([rename(20)], checkpoint=19).blocked is not None
+    assert planned([wall(20)], limit=19).blocked is None
+    assert planned([wall(20)], checkpoint=21).blocked is None
+    assert planned([wall(20)], limit=20).blocked is not None
+    assert planned([wall(20)], checkpoint=19).blocked is not None
 
 
 def test_an_alter_runs_right_above_the_rows_below_it() -> None:
@@ -169,7 +233,7 @@ def test_a_table_without_a_key_that_gets_one_is_a_wall() -> None:
 
 def test_an_alter_that_has_run_or_has_no_target_passes() -> None:
     assert planned([create(10), alter(20)], seen={"t": 20}).blocked is None
-    assert planned([create(10), alter(20)], seen={"t": 19}).blocked == alter(20)
+    assert planned([create(10), alter(20)], seen={"t": 9}).blocked == alter(20)
     assert planned([alter(20)]).blocked is None
     assert planned([alter(20)], known=["t"]).blocked is None  # a table without a key
 
@@ -184,11 +248,10 @@ def test_after_a_rewind_an_alter_is_noted_and_changes_no_shape() -> None:
     "query",
     [
         "ALTER TABLE `t` DROP PRIMARY KEY",
-        "ALTER TABLE `t` RENAME COLUMN `id` TO `no`",
         "ALTER TABLE `t` ADD COLUMN `c` INT, DROP PRIMARY KEY, ADD PRIMARY KEY (`c`)",
     ],
 )
-def test_an_alter_of_the_key_is_a_wall(query: str) -> None:
+def test_an_alter_that_takes_the_key_or_gives_it_unsent_values_is_a_wall(query: str) -> None:
     found = planned([create(10), ddl(20, query, kind="ALTER")])
     assert (found.runs, found.why) == (None, KEY)
 
@@ -210,11 +273,71 @@ def test_a_filter_takes_a_wall_away() -> None:
     assert planned([create(10), alter(20)], filter_settings=without) == DdlPlan(limit=Ts(100))
 
 
-def test_dropping_a_schema_is_a_wall_unless_it_is_ignored() -> None:
-    drop = ddl(20, "DROP DATABASE `shop`", "", kind="QUERY")
-    assert planned([drop]).blocked == drop
-    rule = EventFilter(matcher=("shop.*",), ignore_event=("drop database",))
-    assert planned([drop], filter_settings=FilterSettings(event_filters=(rule,))).blocked is None
+def drop(ts: int, table: str = "t") -> DdlEvent:
+    return ddl(ts, f"DROP TABLE `shop`.`{table}`", table, kind="ERASE")
+
+
+DROP_SCHEMA = ddl(20, "DROP DATABASE `shop`", "", kind="QUERY")
+
+
+def ended(found: DdlPlan) -> list[str]:
+    assert found.runs is not None
+    return [name.table for name in found.runs.ends]
+
+
+def test_a_drop_ends_its_table_right_above_the_rows_below_it() -> None:
+    found = planned([create(10), drop(20), create(30)])
+    assert (made(found), found.limit, found.next_limit) == (["t"], 19, 29)
+    assert ended(found) == ["t"]
+    assert ended(planned([drop(20)], known=["t"])) == ["t"]  # one without a key
+
+
+def test_a_dropped_table_is_made_again_and_what_was_of_it_is_old() -> None:
+    """Its first CREATE TABLE, its ALTERs and the DROP itself come again."""
+    ddls = [create(10), alter(15), drop(20), create(30)]
+    found = planned(ddls, seen={"t": 20})
+    assert (found.blocked, [made_.event.commit_ts for made_ in found.creations]) == (None, [30])
+    first = found.creations[0].table
+    assert isinstance(first, CreateTable)
+    again = planned(ddls, known=["t"], schema=first.schema, seen={"t": 30})
+    assert (again.blocked, made(again)) == (None, [])
+    assert ended(planned([*ddls, drop(40)], known=["t"], seen={"t": 30})) == ["t"]
+
+
+def test_what_is_said_of_a_table_that_is_not_there_passes() -> None:
+    absent = [drop(20), ddl(30, "DROP TABLE IF EXISTS `u`", "u"), alter(40)]
+    absent.append(ddl(50, "TRUNCATE TABLE `t`", kind="TRUNCATE"))
+    assert planned(absent) == DdlPlan(limit=Ts(100))
+    assert planned(absent, seen={"t": 20}) == DdlPlan(limit=Ts(100))
+
+
+def test_a_ddl_of_a_table_that_rows_tell_of_waits_until_they_have_made_it() -> None:
+    for event in (drop(20), alter(20), DROP_SCHEMA):
+        found = planned([event], unmade={"t": 19})
+        assert (found.limit, found.runs, found.unmade) == (19, None, TableName("shop", "t"))
+        assert planned([event], unmade={"t": 20}).blocked is None, "they are of a later table"
+        assert planned([create(10), event], unmade={"t": 19}).runs is not None
+
+
+def test_a_schema_is_dropped_table_by_table_each_once() -> None:
+    found = planned([create(10, "u"), DROP_SCHEMA, create(30)], known=["t", "keyless"])
+    assert ended(found) == ["keyless", "t", "u"]
+    assert found.limit == 19
+    assert ended(planned([DROP_SCHEMA], known=["t", "u"], seen={"u": 30})) == ["t"]
+    assert planned([DROP_SCHEMA], seen={"t": 20}).blocked is None
+
+
+def test_several_tables_in_one_statement_are_dropped() -> None:
+    both = ddl(20, "DROP TABLE `shop`.`t`, `u`, `other`.`t`", "t", kind="ERASE")
+    assert ended(planned([both], known=["t", "u", "v"])) == ["t", "u"]
+
+
+def test_a_drop_is_passed_over_where_a_filter_says_so() -> None:
+    for event, name in ((DROP_SCHEMA, "drop database"), (drop(20), "drop table")):
+        rule = FilterSettings(
+            event_filters=(EventFilter(matcher=("shop.*",), ignore_event=(name,)),)
+        )
+        assert planned([event], known=["t"], filter_settings=rule).blocked is None
 
 
 def test_dropping_the_index_that_is_the_key_is_a_wall() -> None:

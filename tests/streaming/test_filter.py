@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from conf.keys import ROW_EVENTS
-from conf.settings import EventFilter, FilterSettings
+from conf.settings import EventFilter, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName
-from streaming.filter import SYSTEM_SCHEMAS, TableFilter
+from streaming.filter import SYSTEM_SCHEMAS, TableFilter, WriteModes
 
 
 def _selects(rules: tuple[str, ...], name: str, *, case_sensitive: bool = False) -> bool:
@@ -200,3 +200,19 @@ def test_a_bad_sql_pattern_is_quoted(pattern: str) -> None:
     with pytest.raises(ConfigError) as error:
         _events(EventFilter(matcher=("*.*",), ignore_sql=(pattern,)))
     assert repr(pattern) in str(error.value)
+
+
+def test_the_first_rule_that_matches_says_how_a_table_is_written() -> None:
+    rules = (
+        TableRule(matcher=("shop.*", "!shop.orders"), write_mode="append"),
+        TableRule(matcher=("shop.orders", "*.log"), write_mode="upsert"),
+        TableRule(matcher=("*.*",), write_mode="append"),
+    )
+    names = [TableName(*name.split(".")) for name in ("shop.a", "SHOP.Orders", "x.log", "x.y")]
+    modes = [WriteModes(rules).of(name) for name in names]
+    assert modes == ["append", "upsert", "upsert", "append"]
+    case_sensitive = WriteModes(rules, case_sensitive=True)
+    assert case_sensitive.of(TableName("SHOP", "Orders")) == "append"
+    assert WriteModes().of(TableName("shop", "a")) == "upsert"
+    with pytest.raises(ConfigError, match=r"matcher of sink\.tables 'shop': a point must part"):
+        WriteModes((TableRule(matcher=("shop",)),))

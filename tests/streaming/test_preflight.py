@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,12 +14,20 @@ import pytest
 from conf.load import load_settings
 from conf.settings import Changefeed
 from coordination.errors import ConfigError
-from coordination.model import CaptureID, Ownership, ProcessorEpoch, Revision
+from coordination.model import (
+    TSO_LOGICAL_BITS,
+    CaptureID,
+    Ownership,
+    ProcessorEpoch,
+    Revision,
+    time_tso,
+)
 from sinks.changefeeds import Changefeeds
 from streaming.preflight import check_beginning, check_changefeed, has_finished
+from streaming.retained import CLOCKS_MS
 from streaming.source.kafka import SourceLost
 from streaming.start_point import first_row
-from tests.acceptance.small_tables import marks
+from tests.acceptance.small_tables import advised_ts, marks, row
 from tests.services.kafka_broker import KafkaBroker
 
 PARTITIONS = 2
@@ -50,16 +59,24 @@ def test_topic_and_partitions_are_asked_of_the_broker(broker: KafkaBroker, tmp_p
 def test_a_new_changefeed_is_told_where_kafka_begins(broker: KafkaBroker, tmp_path: Path):
     topic = f"preflight-{uuid4().hex[:8]}"
     broker.create_topic(topic, PARTITIONS)
-    sent = [(1, None, b"garbage"), (1, None, b"TIDB_WATERMARK"), *marks(30, PARTITIONS)]
-    broker.produce(topic, sent)
+    # TiCDC sends a row of commit-ts 40 before the watermark 30.
+    broker.produce(topic, [(1, None, row(40, 1, "ahead")), *marks(30, PARTITIONS)])
     wanted = changefeed(f"delta://{tmp_path}", broker.bootstrap, topic)
     check_beginning(wanted)
-    for begins, told in ((1, "its first watermark is 30"), (3, "it has no watermark yet")):
-        broker.delete_records(topic, {1: begins})
-        with pytest.raises(SourceLost, match=f"partition 1 begins at offset {begins}: .*{told}"):
-            check_beginning(wanted)
-        if begins == 1:
-            check_beginning(replace(wanted, start_ts=30))
+    broker.delete_records(topic, {1: 1})
+    with pytest.raises(
+        SourceLost, match=r"partition 1 begins at offset 1: .* above 30 may have been"
+    ):
+        check_beginning(replace(wanted, start_ts=30))
+    now_ts = time_tso(datetime.now(UTC))
+    with pytest.raises(SourceLost, match="--start-ts") as refused:
+        check_beginning(replace(wanted, start_ts=now_ts))
+    safe_ts = advised_ts(refused.value)
+    assert now_ts < safe_ts <= now_ts + (CLOCKS_MS << TSO_LOGICAL_BITS)
+    check_beginning(replace(wanted, start_ts=safe_ts))
+    broker.delete_records(topic, {1: 2})
+    with pytest.raises(SourceLost, match=r"partition 1 begins at offset 2: .*no message is left"):
+        check_beginning(replace(wanted, start_ts=safe_ts))
 
 
 def test_a_warehouse_where_no_folder_can_be_is_refused(tmp_path: Path):

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from conf.settings import DeltaSink
+from conf.settings import DeltaSink, FilterSettings, TableRule
+from coordination.errors import ConfigError, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
-from sinks.apply import app_id
+from sinks.apply import Target, app_id
 from sinks.changefeeds import ChangefeedRow
+from sinks.creation import create
+from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.progress import ProgressRow
 from sinks.schema import Column, MySQLType, TableSchema
-from sinks.tables import SCHEMA, DdlIdentity, TargetState, inspect, ownership
+from sinks.tables import (
+    REKEYED,
+    SCHEMA,
+    DdlIdentity,
+    TargetState,
+    inspect,
+    ownership,
+    table_uri,
+)
 from streaming import sink_tables
+from streaming.apply.shape import WholeRow
+from streaming.cluster.newcomers import wanted_of
+from streaming.ddl_steps import DdlEvent
+from streaming.filter import WriteModes
+from streaming.passed import filters_after, filters_of
+from streaming.schema_file import read_definitions
 from streaming.sink_tables import SinkTables
 
 NAME = TableName("shop", "a")
@@ -111,3 +131,219 @@ def test_what_a_table_shows_beyond_a_rewind_is_known_to_every_start_after_it(lak
     assert (again[NAME].checkpoint, again.shown_ts) == (30, 50)
     further = lake.resumed(replace(rewound, incarnation=3, checkpoint_ts=10))
     assert (further[NAME].checkpoint, further.shown_ts) == (10, 50)
+
+
+LOGS = WriteModes((TableRule(matcher=("*.*",), write_mode="append"),))
+CREATED = DdlEvent(commit_ts=Ts(5), offset=0, name=NAME, ddl_type="CREATE", query="CREATE …")
+
+
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_a_change_log_is_taken_up_as_one_without_its_own_columns(
+    tmp_path: Path, key: tuple[str, ...]
+) -> None:
+    """A table without a key is a table like any other there."""
+    sink, schema = DeltaSink(warehouse=str(tmp_path)), replace(OF, key=key)
+    SinkTables(sink, ROW, LOGS).create(NAME, schema, CREATED, Ts(5))
+    again = SinkTables(sink, ROW, LOGS)
+    again.resume({NAME: replace(PROGRESS, incarnation=2)})
+    table = again[NAME]
+    assert table.target is not None
+    assert table.target.is_log
+    assert table.target.schema == schema
+    assert not table.is_keyless
+    assert wanted_of(table, Ts(5)).key is None  # every UPDATE brings its old row
+
+
+def test_a_table_stays_what_it_was_made_as(lake: Lake, tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"shop\.a was made with write-mode = 'upsert', and .* makes it 'append'"
+    ):
+        SinkTables(lake.sink, ROW, LOGS).resume({NAME: PROGRESS})
+    sink = DeltaSink(warehouse=str(tmp_path / "logs"))
+    SinkTables(sink, ROW, LOGS).create(NAME, OF, CREATED, Ts(5))
+    with pytest.raises(ConfigError, match=r"was made with write-mode = 'append'"):
+        SinkTables(sink, ROW).create(NAME, OF, CREATED, Ts(5))
+    with pytest.raises(ConfigError, match=r"was made with write-mode = 'append'"):
+        SinkTables(sink, ROW).resume({NAME: replace(PROGRESS, incarnation=2)})
+
+
+def test_a_table_that_keeps_less_than_the_snapshots_is_made_to(lake: Lake) -> None:
+    names = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
+    table = DeltaTable(lake.uri)
+    short = {names[0]: "interval 2 hours", names[1]: "interval 3 days"}
+    table.alter.set_table_properties(short, raise_if_not_exists=False)
+    assert lake.resumed(replace(ROW, incarnation=1))[NAME].version == table.version() + 1
+    assert [lake.state().properties[name] for name in names] == [
+        "interval 24 hours",
+        "interval 3 days",
+    ]
+    assert lake.resumed(replace(ROW, incarnation=1))[NAME].version == table.version() + 1
+    lake.sink = replace(lake.sink, snapshot_retention_h=100)
+    lake.resumed(replace(ROW, incarnation=1))
+    assert {lake.state().properties[name] for name in names} == {"interval 100 hours"}
+
+
+def test_a_new_table_keeps_as_long_as_the_snapshots(lake: Lake) -> None:
+    sink = replace(lake.sink, snapshot_retention_h=9)
+    name = TableName("shop", "new")
+    event = DdlEvent(commit_ts=Ts(5), offset=0, name=name, ddl_type="", query="CREATE TABLE …")
+    tables = SinkTables(sink, ROW)
+    tables.create(name, OF, event, Ts(5))
+    state = inspect(tables.uri(name), {})
+    assert state is not None
+    assert state.properties["delta.deletedFileRetentionDuration"] == "interval 9 hours"
+    assert state.properties["delta.logRetentionDuration"] == "interval 9 hours"
+
+
+FILE = "CREATE TABLE shop.a (id bigint PRIMARY KEY, d decimal(9,2) NOT NULL, e enum('x','y'));"
+TOLD = WholeRow({"id": "bigint", "d": "decimal", "e": "enum"}, ("id",), Ts(30))
+NEW = replace(ROW, incarnation=1)
+
+
+def tables(warehouse: Path, file: str = "") -> SinkTables:
+    found = read_definitions(file, lambda _: True)
+    return SinkTables(DeltaSink(warehouse=str(warehouse)), NEW, defined=found)
+
+
+def test_a_table_of_the_schema_file_is_made_as_it_stands_there(tmp_path: Path) -> None:
+    spans = tables(tmp_path, FILE)
+    spans.make_from_rows(NAME, TOLD, Ts(40))
+    target = spans[NAME].target
+    assert target is not None
+    assert [str(column.type) for column in target.schema.columns] == [
+        "bigint", "decimal(9,2)", "enum('x','y')",
+    ]  # fmt: skip
+    assert not target.schema.column("d").nullable
+    assert (spans[NAME].shape_ts, spans[NAME].checkpoint) == (0, 40)
+    delta = DeltaTable(str(tmp_path / "shop" / "a")).schema().to_arrow()
+    assert pa.schema(delta).field("d").type == pa.decimal128(9, 2)
+
+
+def test_messages_that_are_not_as_the_schema_file_says_make_nothing(tmp_path: Path) -> None:
+    spans = tables(tmp_path, FILE)
+    with pytest.raises(ConfigError, match="column e is enum\\('x','y'\\) in the file and set ther"):
+        spans.make_from_rows(NAME, WholeRow({**TOLD.types, "e": "set"}, ("id",)), Ts(40))
+    assert spans == {}
+    assert not (tmp_path / "shop").exists()
+
+
+def test_a_unique_key_of_the_schema_file_is_the_key_and_none_is_none(tmp_path: Path) -> None:
+    told = WholeRow({"id": "bigint", "u": "int"}, ())
+    unique = tables(tmp_path, "CREATE TABLE shop.a (id bigint, u int NOT NULL, UNIQUE uk (u))")
+    unique.make_from_rows(NAME, told, Ts(40))
+    target = unique[NAME].target
+    assert target is not None
+    assert (target.schema.key, target.schema.key_index) == (("u",), "uk")
+    keyless = tables(tmp_path / "other", "CREATE TABLE shop.a (id bigint, u int, UNIQUE uk (u))")
+    keyless.make_from_rows(NAME, told, Ts(40))
+    assert keyless[NAME].is_keyless
+
+
+def test_what_a_filter_passed_is_refused_for_a_table_of_the_schema_file_too(tmp_path: Path) -> None:
+    filters = filters_of(FilterSettings(rules=("shop.b",)))
+    stored = replace(NEW, filters=filters, checkpoint_ts=45)
+    row = replace(NEW, filters=filters_after(stored, FilterSettings()))
+    found = SinkTables(
+        DeltaSink(warehouse=str(tmp_path)), row, defined=read_definitions(FILE, lambda _: True)
+    )
+    with pytest.raises(TidelakeError, match=r"\[filter\] left it out up to 45"):
+        found.make_from_rows(NAME, TOLD, Ts(45))
+
+
+def test_a_table_made_from_a_row_holds_the_ddls_below_that_row(tmp_path: Path) -> None:
+    """Also after a restart, when they are read again."""
+    spans = tables(tmp_path)
+    spans.make_from_rows(NAME, TOLD, Ts(20))
+    assert spans[NAME].shape_ts == 30
+    again = SinkTables(DeltaSink(warehouse=str(tmp_path)), replace(NEW, checkpoint_ts=20))
+    again.resume({NAME: replace(PROGRESS, checkpoint_ts=20)})
+    assert again[NAME].shape_ts == 30
+
+
+class DropLake:
+    """A table that was made at 5 and dropped at 60; nobody has noted that."""
+
+    def __init__(self, warehouse: Path, on_drop: Literal["drop", "rename"] = "drop") -> None:
+        self.sink = DeltaSink(warehouse=str(warehouse))
+        uri = table_uri(str(warehouse), NAME)
+        self.target = Target(name=NAME, uri=uri, schema=OF, app_id=app_id("shop", 1, NAME, 1))
+        owned = ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=DDL)
+        create(self.target, properties=owned)
+        engine = MergeOnWriteEngine({}, keeps_up=False)
+        dropped = DdlIdentity(commit_ts=Ts(60), order=0, query="DROP TABLE `shop`.`a`")
+        engine.alter(TableDdl(target=self.target, ddl=dropped, on_drop=on_drop))
+        engine.close()
+        self.row = replace(ROW, incarnation=1)
+
+    def resumed(self, **row: object) -> SinkTables:
+        found = SinkTables(self.sink, self.row)
+        found.resume({NAME: replace(PROGRESS, **row)})  # type: ignore[arg-type]
+        return found
+
+    def make_again(self, tables: SinkTables, schema: TableSchema = OF) -> None:
+        ddl = DdlEvent(commit_ts=Ts(70), offset=0, name=NAME, ddl_type="CREATE", query="CREATE …")
+        tables.create(NAME, schema, ddl, Ts(70))
+
+
+@pytest.fixture
+def dropped(tmp_path: Path) -> DropLake:
+    return DropLake(tmp_path)
+
+
+def test_a_dropped_table_is_not_taken_up(dropped: DropLake) -> None:
+    for row in ({"checkpoint_ts": 59}, {"state": "dropped", "checkpoint_ts": 60}):
+        found = dropped.resumed(**row)
+        assert (dict(found), found.ended, found.last_ddls()) == ({}, {NAME: 60}, {NAME: 60})
+    dropped.row = replace(dropped.row, incarnation=2, state="rewinding", checkpoint_ts=20)
+    assert dropped.resumed(checkpoint_ts=59).ended == {NAME: 60}
+
+
+def test_a_table_that_is_gone_since_it_was_dropped_is_not_missed(
+    dropped: DropLake, tmp_path: Path
+) -> None:
+    shutil.rmtree(tmp_path / "shop")
+    found = dropped.resumed(state="dropped", checkpoint_ts=60)
+    assert found.ended == {NAME: 60}
+    dropped.make_again(found)
+    assert (found[NAME].checkpoint, found.last_ddls()) == (70, {NAME: 70})
+
+
+def test_a_table_that_has_left_its_name_waits_for_its_rename(tmp_path: Path) -> None:
+    """Its owner died before anything was noted."""
+    found = DropLake(tmp_path, on_drop="rename").resumed(checkpoint_ts=59)
+    table = found[NAME]
+    assert table.target is not None
+    assert (table.checkpoint, table.version, found.last_ddls()) == (59, 0, {NAME: 59})
+
+
+def test_a_table_that_was_made_again_begins_there(dropped: DropLake) -> None:
+    found = dropped.resumed(checkpoint_ts=59)
+    dropped.make_again(found)
+    assert (found[NAME].checkpoint, found[NAME].created_ts, found.last_ddls()) == (
+        70,
+        70,
+        {NAME: 70},
+    )
+    nobody_noted_it = dropped.resumed(checkpoint_ts=59)
+    assert (nobody_noted_it[NAME].checkpoint, nobody_noted_it.ended) == (70, {})
+    dropped.row = replace(dropped.row, incarnation=2, state="rewinding", checkpoint_ts=20)
+    rewound = dropped.resumed(checkpoint_ts=90)
+    assert (rewound[NAME].checkpoint, rewound.last_ddls()) == (70, {NAME: 70})
+
+
+def test_a_table_that_was_made_again_without_a_key_is_none_of_deltas(dropped: DropLake) -> None:
+    found = dropped.resumed(checkpoint_ts=59)
+    dropped.make_again(found, TableSchema(columns=OF.columns, key=()))
+    assert found[NAME].is_keyless
+    again = dropped.resumed(checkpoint_ts=70, delta_version=None, state="warning")
+    assert (again[NAME].target, again[NAME].checkpoint, again.ended) == (None, 70, {})
+
+
+def test_no_rewind_goes_below_a_ddl_of_the_key(lake: Lake) -> None:
+    handle = DeltaTable(lake.uri)
+    handle.alter.set_table_properties({REKEYED: "30"}, raise_if_not_exists=False)
+    back = replace(ROW, state="rewinding", checkpoint_ts=28)
+    with pytest.raises(TidelakeError, match=r"shop\.a cannot go back to 28.* 29 at least"):
+        lake.resumed(back)
+    assert lake.state().identity(app_id("shop", 1, NAME, 1)) == 50  # not sealed
+    assert lake.resumed(replace(back, incarnation=3, checkpoint_ts=29))[NAME].checkpoint == 29

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
 
-from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSource
+from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSource, TableRule
 from coordination.errors import TidelakeError
-from coordination.model import TableName
+from coordination.model import TSO_LOGICAL_BITS, TableName
 from sinks.changefeeds import ChangefeedRow, RecordedWatermark
 from streaming.passed import refuse_what_was_passed
+from streaming.retained import CLOCKS_MS
 from streaming.source.kafka import SourceLost, SourceShape
 from streaming.source.ranges import TopicPartition
 from streaming.start_point import first_row, settle
@@ -29,22 +30,26 @@ CHANGEFEED = Changefeed(
 
 
 class Log:
-    """Kafka begins at 5 everywhere, and ``first_ts`` comes first."""
+    """A topic that begins at the same offset everywhere."""
 
-    def __init__(self, first_ts: int | None = 0) -> None:
-        self._first_ts = first_ts
+    def __init__(self, begins: int, first_ms: int | None) -> None:
+        self._begins = begins
+        self._first_ms = first_ms  # the time of each partition's first message; None: it is empty
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, 5)
+        return dict.fromkeys(partitions, self._begins)
 
-    def search(
-        self, first: Mapping[TopicPartition, int], _read: Callable[[bytes | None], int | None]
-    ) -> dict[TopicPartition, int]:
-        assert set(first.values()) == {5}
-        return {} if self._first_ts is None else dict.fromkeys(first, self._first_ts)
+    def times_ms(self, first: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        assert set(first.values()) <= {self._begins}
+        return {} if self._first_ms is None else dict.fromkeys(first, self._first_ms)
 
 
-LOG = Log()
+LOG = Log(0, None)  # nothing was ever deleted
+
+
+def certain_ts(first_ms: int) -> int:
+    """Above this ts nothing is missing if the first message left is of this time."""
+    return (first_ms + CLOCKS_MS) << TSO_LOGICAL_BITS
 
 
 def ran_to(checkpoint: int, changefeed: Changefeed = CHANGEFEED) -> ChangefeedRow:
@@ -60,10 +65,11 @@ def ran_to(checkpoint: int, changefeed: Changefeed = CHANGEFEED) -> ChangefeedRo
 
 
 def test_a_first_start_begins_where_kafka_begins() -> None:
-    row = settle(first_row(CHANGEFEED), CHANGEFEED, SHAPE, LOG)
-
-    assert row.source_offsets == {"shop/0": 5, "shop/1": 5}
-    assert (row.incarnation, row.state, row.checkpoint_ts) == (1, "running", 0)
+    for begins, start_ts in ((0, 0), (5, certain_ts(70))):
+        started = replace(CHANGEFEED, start_ts=start_ts)
+        row = settle(first_row(started), started, SHAPE, Log(begins, 70))
+        assert row.source_offsets == {"shop/0": begins, "shop/1": begins}
+        assert (row.incarnation, row.state, row.checkpoint_ts) == (1, "running", start_ts)
 
 
 def test_a_restart_resumes_whatever_start_ts_says() -> None:
@@ -85,7 +91,7 @@ def test_a_rewind_is_a_new_incarnation_that_reads_from_kafkas_beginning() -> Non
 
     assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 60, "rewinding")
     assert row.max_published_ts == 100
-    assert row.source_offsets == {"shop/0": 5, "shop/1": 5}
+    assert row.source_offsets == {"shop/0": 0, "shop/1": 0}
 
 
 def test_who_drops_unknown_columns_is_another_writer() -> None:
@@ -122,7 +128,7 @@ def test_of_a_cluster_each_word_about_the_start_begins_anew_once() -> None:
         row = settle(ran, started, SHAPE, LOG, said)
         assert (row.incarnation, row.checkpoint_ts, row.state) == (2, 60, "rewinding")
         assert row.start_id == said
-        assert row.source_offsets == {"shop/0": 5, "shop/1": 5}
+        assert row.source_offsets == {"shop/0": 0, "shop/1": 0}
         further = replace(row, checkpoint_ts=80)
         assert settle(further, started, SHAPE, LOG, said).checkpoint_ts == 80
 
@@ -155,7 +161,7 @@ def test_a_topic_that_was_made_again_is_refused() -> None:
 def test_a_new_partition_is_read_from_its_beginning() -> None:
     grown = SourceShape({"shop": "id-1"}, SHAPE.partitions | {TopicPartition("shop", 2)})
 
-    assert settle(ran_to(100), CHANGEFEED, grown, LOG).source_offsets["shop/2"] == 5
+    assert settle(ran_to(100), CHANGEFEED, grown, LOG).source_offsets["shop/2"] == 0
 
 
 def test_a_rewind_to_where_it_first_started_is_a_rewind() -> None:
@@ -180,51 +186,80 @@ NEW_TOPIC = SourceShape(
 )
 
 
+REWIND = {"overwrite_checkpoint_ts": certain_ts(60)}
+
+
 @pytest.mark.parametrize(
-    ("stored", "wanted", "shape", "first_ts", "says"),
+    ("stored", "wanted", "shape", "first_ms", "says"),
     [
-        (first_row(CHANGEFEED), {}, SHAPE, 70, ["above 0", "--start-ts 70 at least"]),
-        (first_row(CHANGEFEED), {}, SHAPE, None, ["no watermark yet", "Let TiCDC send one"]),
+        (first_row(CHANGEFEED), {}, SHAPE, 70, f"--start-ts {certain_ts(70)} at least"),
+        (first_row(CHANGEFEED), {}, SHAPE, None, "no message is left. Let TiCDC send one"),
+        (first_row(CHANGEFEED), {}, SHAPE, 0, "no message is left"),  # it tells no time
         (
-            ran_to(100),
-            {"overwrite_checkpoint_ts": 60},
+            ran_to(certain_ts(100)),
+            REWIND,
             SHAPE,
             70,
-            ["rewound to 70 at the earliest"],
+            f"rewound to {certain_ts(70)} at the earliest",
         ),
-        (ran_to(100), {"overwrite_checkpoint_ts": 60}, SHAPE, 170, ["to a new topic"]),
-        (ran_to(100), {}, NEW_TOPIC, 170, ["topic more", "checkpoint-ts has passed 170"]),
+        (ran_to(certain_ts(100)), REWIND, SHAPE, 170, "to a new topic"),
+        (
+            ran_to(certain_ts(100)),
+            {},
+            NEW_TOPIC,
+            170,
+            f"out until the changefeed's checkpoint-ts has passed {certain_ts(170)}",
+        ),
     ],
 )
 def test_where_kafka_begins_too_late_is_refused(
     stored: ChangefeedRow,
     wanted: dict[str, int],
     shape: SourceShape,
-    first_ts: int,
-    says: list[str],
+    first_ms: int | None,
+    says: str,
 ) -> None:
     changefeed = replace(CHANGEFEED, **wanted)
-    with pytest.raises(SourceLost, match="begins at offset 5") as refused:
-        settle(stored, changefeed, shape, Log(first_ts))
-    assert [words for words in says if words not in str(refused.value)] == []
-    reached = wanted.get("overwrite_checkpoint_ts", stored.checkpoint_ts)
-    assert settle(stored, changefeed, shape, Log(reached)).source_offsets[
-        str(max(shape.partitions))
-    ]
+    checkpoint_ts = wanted.get("overwrite_checkpoint_ts", stored.checkpoint_ts)
+    topic = "shop" if shape is SHAPE else "more"
+    with pytest.raises(
+        SourceLost, match=f"topic {topic} partition 0 begins at offset 5"
+    ) as refused:
+        settle(stored, changefeed, shape, Log(5, first_ms))
+    assert f"changes above {checkpoint_ts} may have been deleted" in str(refused.value)
+    assert says in str(refused.value)
+
+
+def test_the_age_of_kafkas_first_message_decides_and_no_watermark() -> None:
+    """TiCDC sends rows above a watermark before it, and they may be deleted with what is older."""
+    minute_ms, now_ms = 60_000, 1_800_000_000_000
+    week_ms = 7 * 24 * 60 * minute_ms
+    five_minutes_ago = replace(CHANGEFEED, start_ts=(now_ms - 5 * minute_ms) << TSO_LOGICAL_BITS)
+    first = first_row(five_minutes_ago)
+    assert settle(first, five_minutes_ago, SHAPE, Log(5, now_ms - week_ms)).source_offsets
+    with pytest.raises(
+        SourceLost, match=r"sent before its first message \(2027-01-15 07:56:00 UTC"
+    ):
+        settle(first, five_minutes_ago, SHAPE, Log(5, now_ms - 4 * minute_ms))  # as in a replay
+    limit = replace(CHANGEFEED, start_ts=certain_ts(now_ms))
+    assert settle(first_row(limit), limit, SHAPE, Log(5, now_ms)).source_offsets
+    below = replace(CHANGEFEED, start_ts=certain_ts(now_ms) - 1)
+    with pytest.raises(SourceLost, match=f"--start-ts {certain_ts(now_ms)} at least"):
+        settle(first_row(below), below, SHAPE, Log(5, now_ms))
 
 
 def test_what_a_topic_lost_comes_by_another_one() -> None:
     """As SourceLost advises: where the changefeed is, from the new topic's beginning."""
     other = SourceShape({"again": "id-7"}, frozenset({TopicPartition("again", 0)}))
     advised = replace(CHANGEFEED, overwrite_checkpoint_ts=100)
-    row = settle(ran_to(100), advised, other, Log(100))
+    row = settle(ran_to(100), advised, other, LOG)
     assert (row.checkpoint_ts, row.incarnation) == (100, 2)
-    assert (row.source_offsets, row.topic_ids) == ({"again/0": 5}, {"again": "id-7"})
+    assert (row.source_offsets, row.topic_ids) == ({"again/0": 0}, {"again": "id-7"})
 
 
 def test_who_reads_nothing_more_may_have_lost_everything() -> None:
     ended = replace(CHANGEFEED, target_ts=100)
-    assert settle(ran_to(100), ended, NEW_TOPIC, Log(170)).state == "finished"
+    assert settle(ran_to(100), ended, NEW_TOPIC, Log(5, 170)).state == "finished"
 
 
 def test_a_refused_first_start_may_begin_elsewhere() -> None:
@@ -279,3 +314,11 @@ def test_filters_are_kept_once_each() -> None:
     assert json.loads(settled(of_an_earlier_release, filtered("*.*")).filters or "") == [
         {"rules": ["*.*"], "case-sensitive": False}
     ]
+
+
+def test_rules_of_how_tables_are_written_are_configuration() -> None:
+    """A table that comes later is made by them: another incarnation, as for any other change."""
+    logs = DeltaSink(warehouse="/w", tables=(TableRule(matcher=("a.*",), write_mode="append"),))
+    changed = replace(CHANGEFEED, sink=logs)
+    assert settle(ran_to(100), changed, SHAPE, LOG).incarnation == 2
+    assert settle(ran_to(100, changed), changed, SHAPE, LOG).incarnation == 1

@@ -25,6 +25,7 @@ from streaming.protocols.contract import (
     Kind,
     Messages,
     Wanted,
+    WantedTable,
     ipc,
 )
 
@@ -81,17 +82,18 @@ class Collector:
 
     def _row_blocks(self) -> Iterator[Block]:
         for (name, shape), singles in self._single.items():
-            self.take(name, shape, rows_of(shape, singles, self.wanted[name].key))
+            self.take(name, shape, rows_of(shape, singles, key_of(shape, self.wanted[name])))
         offsets = self.messages.offsets
         for (name, _), found in self._rows.items():
             table = self.wanted[name]
             shape, _ = min(found, key=lambda piece: piece[1].positions[0])  # the first row's order
-            rows = Rows.of([rows.ordered(shape, table.key) for _, rows in found])
+            key = key_of(shape, table)
+            rows = Rows.of([rows.ordered(shape, key) for _, rows in found])
             above = rows.commit_ts > table.above_ts
             if not above.all():
                 rows = rows.take(np.flatnonzero(above))
             if len(rows.positions):
-                body, key_changes = row_body(rows, shape, table.key, offsets)
+                body, key_changes = row_body(rows, shape, key, offsets)
                 block = self._block(Kind.ROW, name, rows.positions, rows.commit_ts)
                 yield replace(block, body=ipc(body), key_changes=key_changes)
 
@@ -164,3 +166,12 @@ def _columns(found: Sequence[tuple[int, _Event]]) -> tuple[Positions, list[_Even
 
 def _zeros(length: int) -> pa.Array:
     return pa.array(np.zeros(length, np.int32))
+
+
+def key_of(shape: Shape, table: WantedTable) -> tuple[str, ...] | None:
+    """Whose old values tell all that is asked of an UPDATE; None: all are kept.
+
+    Only where the message names this very key: rows from beyond a DDL that changes the key are read
+    before it has run, and are written by the new one. Of a unique key messages say nothing."""
+    is_told = table.key is not None and set(shape.key_names or ()) == set(table.key)
+    return table.key if is_told else None

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import TableName
-from streaming.protocols.canal_json.collect import Collector
+from streaming.protocols.canal_json.collect import Collector, key_of
 from streaming.protocols.canal_json.heads import by_head, some
 from streaming.protocols.canal_json.message import Malformed, parse
 from streaming.protocols.canal_json.rows import Rows
@@ -107,7 +107,8 @@ def _read_group(
         rest = rest[samples:]
         if template is None:
             break
-        pieces, taken = _read(template, values, rest, budget)
+        whole_old = key_of(template.shape, collector.wanted[name]) is None
+        pieces, taken = _read(template, values, rest, budget, whole_old=whole_old)
         for piece in pieces:
             collector.take(name, template.shape, piece)
         if not taken[0]:
@@ -141,7 +142,12 @@ def _template(values: pa.BinaryArray, rest: Positions, head: int) -> tuple[Templ
 
 
 def _read(
-    template: Template, values: pa.BinaryArray, positions: Positions, budget: list[int]
+    template: Template,
+    values: pa.BinaryArray,
+    positions: Positions,
+    budget: list[int],
+    *,
+    whole_old: bool,
 ) -> tuple[list[Rows], Mask]:
     """Rows by a template, and which messages those are. What does not parse is left out by
     halves, or at the row that the parser names, for as many calls as ``budget`` has."""
@@ -161,7 +167,7 @@ def _read(
             continue
         budget[0] -= 1
         try:
-            rows, plain = template.read(some(here, part), positions[at[part]])
+            rows, plain = template.read(some(here, part), positions[at[part]], whole_old=whole_old)
         except REFUSALS as error:
             row = _ROW.search(str(error))
             if row is not None and int(row[1]) < len(part):

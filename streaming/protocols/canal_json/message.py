@@ -77,15 +77,6 @@ def read(value: bytes | None) -> Event:
         return Bad(_name_in(fields), _MALFORMED)
 
 
-def watermark_of(value: bytes | None) -> int | None:
-    """The promise of a single message, for who looks for a partition's first one; None: of any
-    other, and of what cannot be read."""
-    if value is None or _WATERMARK.encode() not in value:
-        return None
-    found = read(value)
-    return found.watermark_ts if isinstance(found, WatermarkEvent) else None
-
-
 def parse(value: bytes) -> dict[str, Any]:
     """The object that the message is; numbers as ``Number``.
 

@@ -80,7 +80,11 @@ class Rows:
 def rows_of(shape: Shape, singles: Sequence[tuple[int, Row]], key: Sequence[str] | None) -> Rows:
     """Rows that were read one by one, with their positions."""
     rows = [row for _, row in singles]
-    olds = [(index, row.old) for index, row in enumerate(rows) if row.old is not None]
+    old_at = [index for index, row in enumerate(rows) if row.old is not None]
+    olds: list[Mapping[str, str | None]] = [row.old for row in rows if row.old is not None]
+    if key is None:  # what was not sent of them is as in ``data``
+        now = (dict(zip(shape.columns, rows[index].values, strict=True)) for index in old_at)
+        olds = [{**new, **old} for new, old in zip(now, olds, strict=True)]
     old_columns = _old_columns(shape, key)
     return Rows(
         positions=np.array([position for position, _ in singles], np.int64),
@@ -89,8 +93,8 @@ def rows_of(shape: Shape, singles: Sequence[tuple[int, Row]], key: Sequence[str]
         data=_struct(
             shape.columns, list(zip(*(row.values for row in rows), strict=True)), len(rows)
         ),
-        old=_struct(old_columns, [[old.get(c) for _, old in olds] for c in old_columns], len(olds)),
-        old_at=np.array([index for index, _ in olds], np.int64),
+        old=_struct(old_columns, [[old.get(c) for old in olds] for c in old_columns], len(olds)),
+        old_at=np.array(old_at, np.int64),
         errors={position: row.error for position, row in singles if row.error is not None},
     )
 

@@ -103,6 +103,45 @@ def all_named(table: pa.Table, tails: Tails, at: Positions) -> Mask:
     return named  # type: ignore[no-any-return]
 
 
+def old_rows(table: pa.Table, tails: Tails, at: Positions) -> tuple[pa.StructArray, Mask]:
+    """The old rows of ``table``, of the lines ``at``, with what was not sent of them as it is in
+    ``data``; and by row of the table whether that is certain.
+
+    A null of an old row was sent as null, or it was not sent: the nulls that are written are
+    counted, and only where some were sent and some not each name is looked for.
+    """
+    old, is_told = column(table, "old"), np.ones(len(table), np.bool_)
+    rows = np.flatnonzero(lengths(old))
+    before, now = old.flatten(), column(table, "data").flatten().take(pa.array(rows))
+    nulls = _null_values(before, len(before))
+    unsure = np.flatnonzero(nulls)
+    if not len(unsure):
+        return before, is_told
+    lines = at[rows[unsure]]
+    begins, ends = tails.find(b'"old":[{', lines), tails.find(b'}],"data":[{', lines)
+    is_in_order = (begins >= 0) & (begins < ends)
+    is_told[rows[unsure[~is_in_order]]] = False
+    sent = tails.explicit_nulls(begins, lines) - tails.explicit_nulls(ends, lines)
+    mixed = np.flatnonzero(is_in_order & (sent > 0) & (sent < nulls[unsure]))
+    left = sent[mixed]
+    columns = []
+    for field in before.type:
+        values = before.field(field.name)
+        if values.null_count:
+            is_unsent = np.zeros(len(before), np.bool_)
+            is_unsent[unsure[is_in_order & (sent == 0)]] = True
+            if len(mixed):
+                place = tails.find(f'"{field.name}":null'.encode(), lines[mixed])
+                is_sent = (place > begins[mixed]) & (place < ends[mixed])
+                is_unsent[unsure[mixed[~is_sent]]] = True
+                left -= is_sent
+            is_unsent &= ~valid(values)
+            values = pc.if_else(pa.array(is_unsent), now.field(field.name), values)
+        columns.append(values)
+    is_told[rows[unsure[mixed[left != 0]]]] = False  # a name is written in another way
+    return pa.StructArray.from_arrays(columns, fields=list(before.type)), is_told
+
+
 def column(table: pa.Table, name: str) -> pa.Array:
     chunked = table.column(name)
     return chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()

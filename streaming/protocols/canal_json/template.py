@@ -34,6 +34,7 @@ from streaming.protocols.canal_json.tails import (
     are_all,
     column,
     lengths,
+    old_rows,
     valid,
 )
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE
@@ -104,10 +105,14 @@ class Template:
         fits = pc.and_(fits, pc.ends_with(values, b"}"))
         return fits.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
-    def read(self, values: pa.BinaryArray, positions: Positions) -> tuple[Rows, Positions]:
+    def read(
+        self, values: pa.BinaryArray, positions: Positions, *, whole_old: bool
+    ) -> tuple[Rows, Positions]:
         """The rows of messages that fit and turn out to be plain, and the indices of those.
 
-        Raises one of ``REFUSALS`` where one is no JSON or not by this template.
+        ``whole_old``: with all columns of old rows; where it cannot be told whether one was sent as
+        NULL or not at all, the row is not plain. Raises one of ``REFUSALS`` where one is no JSON or
+        not by this template.
         """
         tails = Tails.of(pc.binary_slice(values, self.tail, _END))
         table = tails.parse(self.schema)
@@ -117,14 +122,20 @@ class Template:
         table = _some(table, at)
         named = np.flatnonzero(all_named(table, tails, at))
         table, at = _some(table, named), at[named]
-        old = column(table, "old")
+        old = column(table, "old").flatten()
+        if whole_old:
+            old, told = old_rows(table, tails, at)
+            if not told.all():
+                kept = np.flatnonzero(told)
+                old = old.filter(pa.array(told[np.flatnonzero(lengths(column(table, "old")))]))
+                table, at = _some(table, kept), at[kept]
         rows = Rows(
             positions=positions[at],
             op=op[at],
             commit_ts=column(table, "_tidb").field("commitTs").to_numpy(),
             data=column(table, "data").flatten(),
-            old=old.flatten(),
-            old_at=np.flatnonzero(lengths(old)),
+            old=old,
+            old_at=np.flatnonzero(lengths(column(table, "old"))),
             errors={},
         )
         return rows, at

@@ -199,6 +199,14 @@ def test_without_tables_the_checkpoint_does_not_pass_what_was_searched_for_table
     assert tick.checkpoint.checkpoint_ts == 250
 
 
+def test_a_changefeed_goes_on_when_all_its_tables_are_gone():
+    """Who held them reads no more; the owner does, and looks for tables by itself."""
+    made = make_coordinator()
+    made.poll([], [A], BARRIER, 0.0)
+    tick = made.poll([answer(scan=scan(250))], [A], BARRIER, 0.1, is_searched=True)
+    assert tick.checkpoint.checkpoint_ts == BARRIER.global_barrier_ts
+
+
 def test_a_message_to_a_capture_that_went_in_this_tick_is_not_sent():
     made, _ = started(1, a=[], b=[replicating(1, 150)])
     made.schedulers.move_table(1, A)

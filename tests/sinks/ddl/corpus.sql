@@ -151,7 +151,7 @@ DROP VIEW tv4;
 ALTER TABLE t3 COMMENT = 'test comment';
 -- no effect
 ALTER TABLE t3 ADD PARTITION (PARTITION p4 VALUES LESS THAN (500));
--- no effect
+-- t3: add partitions p4 < 500
 ALTER TABLE t3 ALTER COLUMN name SET DEFAULT 'test';
 -- t3: default of name = 'test'
 ALTER TABLE t3 ADD COLUMN age int;
@@ -187,7 +187,7 @@ DROP TABLE IF EXISTS multi_data_type;
 alter table t truncate partition p3;
 -- t: truncate partition p3
 alter table t1 add partition (partition p3 values less than (30), partition p4 values less than (40));
--- no effect
+-- t1: add partitions p3 < 30, p4 < 40
 alter table t1 drop partition p1;
 -- t1: drop partition p1
 ALTER TABLE t1 EXCHANGE PARTITION p3 WITH TABLE t2;
@@ -195,7 +195,7 @@ ALTER TABLE t1 EXCHANGE PARTITION p3 WITH TABLE t2;
 ALTER TABLE t1 EXCHANGE PARTITION p3 WITH TABLE partition_table2.t2;
 -- t1: exchange partition p3 with partition_table2.t2
 ALTER TABLE t1 REORGANIZE PARTITION p2,p3,p4 INTO (PARTITION p2 VALUES LESS THAN (20), PARTITION p3 VALUES LESS THAN (26), PARTITION p4 VALUES LESS THAN (35), PARTITION pMax VALUES LESS THAN (MAXVALUE));
--- no effect
+-- t1: partitions p2 p3 p4 into p2 < 20, p3 < 26, p4 < 35, pMax < max
 DROP DATABASE `测试库`;
 -- drop database 测试库
 RENAME TABLE `rename_t1` TO `rename_t4`, `rename_t2` TO `rename_t1`, `rename_t3` TO `rename_t2`;
@@ -237,11 +237,11 @@ ALTER TABLE bar MODIFY COLUMN COL2 FLOAT;
 ALTER TABLE foo.t1 CHANGE COL COL2 VARCHAR(255);
 -- foo.t1: modify COL to COL2 varchar(255)
 ALTER TABLE t2 REORGANIZE PARTITION p3 INTO ( PARTITION p31 VALUES LESS THAN (2002), PARTITION p32 VALUES LESS THAN (2005), PARTITION p33 VALUES LESS THAN (2008) );
--- no effect
+-- t2: partitions p3 into p31 < 2002, p32 < 2005, p33 < 2008
 ALTER TABLE t2 REORGANIZE PARTITION p31,p32,p33,p2 INTO (PARTITION p21 VALUES LESS THAN (2008));
--- no effect
+-- t2: partitions p31 p32 p33 p2 into p21 < 2008
 ALTER TABLE t2 PARTITION BY HASH(id) PARTITIONS 10;
--- no effect
+-- t2: partitions hash by id: p0, p1, p2, p3, p4, p5, p6, p7, p8, p9
 CREATE INDEX j_idx ON t3 (j) INVISIBLE;
 -- t3: add index j_idx (j)
 ALTER TABLE t3 ADD INDEX k_idx (k) INVISIBLE;
@@ -255,7 +255,7 @@ ALTER TABLE t4 ADD INDEX ((col1 * 40) DESC);
 ALTER TABLE t4 ADD PRIMARY KEY pk(col1);
 -- t4: add primary key (col1)
 ALTER TABLE t6 REMOVE PARTITIONING;
--- no effect
+-- t6: partitions unknown
 ALTER TABLE foo.t5 EXCHANGE PARTITION p0 WITH TABLE foo.t6;
 -- foo.t5: exchange partition p0 with foo.t6
 RENAME TABLE t8 To rename_t8, t9 To rename_t9;
@@ -317,9 +317,9 @@ ALTER TABLE example11 MODIFY COLUMN b INT;
 ALTER TABLE example13 MODIFY COLUMN b ENUM('a', 'b');
 -- example13: modify b to b enum('a','b')
 ALTER TABLE example18 REORGANIZE PARTITION pBefore1950,p1950 INTO (PARTITION pBefore1960 VALUES LESS THAN (1960));
--- no effect
+-- example18: partitions pBefore1950 p1950 into pBefore1960 < 1960
 ALTER TABLE example18 REORGANIZE PARTITION `p1990to2010` INTO (PARTITION p1990 VALUES LESS THAN (2000), PARTITION p2000 VALUES LESS THAN (2010), PARTITION p2010 VALUES LESS THAN (2020), PARTITION p2020 VALUES LESS THAN (2030), PARTITION pMax VALUES LESS THAN (MAXVALUE));
--- no effect
+-- example18: partitions p1990to2010 into p1990 < 2000, p2000 < 2010, p2010 < 2020, p2020 < 2030, pMax < max
 drop table table20, table3;
 -- drop table20; drop table3
 CREATE INDEX idx_partial_create_index ON t2 (col) WHERE col2 > 100;
@@ -327,7 +327,7 @@ CREATE INDEX idx_partial_create_index ON t2 (col) WHERE col2 > 100;
 ALTER TABLE t3 ADD INDEX idx_partial_alter(col) WHERE col2 > 100;
 -- t3: add index idx_partial_alter ()
 ALTER TABLE t1 partition by range(a) (partition p0 values less than (5), PARTITION p2 VALUES LESS THAN (20), PARTITION p3 VALUES LESS THAN (26), PARTITION p4 VALUES LESS THAN (35), PARTITION pMax VALUES LESS THAN (MAXVALUE));
--- no effect
+-- t1: partitions range by a: p0 < 5, p2 < 20, p3 < 26, p4 < 35, pMax < max
 CREATE SEQUENCE seq0 start with 1 minvalue 1 maxvalue 999999999999999 increment by 1 nocache cycle;
 -- no effect
 alter table t add column c3 int first;
@@ -413,7 +413,7 @@ DROP VIEW test_ddl1.view_test2;
 ALTER TABLE test_ddl2.employees DROP PARTITION p2;
 -- test_ddl2.employees: drop partition p2
 ALTER TABLE test_ddl2.employees ADD PARTITION (PARTITION p4 VALUES LESS THAN (25));
--- no effect
+-- test_ddl2.employees: add partitions p4 < 25
 ALTER TABLE test_ddl2.employees TRUNCATE PARTITION p3;
 -- test_ddl2.employees: truncate partition p3
 alter table test_ddl2.employees comment='modify comment';
@@ -427,7 +427,7 @@ ALTER TABLE test_ddl2.simple_test1 ALTER id SET DEFAULT 18;
 ALTER TABLE test_ddl2.simple_test1 CHARACTER SET = utf8mb4;
 -- test_ddl2.simple_test1: charset of text
 ALTER TABLE test_ddl2.employees REORGANIZE PARTITION p3 INTO (PARTITION p2 VALUES LESS THAN (15), PARTITION p3 VALUES LESS THAN (20));
--- no effect
+-- test_ddl2.employees: partitions p3 into p2 < 15, p3 < 20
 recover table test_ddl2.employees;
 -- recover test_ddl2.employees
 ALTER TABLE test.t1 ADD COLUMN c1 CHAR(16) NOT NULL;
@@ -531,9 +531,9 @@ ALTER TABLE TBL1 DROP COLUMN `new_col`, DROP INDEX `idx_new_col`;
 ALTER TABLE TBL2 CHANGE COLUMN `id` `id2` INT;
 -- TBL2: modify id to id2 int
 ALTER TABLE TBL2 PARTITION BY RANGE (id2) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20));
--- no effect
+-- TBL2: partitions range by id2: p0 < 10, p1 < 20
 ALTER TABLE TBL2 REORGANIZE PARTITION p1 INTO (PARTITION p3 VALUES LESS THAN (40));
--- no effect
+-- TBL2: partitions p1 into p3 < 40
 ALTER TABLE TBL2 CHARACTER SET = utf8mb4 COLLATE = utf8mb4_bin;
 -- TBL2: charset of text
 
@@ -600,7 +600,7 @@ CREATE INDEX idx_email ON users(email);
 ALTER TABLE users ADD COLUMN phone VARCHAR(20);
 -- users: add phone varchar(20)
 ALTER TABLE t1 REORGANIZE PARTITION p2,p3,p4,pMax INTO (PARTITION pRest VALUES LESS THAN (MAXVALUE));
--- no effect
+-- t1: partitions p2 p3 p4 pMax into pRest < max
 ALTER TABLE users ADD COLUMN created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP;
 -- users: add created_at timestamp = CURRENT_TIMESTAMP
 RENAME TABLE `source_db`.`cross_move_source` TO `source_extra_db`.`cross_move_target`;
@@ -616,7 +616,7 @@ RENAME TABLE swap_a TO swap_tmp, swap_b TO swap_a, swap_tmp TO swap_b;
 DROP TABLE drop_1, drop_2;
 -- drop drop_1; drop drop_2
 ALTER TABLE partitioned_events ADD PARTITION (PARTITION p2 VALUES LESS THAN (30));
--- no effect
+-- partitioned_events: add partitions p2 < 30
 ALTER TABLE partitioned_events TRUNCATE PARTITION p0;
 -- partitioned_events: truncate partition p0
 ALTER TABLE partitioned_events DROP PARTITION p1;
@@ -686,7 +686,7 @@ ALTER TABLE `xtest`.`xt1` ADD CONSTRAINT `fk_t2_id` FOREIGN KEY /*T! IF NOT EXIS
 CREATE INDEX IF NOT EXISTS `i1` ON `t1` (`c1`);
 -- t1: add index i1 (c1) if not exists
 ALTER TABLE `t1` ADD PARTITION IF NOT EXISTS (PARTITION `p2` VALUES LESS THAN (MAXVALUE));
--- no effect
+-- t1: add partitions p2 < max
 ALTER TABLE `t1` DROP COLUMN IF EXISTS `c2`;
 -- t1: drop c2 if exists
 ALTER TABLE `t1` CHANGE COLUMN IF EXISTS `a` `b` VARCHAR(255);
@@ -700,17 +700,17 @@ ALTER TABLE `t1` DROP FOREIGN KEY `fk_t2_id`;
 ALTER TABLE `t1` DROP PARTITION IF EXISTS `p2`;
 -- t1: drop partition p2
 ALTER TABLE `t1` PARTITION BY HASH (`a`) PARTITIONS 1;
--- no effect
+-- t1: partitions hash by a: p0
 ALTER TABLE `t1` PARTITION BY KEY (`a`) PARTITIONS 1;
--- no effect
+-- t1: partitions unknown
 ALTER TABLE `t1` PARTITION BY RANGE (`a`) (PARTITION `x` VALUES LESS THAN (75));
--- no effect
+-- t1: partitions range by a: x < 75
 ALTER TABLE `t1` PARTITION BY LIST COLUMNS (`a`,`b`) (PARTITION `x` VALUES IN ((10, 20)));
--- no effect
+-- t1: partitions list by a b: x in 10 20
 ALTER TABLE `t1` PARTITION BY LIST (`a`) (PARTITION `x` DEFAULT);
--- no effect
+-- t1: partitions list by a: x default
 ALTER TABLE `t1` PARTITION BY SYSTEM_TIME (PARTITION `x` HISTORY,PARTITION `y` CURRENT);
--- no effect
+-- t1: partitions unknown
 ALTER TABLE `t1` ADD COLUMN (`c1` INT, `c2` INT);
 -- t1: add c1 int, add c2 int
 ALTER TABLE `xtest`.`t1` ADD COLUMN (`c1` INT, `c2` INT);
@@ -728,17 +728,17 @@ ALTER TABLE `source_modify_table_comment`.`t_comment` COMMENT = 'hello';
 ALTER TABLE `source_modify_table_charset`.`t_charset` COLLATE utf8mb4_general_ci;
 -- source_modify_table_charset.t_charset: charset of text
 ALTER TABLE `source_add_partition`.`pt_add` ADD PARTITION (PARTITION `p2` VALUES LESS THAN (30));
--- no effect
+-- source_add_partition.pt_add: add partitions p2 < 30
 ALTER TABLE `source_drop_partition`.`pt_drop` DROP PARTITION `p0`;
 -- source_drop_partition.pt_drop: drop partition p0
 ALTER TABLE `source_truncate_partition`.`pt_truncate` TRUNCATE PARTITION `p0`;
 -- source_truncate_partition.pt_truncate: truncate partition p0
 ALTER TABLE `source_reorganize_partition`.`pt_reorganize` REORGANIZE PARTITION `p0`, `p1` INTO (PARTITION `p01` VALUES LESS THAN (20));
--- no effect
+-- source_reorganize_partition.pt_reorganize: partitions p0 p1 into p01 < 20
 ALTER TABLE `source_alter_partitioning`.`t_partitioning` PARTITION BY HASH(`id`) PARTITIONS 4;
--- no effect
+-- source_alter_partitioning.t_partitioning: partitions hash by id: p0, p1, p2, p3
 ALTER TABLE `source_remove_partitioning`.`pt_remove` REMOVE PARTITIONING;
--- no effect
+-- source_remove_partitioning.pt_remove: partitions unknown
 ALTER TABLE `source_drop_column`.`t_drop_column` DROP COLUMN `c1`;
 -- source_drop_column.t_drop_column: drop c1
 ALTER TABLE `source_modify_column`.`t_modify_column` MODIFY COLUMN `c1` BIGINT;
@@ -780,11 +780,11 @@ alter table t2 add FOREIGN KEY fk (a) references t2(a);
 alter table t alter column c set default 5;
 -- t: default of c = '5'
 alter table t reorganize partition p0, p1 into (partition p0 values less than (20));
--- no effect
+-- t: partitions p0 p1 into p0 < 20
 alter table t exchange partition p0 with table t1;
 -- t: exchange partition p0 with t1
 alter table t1 remove partitioning;
--- no effect
+-- t1: partitions unknown
 alter table t1 character set utf8mb4;
 -- t1: charset of text
 rename table test.table1 to test.table2;
@@ -978,17 +978,17 @@ ALTER TABLE `t` ADD COLUMN `a` SMALLINT UNSIGNED AFTER `b`;
 ALTER TABLE `t` ADD COLUMN IF NOT EXISTS `a` SMALLINT UNSIGNED AFTER `b`;
 -- t: add a smallint unsigned after b if not exists
 ALTER TABLE `employees` ADD PARTITION;
--- no effect
+-- employees: partitions unknown
 ALTER TABLE `employees` ADD PARTITION (PARTITION `P1` VALUES LESS THAN (2010));
--- no effect
+-- employees: add partitions P1 < 2010
 ALTER TABLE `employees` ADD PARTITION IF NOT EXISTS (PARTITION `P2` VALUES LESS THAN (MAXVALUE));
--- no effect
+-- employees: add partitions P2 < max
 ALTER TABLE `employees` ADD PARTITION IF NOT EXISTS PARTITIONS 5;
--- no effect
+-- employees: add partitions 5
 ALTER TABLE `employees` ADD PARTITION (PARTITION `P1` VALUES LESS THAN (2010), PARTITION `P2` VALUES LESS THAN (2015), PARTITION `P3` VALUES LESS THAN (MAXVALUE));
--- no effect
+-- employees: add partitions P1 < 2010, P2 < 2015, P3 < max
 ALTER TABLE `t` ADD PARTITION (PARTITION `x` VALUES IN ((3, 4), (5, 6)));
--- no effect
+-- t: add partitions x in 3 4 | 5 6
 ALTER TABLE `t_n` REBUILD PARTITION ALL;
 -- no effect
 ALTER TABLE `d_n`.`t_n` REBUILD PARTITION NO_WRITE_TO_BINLOG ALL;
@@ -1004,7 +1004,7 @@ ALTER TABLE `t` DROP PARTITION `p1`,`p2`;
 ALTER TABLE `t` DROP PARTITION IF EXISTS `p1`,`p2`;
 -- t: drop partition p1 p2
 ALTER TABLE `clients` COALESCE PARTITION 3;
--- no effect
+-- clients: add partitions -3
 ALTER TABLE `t` DISABLE KEYS;
 -- no effect
 ALTER TABLE `t` MODIFY COLUMN `a` VARCHAR(255);
@@ -1128,19 +1128,19 @@ ANALYZE TABLE `t` PARTITION `a` INDEX `b`;
 ANALYZE TABLE `t` PARTITION `a` INDEX `b` WITH 4 BUCKETS;
 -- no effect
 ALTER TABLE `t` PARTITION BY HASH (`a`) PARTITIONS 1;
--- no effect
+-- t: partitions hash by a: p0
 ALTER TABLE `t` PARTITION BY RANGE (`a`) (PARTITION `x` VALUES LESS THAN (75));
--- no effect
+-- t: partitions range by a: x < 75
 ALTER TABLE `t` COMMENT = 'cmt' PARTITION BY HASH (`a`) PARTITIONS 1;
 -- no effect
 ALTER TABLE `t` ENABLE KEYS, COMMENT = 'cmt' PARTITION BY HASH (`a`) PARTITIONS 1;
 -- no effect
 ALTER TABLE `t` PARTITION BY LIST COLUMNS (`a`) (PARTITION `p0` VALUES IN (5, 10, 15));
--- no effect
+-- t: partitions list by a: p0 in 5 | 10 | 15
 ALTER TABLE `t` PARTITION BY RANGE COLUMNS (`a`,`b`,`c`) (PARTITION `p1` VALUES LESS THAN (1, 1, 1));
--- no effect
+-- t: partitions range by a b c: p1 < 1 1 1
 ALTER TABLE `t` PARTITION BY LIST COLUMNS (`a`,`b`,`c`) (PARTITION `p0` VALUES IN ((5, 10, 15)));
--- no effect
+-- t: partitions list by a b c: p0 in 5 10 15
 ALTER TABLE `t` WITH VALIDATION, ADD COLUMN `b` INT GENERATED ALWAYS AS(`a`+1) VIRTUAL;
 -- t: add b int virtual
 ALTER TABLE `t` WITHOUT VALIDATION, ADD COLUMN `b` INT GENERATED ALWAYS AS(`a`+1) VIRTUAL;
@@ -1152,7 +1152,7 @@ ALTER TABLE `t` WITH VALIDATION, MODIFY COLUMN `b` INT GENERATED ALWAYS AS(`a`+2
 ALTER TABLE `t` WITH VALIDATION, CHANGE COLUMN `b` `c` INT GENERATED ALWAYS AS(`a`+2) VIRTUAL;
 -- t: modify b to c int virtual
 ALTER TABLE `d_n`.`t_n` ADD PARTITION NO_WRITE_TO_BINLOG;
--- no effect
+-- d_n.t_n: partitions unknown
 ALTER TABLE `t` WITH VALIDATION, EXCHANGE PARTITION `p` WITH TABLE `nt` WITHOUT VALIDATION;
 -- t: exchange partition p with nt
 ALTER TABLE `t` EXCHANGE PARTITION `p` WITH TABLE `nt`;
@@ -1160,11 +1160,11 @@ ALTER TABLE `t` EXCHANGE PARTITION `p` WITH TABLE `nt`;
 ALTER TABLE `t` REORGANIZE PARTITION;
 -- no effect
 ALTER TABLE `members` REORGANIZE PARTITION `n0` INTO (PARTITION `s0` VALUES LESS THAN (1960), PARTITION `s1` VALUES LESS THAN (1970));
--- no effect
+-- members: partitions n0 into s0 < 1960, s1 < 1970
 ALTER TABLE `members` REORGANIZE PARTITION `p1`,`p2`,`p3` INTO (PARTITION `s0` VALUES LESS THAN (1960), PARTITION `s1` VALUES LESS THAN (1970));
--- no effect
+-- members: partitions p1 p2 p3 into s0 < 1960, s1 < 1970
 ALTER TABLE `t` REORGANIZE PARTITION NO_WRITE_TO_BINLOG `remove` INTO (PARTITION `p0` VALUES LESS THAN (1991));
--- no effect
+-- t: partitions unknown
 ALTER TABLE `t` ATTRIBUTES='str';
 -- no effect
 ALTER TABLE `t` ATTRIBUTES=DEFAULT;
@@ -1232,9 +1232,9 @@ FLASHBACK TABLE `t`;
 FLASHBACK TABLE `t` TO `t1`;
 -- recover t as t1
 ALTER TABLE `t` REMOVE PARTITIONING;
--- no effect
+-- t: partitions unknown
 ALTER TABLE `db`.`ident` REMOVE PARTITIONING;
--- no effect
+-- db.ident: partitions unknown
 ALTER TABLE `t` LOCK = DEFAULT REMOVE PARTITIONING;
 -- no effect
 ALTER TABLE `t` ADD COLUMN `a` DOUBLE(4,2) UNSIGNED ZEROFILL REFERENCES `b` MATCH FULL ON UPDATE SET NULL FIRST;
@@ -1254,11 +1254,11 @@ ALTER TABLE `d_n`.`t_n` MODIFY COLUMN `ident` MEDIUMTEXT AFTER `ident` REMOVE PA
 ALTER TABLE `t_n` CHANGE COLUMN `ident` `ident` MEDIUMTEXT BINARY CHARACTER SET UTF8 FIRST, TABLESPACE = `ident`;
 -- t_n: modify ident to ident mediumtext charset first; unsupported: its part TABLESPACE is unknown here
 ALTER TABLE `d_n`.`t_n` WITHOUT VALIDATION, ADD PARTITION (PARTITION `ident` VALUES LESS THAN (MAXVALUE) ENGINE = text_string MAX_ROWS = 12);
--- no effect
+-- d_n.t_n: add partitions ident < max
 ALTER TABLE `d_n`.`t_n` WITH VALIDATION, ADD PARTITION NO_WRITE_TO_BINLOG (PARTITION `ident` VALUES LESS THAN (MAXVALUE) ENGINE = text_string, PARTITION `ident` VALUES LESS THAN (MAXVALUE) (SUBPARTITION `text_string` MIN_ROWS = 11));
--- no effect
+-- d_n.t_n: partitions unknown
 ALTER TABLE `d_n`.`t_n` WITH VALIDATION, ADD PARTITION NO_WRITE_TO_BINLOG (PARTITION `ident` VALUES IN (MAXVALUE) ENGINE = text_string MAX_ROWS = 12);
--- no effect
+-- d_n.t_n: partitions unknown
 ALTER TABLE `t` ADD COLUMN (CHECK(TRUE) ENFORCED);
 -- no effect
 ALTER TABLE `t` ADD COLUMN (CONSTRAINT `ident` CHECK(1>2) NOT ENFORCED);
@@ -1316,9 +1316,9 @@ ALTER TABLE `t1` REPAIR PARTITION `p0`;
 ALTER TABLE `t1` REPAIR PARTITION `p0`,`p1`;
 -- unsupported: its part REPAIR is unknown here
 ALTER TABLE `t1` ADD PARTITION (PARTITION `p5` VALUES LESS THAN (2010) COMMENT = 'APSTART '' APEND');
--- no effect
+-- t1: add partitions p5 < 2010
 ALTER TABLE `t1` ADD PARTITION (PARTITION `p5` VALUES LESS THAN (2010) COMMENT = 'xxx');
--- no effect
+-- t1: add partitions p5 < 2010
 
 # CREATE TABLE, TiCDC
 
@@ -1345,7 +1345,7 @@ create table t1( id int primary key, c1 varchar(255) default "null", c2 varchar(
 CREATE TABLE `column_is_null` ( `id` int(11) NOT NULL, `t` datetime DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (`id`) ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 -- create column_is_null: id int(11) not null, t datetime = CURRENT_TIMESTAMP; key id
 create table t4( id int primary key, name varchar(255), created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP COMMENT '创建时间', UNIQUE KEY `idx_name_id` (`name`,`id`) ) PARTITION BY RANGE (id) ( PARTITION p0 VALUES LESS THAN (100), PARTITION p1 VALUES LESS THAN (200), PARTITION p2 VALUES LESS THAN (300), PARTITION p3 VALUES LESS THAN (400) );
--- create t4: id int not null, name varchar(255), created_at timestamp = CURRENT_TIMESTAMP; key id; unique idx_name_id (name id)
+-- create t4: id int not null, name varchar(255), created_at timestamp = CURRENT_TIMESTAMP; key id; unique idx_name_id (name id); range by id: p0 < 100, p1 < 200, p2 < 300, p3 < 400
 CREATE TABLE multi_charset ( id INT, name varchar(128) CHARACTER SET gbk, country char(32) CHARACTER SET gbk, city varchar(64), description text CHARACTER SET gbk, image tinyblob, PRIMARY KEY (id) ) ENGINE = InnoDB CHARSET = utf8mb4;
 -- create multi_charset: id int not null, name varchar(128), country char(32), city varchar(64), description text, image tinyblob; key id
 CREATE TABLE binary_columns ( id INT AUTO_INCREMENT, c_binary binary(255), c_varbinary varbinary(255), t_tinyblob TINYBLOB, t_blob BLOB, t_mediumblob MEDIUMBLOB, t_longblob LONGBLOB, PRIMARY KEY (id) );
@@ -1369,7 +1369,7 @@ create table tp_char_binary ( id int auto_increment, c_char char(16) null, c_var
 create table tp_other ( id int auto_increment, c_enum enum ('a','b','c') null, c_set set ('a','b','c') null, c_bit bit(64) null, c_json json null, constraint pk primary key (id) );
 -- create tp_other: id int not null = AUTO_INCREMENT, c_enum enum('a','b','c'), c_set set('a','b','c'), c_bit bit(64), c_json json; key id
 create table t1 (a int primary key) PARTITION BY RANGE ( a ) ( PARTITION p0 VALUES LESS THAN (6),PARTITION p1 VALUES LESS THAN (11),PARTITION p2 VALUES LESS THAN (21));
--- create t1: a int not null; key a
+-- create t1: a int not null; key a; range by a: p0 < 6, p1 < 11, p2 < 21
 CREATE TABLE t0 ( id INT, name varchar(128), country char(32), city varchar(64), description text, image tinyblob, PRIMARY KEY (id) ) ENGINE = InnoDB;
 -- create t0: id int not null, name varchar(128), country char(32), city varchar(64), description text, image tinyblob; key id
 CREATE TABLE t ( a varchar(20) not null PRIMARY KEY CLUSTERED, b int default 10 );
@@ -1383,7 +1383,7 @@ create table t8(a int, b varchar(255) as (concat(a, "test")) stored, primary key
 create table t12(name char(255) primary key, b int, c int, index idx(name), unique index uidx(name));
 -- create t12: name char(255) not null, b int, c int; key name; unique uidx (name)
 CREATE TABLE attributes_t2 (id INT PRIMARY KEY, name VARCHAR(50)) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10000), PARTITION p1 VALUES LESS THAN (MAXVALUE));
--- create attributes_t2: id int not null, name varchar(50); key id
+-- create attributes_t2: id int not null, name varchar(50); key id; range by id: p0 < 10000, p1 < max
 CREATE TABLE placement_t1 (id BIGINT NOT NULL PRIMARY KEY auto_increment, b varchar(255)) PLACEMENT POLICY=placement1;
 -- create placement_t1: id bigint not null = AUTO_INCREMENT, b varchar(255); key id
 CREATE TABLE `placement_t2` (id BIGINT NOT NULL PRIMARY KEY auto_increment) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin /*T![placement] PLACEMENT POLICY=`placement1` */;
@@ -1526,15 +1526,15 @@ CREATE TABLE `t1` (`c1` INT) DEFAULT COLLATE = BINARY;
 CREATE TABLE `t1` (`c1` INT) DEFAULT CHARACTER SET = BINARY DEFAULT COLLATE = BINARY;
 -- create t1: c1 int; no key; bytes
 CREATE TABLE `t` (`id` INT) ENGINE = INNDB PARTITION BY RANGE (`id`) (PARTITION `p0` VALUES LESS THAN (10),PARTITION `p1` VALUES LESS THAN (20));
--- create t: id int; no key
+-- create t: id int; no key; range by id: p0 < 10, p1 < 20
 CREATE TABLE `t` (`c` INT) PARTITION BY HASH (`c`) PARTITIONS 32;
--- create t: c int; no key
+-- create t: c int; no key; hash by c: p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13, p14, p15, p16, p17, p18, p19, p20, p21, p22, p23, p24, p25, p26, p27, p28, p29, p30, p31
 CREATE TABLE `md_product_shop` (`shopCode` VARCHAR(4) DEFAULT NULL COMMENT '地点') ENGINE = InnoDB DEFAULT CHARACTER SET = UTF8MB4 PARTITION BY KEY (`shopCode`) PARTITIONS 19;
 -- create md_product_shop: shopCode varchar(4); no key
 CREATE TABLE `t` (`c` INT) PLACEMENT POLICY = `ww`;
 -- create t: c int; no key
 CREATE TABLE `m` (`c` INT) PARTITION BY RANGE (`c`) (PARTITION `p1` VALUES LESS THAN (200) PLACEMENT POLICY = `ww`);
--- create m: c int; no key
+-- create m: c int; no key; range by c: p1 < 200
 CREATE TABLE `t` (`c1` TINYINT(1),`c2` TINYINT(1),CHECK(`c1` IN (0,1)) NOT ENFORCED,CHECK(`c2` IN (0,1)) ENFORCED);
 -- create t: c1 tinyint(1), c2 tinyint(1); no key
 CREATE TABLE `Customer` (`SD` INT CHECK(`SD`>0) ENFORCED,`First_Name` VARCHAR(30));

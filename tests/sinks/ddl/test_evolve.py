@@ -363,3 +363,18 @@ def test_defaults_and_indexes_survive_the_properties_of_a_table() -> None:
     changed = altered(schema, "ALTER a SET DEFAULT 'x', ALTER b DROP DEFAULT").after
     assert changed.column("a").default == "x"
     assert (changed.column("b").default, changed.column("b").default_is_expression) == (None, False)
+
+
+def test_unique_indexes_are_followed_by_their_names() -> None:
+    table = made("a INT, b INT NOT NULL, c INT NOT NULL, PRIMARY KEY (a), KEY i (b), UNIQUE u (c)")
+    assert table.follows_indexes
+    without = altered(table, "DROP PRIMARY KEY").after
+    assert (without.key, without.key_index, without.follows_indexes) == (("c",), "u", True)
+    assert TableSchema.from_json(without.to_json()).follows_indexes
+    other = altered(
+        altered(table, "ADD UNIQUE i (b), DROP INDEX u").after, "DROP PRIMARY KEY"
+    ).after
+    assert (other.key, other.key_index) == (("b",), "i")  # the plain one was dropped, unseen
+    nameless = altered(table, "ADD UNIQUE (b)").after
+    assert not nameless.follows_indexes  # TiDB knows its name
+    assert not altered(nameless, "DROP PRIMARY KEY").after.follows_indexes

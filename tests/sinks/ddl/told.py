@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from coordination.model import TableName
 from sinks.ddl.effects import (
     FIRST,
     AddColumn,
     AddIndex,
+    AddPartitions,
     AlterTable,
     Change,
     ConvertCharset,
@@ -22,17 +25,21 @@ from sinks.ddl.effects import (
     ExchangePartition,
     ModifyColumn,
     NoEffect,
+    PassedOver,
     RecoverTable,
     RenameColumn,
     RenameIndex,
     RenameTable,
+    ReorganizePartitions,
     SetCharset,
     SetDefault,
+    SetPartitioning,
     Statement,
     TruncatePartition,
     TruncateTable,
     Unsupported,
 )
+from sinks.partitioning import Partition, Partitioning
 from sinks.schema import Column, Index, TableSchema
 
 SCHEMA = "test"  # where a statement's tables are if it does not say
@@ -46,6 +53,8 @@ def _effect(effect: Effect) -> str:  # noqa: PLR0911, PLR0912, C901
     match effect:
         case NoEffect():
             return "no effect"
+        case PassedOver(name=name):
+            return f"{_name(name)}: passed over"
         case Unsupported(reason=reason):
             return f"unsupported: {reason}"
         case CreateTable(name=name, schema=schema):
@@ -72,7 +81,7 @@ def _effect(effect: Effect) -> str:  # noqa: PLR0911, PLR0912, C901
             return f"{_name(name)}: exchange partition {partition} with {_name(table)}"
 
 
-def _change(change: Change) -> str:  # noqa: PLR0911, C901
+def _change(change: Change) -> str:  # noqa: PLR0911, PLR0912, C901
     match change:
         case AddColumn(column=column):
             return f"add {_column(column)}{_where(change)}" + " if not exists" * (
@@ -100,6 +109,30 @@ def _change(change: Change) -> str:  # noqa: PLR0911, C901
             return "convert to " + ("bytes" if binary else "text")
         case SetCharset(binary=binary):
             return "charset of " + ("bytes" if binary else "text")
+        case SetPartitioning(partitioning=None):
+            return "partitions unknown"
+        case SetPartitioning(partitioning=partitioning):
+            return f"partitions {_partitioning(partitioning)}"
+        case AddPartitions(partitions=partitions, count=count):
+            return f"add partitions {count or _partitions(partitions)}"
+        case ReorganizePartitions(names=names, into=into):
+            return f"partitions {' '.join(names)} into {_partitions(into)}"
+
+
+def _partitioning(known: Partitioning) -> str:
+    by = f"{known.function.lower()} {' '.join(known.columns)}".strip()
+    return f"{known.method} by {by}: {_partitions(known.partitions)}"
+
+
+def _partitions(partitions: Sequence[Partition]) -> str:
+    return ", ".join(_partition(each) for each in partitions)
+
+
+def _partition(each: Partition) -> str:
+    below = " ".join("max" if bound is None else bound for bound in each.less_than)
+    tuples = (" ".join("null" if v is None else v for v in values) for values in each.values)
+    listed = f" in {' | '.join(tuples)}" if each.values else ""
+    return each.name + (f" < {below}" if below else "") + listed + " default" * each.is_default
 
 
 def _where(change: AddColumn | ModifyColumn) -> str:
@@ -114,7 +147,8 @@ def _schema(schema: TableSchema) -> str:
     unique = "".join(f"; {_index(index)}" for index in schema.indexes if index.kind == "unique")
     key = f"; key {' '.join(schema.key)}" if schema.key else "; no key"
     by = f" by {schema.key_index}" if schema.key_index else ""
-    return columns + key + by + unique + "; bytes" * schema.binary_charset
+    parts = f"; {_partitioning(schema.partitioning)}" if schema.partitioning else ""
+    return columns + key + by + unique + "; bytes" * schema.binary_charset + parts
 
 
 def _column(column: Column) -> str:

@@ -20,7 +20,9 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.retention import clean_files, clean_log
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl, truncate
+from tests.sinks.merge_on_write.event_logs import rewound_write
 from tests.sinks.merge_on_write.orders import UPSERTED, write
+from tests.sinks.merge_on_write.renames import renamed
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -56,9 +58,22 @@ def dropped(uri: str) -> None:
     MergeOnWriteEngine({}, keeps_up=False).alter(ddl(uri, None, on_drop="keep"))
 
 
+def appended(uri: str) -> None:
+    """A log that was rewound: what it has of that range is replaced."""
+    MergeOnWriteEngine({}, keeps_up=False).apply(rewound_write(uri))
+
+
+def swapped(folder: str) -> None:
+    renamed(folder, {"a": "b", "b": "a"})
+
+
+def moved(folder: str) -> None:
+    renamed(folder, {"a": "c"})
+
+
 DEEDS: Mapping[str, Callable[[str], None]] = {
     "upsert": upsert, "fold": folded, "upkeep": upkept, "alter": altered, "truncate": emptied,
-    "drop": dropped,
+    "drop": dropped, "append": appended, "swap": swapped, "rename": moved,
 }  # fmt: skip
 
 

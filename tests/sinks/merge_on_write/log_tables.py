@@ -59,7 +59,7 @@ def metadata(**configuration: str) -> Metadata:
 def make(storage: TableStorage, *features: str, **configuration: str) -> LogState:
     """A table without files; properties are given with ``_`` for the dot of ``delta.``."""
     named = {name.replace("delta_", "delta.", 1): text for name, text in configuration.items()}
-    app = AppTransaction(app_id="app", version=0)
+    app = AppTransaction(app_id="app", version=0).to_json()
     return create_table(storage, protocol(*features), metadata(**named), [app], now_ms=now_ms())
 
 

@@ -20,7 +20,7 @@ from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.pause import set_paused
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.schema import CURRENT_TIMESTAMP, TableSchema
-from sinks.tables import state_of
+from sinks.tables import inspect, state_of
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.ddls import (
@@ -238,6 +238,25 @@ class TestRewrites:
         rows_before = len(read_rows(uri))
         engine.apply(rows(uri, C, schema, {"id": 115, "v": b"old"}, {"id": 114, "v": b"new"}))
         assert len(read_rows(uri)) == rows_before + 2
+
+    def test_only_a_key_that_tells_rows_apart_otherwise_ends_rewinds(
+        self, engine: MergeOnWriteEngine, uri: str
+    ) -> None:
+        def rekeyed() -> int:
+            found = inspect(uri, {})
+            assert found is not None
+            return found.rekeyed_ts
+
+        wider = change(column("id", "bigint"), V, key=("id",))
+        engine.alter(ddl(uri, wider))
+        renamed = change(
+            column("no", "bigint"), V, key=("no",), renamed={"no": "id"}, before=wider.after
+        )
+        engine.alter(ddl(uri, renamed, C + 1))
+        assert rekeyed() == 0
+        both = change(column("no", "bigint"), V, key=("v", "no"), before=renamed.after)
+        engine.alter(ddl(uri, both, C + 2))
+        assert rekeyed() == C + 2
 
     def test_a_key_that_is_not_unique_or_null_is_refused_by_name(
         self, engine: MergeOnWriteEngine, uri: str

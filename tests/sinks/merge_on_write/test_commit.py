@@ -258,7 +258,7 @@ class TestCreation:
             storage,
             protocol("domainMetadata"),
             metadata(),
-            [AppTransaction(app_id="a", version=3)],
+            [AppTransaction(app_id="a", version=3).to_json()],
             now_ms=7,
         )
         assert (state.version, state.transactions["a"].version) == (0, 3)

@@ -15,7 +15,7 @@ from tests.sinks.merge_on_write.orders import made, rows_of
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("on_drop", ["keep", "drop"])
+@pytest.mark.parametrize("on_drop", ["keep", pytest.param("drop", marks=pytest.mark.soak)])
 def test_sparks_vacuum_leaves_what_is_kept(
     spark: SparkSession, tmp_path: Path, on_drop: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,12 @@ from sinks.merge_on_write.storage import LocalStorage
 from tests.conftest import ROOT
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl
+from tests.sinks.merge_on_write.event_logs import EVENTS, events_of, rewound_log, rewound_write
 from tests.sinks.merge_on_write.orders import UPSERTED, Changes, Rows, changed, made, rows_of, write
+from tests.sinks.merge_on_write.renames import contents, put, renamed, two_tables
 
 LEAST_STEPS = 8  # of each deed: what counts fewer has not looked everywhere
+SWAP = {"a": "b", "b": "a"}
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +46,23 @@ def test_a_process_is_killed_between_any_two_steps(table: str, tmp_path: Path, d
     for uri in copies:
         nothing_is_missing(uri)
         goes_on(uri, before)
+
+
+def test_a_process_is_killed_at_a_write_of_a_change_log(tmp_path: Path) -> None:
+    """Another does it again, and goes on: every event is there once, at every step."""
+    log = rewound_log(str(tmp_path / "log"))
+    before = Counter(event for event in EVENTS if event[0] <= 40)
+    assert events_of(log) == before
+    copies = killed_at_each_step(log, tmp_path / "copies", "append")
+    assert len(copies) > LEAST_STEPS
+    for uri in copies:
+        nothing_is_missing(uri)
+        assert events_of(uri) == before
+        engine = MergeOnWriteEngine({}, keeps_up=False)
+        assert isinstance(engine.apply(rewound_write(uri)), Applied | Skipped)
+        assert isinstance(engine.apply(rewound_write(uri, 100)), Applied)
+        engine.close()
+        assert events_of(uri) == Counter(EVENTS)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +93,28 @@ def test_a_process_is_killed_at_a_ddl(
         assert isinstance(engine.apply(write(uri, 100, UPSERTED)), Applied)
         engine.close()
         assert rows_of(uri) == changed(after, UPSERTED)
+
+
+@pytest.mark.parametrize(("deed", "names"), [("rename", {"a": "c"}), ("swap", SWAP)])
+def test_a_process_is_killed_at_a_rename(tmp_path: Path, deed: str, names: dict[str, str]) -> None:
+    """Nothing is lost or there twice on the way, and another finishes it."""
+    tables = two_tables(tmp_path / "tables")
+    before = contents(tables)
+    after = {name: rows for name, rows in before.items() if name not in names}
+    after |= {new: before[old] for old, new in names.items()}
+    copies = killed_at_each_step(tables, tmp_path / "copies", deed)
+    seen = [contents(folder) for folder in copies]
+    assert (seen[0], seen[-1]) == (before, after)
+    for folder, found in zip(copies, seen, strict=True):
+        assert all(rows in before.values() for rows in found.values())
+        for _ in range(2):
+            renamed(folder, names)
+            assert contents(folder) == after
+        engine = MergeOnWriteEngine({}, keeps_up=False)
+        uri = f"{folder}/{names['a']}"
+        assert isinstance(put(engine, uri, 100, UPSERTED), Applied)
+        engine.close()
+        assert contents(folder)[names["a"]] == changed(before["a"], UPSERTED)
 
 
 def killed_at_each_step(table: str, folder: Path, deed: str) -> list[str]:

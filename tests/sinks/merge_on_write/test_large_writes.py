@@ -14,7 +14,7 @@ from coordination.model import TableName, Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT, Applied, TableWrite, Target
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.sorted_files import _gathered
+from sinks.merge_on_write.sorted_files import gathered
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import DdlIdentity, ownership
 
@@ -42,10 +42,10 @@ def texts() -> pa.ChunkedArray:
     return pa.chunked_array([text] * CHUNKS)
 
 
-def test_rows_are_gathered_from_more_text_than_an_array_holds() -> None:
+def test_rows_aregathered_from_more_text_than_an_array_holds() -> None:
     rows = pa.table({"id": pa.chunked_array([pa.array(range(ROWS))]), "v": texts()})
     for at in ([ROWS - 1, 0, 12_345, 12_344, 5], [3, 999, 1_000, 24_999]):
-        found = _gathered(rows, np.array(at))
+        found = gathered(rows, np.array(at))
         assert found["id"].to_pylist() == at
         assert [v.as_py()[:5] for v in found["v"]] == [f"{each % CHUNK_ROWS:04}." for each in at]
 

@@ -24,7 +24,7 @@ kafka-client-rack = "${env:RACK}"
 zero-date = "fail"
 on-error = "fail"
 on-unknown-column = "drop"
-apply-engine = "spark"
+apply-engine = "merge-on-write"
 case-sensitive = true
 start-ts = 7
 
@@ -42,6 +42,9 @@ topics = ["shop_2"]
 [[sink.dispatchers]]
 matcher = ["shop.*"]
 topic = "shop"
+[[sink.tables]]
+matcher = ["shop.audit", "!shop.audit_2"]
+write-mode = "append"
 """
 
 
@@ -63,6 +66,7 @@ def test_there_and_back(tmp_path: Path):
         target_ts=Ts(90),
         config=changefeed_config(read_checked(path), delta_uri="delta:///warehouse"),
     )
+    assert expected.sink.tables[0].write_mode == "append"
     assert changefeed_settings(load(ChangefeedInfo, dump(info))) == expected
     assert info.config == json.loads(dump(info))["config"]
 

@@ -9,17 +9,23 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from conf.settings import FilterSettings
 from coordination.clock import SystemClock
+from coordination.errors import TryAgain
 from coordination.model import TableName, Ts
 from coordination.watchdog import Watchdog
-from streaming.apply.shape import WholeRow
-from streaming.cluster.owners_reader import Known, OwnersReader
+from sinks.schema import schema_from_mysql_types
+from streaming.apply.shape import Untold, WholeRow
+from streaming.cluster.control_rows import EndedSpan
+from streaming.cluster.owners_reader import Known, OwnersReader, in_pairs
 from streaming.cluster.reads import Offsets, Read
 from streaming.filter import TableFilter
-from streaming.protocols.contract import Block, Wanted
+from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
+from streaming.schema_file import Definitions, read_definitions
+from streaming.sink_table import SinkTable
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
 from tests.streaming.apply.blocks import A, Row, block_of
@@ -44,9 +50,9 @@ class Body(bytes):
         Body.alive -= 1
 
 
-def read_of(begin: Offsets, end: Offsets, *rows: Row) -> Read:
+def read_of(begin: Offsets, end: Offsets, *rows: Row, name: TableName = A) -> Read:
     """One block with these rows."""
-    block = block_of(rows)
+    block = block_of(rows, name)
     assert isinstance(block.body, bytes)
     return Read(
         begin=begin,
@@ -56,6 +62,13 @@ def read_of(begin: Offsets, end: Offsets, *rows: Row) -> Read:
         blocks=(replace(block, body=Body(block.body)),),
         job_ms=0.0,
     )
+
+
+def ddl_at(ts: int, query: str, ddl_type: str = "ALTER") -> Block:
+    fields = {"commit_ts": ts, "offset": ts, "index": 0, "schema_name": A.schema}
+    event = {**fields, "table_name": A.table, "ddl_type": ddl_type, "query": query}
+    body = ipc(pa.Table.from_pylist([event], DDL_BODY))
+    return Block(kind=Kind.DDL, topic="shop", partition=0, name=A, rows=1, body=body)
 
 
 def row(at: int, partition: int = 0, **types: str) -> Row:
@@ -75,13 +88,37 @@ class _Made(dict[TableName, Any]):
 
     def __init__(self) -> None:
         self.told: dict[TableName, Any] = {}
+        self.made_elsewhere: dict[TableName, Any] = {}
+        self.defined = Definitions()
+        self.ended: dict[TableName, Ts] = {}
+
+    def put(self, table: Any) -> None:
+        self[table.name] = table
+
+    def opened(self, name: TableName, row: Any, at_least: Ts) -> Any:  # noqa: ARG002
+        return self.made_elsewhere.get(name, self[name])
 
     def schemas(self) -> dict[TableName, Any]:
-        return {}
+        return {name: table.target for name, table in self.items()}
 
-    def make_from_rows(self, name: TableName, told: Any, start: Ts) -> None:  # noqa: ARG002
+    def last_ddls(self) -> dict[TableName, Ts]:
+        return {**{name: table.created_ts for name, table in self.items()}, **self.ended}
+
+    def end(self, name: TableName, at_ts: Ts) -> None:
+        self.pop(name, None)
+        self.ended[name] = at_ts
+
+    def make_from_rows(self, name: TableName, told: Any, start: Ts) -> None:
         self.told[name] = told
-        self[name] = SimpleNamespace(name=name)
+        schema = self.defined.schema(name)
+        if schema is None and isinstance(told, WholeRow):
+            schema, _ = schema_from_mysql_types(told.types, told.key)
+        shape_ts = Ts(0 if isinstance(told, Untold) or name in self.defined else told.commit_ts)
+        target: Any = schema
+        self[name] = SinkTable(name=name, checkpoint=start, target=target, shape_ts=shape_ts)
+
+    def create(self, name: TableName, schema: Any, ddl: Any, start: Ts) -> None:  # noqa: ARG002
+        self[name] = SinkTable(name=name, checkpoint=start, target=schema)
 
 
 class Ground:
@@ -97,21 +134,37 @@ class Ground:
         self.failures: list[BaseException] = []
         self.spans = _Made()
         self.buried: list[Block] = []
+        self.marks: list[tuple[TableName, Ts]] = []
+        self.begun: list[TableName] = []
+        self.storage_is_away = False
         nothing: Any = SimpleNamespace(check=lambda: None, add_messages=self.buried.extend)
         rows: Any = SimpleNamespace(
             spans=self.spans,
             dead_letters=nothing,
-            row=SimpleNamespace(start_ts=0, checkpoint_ts=0),
+            row=SimpleNamespace(start_ts=0, checkpoint_ts=0, incarnation=1),
+            progress={A: SimpleNamespace()},
+            end=self.end,
+            add=self.add,
         )
         context: Any = SimpleNamespace(
             filter=TableFilter(FilterSettings()), trust=nothing, stream=self
         )
         self.reader = OwnersReader(
-            context, rows, on_known=self.known.append, on_failed=self.failures.append
+            context, rows, {}, on_known=self.known.append, on_failed=self.failures.append
         )
 
     def wake(self) -> None:
         pass
+
+    def end(self, ended: EndedSpan) -> None:
+        if self.storage_is_away:
+            raise TryAgain("storage is away")
+        self.marks.append((ended.table.name, ended.at_ts))
+
+    def add(self, tables: Sequence[tuple[SinkTable, Any]]) -> None:
+        if self.storage_is_away:
+            raise TryAgain("storage is away")
+        self.begun += [table.name for table, _ in tables]
 
     def resolved_ts(self) -> Ts:
         return self.resolved
@@ -194,3 +247,131 @@ def test_rows_of_an_unknown_table_are_looked_for_in_every_partition_that_has_som
     ground.reader.take(read_of({second: 3}, {first: READS, second: 4}, later))
     (made,) = ground.resolve().made
     assert made.low_water == ground.asked[-1] == {first: 0, second: 3}
+
+
+class Altered(Ground):
+    """A table that nobody created, with these rows, all resolved, and DDLs between them."""
+
+    def __init__(self, rows: Sequence[Row], *ddls: Block, start: int = 0, file: str = "") -> None:
+        super().__init__()
+        self.rows = rows
+        self.spans.defined = read_definitions(file, lambda _: True)
+        self.reader._rows.row = SimpleNamespace(start_ts=start, checkpoint_ts=start)  # type: ignore[assignment]
+        self.reader._start_ts = self.reader._first_checkpoint_ts = Ts(start)
+        here = dict.fromkeys(PARTITIONS, 0)
+        self.reader.submit(here)
+        self.reader.catch_up(here, STEP)
+        first, _ = PARTITIONS
+        for each in rows:
+            self.reader.take(read_of({first: 0}, here, each))
+        empty = read_of({first: 0}, here, *rows[:1])
+        self.reader.take(replace(empty, blocks=ddls))
+
+    def read_between(self, begin: Offsets, end: Offsets, wanted: Wanted) -> Iterator[Read]:
+        self.asked.append(begin)
+        rows = [each for each in self.rows if A in wanted and each.ts > wanted[A].above_ts]
+        return (read_of(begin, end, each) for each in rows)
+
+
+OLD, NEW = row(10), row(30, c="int")
+ADD = ddl_at(120, "ALTER TABLE `a` ADD COLUMN `c` INT DEFAULT 5")
+
+
+def test_a_ddl_of_a_table_that_nobody_made_waits_until_the_rows_below_it_tell_it() -> None:
+    """Old rows show the default of an added column, and a TRUNCATE removes them."""
+    known = Altered([OLD, NEW], ADD).resolve()
+    assert known.plan.limit == 119
+    assert known.plan.runs is not None
+    assert known.plan.runs.change is not None
+    assert known.plan.runs.change.fills == {"c": "5"}
+    assert [made.table.name for made in known.made] == [A]
+
+    known = Altered([OLD, NEW], ddl_at(120, "TRUNCATE TABLE `a`", "TRUNCATE")).resolve()
+    assert known.plan.runs is not None
+    assert known.plan.runs.empties
+
+
+def test_a_ddl_below_all_rows_is_in_what_they_tell() -> None:
+    ground = Altered([NEW], ADD)
+    known = ground.resolve()
+    assert (known.plan.limit, known.plan.blocked) == (1_000, None)
+    assert ground.spans.told[A] == WholeRow({"id": "bigint", "c": "int"}, ("id",))
+
+
+def test_rows_below_the_start_are_not_what_a_ddl_waits_for() -> None:
+    """They may be of a shape that another DDL, below the start too, has changed."""
+    ground = Altered([OLD, NEW], ADD, start=115)
+    known = ground.resolve()
+    assert known.plan.blocked is None
+    assert ground.spans.told[A] == WholeRow({"id": "bigint", "c": "int"}, ("id",))
+
+
+def test_rows_that_do_not_tell_it_are_not_waited_for() -> None:
+    ground = Altered([replace(OLD, op="DELETE"), NEW], ADD)
+    known = ground.resolve()
+    assert known.plan.blocked is None
+    assert list(ground.spans.told[A].types) == ["id", "c"]
+
+
+FILE = "CREATE TABLE `{}`.`{}` (`id` BIGINT PRIMARY KEY, `d` DECIMAL(9,2));"
+
+
+def test_a_table_of_the_schema_file_is_made_for_its_rows_and_for_its_ddls() -> None:
+    file = FILE.format(A.schema, A.table)
+    ground = Altered([row(10, d="decimal"), NEW], ADD, file=file)
+    known = ground.resolve()
+    assert known.plan.runs is not None
+    assert known.plan.runs.change is not None
+    assert [each.name for each in known.plan.runs.change.after.columns] == ["id", "d", "c"]
+    assert ground.spans.told[A] == WholeRow({"id": "bigint", "d": "decimal"}, ("id",))
+
+    alone = Altered([NEW], ADD, file=file)  # no row below the DDL
+    known = alone.resolve()
+    assert (known.plan.limit, [made.table.name for made in known.made]) == (119, [A])
+    assert alone.spans.told[A] is Untold.NOT_WRITTEN
+
+
+def test_a_create_table_in_the_stream_wins_over_the_schema_file() -> None:
+    ground = Altered([NEW], file=FILE.format(A.schema, A.table))
+    create = ddl_at(115, "CREATE TABLE `a` (`id` BIGINT PRIMARY KEY, `c` INT)", "CREATE")
+    first, _ = PARTITIONS
+    empty = read_of({first: 0}, {first: 0}, NEW)
+    ground.reader.take(replace(empty, blocks=(create,)))
+    ground.resolve()
+    assert ground.spans.told == {}
+    assert [column.name for column in ground.spans[A].target.columns] == ["id", "c"]
+
+
+def test_rows_below_the_start_are_not_held_against_the_schema_file() -> None:
+    ground = Altered([OLD], start=115, file=FILE.format(A.schema, A.table))
+    ground.resolve()
+    assert ground.spans.told[A] is Untold.NOT_WRITTEN
+
+
+def test_a_table_that_its_writer_has_made_since_gets_its_ddls() -> None:
+    """It was registered when only DELETEs of it had come: what it is nobody knew."""
+    ground = Altered([NEW], ADD)
+    rest = {"checkpoint": Ts(0), "created_ts": 0, "last_ddl_ts": 0, "shape_ts": 0}
+    ground.spans[A] = SimpleNamespace(name=A, target=None, is_settled=False, **rest)
+    schema, _ = schema_from_mysql_types({"id": "bigint"}, ["id"])
+    made = SimpleNamespace(name=A, target=schema, is_settled=True, **rest)
+    ground.spans.made_elsewhere[A] = made
+    known = ground.resolve()
+    assert known.plan.runs is not None
+    assert known.plan.runs.change is not None
+
+    unmade = Altered([NEW], ADD)
+    unmade.spans[A] = SimpleNamespace(name=A, target=None, is_settled=False, **rest)
+    assert unmade.resolve().plan.blocked is None
+    unregistered = Altered([NEW], ADD)
+    unregistered.spans[A] = unmade.spans[A]
+    unregistered.reader._rows.progress = {}
+    assert unregistered.resolve().plan.blocked is None
+
+
+def test_of_two_reads_that_wait_the_earlier_is_read_again_until_the_later_is_due() -> None:
+    def at(offset: int) -> Offsets:
+        return {TopicPartition("t", 0): offset}
+
+    waiting = [(Ts(9), at(1)), (Ts(7), at(2)), (Ts(8), at(3))]
+    assert in_pairs(waiting) == [(9, at(1)), (8, at(3))]

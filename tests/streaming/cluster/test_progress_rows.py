@@ -13,14 +13,16 @@ from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from streaming.cluster.progress_rows import (
     cut,
+    ended_progress,
     first_progress,
     later,
     low_water,
+    made_again,
     merged,
     reported_progress,
     resumed_progress,
 )
-from streaming.sink_tables import SinkTable
+from streaming.sink_table import SinkTable
 
 NAME = TableName("shop", "a")
 SPAN = Span(7, "shop", "a")
@@ -184,3 +186,33 @@ def test_a_table_that_an_operator_has_paused_says_so_until_it_is_written_again()
     row = reported_progress(BEFORE, told(70, is_paused=True), {})
     assert row.state == "paused"
     assert reported_progress(row, told(80), {}).state == "replicating"
+
+
+def test_a_dropped_table_is_in_no_cut_at_or_above_its_ddl_and_holds_nothing_back():
+    other = replace(BEFORE, table_name="b", checkpoint_ts=99, delta_version=7)
+    dropped = ended_progress(replace(BEFORE, checkpoint_ts=80), 100, 4)
+    assert (dropped.state, dropped.checkpoint_ts, dropped.resolved_ts) == ("dropped", 100, 100)
+
+    def tables(at_ts: int, *rows: ProgressRow) -> object:
+        found = cut("shop", rows, Ts(at_ts), 0)
+        return None if found is None else found.tables
+
+    assert tables(99, other, dropped) == {"shop.a": 4, "shop.b": 7}
+    later = replace(other, checkpoint_ts=100)
+    assert tables(100, later, dropped) == {"shop.b": 7}
+    assert tables(99, other, replace(dropped, delta_version=None)) == {"shop.b": 7}
+    note = advance(100, source_offsets={"t/0": 90})
+    assert low_water(
+        ROW, note, {"t/0": 80}, [dropped, replace(other, source_offsets={"t/0": 95})]
+    ) == {"t/0": 80}
+    nobody_reads = advance(100)
+    assert low_water(ROW, nobody_reads, {"t/0": 80}, [dropped]) == {"t/0": 80}
+
+
+def test_the_fence_of_a_table_that_is_made_again_never_falls():
+    fresh = first_progress(SinkTable(name=NAME, checkpoint=Ts(33), version=0), ROW, {"t/0": 9})
+    assert made_again(fresh, None) == fresh
+    before = replace(fresh, state="dropped", fence=fresh.fence + 5, dead_letters=2)
+    again = made_again(fresh, before)
+    assert (again.fence, again.dead_letters, again.state) == (before.fence, 2, fresh.state)
+    assert made_again(fresh, replace(before, fence=1)).fence == fresh.fence

@@ -16,7 +16,7 @@ from streaming.apply.carry import Carry
 from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.topic_stream import TopicStream
 from streaming.protocols.contract import Block
-from streaming.sink_tables import FIRST_GENERATION
+from streaming.sink_table import FIRST_GENERATION
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
 from tests.acceptance.small_tables import A, made, marks, row
 from tests.shop.model import Model

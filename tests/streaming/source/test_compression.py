@@ -37,7 +37,5 @@ def test_a_topic_is_read_whatever_it_is_compressed_with(broker: KafkaBroker, cod
     source = Source(kafka)
     partition = TopicPartition(topic, 0)
     assert source.ends([partition]) == {partition: len(VALUES)}
-    assert source.search({partition: 3}, lambda value: len(value or b"")) == {
-        partition: len(VALUES[3])
-    }
+    assert source.times_ms({partition: 3})[partition] > 0
     source.close()

@@ -254,7 +254,7 @@ def test_what_was_deleted_is_an_error(broker: KafkaBroker, topic: str, consumer:
 def test_a_range_behind_the_end_is_an_error_at_last(
     broker: KafkaBroker, topic: str, consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reading, "NO_PROGRESS_S", 0.5)
+    monkeypatch.setattr(reading, "NO_PROGRESS_S", 3.0)
     produce(broker, topic, 10)
     with pytest.raises(ReadError, match="offset 10: nothing came for"):
         read(consumer, OffsetRange(topic, "id", 0, 0, 20))

@@ -147,5 +147,5 @@ def test_a_file_that_is_missing(secured_broker: SecuredBroker):
 def test_first_messages_of_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kafka, "_SEARCH_S", 1.0)
     uri = "kafka://127.0.0.1:1/t?protocol=canal-json&enable-tidb-extension=true"
-    with pytest.raises(SourceAway, match=r"no watermark of t/0 was found within 1 s: .*refused"):
-        Source(parse_source_uri(uri)).search({TopicPartition("t", 0): 0}, lambda _: 1)
+    with pytest.raises(SourceAway, match=r"no message of t/0 came within 1 s: .*refused"):
+        Source(parse_source_uri(uri)).times_ms({TopicPartition("t", 0): 0})

@@ -214,7 +214,7 @@ def test_old_is_there_only_where_a_key_column_changed(beside: int) -> None:
     assert found == [none, key, none, key, none, none, key, none, none, key]
     assert {block.key_changes for block in read(full, wanted(NAME))} == {4}
     unknown = [row["old"] for row in in_order(full, wanted(NAME, key=None))][: len(values)]
-    short = [{"id": None, "v": "x"}, {"id": "1", "v": None}]
+    short = [{"id": "1", "v": "x"}, {"id": "1", "v": None}]  # the rest is as in the new row
     null_key = {"id": None, "v": "a"}
     assert unknown == [a, a, *short, none, none, a, null_key, none, a]
     for key_columns in (("id",), None, (), ("id", "v"), ("gone",)):
@@ -224,14 +224,63 @@ def test_old_is_there_only_where_a_key_column_changed(beside: int) -> None:
     assert in_order([update([a], b)], wanted(NAME))[0]["op"] == OP_UPDATE
 
 
+@pytest.mark.parametrize("beside", [0, decoder.FEW + 8])
+@pytest.mark.parametrize("told", [["id", "v"], ["v"], [], None])
+def test_old_values_are_all_there_where_a_message_names_another_key(
+    beside: int, told: list[str] | None
+) -> None:
+    """Of rows beyond a DDL that changes the key, and of a key that messages do not name."""
+    a, b = {"id": "1", "v": "a"}, {"id": "1", "v": "b"}
+    before = message(type="UPDATE", old=[a], data=[b])
+    beyond = message(type="UPDATE", old=[a], data=[b], pkNames=told)
+    values = [before, *[beyond] * (beside + 2)]
+    first, *others = in_order(values, wanted(NAME))
+    assert first.get("old") is None
+    assert [row["old"] for row in others] == [a] * (beside + 2)
+    same = message(type="UPDATE", old=[a], data=[b], pkNames=["v", "id"])
+    assert in_order([same], wanted(NAME, key=("id", "v")))[0]["old"] == a
+
+
 def test_a_column_that_only_the_old_row_has_makes_a_block_of_its_own() -> None:
     values = [
         message(type="UPDATE", old=[{"gone": "x"}]),
         message(type="UPDATE", old=[{"id": "1", "v": "x"}]),
     ]
     first, second = read(values, wanted(NAME, key=None))
-    assert first.table().column("old").to_pylist() == [{"id": None, "v": None, "gone": "x"}]
+    assert first.table().column("old").to_pylist() == [{"id": "1", "v": "a", "gone": "x"}]
     assert second.table().column("old").to_pylist() == [{"id": "1", "v": "x"}]
+
+
+@pytest.mark.parametrize("beside", [0, 100])
+def test_an_old_row_is_whole_and_null_where_it_was_null(beside: int) -> None:
+    """``content-compatible`` sends the changed columns alone, as NULL where they were NULL."""
+    columns = ("id", "v", "w", "a&b")
+    new = dict.fromkeys(columns, "n")
+    sent: list[dict[str, str | None]] = [
+        {"v": None},
+        {"v": None, "w": "o"},
+        {"w": "o", "a&b": None},
+        {"v": None, "w": None},
+        dict.fromkeys(columns),
+        {"id": "1"},
+        {},
+    ]
+    values = [
+        message(
+            type="UPDATE",
+            sqlType=dict.fromkeys(columns, 12),
+            mysqlType=dict.fromkeys(columns, "varchar"),
+            old=[old],
+            data=[new],
+        ).replace(b'"a&b"', b'"a\\u0026b"' if number % 2 else b'"a&b"')
+        for number in range(2)
+        for old in (*sent, *({"v": None, "w": "o"} for _ in range(beside)))
+    ]
+    tables = wanted(NAME, key=None)
+    found = [row["old"] for row in in_order(values, tables)]
+    whole = [{**new, **old} for old in (*sent, *({"v": None, "w": "o"} for _ in range(beside)))]
+    assert found == [*whole, *whole]
+    assert plain(read(values, tables)) == plain(one_by_one(values, tables))
 
 
 def test_a_delete_of_a_table_without_a_key_may_name_no_column() -> None:

@@ -1,0 +1,199 @@
+"""Which live rows of a table are in some of its MySQL partitions, by the definition alone.
+
+MySQL's own rules: NULL is below every bound of RANGE and in partition 0 of HASH; the number of a
+HASH partition has no sign. A row that is in no partition says that the definition is not the
+table's: then nothing is taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordination.errors import TidelakeError
+from sinks.merge_on_write import data_files
+from sinks.merge_on_write.key_index import Ordinals
+from sinks.merge_on_write.open_table import OpenTable
+from sinks.partitioning import Partitioning
+from sinks.schema import INTEGER_TYPES, TEXT_TYPES, Column, TableSchema
+from sinks.text_arrays import CastRules
+from sinks.type_changes import CannotConvert, fill_values
+
+PIECE_ROWS = 1_000_000
+_EPOCH_DAY = 719_528  # MySQL's TO_DAYS of 1970-01-01
+_WIDE = pa.decimal128(38, 0)
+_DATES = ("date", "datetime")
+# What a function of a column is told of: with any other type MySQL's answer depends on a session.
+_FUNCTION_TYPES = {"YEAR": _DATES, "TO_DAYS": _DATES, "UNIX_TIMESTAMP": ("timestamp",)}
+
+
+def find_partitions(
+    table: OpenTable, schema: TableSchema, names: Sequence[str], rules: CastRules
+) -> dict[str, Ordinals]:
+    """Where the live rows of these partitions are: file path to ordinals, hit files alone.
+
+    Raises TidelakeError where the definition does not tell, or does not fit the rows.
+    """
+    partitioning = schema.partitioning
+    if partitioning is None:
+        raise TidelakeError("which rows its partitions have is not known")
+    try:
+        wanted = partitioning.named(names)
+    except ValueError as error:
+        raise TidelakeError(str(error)) from error
+    columns = [schema.column(name) for name in partitioning.columns]
+    refuse_unknown(partitioning, columns)
+    physical = [table.shape.column(column.name) for column in columns]
+    found: dict[str, Ordinals] = {}
+    for each in list(table.files.values()):
+        pieces = data_files.read_pieces(table.located, each.file, physical, PIECE_ROWS)
+        places = [
+            places_of(
+                partitioning,
+                columns,
+                [data_files.one_array(piece[at.physical], at.arrow) for at in physical],
+                rules,
+            )
+            for piece in pieces
+        ]
+        live = ~table.deleted_rows(each).mask
+        place = np.concatenate(places) if places else np.empty(0, np.int64)
+        if (place[live] < 0).any():
+            raise TidelakeError(
+                "there are rows that are in none of the partitions that are known of it"
+            )
+        hits = np.flatnonzero(live & np.isin(place, wanted))
+        if len(hits):
+            found[each.file.path] = hits
+    return found
+
+
+def refuse_unknown(partitioning: Partitioning, columns: Sequence[Column]) -> None:
+    """TidelakeError where the same definition may mean other rows: by collation, or by a session's
+    time zone."""
+    types = {column.type.name for column in columns}
+    allowed: set[str] = {*INTEGER_TYPES, *_DATES, "year"}
+    if partitioning.function:
+        allowed = set(_FUNCTION_TYPES[partitioning.function])
+    elif partitioning.method == "hash":
+        allowed = {*INTEGER_TYPES}
+    elif partitioning.method == "list":
+        allowed |= set(TEXT_TYPES)
+    is_rest_by_text = types & set(TEXT_TYPES) and any(p.is_default for p in partitioning.partitions)
+    unknown = sorted(types - allowed) or (["text and DEFAULT"] if is_rest_by_text else [])
+    if any(column.generated == "virtual" for column in columns):
+        unknown = ["virtual generated columns"]
+    if unknown:
+        how = f"{partitioning.method.upper()} by {partitioning.function or 'the value'}"
+        raise TidelakeError(f"which rows a partition has is not known of {how} of {unknown[0]}")
+
+
+def places_of(
+    partitioning: Partitioning,
+    columns: Sequence[Column],
+    values: Sequence[pa.Array],
+    rules: CastRules,
+) -> npt.NDArray[np.int64]:
+    """The partition of each row, by its place in the definition; -1: in none."""
+    partitions = partitioning.partitions
+    length = len(values[0])
+    typed = [
+        _Values.of(partitioning.function, column, array, rules)
+        for column, array in zip(columns, values, strict=True)
+    ]
+    if partitioning.method == "hash":
+        return typed[0].modulo(len(partitions))
+    place = np.full(length, -1, np.int64)
+    if partitioning.method == "range":
+        place = np.zeros(length, np.int64)
+        for each in partitions:
+            place += _at_or_above(typed, each.less_than)
+        return np.where(place < len(partitions), place, -1)
+    for at, each in enumerate(partitions):
+        if each.is_default:
+            place[:] = at
+    for at, each in enumerate(partitions):
+        for tuple_ in each.values:
+            same = [of.equal(text) for of, text in zip(typed, tuple_, strict=True)]
+            place[reduce(np.logical_and, same)] = at
+    return place
+
+
+def _at_or_above(typed: Sequence[_Values], bound: Sequence[str | None]) -> npt.NDArray[np.bool_]:
+    """Compared column by column; None is MAXVALUE, which nothing reaches."""
+    first, text = typed[0], bound[0]
+    if text is None:
+        return np.zeros(len(first.values), np.bool_)
+    if len(typed) == 1:
+        return first.compare("greater_equal", text)
+    rest = _at_or_above(typed[1:], bound[1:])
+    return first.compare("greater", text) | (first.equal(text) & rest)
+
+
+class _Values:
+    """A column's values, or its function's, in a type that can be compared with bounds."""
+
+    def __init__(self, values: pa.Array, column: Column, rules: CastRules) -> None:
+        self.values = values
+        self._column = column
+        self._rules = rules
+        self._scalars: dict[str, pa.Scalar] = {}
+
+    @classmethod
+    def of(cls, function: str, column: Column, values: pa.Array, rules: CastRules) -> _Values:
+        match function:
+            case "YEAR":
+                values = pc.year(values).cast(pa.int64())
+            case "TO_DAYS":
+                days = values
+                if not pa.types.is_date32(values.type):
+                    days = pc.floor_temporal(values, unit="day").cast(pa.date32())
+                values = pc.add(days.cast(pa.int32()).cast(pa.int64()), _EPOCH_DAY)
+            case "UNIX_TIMESTAMP":
+                seconds = pc.floor_temporal(values, unit="second").cast(pa.int64())
+                values = pc.divide(seconds, 1_000_000)
+        if pa.types.is_integer(values.type):
+            values = values.cast(pa.int64())
+        elif pa.types.is_decimal(values.type):  # BIGINT UNSIGNED
+            values = values.cast(_WIDE)
+        elif pa.types.is_string(values.type):
+            values = pc.utf8_rtrim(values, " ")
+        return cls(values, column, rules)
+
+    def equal(self, text: str | None) -> npt.NDArray[np.bool_]:
+        if text is None:
+            return self.values.is_null().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+        return self.compare("equal", text)
+
+    def compare(self, how: str, text: str) -> npt.NDArray[np.bool_]:
+        """False for NULL."""
+        if text not in self._scalars:
+            self._scalars[text] = self._scalar(text)
+        same = pc.call_function(how, [self.values, self._scalars[text]])
+        return pc.fill_null(same, False).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+    def modulo(self, count: int) -> npt.NDArray[np.int64]:
+        coded = self.values.dictionary_encode(null_encoding="encode")
+        numbers = [abs(int(v or 0)) % count for v in coded.dictionary.to_pylist()]
+        return np.asarray(np.array(numbers, np.int64)[coded.indices.to_numpy()])
+
+    def _scalar(self, text: str) -> pa.Scalar:
+        kind = self.values.type
+        if pa.types.is_string(kind):
+            return pa.scalar(text.rstrip(" "))
+        try:
+            if pa.types.is_int64(kind):
+                return pa.scalar(int(text), kind)
+            if pa.types.is_decimal(kind):
+                return pa.scalar(Decimal(text), kind)
+            if self._column.type.name == "datetime" and len(text) == len("2026-01-01"):
+                text += " 00:00:00"
+            return fill_values(text, self._column.type, self._rules, 0)[0]
+        except (ValueError, pa.ArrowInvalid, OverflowError, CannotConvert) as error:
+            raise TidelakeError(f"a bound of its partitions cannot be read: {text!r}") from error

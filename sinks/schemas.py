@@ -1,0 +1,105 @@
+"""``_tidelake/schemas``: which columns each table has had, and since when.
+
+One row for each DDL that a table has taken up, merged on (changefeed, table, generation,
+commit-ts). A row says what the table's own log says (rule 5), so it is true whoever writes it: no
+term is asked, a repeat changes nothing, and what a crash has lost is added at the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any
+
+import pyarrow as pa
+
+from coordination.model import tso_time
+from sinks.control_schema import INT32, TEXT, schema_of, to_rows
+from sinks.control_table import Change, ControlTable, TableView
+from sinks.control_upkeep import join_files
+from sinks.delta_types import delta_type
+from sinks.schema import TableSchema
+
+KEY = ("changefeed_id", "schema_name", "table_name", "generation", "commit_ts")
+_COLUMN = pa.struct(
+    [
+        ("name", TEXT),
+        ("mysql_type", TEXT),
+        ("delta_type", TEXT),
+        ("nullable", pa.bool_()),
+        ("default", TEXT),
+        ("generated", TEXT),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaRow:
+    """The shape that a table has from ``commit_ts`` on."""
+
+    changefeed_id: Annotated[str, "the changefeed that fills the table"]
+    schema_name: Annotated[str, "MySQL schema"]
+    table_name: Annotated[str, "MySQL table"]
+    generation: Annotated[int, INT32, "of the table; counted up by DROP and re-create"]
+    commit_ts: Annotated[int, "TSO of the DDL; 0: no CREATE TABLE was read, messages told it"]
+    commit_time: Annotated[datetime | None, "commit_ts as a time"] = field(init=False)
+    statement: Annotated[str, "the DDL as it came; empty: there was none"]
+    columns: Annotated[
+        Sequence[Mapping[str, Any]],
+        pa.list_(pa.field("element", _COLUMN)),
+        "in the order of the table; delta_type is null where MySQL computes the column on reading",
+    ]
+    key: Annotated[Sequence[str], pa.list_(pa.field("element", TEXT)), "columns of the handle key"]
+    delta_version: Annotated[int | None, "that took the shape up; null: not known"]
+
+    def __post_init__(self) -> None:
+        at = tso_time(self.commit_ts) if self.commit_ts else None
+        object.__setattr__(self, "commit_time", at)
+
+
+SCHEMA = schema_of(SchemaRow)
+
+
+def columns_of(schema: TableSchema) -> list[dict[str, Any]]:
+    """As ``SchemaRow.columns`` has them."""
+    return [
+        {
+            "name": column.name,
+            "mysql_type": str(column.type),
+            "delta_type": None if column.generated == "virtual" else delta_type(column.type),
+            "nullable": column.nullable,
+            "default": column.default,
+            "generated": column.generated or None,
+        }
+        for column in schema.columns
+    ]
+
+
+class Schemas:
+    """Safe to share between threads."""
+
+    def __init__(self, warehouse: str, storage_options: Mapping[str, str] | None = None) -> None:
+        self._table = ControlTable(
+            warehouse,
+            "schemas",
+            SCHEMA,
+            storage_options,
+            description="Tidelake: the columns of each table, by the DDL that made them",
+            tidy=join_files,
+        )
+
+    def add(self, rows: Sequence[SchemaRow]) -> None:
+        """Those that are not there yet, in one commit."""
+
+        def plan(view: TableView) -> Change | None:
+            stored = view.scan(KEY)
+            known = set(zip(*(stored[name].to_pylist() for name in KEY), strict=True))
+            new = {key: row for row in rows if (key := _key(row)) not in known}
+            return Change(rows=to_rows(new.values(), SCHEMA)) if new else None
+
+        self._table.commit(plan, "add table schemas to")
+
+
+def _key(row: SchemaRow) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in KEY)

@@ -1,0 +1,203 @@
+"""The due rows of a change log as its rows: every event once, in commit order (rules 4 and 8).
+
+    due rows ──cast, the good ones──► one of each event, however often it was sent ──► in order
+
+TiCDC's streams are at least once. An event is known by its commit-ts, its key, and whether it is a
+DELETE: within one commit-ts a key has no more than these two. Without a key it is known by all that
+it says: rows that are equal in every column, written at one commit-ts, are one event.
+
+An UPDATE is two rows, its old values first, where the message has them. Every row that cannot be
+applied is an error by itself, whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordination.model import Ts
+from sinks.change_log import (
+    AFTER_UPDATE,
+    BEFORE_UPDATE,
+    COMMIT_TIME,
+    COMMIT_TS,
+    DELETED,
+    EVENT,
+    INSERTED,
+    LOG_COLUMNS,
+)
+from sinks.delta_types import arrow_of, arrow_type
+from sinks.merge_on_write.key_hash import Keys, keys_of
+from sinks.merge_on_write.sorted_files import gathered
+from sinks.schema import TableSchema
+from streaming.apply.changes import TableChanges
+from streaming.apply.due_rows import Mask, Piece, Rows, due_pieces, origins_of
+from streaming.apply.last_change import last_entries
+from streaming.apply.row_block import RowBlock
+from streaming.apply.row_errors import (
+    NO_COLUMN_MESSAGE,
+    NO_KEY,
+    RowErrors,
+    error_table,
+    told_errors,
+    unknown_column_errors,
+)
+from streaming.apply.table_task import ChangeRules, TableTask
+from streaming.apply.typed_rows import TypedKeys, TypedValues, typed_keys, typed_values
+from streaming.protocols.contract import DATA, OLD, OP_DELETE, OP_UPDATE
+
+_EVENTS: Final = pa.array([DELETED, INSERTED, AFTER_UPDATE])  # by OP_DELETE, OP_INSERT, OP_UPDATE
+_LOGICAL_BITS: Final = 18  # of a TSO; above them are milliseconds
+
+
+def events(
+    task: TableTask, blocks: Sequence[RowBlock], limit: Ts, rules: ChangeRules
+) -> TableChanges:
+    """Events in ``(checkpoint, limit]``: the delivered columns and ``LOG_COLUMNS``."""
+    schema = task.schema
+    pieces = [_PieceEvents(each, schema, rules) for each in due_pieces(task, blocks, limit)]
+    among = [np.flatnonzero(each.is_good) for each in pieces]
+    once = last_entries(
+        [(each.piece, each.identities(), rows) for each, rows in zip(pieces, among, strict=True)]
+    )
+    dropped: Counter[str] = Counter()
+    sides: list[_Side] = []
+    for each, rows in zip(pieces, once, strict=True):
+        sides += each.sides(rows)
+        if rules.drops and len(rows):
+            dropped.update(dict.fromkeys(each.unknown, len(rows)))
+    errors = [(each.piece, errors) for each in pieces for errors in each.errors]
+    return TableChanges(
+        rows=_table(schema, sides),
+        errors=error_table(errors, origins_of(blocks)),
+        dropped=dict(dropped),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Side:
+    """Rows of the log: of events of one piece, their old values or what they came to."""
+
+    piece: Piece
+    rows: Rows
+    is_before: bool
+    columns: dict[str, pa.Array]
+
+    def order(self) -> list[npt.NDArray[Any]]:
+        """The weightiest first."""
+        piece, rows = self.piece, self.rows
+        is_after = np.full(len(rows), not self.is_before)
+        is_delete = piece.op[rows] == OP_DELETE
+        offset, index = piece.offset[rows], piece.index[rows]
+        return [piece.commit_ts[rows], ~is_delete, piece.origin[rows], offset, index, is_after]
+
+    def log_columns(self) -> dict[str, pa.Array]:
+        piece, rows = self.piece, self.rows
+        commit_ts = piece.commit_ts[rows]
+        micros = (commit_ts >> _LOGICAL_BITS) * 1000
+        before = pa.repeat(pa.scalar(BEFORE_UPDATE), len(rows))
+        return {
+            EVENT: before if self.is_before else _EVENTS.take(pa.array(piece.op[rows])),
+            COMMIT_TS: pa.array(commit_ts),
+            COMMIT_TIME: pa.array(micros).cast(arrow_of(LOG_COLUMNS[COMMIT_TIME])),
+        }
+
+
+class _PieceEvents:
+    """A piece, cast, and what of it is good."""
+
+    def __init__(self, piece: Piece, schema: TableSchema, rules: ChangeRules) -> None:
+        delivered = schema.delivered
+        known = {column.name for column in delivered}
+        self.piece = piece
+        self.errors: list[RowErrors] = []
+        self.is_good = np.ones(piece.count, np.bool_)
+        self.unknown = [field.name for field in piece.shape if field.name not in known]
+        if piece.error_class is not None:
+            is_told = piece.error_class.is_valid().to_numpy(zero_copy_only=False)
+            self._leave_out(is_told, told_errors(piece, np.flatnonzero(is_told)))
+        self._key: TypedKeys | None = None
+        self._key_names = schema.key
+        if schema.key:
+            self._key = typed_keys(piece, schema, rules)
+            self._leave_out(self._key.is_bad, *self._key.errors)
+        elif not piece.shape.num_fields:  # delete-only-output-handle-key-columns, and no handle key
+            nothing = told_errors(piece, self._good(), (NO_KEY, NO_COLUMN_MESSAGE))
+            self._leave_out(self.is_good.copy(), nothing)
+        self._after = self._cast(self._good(), schema, rules)
+        updates = self._good(piece.op == OP_UPDATE)
+        has_old = piece.values(updates, OLD).is_valid().to_numpy(zero_copy_only=False)
+        self._before = typed_values(piece, updates[has_old], delivered, rules, OLD)
+        self._leave_out_cast(self._before)
+        if self.unknown and not rules.drops:
+            rows = self._good()
+            self._leave_out(self.is_good.copy(), unknown_column_errors(rows, self.unknown))
+
+    def _good(self, among: Mask | None = None) -> Rows:
+        return np.flatnonzero(self.is_good if among is None else self.is_good & among)
+
+    def _cast(self, rows: Rows, schema: TableSchema, rules: ChangeRules) -> TypedValues:
+        others = [column for column in schema.delivered if column.name not in schema.key]
+        values = typed_values(self.piece, rows, others, rules)
+        self._leave_out_cast(values)
+        return values
+
+    def _leave_out_cast(self, values: TypedValues) -> None:
+        is_bad = None
+        if values.is_bad is not None:
+            is_bad = np.zeros(self.piece.count, np.bool_)
+            is_bad[values.rows[values.is_bad]] = True
+        self._leave_out(is_bad, *values.errors)
+
+    def _leave_out(self, is_bad: Mask | None, *errors: RowErrors) -> None:
+        """Of a row its first reason counts."""
+        if is_bad is not None:
+            self.errors += [each.where(self.is_good[each.rows]) for each in errors]
+            self.is_good &= ~is_bad
+
+    def identities(self) -> Keys:
+        """Of every row what makes it one event."""
+        piece = self.piece
+        stamps = [pa.array(piece.commit_ts), pa.array(piece.op == OP_DELETE)]
+        if self._key is not None:
+            return keys_of([*self._key.columns, *stamps])
+        said = [pa.array(piece.op)]
+        places = sorted(range(piece.shape.num_fields), key=lambda at: str(piece.shape[at].name))
+        for side in (DATA, OLD):
+            values = piece.values(np.arange(piece.count), side)
+            for place in places:  # the order of columns is the message's
+                text = pc.struct_field(values, [place])
+                said += [pc.fill_null(text, ""), text.is_valid()]
+        return keys_of([*said, *stamps])
+
+    def sides(self, rows: Rows) -> list[_Side]:
+        """Of these events, which are good and rise."""
+        columns = {**self._after.of(rows, np.ones(len(rows), np.bool_))}
+        if self._key is not None:
+            columns |= zip(self._key_names, self._key.of(rows), strict=True)
+        after = _Side(piece=self.piece, rows=rows, is_before=False, columns=columns)
+        changed = self._before.rows[np.isin(self._before.rows, rows)]
+        columns = self._before.of(changed, np.ones(len(changed), np.bool_))
+        before = _Side(piece=self.piece, rows=changed, is_before=True, columns=columns)
+        return [each for each in (after, before) if len(each.rows)]
+
+
+def _table(schema: TableSchema, sides: Sequence[_Side]) -> pa.Table:
+    types = {column.name: arrow_type(column.type) for column in schema.delivered}
+    types |= {name: arrow_of(kind) for name, kind in LOG_COLUMNS.items()}
+    chunks: dict[str, list[pa.Array]] = {name: [] for name in types}
+    for side in sides:
+        for name, values in {**side.columns, **side.log_columns()}.items():
+            chunks[name].append(values)
+    table = pa.table({name: pa.chunked_array(chunks[name], of) for name, of in types.items()})
+    if not sides:
+        return table
+    order = [np.concatenate(parts) for parts in zip(*(side.order() for side in sides), strict=True)]
+    return gathered(table, np.lexsort(order[::-1]))

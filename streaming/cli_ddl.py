@@ -1,0 +1,166 @@
+"""``tidelake ddl``: DDLs that have stopped a changefeed, and how to go on."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from conf.keys import CHANGEFEED_FILE
+from conf.load import load_server, load_sink
+from streaming.cli_cluster import Etcd, Id
+from streaming.cli_options import (
+    ClusterId,
+    ConfigFile,
+    Format,
+    ShownChangefeed,
+    SinkUri,
+    TableOption,
+    reported,
+)
+
+ddl = typer.Typer(
+    help="Show the DDLs that have stopped a changefeed, and decide how it goes on.",
+    no_args_is_help=True,
+)
+
+CommitTs = Annotated[
+    int, typer.Option(help="The DDL's commit-ts, as the error and `ddl list` show it.")
+]
+Sql = Annotated[
+    str | None,
+    typer.Option(
+        help="The statement to run instead, such as 'ALTER TABLE …'. Without it, the DDL's own "
+        "statement is tried again."
+    ),
+]
+
+
+@ddl.command("list")
+def list_ddls(
+    *,
+    sink_uri: SinkUri = None,
+    changefeed_id: ShownChangefeed = None,
+    config: ConfigFile = None,
+    output_format: Format = "table",
+) -> None:
+    """List the DDLs that have stopped a changefeed, and what was decided about each.
+
+    Prints the table, the commit-ts, the statement and the reason why it cannot be run.
+    """
+    with reported():
+        sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
+        from streaming import ddl_orders, views
+
+        views.show_rows(ddl_orders.list_ddls(sink, changefeed_id), as_json=output_format == "json")
+
+
+@ddl.command()
+def skip(
+    *,
+    changefeed_id: Id,
+    table_name: TableOption,
+    commit_ts: CommitTs,
+    sink_uri: SinkUri = None,
+    config: ConfigFile = None,
+    etcd: Etcd = None,
+    cluster_id: ClusterId = None,
+) -> None:
+    """Skip a DDL that has stopped a changefeed: the target table stays as it is.
+
+    Then start the `tidelake run` again. In a cluster give --etcd, which also resumes the
+    failed changefeed. Giving the command twice does no harm.
+
+    Example:
+      tidelake ddl skip -c shop --table shop.orders --commit-ts 451023 --sink-uri delta:///data/lake
+    """
+    _order(
+        changefeed_id=changefeed_id,
+        table=table_name,
+        commit_ts=commit_ts,
+        action="skip",
+        sink_uri=sink_uri,
+        config=config,
+        etcd=etcd,
+        cluster_id=cluster_id,
+    )
+
+
+@ddl.command()
+def apply(
+    *,
+    changefeed_id: Id,
+    table_name: TableOption,
+    commit_ts: CommitTs,
+    sql: Sql = None,
+    sink_uri: SinkUri = None,
+    config: ConfigFile = None,
+    etcd: Etcd = None,
+    cluster_id: ClusterId = None,
+) -> None:
+    """Run another statement in place of a DDL that has stopped a changefeed, or try it again.
+
+    Without --sql the DDL itself is tried again: after an upgrade, or when its obstacle is gone.
+    Then start the `tidelake run` again. In a cluster give --etcd, which also resumes the
+    failed changefeed.
+
+    Example:
+      tidelake ddl apply -c shop --table shop.orders --commit-ts 451023 \\
+        --sink-uri delta:///data/lake --sql 'ALTER TABLE orders DROP COLUMN kind'
+    """
+    _order(
+        changefeed_id=changefeed_id,
+        table=table_name,
+        commit_ts=commit_ts,
+        action="apply",
+        sql=sql,
+        sink_uri=sink_uri,
+        config=config,
+        etcd=etcd,
+        cluster_id=cluster_id,
+    )
+
+
+def _order(
+    *,
+    changefeed_id: str,
+    table: str,
+    commit_ts: int,
+    action: Literal["skip", "apply"],
+    sql: str | None = None,
+    sink_uri: str | None,
+    config: Path | None,
+    etcd: str | None,
+    cluster_id: str | None,
+) -> None:
+    with reported(), ExitStack() as stack:
+        sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
+        cluster = load_server(
+            config=config,
+            environment=os.environ,
+            arguments={"etcd": etcd, "cluster-id": cluster_id},
+            table=CHANGEFEED_FILE,
+        )
+        from streaming.ddl_orders import go_on, order_ddl
+        from streaming.operations import operator
+
+        op = None
+        if not cluster.etcd.embedded:
+            op = stack.enter_context(operator(cluster.etcd, cluster.transport))
+        ordered, row = order_ddl(
+            sink,
+            changefeed_id=changefeed_id,
+            table=table,
+            commit_ts=commit_ts,
+            action=action,
+            sql=sql,
+        )
+        runs = "is passed over" if action == "skip" else f"is run as: {sql or ordered.query}"
+        typer.echo(f"{table}: the DDL at commit-ts {commit_ts} {runs}")
+        if row.checkpoint_ts >= commit_ts:
+            typer.echo("that has been done already")
+        else:
+            typer.echo(go_on(row, op))

@@ -1,0 +1,270 @@
+"""The schema file: CREATE TABLE statements that say what tables were at the start-ts. They are used
+for tables that existed before the stream, since their own CREATE TABLE is not read.
+
+The text is what ``mysqldump --no-data`` writes, what SHOW CREATE TABLE shows, or written by hand.
+Of its statements only USE and CREATE TABLE are read. A backslash in a string is an escape here, as
+in any SQL file; in TiCDC's DDLs it is just a backslash (``sinks/ddl/words.py``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from conf.settings import Changefeed, FilterSettings
+from coordination.errors import ConfigError, TidelakeError
+from coordination.model import TableName
+from sinks.ddl.effects import CreateTable, CreateTableLike, Effect, Unsupported
+from sinks.ddl.statements import read_ddl
+from sinks.ddl.words import Words, read_words
+from sinks.schema import MySQLType, TableSchema, schema_from_mysql_types
+from streaming.apply.shape import WholeRow
+from streaming.filter import TableFilter
+
+logger = logging.getLogger(__name__)
+
+# Of a changefeed in etcd, as JSON. A transaction takes 1.25 MiB, and the rest of it is small.
+MAX_STORED_BYTES: Final = 1024 * 1024
+
+_PIECE = re.compile(
+    r"""
+    (?P<quoted> '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" | `(?:[^`]|``)*`
+              | /\*(?:M?!|T!).*?\*/ )               # SQL in a comment stays
+  | (?P<comment> /\*.*?\*/ | (?:--(?=\s|$)|\#)[^\n]* )
+  | (?P<end> ;
+      | ^DELIMITER[ \t]+(?!;\s*$)\S+.*?(?:^DELIMITER[ \t]+;[ \t]*$|\Z)   # of routines
+      | ^[ ]*(?:\*{5,}|\d+[ ]rows?[ ]in[ ]set|Table:[ ])[^\n]*$          # of the mysql client
+      | ^(?:[ ]*Create[ ]Table:[ ]|[^\t\n'"`]+\t)?(?=CREATE\s+TABLE\b) ) # without a semicolon
+    """,
+    re.VERBOSE | re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+_CREATE = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\b", re.IGNORECASE)
+_USE = re.compile(r"USE\s+(?:`((?:[^`]|``)+)`|(\S+))", re.IGNORECASE)
+_DUMPED = re.compile(r"-- Host: .*\bDatabase: (\S+)")  # the first line of a mysqldump
+_STRING = re.compile(r"""`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
+_CONTROL = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "0": "\0", "Z": "\x1a"}
+_SHOWN = 60  # characters of a statement in an error
+_LENGTH_COUNTS = (
+    *("char", "varchar", "binary", "varbinary", "bit"),
+    *("decimal", "datetime", "timestamp", "time"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    name: TableName
+    schema: TableSchema
+    statement: str  # as it stands in the file
+
+
+class Definitions(dict[TableName, Definition]):
+    """By name in lower case: TiDB tells no tables apart by case."""
+
+    def schema(self, name: TableName) -> TableSchema | None:
+        found = self.get(_lower(name))
+        return None if found is None else found.schema
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, TableName) and super().__contains__(_lower(name))
+
+
+def definitions_of(changefeed: Changefeed) -> Definitions:
+    """The tables of the changefeed's schema file that its filter selects. Raises ConfigError, which
+    names the table and the reason."""
+    return _read(changefeed.schema_text, changefeed.filter)
+
+
+@lru_cache(maxsize=8)
+def _read(text: str, settings: FilterSettings) -> Definitions:
+    return read_definitions(text, TableFilter(settings).selects)
+
+
+def read_definitions(text: str, is_wanted: Callable[[TableName], bool]) -> Definitions:
+    """The tables of this text that are wanted. Raises ConfigError where one of them cannot be
+    read."""
+    found, has_tables, database = Definitions(), False, ""
+    for statement, header in _statements(text):
+        database = database or header
+        if (use := _USE.fullmatch(statement)) is not None:
+            database = use[2] or use[1].replace("``", "`")
+        if _CREATE.match(statement) is None:
+            continue
+        has_tables = True
+        readable = _STRING.sub(_without_escapes, statement)
+        name = _name(readable, database)
+        if not is_wanted(name):
+            continue
+        (effect,) = read_ddl(readable, "CREATE", name.schema, name.table).effects
+        definition = Definition(name, _schema(name, effect, found), statement)
+        known = found.setdefault(_lower(name), definition)
+        if known.schema != definition.schema:
+            raise _wrong(name, "it is there twice, and each time other")
+    if text.strip() and not has_tables:
+        raise ConfigError("schema-file: it has no CREATE TABLE statement")
+    return found
+
+
+def stored_text(text: str, settings: FilterSettings) -> str:
+    """The statements of the tables that the filter selects, to be stored with a changefeed. Raises
+    ConfigError where that is too much for etcd."""
+    found = _read(text, settings).values()
+    kept = "".join(f"USE {_quoted(of.name.schema)};\n{of.statement};\n" for of in found)
+    size = len(json.dumps(kept))
+    if size > MAX_STORED_BYTES:
+        raise ConfigError(
+            f"schema-file: the CREATE TABLE statements of the {len(found)} tables that [filter] "
+            f"selects have {size} bytes, and etcd holds {MAX_STORED_BYTES} for a changefeed: leave "
+            "tables out of the file whose CREATE TABLE is in the stream, or make several "
+            "changefeeds"
+        )
+    return kept
+
+
+def digest(definitions: Definitions) -> str | None:
+    """A short hash by which captures see whether they were given the same; None: no definitions."""
+    if not definitions:
+        return None
+    found = sorted((str(of.name), of.schema.to_json()) for of in definitions.values())
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
+
+
+def refuse_unlike(name: TableName, schema: TableSchema, told: WholeRow) -> None:
+    """Raise ConfigError where the file's definition of a table differs from what a whole row of it
+    tells."""
+    if differences := unlike(schema, told.types, told.key):
+        raise ConfigError(
+            f"schema-file: table {name} is another in its messages (commit-ts {told.commit_ts}): "
+            f"{'; '.join(differences)}. Give its CREATE TABLE as it was at the start-ts, or leave "
+            "it out of the file: then its messages tell what it is"
+        )
+
+
+def schema_of_row(name: TableName, told: WholeRow) -> TableSchema:
+    """The schema that a row tells, of a table that no file defines. Raises TidelakeError.
+    What the row does not tell is logged."""
+    try:
+        schema, warnings = schema_from_mysql_types(told.types, list(told.key))
+    except ValueError as error:
+        raise TidelakeError(
+            f"cannot make {name} from the types in its messages: {error}. Give "
+            "--schema-file, start before its CREATE TABLE, or leave it out with [filter] rules"
+        ) from error
+    for warning in warnings:
+        logger.warning("no CREATE TABLE was read: %s table=%s", warning, name)
+    return schema
+
+
+def unlike(schema: TableSchema, types: Mapping[str, str], key: Sequence[str]) -> list[str]:
+    """Where a table's definition differs from what a whole row of it tells: ``types`` by column,
+    and ``key``, the primary key (empty: there is none). Sentences; none where all fits."""
+    told = {name.lower(): text for name, text in types.items()}
+    found = []
+    for column in schema.delivered:
+        text = told.pop(column.name.lower(), None)
+        if text is None:
+            found.append(f"column {column.name} ({column.type}) is in the file alone")
+        elif not _fits(column.type, text):
+            found.append(f"column {column.name} is {column.type} in the file and {text} there")
+    found += [f"column {name} ({text}) is there alone" for name, text in told.items()]
+    primary = () if schema.key_index is not None else schema.key
+    if {name.lower() for name in primary} != {name.lower() for name in key}:
+        shown, other = (", ".join(each) or "none" for each in (primary, key))
+        found.append(f"the primary key is {shown} in the file and {other} there")
+    return found
+
+
+def _statements(text: str) -> Iterator[tuple[str, str]]:
+    """Each statement without comments, and the database that a comment before it names."""
+    parts: list[str] = []
+    at, database = 0, ""
+    for match in _PIECE.finditer(text):
+        parts.append(text[at : match.start()])
+        at = match.end()
+        if match["quoted"] is not None:
+            parts.append(match[0])
+        elif match["comment"] is not None:
+            dumped = _DUMPED.match(match[0])
+            database = dumped[1] if dumped is not None else database
+            parts.append(" ")
+        else:
+            yield "".join(parts).strip(), database
+            parts = []
+    yield "".join([*parts, text[at:]]).strip(), database
+
+
+def _without_escapes(match: re.Match[str]) -> str:
+    """A string as TiDB restores it: in single quotes, without backslashes that escape."""
+    text = match[0]
+    if text[0] == "`":
+        return text
+
+    def plain(escape: re.Match[str]) -> str:
+        if escape[1] is None:
+            return text[0] if escape[0][0] == text[0] else escape[0]
+        return escape[0] if escape[1] in "%_" else _CONTROL.get(escape[1], escape[1])
+
+    return "'" + _ESCAPE.sub(plain, text[1:-1]).replace("'", "''") + "'"
+
+
+def _name(statement: str, database: str) -> TableName:
+    try:
+        words = Words(read_words(statement))
+        while not words.accept("TABLE"):
+            words.take()
+        words.accept("IF", "NOT", "EXISTS")
+        schema, table = words.table_name()
+    except ValueError as error:
+        shown = " ".join(statement[:_SHOWN].split())
+        raise ConfigError(f"schema-file: {shown} … cannot be read: {error}") from error
+    if not (schema or database):
+        raise _wrong(TableName("", table), "no database is named: put `USE <database>;` before it")
+    return TableName(schema or database, table)
+
+
+def _schema(name: TableName, effect: Effect, found: Definitions) -> TableSchema:
+    match effect:
+        case CreateTable(schema=schema):
+            return replace(schema, follows_indexes=False)  # of later DDLs it does not tell
+        case CreateTableLike(source=source):
+            if (schema_of_source := found.schema(source)) is not None:
+                return schema_of_source
+            raise _wrong(name, f"it is like {source}, which is not before it, or not in [filter]")
+        case Unsupported(reason=reason):
+            raise _wrong(name, reason)
+    raise _wrong(name, "it makes no table")
+
+
+def _wrong(name: TableName, reason: str) -> ConfigError:
+    shown = str(name) if name.schema else name.table
+    return ConfigError(f"schema-file: table {shown}: {reason}")
+
+
+def _lower(name: TableName) -> TableName:
+    return TableName(name.schema.lower(), name.table.lower())
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _fits(file: MySQLType, text: str) -> bool:
+    """Messages tell a length, or the names of an enum, only with ``content-compatible=true``. The
+    display width of an integer says nothing."""
+    try:
+        told = MySQLType.parse(text)
+    except ValueError:
+        return False
+    if (file.name, file.unsigned) != (told.name, told.unsigned):
+        return False
+    if told.elements and told.elements != file.elements:
+        return False
+    if told.length is None or told.name not in _LENGTH_COUNTS:
+        return True
+    return (told.length, told.scale or 0) == (file.length or 0, file.scale or 0)

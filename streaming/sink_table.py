@@ -1,0 +1,62 @@
+"""A table of a changefeed as a value: what it is, and how far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from coordination.model import TableName, Ts
+from sinks.apply import Target
+from sinks.progress import DROPPED
+from sinks.tables import DdlIdentity
+
+REPLICATING = "replicating"
+WARNING = "warning"
+PAUSED = "paused"  # by an operator, for work of his own on the table
+FIRST_GENERATION = 1
+NO_DDL = NOTHING_SHOWN = Ts(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkTable:
+    """One table and how far it is.
+
+    ``target`` is None for a table without a usable key (``is_keyless``), and as long as no whole
+    row has told the columns of a table whose CREATE TABLE was not read. ``state`` is then
+    ``warning`` as soon as a row of it is a dead letter."""
+
+    name: TableName
+    checkpoint: Ts
+    target: Target | None = None
+    generation: int = FIRST_GENERATION
+    version: int | None = None  # Delta version that holds everything up to the checkpoint
+    engine: str = ""
+    created_ts: Ts = NO_DDL  # commit-ts of the DDL that made the target
+    last_ddl_ts: Ts = NO_DDL  # ... of the last one that has run on it since
+    shape_ts: Ts = NO_DDL  # ... and of the one that its shape is of: newer where it was rewound
+    shape: DdlIdentity | None = None  # the DDL that made or altered it last
+    shaped_at: int | None = None  # the version that this one has made, where it is known
+    shown_ts: Ts = NOTHING_SHOWN  # what a rewind has left in the table may be of up to here
+    is_keyless: bool = False
+    state: str = REPLICATING
+    dropped: Mapping[str, int] = field(default_factory=dict)  # column that it lacks -> values
+
+    @property
+    def version_at_checkpoint(self) -> int | None:
+        """None where a DDL above the checkpoint has run on it: its shape is of later."""
+        return self.version if self.checkpoint >= self.last_ddl_ts else None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its rows need not tell its schema any more."""
+        return self.target is not None or self.is_keyless
+
+    @property
+    def has_no_row(self) -> bool:
+        """Nothing but DELETEs has come: they have nothing to delete."""
+        return not self.is_settled and self.state == REPLICATING
+
+    @property
+    def is_dropped(self) -> bool:
+        """By a DDL at its checkpoint."""
+        return self.state == DROPPED

@@ -1,0 +1,56 @@
+"""A renamed table as Spark and Delta Kernel see it, with their own commands in both places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from tests.sinks.merge_on_write.ddls import C
+from tests.sinks.merge_on_write.kernel_reader import KernelReader
+from tests.sinks.merge_on_write.orders import Changes, changed
+from tests.sinks.merge_on_write.renames import contents, put, put_users, renamed, two_tables
+
+pytestmark = pytest.mark.spark
+MORE: Changes = {0: "new", 12: None, 99: "new"}
+
+
+def test_two_tables_swap_their_names(spark: SparkSession, tmp_path: Path) -> None:
+    folder = two_tables(tmp_path / "a shop~41 é")
+    before = contents(folder)
+    renamed(folder, {"a": "b", "b": "a"})
+    engine = MergeOnWriteEngine({}, keeps_up=False)
+    put(engine, f"{folder}/b", C, MORE)
+    put_users(engine, f"{folder}/a", C, {"b1": -1})
+    wanted = {"a": {**before["b"], "b1": -1}, "b": changed(before["a"], MORE)}
+    session = spark.newSession()
+    session.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+
+    def check() -> None:
+        for name, rows in wanted.items():
+            read = session.read.format("delta").load(f"{folder}/{name}")
+            assert dict(map(tuple, read.collect())) == rows
+            files = KernelReader(spark, f"{folder}/{name}").rows()
+            assert dict(tuple(row.values()) for each in files.values() for row in each) == rows
+        assert contents(folder) == wanted
+
+    check()
+    for name in wanted:
+        session.sql(f"VACUUM delta.`{folder}/{name}` RETAIN 0 HOURS")
+    check()
+    session.sql(f"DELETE FROM delta.`{folder}/b` WHERE id IN (1, 21)")
+    session.sql(f"OPTIMIZE delta.`{folder}/a`")
+    wanted["b"] = changed(wanted["b"], {1: None, 21: None})
+    check()
+    put(engine, f"{folder}/b", C + 1, {0: None, 2: "again"})
+    put_users(engine, f"{folder}/a", C + 1, {"b2": -2})
+    engine.close()
+    wanted["a"]["b2"] = -2
+    wanted["b"] = changed(wanted["b"], {0: None, 2: "again"})
+    for name in wanted:
+        session.sql(f"VACUUM delta.`{folder}/{name}` RETAIN 0 HOURS")
+    check()
+    old = session.read.format("delta").option("versionAsOf", 4).load(f"{folder}/a")
+    assert dict(map(tuple, old.collect())) == before["a"]

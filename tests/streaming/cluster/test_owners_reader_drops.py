@@ -1,0 +1,146 @@
+"""What an owner makes of a DROP TABLE that it reads, and of what comes of the table again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from coordination.errors import TidelakeError, TryAgain
+from coordination.model import TableName, Ts
+from coordination.scheduler.messages import stored_table_id
+from streaming.cluster.control_rows import EndedSpan
+from streaming.cluster.reads import Read
+from streaming.protocols.contract import DDL_BODY, NO_TABLE, Block, Kind, ipc
+from streaming.sink_table import SinkTable
+from streaming.watermark import Watermarks
+from tests.streaming.apply.blocks import A
+from tests.streaming.cluster.test_owners_reader import PARTITIONS, READS, STEP, Ground, read_of, row
+
+
+@pytest.fixture
+def ground() -> Ground:
+    return Ground()
+
+
+def ddl_read(at: int, ts: int, query: str) -> Read:
+    """A read of the first partition with a DDL alone, which is at this offset of it."""
+    first, second = PARTITIONS
+    told = {
+        "commit_ts": ts,
+        "offset": at,
+        "index": 0,
+        "schema_name": A.schema,
+        "table_name": A.table,
+        "ddl_type": "",
+        "query": query,
+    }
+    body = ipc(pa.Table.from_pylist([told], schema=DDL_BODY))
+    block = Block(
+        kind=Kind.DDL,
+        topic="shop",
+        partition=0,
+        name=NO_TABLE,
+        rows=1,
+        first=at,
+        last=at,
+        body=body,
+    )
+    return Read(
+        begin={first: at},
+        end={first: at + 1},
+        position={first: at + 1, second: READS},
+        watermarks=Watermarks(partitions=frozenset(PARTITIONS)),
+        blocks=(block,),
+        job_ms=0.0,
+    )
+
+
+def take_row(ground: Ground, at: int, ts: int, name: TableName = A) -> None:
+    """Of the second partition."""
+    first, second = PARTITIONS
+    each = replace(row(at, partition=1), ts=ts)
+    ground.reader.take(read_of({second: at}, {first: 0, second: at + 1}, each, name=name))
+
+
+def drop_and_create(ground: Ground) -> None:
+    """A table is dropped at 200 and made again at 300; the row of 400 is read before that."""
+    ground.spans[A] = SinkTable(name=A, checkpoint=Ts(199))
+    here = dict.fromkeys(PARTITIONS, 0)
+    ground.reader.submit(here)
+    ground.reader.catch_up(here, STEP)
+    take_row(ground, 0, 150)
+    take_row(ground, 1, 400)
+    ground.reader.take(ddl_read(0, 200, "DROP TABLE `shop`.`a`"))
+    ground.reader.take(ddl_read(1, 300, "CREATE TABLE `a` (`id` INT PRIMARY KEY)"))
+    ground.position = dict.fromkeys(PARTITIONS, 2)
+
+
+def test_a_span_ends_with_its_table_and_another_one_begins(ground: Ground) -> None:
+    drop_and_create(ground)
+    known = ground.resolve()
+    assert (known.blocked_at, known.made, known.removed) == (199, (), ())
+    assert known.plan.runs is not None
+    ground.reader.ran(EndedSpan(table=ground.spans[A], at_ts=Ts(200)))
+    ground.reader.apply_due()
+    known = ground.known[-1]
+    assert known.blocked_at is None
+    assert known.removed == (stored_table_id(1, "shop", "a", 0),)
+    (made,) = known.made
+    assert (made.table.checkpoint, ground.marks) == (300, [(A, 200)])
+    assert made.low_water[PARTITIONS[1]] == 1, "its row of 400 was read when the first one was here"
+
+
+def test_rows_ahead_of_a_table_that_is_made_again_are_not_left_behind(ground: Ground) -> None:
+    drop_and_create(ground)
+    ground.resolved = Ts(250)
+    ground.reader.apply_due()
+    ground.reader.ran(EndedSpan(table=ground.spans[A], at_ts=Ts(200)))
+    ground.reader.apply_due()
+    assert (ground.known[-1].made, A in ground.spans) == ((), False)
+    assert ground.reader.low_water[PARTITIONS[1]] == 1
+    (made,) = ground.resolve().made
+    assert made.low_water[PARTITIONS[1]] == 1
+
+
+def test_a_dropped_table_is_not_made_of_rows_that_come_again(ground: Ground) -> None:
+    ground.spans.ended[A] = Ts(200)
+    here = dict.fromkeys(PARTITIONS, 0)
+    ground.reader.submit(here)
+    ground.reader.catch_up(here, STEP)
+    take_row(ground, 0, 150)
+    ground.reader.take(ddl_read(0, 100, "CREATE TABLE `a` (`id` INT PRIMARY KEY)"))
+    ground.reader.take(ddl_read(1, 200, "DROP TABLE `shop`.`a`"))
+    known = ground.resolve()
+    assert (known.made, known.blocked_at, ground.asked) == ((), None, [here])
+    take_row(ground, 1, 1_500)
+    ground.resolved = Ts(2_000)
+    with pytest.raises(TidelakeError, match="no CREATE TABLE"):
+        ground.reader.apply_due()
+
+
+def test_an_end_that_storage_did_not_take_is_noted_later(ground: Ground) -> None:
+    drop_and_create(ground)
+    ground.resolve()
+    ground.storage_is_away = True
+    ground.reader.ran(EndedSpan(table=ground.spans[A], at_ts=Ts(200)))
+    with pytest.raises(TryAgain):
+        ground.reader.apply_due()
+    ground.storage_is_away = False
+    ground.reader.apply_due()
+    assert (len(ground.known[-1].removed), len(ground.known[-1].made)) == (1, 1)
+
+
+def test_a_table_that_rows_tell_of_is_made_before_its_drop(ground: Ground) -> None:
+    here = dict.fromkeys(PARTITIONS, 0)
+    ground.reader.submit(here)
+    ground.reader.catch_up(here, STEP)
+    take_row(ground, 0, 150)
+    ground.reader.take(ddl_read(0, 200, "DROP TABLE `shop`.`a`"))
+    first, second = PARTITIONS
+    ground.between = [({second: 0}, {first: 1, second: 1}, replace(row(0, partition=1), ts=150))]
+    known = ground.resolve()
+    assert [each.table.name for each in known.made] == [A]
+    assert known.plan.runs is not None
+    assert (known.blocked_at, known.plan.runs.ends) == (199, (A,))
