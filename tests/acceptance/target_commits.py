@@ -78,7 +78,9 @@ class TargetCommits:
         begin, end = first + (last - first) / 3, last - (last - first) / 3
         lived = {c: at for c, at in times.items() if min(at) < begin and max(at) > end}
         idle = [c for c, at in lived.items() if not any(begin <= each <= end for each in at)]
-        assert idle == []
+        assert idle == [], {
+            c: [round(each - first, 1) for each in sorted(at)] for c, at in times.items()
+        }
         return len(lived)
 
     def _read_on(self, name: str, log: Path) -> None:
