@@ -22,7 +22,7 @@ _TIMED = (
     (sorted_files, "sort_keys", "sort"),
     (open_table.OpenTable, "find", "find"),
     (engine._Upsert, "_write_rows", "write"),
-    (engine._Upsert, "_take_out", "vectors"),
+    (open_table.OpenTable, "taken_out", "vectors"),
     (open_table.OpenTable, "commit", "put"),
 )
 
