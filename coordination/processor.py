@@ -131,8 +131,7 @@ class ProcessorReactor:
         capture is named as its owner without having the owner role."""
         info, row, name = changefeed.info, changefeed.schedule, changefeed.name
         if info is not None and row is not None and row.owner == self._role.id and not self._owns():
-            position = changefeed.status or row.task_position
-            changefeed.add_group(changefeed.writes().release(self._role.id, position))
+            changefeed.add_group(changefeed.writes().release(self._role.id))
         runs = info is not None and known_state(info).is_running
         run = self._runs.get(name)
         if run is not None and (info is None or not runs or info.epoch != run.epoch):

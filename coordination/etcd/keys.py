@@ -14,7 +14,6 @@ it. What TiCDC has no key for is under our own root: TiCDC's tools refuse unknow
     /tidb/cdc/__backup__/<version>/<old key>                   what a migration put aside
     /tidelake/<cluster>/etcd-incarnation                       which etcd this is
                        /changefeed-epoch                       the last epoch that was given out
-                       /capture/progress/<capture>             what its changefeeds have reached
                        /<ns>/changefeed/schedule/<changefeed>  who owns it
     /tidelake/<cluster>/run-<changefeed>/cdc/…, …/own/…        the scope of a changefeed's `run`s:
                                                                all of the above but the incarnation
@@ -163,10 +162,6 @@ def schedule_key(cluster_id: str, name: ChangefeedName) -> str:
     return f"{own_prefix(cluster_id)}{name.namespace}/changefeed/schedule/{name.id}"
 
 
-def capture_progress_key(cluster_id: str, capture_id: CaptureID) -> str:
-    return f"{own_prefix(cluster_id)}capture/progress/{capture_id}"
-
-
 # ---- from a key back to what it says
 
 
@@ -178,7 +173,6 @@ class KeyKind(Enum):
     INFO = (base_prefix, r"(?P<namespace>[^/]+)/changefeed/info/(?P<id>[^/]+)")
     STATUS = (base_prefix, r"(?P<namespace>[^/]+)/changefeed/status/(?P<id>[^/]+)")
     POSITION = (base_prefix, r"(?P<namespace>[^/]+)/task/position/(?P<capture>[^/]+)/(?P<id>[^/]+)")
-    PROGRESS = (own_prefix, r"capture/progress/(?P<capture>[^/]+)")
     SCHEDULE = (own_prefix, r"(?P<namespace>[^/]+)/changefeed/schedule/(?P<id>[^/]+)")
 
 

@@ -19,7 +19,6 @@ from coordination.metadata.model import (
     NO_ROW,
     ChangefeedInfo,
     ChangefeedStatus,
-    ChangefeedUUID,
     Record,
     RunningError,
     ScheduleRow,
@@ -47,7 +46,6 @@ class ChangefeedReactorState:
         self.info: ChangefeedInfo | None = None
         self.status: ChangefeedStatus | None = None
         self.schedule: ScheduleRow | None = None
-        self.uuid = ChangefeedUUID(0)  # 0 without an info
         self.task_positions: dict[CaptureID, TaskPosition] = {}
         self.last_reports: dict[CaptureID, TaskPosition] = {}  # kept when a report is cleared
         self._broken: set[str] = set()  # keys whose value cannot be read; the last good one counts
@@ -85,7 +83,6 @@ class ChangefeedReactorState:
         match parsed.kind:
             case keys.KeyKind.INFO:
                 self.info = _load(ChangefeedInfo, kv)
-                self.uuid = ChangefeedUUID(kv.create_revision if kv is not None else 0)
             case keys.KeyKind.STATUS:
                 self.status = _load(ChangefeedStatus, kv)
             case keys.KeyKind.SCHEDULE:

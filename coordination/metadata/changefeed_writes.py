@@ -100,7 +100,7 @@ def create_writes(cluster_id: str, info: ChangefeedInfo) -> PatchGroup:
         new(
             keys.schedule_key(cluster_id, name),
             ScheduleRow,
-            lambda: ScheduleRow(task_position=begun, creation_epoch=epoch.value),
+            lambda: ScheduleRow(creation_epoch=epoch.value),
         ),
     )
 
@@ -130,22 +130,6 @@ def anew_writes(
         record_patch(keys.schedule_key(cluster_id, name), ScheduleRow, row),
         *(deleted(keys.task_position_key(cluster_id, each, name)) for each in reporting),
     )
-
-
-def offline_writes(
-    cluster_id: str, capture_id: CaptureID, releases: Iterable[PatchGroup]
-) -> list[PatchGroup]:
-    """Runs `releases` (which release the changefeeds that a dead capture owned), then deletes its
-    reported progress. Each group raises ``MetadataError`` while the capture is registered: it is
-    alive then, and keeps what it owns."""
-
-    def refuse_alive(old: bytes | None) -> None:
-        if old is not None:
-            raise MetadataError(f"the capture {capture_id} is registered")
-
-    gone = Patch(keys.capture_key(cluster_id, capture_id), refuse_alive, is_compared=True)
-    forgotten = (deleted(keys.capture_progress_key(cluster_id, capture_id)),)
-    return [(gone, *group) for group in (*releases, forgotten)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,10 +217,21 @@ class ChangefeedWrites:
     def stop_owner(self) -> PatchGroup:
         return (self._known_row(), self._row(ScheduleRow.stopped))
 
-    def release(self, owner: CaptureID, position: ChangefeedStatus | None) -> PatchGroup:
-        """Record that `owner` has ended. `position` is how far it had come; None keeps what the row
-        says. Raises ``NotLaunched`` if `owner` does not own the changefeed."""
-        return (self._known_row(), self._row(lambda row: row.released(owner, position)))
+    def release(self, owner: CaptureID) -> PatchGroup:
+        """Record that `owner` has ended. Raises ``NotLaunched`` if it does not own the
+        changefeed."""
+        return (self._known_row(), self._row(lambda row: row.released(owner)))
+
+    def release_dead(self, owner: CaptureID) -> PatchGroup:
+        """The same for an owner that is dead. Raises ``MetadataError`` while it is registered: it
+        is alive then, and keeps what it owns."""
+
+        def refuse_alive(old: bytes | None) -> None:
+            if old is not None:
+                raise MetadataError(f"the capture {owner} is registered")
+
+        gone = Patch(keys.capture_key(self.cluster_id, owner), refuse_alive, is_compared=True)
+        return (gone, *self.release(owner))
 
     def update(self, wanted: ChangefeedInfo) -> PatchGroup:
         """Replace what a user may change of a paused changefeed (its URI, target-ts, config); its

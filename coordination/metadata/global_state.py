@@ -19,7 +19,6 @@ from coordination.etcd.client import KeyValue
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.errors import BrokenValue
-from coordination.metadata.model import CaptureProgress, load_progress
 from coordination.metadata.record_patch import unless_refused
 from coordination.model import CaptureID, CaptureInfo, LeaseID
 from coordination.orchestrator.transaction import PatchGroup
@@ -34,7 +33,6 @@ class GlobalReactorState:
     def __init__(self, cluster_id: str, *, removal_grace_s: float) -> None:
         self.candidates: set[LeaseID] = set()  # captures that stand for election as controller
         self.captures: dict[CaptureID, CaptureInfo] = {}  # with those that are in their grace
-        self.capture_progress: dict[CaptureID, CaptureProgress] = {}
         self.changefeeds: dict[ChangefeedName, ChangefeedReactorState] = {}
         self._cluster_id = cluster_id
         self._grace_s = removal_grace_s
@@ -52,14 +50,10 @@ class GlobalReactorState:
                 self._update_changefeed(parsed.name, key, parsed, kv)
             elif parsed.kind is keys.KeyKind.CAPTURE:
                 self._update_capture(parsed.capture_id, kv)
-            elif parsed.kind is keys.KeyKind.ELECTION:
-                self.candidates.discard(parsed.lease)
-                if kv is not None:
-                    self.candidates.add(parsed.lease)
             elif kv is None:
-                self.capture_progress.pop(parsed.capture_id, None)
+                self.candidates.discard(parsed.lease)
             else:
-                self.capture_progress[parsed.capture_id] = load_progress(kv.value)
+                self.candidates.add(parsed.lease)
         except (BrokenValue, ValueError, KeyError, TypeError) as error:
             logger.warning("a value in etcd is not understood key=%s: %s", key, error)
 

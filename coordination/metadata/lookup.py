@@ -15,14 +15,14 @@ from coordination.model import CaptureID, CaptureInfo
 
 
 def read_changefeeds(client: EtcdClient, cluster_id: str) -> Sequence[ChangefeedReactorState]:
-    """All changefeeds, read in one request, in the order in which they were created. One whose info
-    cannot be read is left out; a status or a schedule row that cannot be read counts as missing."""
+    """All changefeeds, read in one request, in the order of their names. One whose info cannot be
+    read is left out; a status or a schedule row that cannot be read counts as missing."""
     state = GlobalReactorState(cluster_id, removal_grace_s=0.0)
     prefixes = (keys.base_prefix(cluster_id), keys.own_prefix(cluster_id))
     for kv in client.range(prefixes, prefix=True).kvs:
         state.update(kv.key, kv)
     found = (each for each in state.changefeeds.values() if each.info is not None)
-    return sorted(found, key=lambda each: each.uuid)
+    return sorted(found, key=lambda each: each.name)
 
 
 def find_changefeed(

@@ -13,14 +13,12 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from operator import index
-from typing import Any, ClassVar, Final, NewType, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from conf.masking import masked
 from coordination.etcd.keys import NAMESPACE, ChangefeedName
 from coordination.metadata.errors import BrokenValue, InvalidSchedule, NotLaunched
 from coordination.model import CaptureID, ChangefeedID, Ts
-
-ChangefeedUUID = NewType("ChangefeedUUID", int)  # create-revision of the info key
 
 NO_TS: Final = Ts(0)
 START_EPOCH: Final = "start-epoch"
@@ -163,8 +161,6 @@ class ScheduleRow(Record):
 
     owner: CaptureID | None = None
     owner_state: SchedState = SchedState.REMOVED
-    processors: str | None = None
-    task_position: ChangefeedStatus = NO_PROGRESS  # how far its last owner had come
     creation_epoch: int = 0
     launches: int = 0
 
@@ -180,17 +176,12 @@ class ScheduleRow(Record):
         self._check(SchedState.LAUNCHED, "stopped")
         return replace(self, owner_state=SchedState.REMOVING)
 
-    def released(self, owner: CaptureID, position: ChangefeedStatus | None) -> ScheduleRow:
-        """The row after `owner` has ended. `position` is how far it had come; None keeps what the
-        row says. Raises ``NotLaunched`` if `owner` does not own the changefeed."""
+    def released(self, owner: CaptureID) -> ScheduleRow:
+        """The row after `owner` has ended. Raises ``NotLaunched`` if it does not own the
+        changefeed."""
         if self.owner != owner or self.owner_state is SchedState.REMOVED:
             raise NotLaunched(f"the capture {owner} does not own it, but {self.owner}")
-        return replace(
-            self,
-            owner=None,
-            owner_state=SchedState.REMOVED,
-            task_position=position or self.task_position,
-        )
+        return replace(self, owner=None, owner_state=SchedState.REMOVED)
 
     def _check(self, state: SchedState, what: str) -> None:
         if self.owner_state is not state:
@@ -200,58 +191,31 @@ class ScheduleRow(Record):
 
 
 NO_ROW: Final = ScheduleRow()  # for a changefeed that TiCDC's tools created, and nobody owned yet
-CaptureProgress = Mapping[ChangefeedUUID, ChangefeedStatus]
 
 R = TypeVar("R", bound=Record)
 
 
 def dump(record: Record) -> bytes:
     """The record as JSON: TiCDC's field names in TiCDC's order, then the unknown fields."""
-    return _encode(_to_json(record))
+    return json.dumps(_to_json(record), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def load(kind: type[R], value: bytes) -> R:
     """The record in a value from etcd; a missing field gets its default. Raises ``BrokenValue`` if
     the value is no such record."""
-    found = _decode(value)
+    try:
+        found = json.loads(value)
+    except ValueError as error:
+        raise BrokenValue(f"not JSON: {error}: {_shown(value)}") from error
     try:
         return _from_json(kind, found)
     except (TypeError, ValueError, AttributeError) as error:
         raise BrokenValue(f"not a {kind.__name__}: {error}: {_shown(value)}") from error
 
 
-def dump_progress(progress: CaptureProgress) -> bytes:
-    return _encode({str(uuid): _to_json(each) for uuid, each in sorted(progress.items())})
-
-
-def load_progress(value: bytes) -> CaptureProgress:
-    """A capture's progress, by changefeed UUID. Raises ``BrokenValue``."""
-    try:
-        return {
-            ChangefeedUUID(int(uuid)): _from_json(ChangefeedStatus, each)
-            for uuid, each in _decode(value).items()
-        }
-    except (TypeError, ValueError, AttributeError) as error:
-        raise BrokenValue(f"not a capture's progress: {error}: {_shown(value)}") from error
-
-
 def rfc3339(at: datetime) -> str:
     """The time as Go writes it, in UTC; `at` must carry a zone."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _encode(fields_: Mapping[str, Any]) -> bytes:
-    return json.dumps(fields_, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _decode(value: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(value)
-    except ValueError as error:
-        raise BrokenValue(f"not JSON: {error}: {_shown(value)}") from error
-    if not isinstance(found, dict):
-        raise BrokenValue(f"not a JSON object: {_shown(value)}")
-    return found
 
 
 def _shown(value: bytes) -> str:
@@ -312,7 +276,6 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "state": FeedState,
     "error": _read_error,
     "warning": _read_error,
-    "task_position": lambda value: _from_json(ChangefeedStatus, value),
     "owner": CaptureID,
     "owner_state": SchedState,
     "admin_job_type": AdminJobType,

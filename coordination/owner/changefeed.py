@@ -179,7 +179,7 @@ class ChangefeedOwner:
         elif row.owner is None:
             return  # a broken row: left to an operator
         elif row.owner == ours:
-            changefeed.add_group(writes.release(ours, changefeed.status or row.task_position))
+            changefeed.add_group(writes.release(ours))
         elif row.owner_state is SchedState.LAUNCHED and not cluster.is_gone(row.owner):
             # The owner before this one is to end (`OwnerReactor` releases those of dead captures).
             changefeed.add_group(writes.stop_owner())

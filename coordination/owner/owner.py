@@ -1,7 +1,7 @@
 """The owner role of the elected capture: all changefeeds of the cluster, tick by tick.
 
     tick: bootstrap (once) ─► jobs ─► are all captures of versions that work together?
-              ─► release what dead captures owned ─► each changefeed ─► report ─► cleanup
+              ─► release what dead captures owned ─► each changefeed ─► cleanup
 
 The elected capture is the controller, and launches every changefeed at itself (docs/cluster.md 12).
 The capture that is elected next takes over: it releases the schedule rows of dead captures, and
@@ -16,9 +16,7 @@ from collections.abc import Iterable
 from coordination.capture_context import SessionContext
 from coordination.etcd import keys
 from coordination.etcd.keys import ChangefeedName
-from coordination.metadata.changefeed_writes import offline_writes
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.metadata.model import dump_progress
 from coordination.model import CaptureID, Ownership
 from coordination.orchestrator.transaction import Patch
 from coordination.owner.changefeed import ChangefeedOwner
@@ -29,7 +27,6 @@ from coordination.version import work_together
 logger = logging.getLogger(__name__)
 
 MAX_INBOX = 10_000  # messages of one changefeed that are kept while the owner does not tick
-REPORT_S = 5.0  # how old the progress in etcd is at most, when this capture dies
 
 
 class OwnerReactor:
@@ -47,7 +44,6 @@ class OwnerReactor:
         self._is_bootstrapped = False
         self._misfits: list[CaptureID] = []  # captures that do not work together with this one
         self._draining: set[CaptureID] = set()  # asked for by operators
-        self._report_at = float("-inf")
 
     @property
     def is_closed(self) -> bool:
@@ -83,7 +79,6 @@ class OwnerReactor:
         if self._is_whole(state):
             self._take_from_the_dead(state)
             self._tick_feeds(state, now_s)
-            self._report(state, now_s)
         self._inboxes.clear()
         state.remove_stale_positions()
 
@@ -127,31 +122,8 @@ class OwnerReactor:
         grace.)"""
         rows = (each.schedule for each in state.changefeeds.values())
         owners = {row.owner for row in rows if row is not None and row.owner is not None}
-        for capture_id in sorted({*owners, *state.capture_progress}):
-            if not state.is_gone(capture_id):
-                continue
-            progress = state.capture_progress.get(capture_id, {})
-            releases = [
-                each.writes().release(capture_id, progress.get(each.uuid))
-                for each in state.owned_by(capture_id)
-            ]
-            state.add_group(*offline_writes(self._role.capture.cluster_id, capture_id, releases))
-
-    def _report(self, state: GlobalReactorState, now_s: float) -> None:
-        """Write, every ``REPORT_S``, how far the changefeeds that this capture owns have come. If
-        this capture dies, the next owner releases them with that position."""
-        if now_s < self._report_at:
-            return
-        self._report_at = now_s + REPORT_S
-        role = self._role
-        owned = state.owned_by(role.id)
-        progress = {each.uuid: each.status for each in owned if each.status is not None}
-        if progress != state.capture_progress.get(role.id, {}):
-            key, value = (
-                keys.capture_progress_key(role.capture.cluster_id, role.id),
-                dump_progress(progress),
-            )
-            state.add_group((Patch(key, lambda _old: value),))
+        for dead in sorted(each for each in owners if state.is_gone(each)):
+            state.add_group(*(each.writes().release_dead(dead) for each in state.owned_by(dead)))
 
     def _tick_feeds(self, state: GlobalReactorState, now_s: float) -> None:
         for name in [each for each in self.feeds if each not in state.changefeeds]:

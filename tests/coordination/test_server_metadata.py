@@ -8,39 +8,16 @@ from coordination.etcd import keys
 from coordination.etcd.client import Keys, RangeResult, WatchBatch
 from coordination.metadata.lookup import read_changefeed
 from coordination.metadata.model import (
-    CaptureProgress,
-    ChangefeedUUID,
     FeedState,
     RunningError,
-    SchedState,
-    ScheduleRow,
     TaskPosition,
     dump,
     load,
-    load_progress,
 )
-from coordination.model import CaptureID, Ts
 from tests.coordination.test_server import Cluster, life_id
 from tests.fakes.fake_etcd import FakeEtcd
-from tests.fakes.fake_source import ts_at
 from tests.simulation.feeds import CLUSTER, NAME
 from tests.simulation.world import SimCapture
-
-
-def progress_of(cluster: Cluster, capture_id: CaptureID) -> CaptureProgress:
-    value = cluster.world.value(keys.capture_progress_key(CLUSTER, capture_id))
-    return {} if value is None else load_progress(value)
-
-
-def uuid_of(cluster: Cluster) -> ChangefeedUUID:
-    (found,) = cluster.world.etcd.range(keys.changefeed_info_key(CLUSTER, NAME)).kvs
-    return ChangefeedUUID(found.create_revision)
-
-
-def row_of(cluster: Cluster) -> ScheduleRow:
-    value = cluster.world.value(keys.schedule_key(CLUSTER, NAME))
-    assert value is not None
-    return load(ScheduleRow, value)
 
 
 def test_what_roles_of_a_server_write_outlives_a_death_a_stop_and_a_failure() -> None:
@@ -58,32 +35,6 @@ def test_what_roles_of_a_server_write_outlives_a_death_a_stop_and_a_failure() ->
     cluster.until(lambda: cluster.info is not None and cluster.info.state is FeedState.PENDING)
     cluster.operator.remove(NAME)
     cluster.until(lambda: cluster.info is None)
-
-
-def test_what_a_dead_owner_had_reported_goes_into_the_schedule() -> None:
-    cluster = Cluster(2)
-    cluster.settle()
-    dead_id, uuid = life_id(cluster.owner), uuid_of(cluster)
-    since_ts = ts_at(cluster.world.clock.now_s - 20)
-    reported = progress_of(cluster, dead_id)[uuid]
-    assert reported.checkpoint_ts >= since_ts
-    kill_owner(cluster)
-    cluster.until(lambda: row_of(cluster).owner_state is SchedState.REMOVED)
-    taken = row_of(cluster).task_position
-    assert reported.checkpoint_ts <= taken.checkpoint_ts <= Ts(cluster.watchman.checkpoint_ts)
-    cluster.settle()
-    assert cluster.world.value(keys.capture_progress_key(CLUSTER, dead_id)) is None
-    assert progress_of(cluster, life_id(cluster.owner))[uuid].checkpoint_ts >= taken.checkpoint_ts
-
-
-def test_a_report_names_no_changefeed_that_is_gone() -> None:
-    cluster = Cluster(1)
-    cluster.settle()
-    owner_id = life_id(cluster.owner)
-    assert progress_of(cluster, owner_id)
-    cluster.operator.remove(NAME)
-    cluster.until(lambda: cluster.info is None)
-    cluster.until(lambda: not progress_of(cluster, owner_id))
 
 
 def test_a_report_is_written_once_however_soon_it_is_taken() -> None:
@@ -194,18 +145,16 @@ def positions(cluster: Cluster) -> list[str]:
 
 
 def test_a_state_that_follows_etcd_is_what_a_read_finds() -> None:
-    """UUIDs too, which are revisions of keys."""
     cluster = Cluster(2)
     cluster.settle()
     leader = cluster.owner.server.capture
     assert leader is not None
-    parts = ("uuid", "info", "status", "schedule", "task_positions")
+    parts = ("info", "status", "schedule", "task_positions")
 
     def is_same() -> bool:
         cluster.step()
         followed = leader._state.changefeeds[NAME]
         found = read_changefeed(cluster.world.etcd, CLUSTER, NAME)
-        assert found.uuid > 0
         return all(getattr(followed, each) == getattr(found, each) for each in parts)
 
     cluster.until(is_same)

@@ -69,11 +69,6 @@ EVERY_KEY = [
         "/tidelake/default/team-a/changefeed/schedule/shop",
         ParsedKey(KeyKind.SCHEDULE, OTHER_SHOP),
     ),
-    (
-        keys.capture_progress_key("default", C1),
-        "/tidelake/default/capture/progress/c1",
-        ParsedKey(KeyKind.PROGRESS, capture_id=C1),
-    ),
 ]
 
 
@@ -127,7 +122,6 @@ def test_a_key_of_a_cluster_is_not_one_of_a_cluster_whose_name_begins_alike(
         "/tidb/cdc/__backup__/1/tidb/cdc/default/owner",
         "/tidb/cdc/capture/c1",
         "/tidelake/default/",
-        "/tidelake/default/capture/progress/",
         "/tidelake/default/default/owner/shop/694d81417abcdef0",
         "/tidelake/default/default/changefeed/schedule",
     ],

@@ -74,9 +74,8 @@ class Cluster:
         self.commit(self.found.writes().launch(owner))
         return Owner(self, self.found.writes(by_owner=True))
 
-    def release(self, owner: CaptureID = C1, checkpoint_ts: int = 0) -> None:
-        position = ChangefeedStatus(checkpoint_ts=Ts(checkpoint_ts))
-        self.commit(self.found.writes().release(owner, position))
+    def release(self, owner: CaptureID = C1) -> None:
+        self.commit(self.found.writes().release(owner))
 
 
 class Owner:

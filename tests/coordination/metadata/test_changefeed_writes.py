@@ -59,23 +59,17 @@ def test_a_changefeed_lies_where_ticdc_has_it_and_the_schedule_beside(shop: Clus
     assert row == {
         "owner": None,
         "owner-state": "Removed",
-        "processors": None,
-        "task-position": {"checkpoint-ts": 400, "min-table-barrier-ts": 400, "admin-job-type": 0},
         "creation-epoch": 1,
         "launches": 0,
     }
-    found = get(shop.client, f"{root}/changefeed/info/shop")
-    assert found is not None
-    assert found.create_revision == shop.found.uuid
 
 
 def test_a_name_is_taken_once_in_its_namespace(shop: Cluster) -> None:
     with pytest.raises(ChangefeedExists, match="shop"):
         shop.operator.create(SHOP)
     shop.operator.create(ChangefeedInfo(id=SHOP.id, namespace="team-a", start_ts=START_TS))
-    uuids = [each.uuid for each in read_changefeeds(shop.client, shop.id)]
-    assert len(set(uuids)) == 2
-    assert uuids == sorted(uuids)
+    names = [str(each.name) for each in read_changefeeds(shop.client, shop.id)]
+    assert names == ["default/shop", "team-a/shop"]
 
 
 def test_of_many_who_create_the_same_one_succeeds(cluster: Cluster) -> None:
@@ -110,7 +104,6 @@ def test_a_removed_changefeed_keeps_its_name_until_it_is_cleaned_up(shop: Cluste
         with pytest.raises(ChangefeedNotFound):
             action(NAME)
     operator.create(SHOP)
-    assert shop.found.uuid != before.uuid
     assert shop.info.start_epoch == shop.info.epoch > before.known_info.epoch
     with pytest.raises(ChangefeedNotFound, match="life"):
         shop.commit(before.writes().remove())

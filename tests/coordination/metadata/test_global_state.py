@@ -11,12 +11,10 @@ from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import (
     ChangefeedInfo,
     ChangefeedStatus,
-    ChangefeedUUID,
     SchedState,
     ScheduleRow,
     TaskPosition,
     dump,
-    dump_progress,
 )
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, Revision
 from coordination.orchestrator.transaction import Patch
@@ -119,10 +117,9 @@ def test_changefeeds_come_and_go_with_their_keys(cluster: Cluster) -> None:
 
 
 def test_the_rest_of_the_cluster(cluster: Cluster) -> None:
-    progress = {ChangefeedUUID(7): ChangefeedStatus()}
     entries = [
         (keys.election_prefix(CLUSTER) + "10", b"c1"),
-        (keys.capture_progress_key(CLUSTER, C1), dump_progress(progress)),
+        (keys.own_prefix(CLUSTER) + "capture/progress/c1", b"{}"),  # of earlier releases
         (keys.epoch_key(CLUSTER), b"12"),
         (keys.meta_version_key(CLUSTER), b"1"),
     ]
@@ -130,17 +127,15 @@ def test_the_rest_of_the_cluster(cluster: Cluster) -> None:
         cluster.update(key, value)
     state = cluster.state
     assert state.candidates == {16}
-    assert state.capture_progress == {C1: progress}
     for key, _ in entries:
         cluster.update(key, None)
-    assert (state.candidates, state.capture_progress) == (set(), {})
+    assert state.candidates == set()
 
 
 @pytest.mark.parametrize(
     "key",
     [
         keys.capture_key(CLUSTER, C1),
-        keys.capture_progress_key(CLUSTER, C1),
         keys.epoch_key(CLUSTER),
     ],
 )

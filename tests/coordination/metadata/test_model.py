@@ -12,18 +12,14 @@ from coordination.metadata.errors import BrokenValue
 from coordination.metadata.model import (
     ChangefeedInfo,
     ChangefeedStatus,
-    ChangefeedUUID,
     FeedState,
     Record,
     RunningError,
     TaskPosition,
     dump,
-    dump_progress,
     load,
-    load_progress,
     rfc3339,
 )
-from coordination.model import Ts
 
 ERROR_JSON = {
     "time": "2024-01-02T03:04:05.123456789Z",
@@ -111,17 +107,6 @@ def test_an_unknown_field_within_an_error_survives_a_change_of_the_state() -> No
 def test_what_is_no_info_is_refused(value: bytes) -> None:
     with pytest.raises(BrokenValue):
         load(ChangefeedInfo, value)
-
-
-def test_a_captures_progress_comes_back() -> None:
-    progress = {
-        ChangefeedUUID(12): ChangefeedStatus(checkpoint_ts=Ts(4), unknown={"more": 1}),
-        ChangefeedUUID(3): ChangefeedStatus(),
-    }
-    assert load_progress(dump_progress(progress)) == progress
-    for broken in (b"[]", b'{"x":{}}', b'{"1":2}'):
-        with pytest.raises(BrokenValue):
-            load_progress(broken)
 
 
 def test_states_are_ticdcs() -> None:

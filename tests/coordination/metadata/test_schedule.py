@@ -8,8 +8,6 @@ from dataclasses import replace
 import pytest
 
 from coordination.etcd import keys
-from coordination.etcd.client import get
-from coordination.metadata.changefeed_writes import offline_writes
 from coordination.metadata.errors import (
     ChangefeedUpdateRefused,
     InvalidSchedule,
@@ -20,7 +18,6 @@ from coordination.metadata.errors import (
 from coordination.metadata.feed_state import FeedEvent
 from coordination.metadata.lookup import read_captures, read_changefeeds, read_controller
 from coordination.metadata.model import (
-    ChangefeedStatus,
     FeedState,
     RunningError,
     SchedState,
@@ -28,7 +25,7 @@ from coordination.metadata.model import (
     dump,
     load,
 )
-from coordination.model import ChangefeedID, Ts
+from coordination.model import ChangefeedID
 from tests.coordination.metadata.cluster import C1, C2, NAME, SHOP, START_TS, Cluster
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.fake_etcd import FakeEtcd
@@ -51,7 +48,7 @@ def test_each_launch_is_unlike_any_other_and_over_for_ever(shop: Cluster) -> Non
     assert shop.info.state is FeedState.NORMAL
 
 
-def test_an_owner_is_stopped_and_hands_over_what_it_reached(shop: Cluster) -> None:
+def test_an_owner_is_stopped_before_another_is_launched(shop: Cluster) -> None:
     with pytest.raises(InvalidSchedule):  # it has no owner to be stopped
         shop.commit(shop.found.writes().stop_owner())
     owner = shop.launch()
@@ -62,9 +59,8 @@ def test_an_owner_is_stopped_and_hands_over_what_it_reached(shop: Cluster) -> No
         shop.launch(C2)
     with pytest.raises(NotLaunched):
         shop.release(C2)
-    shop.release(C1, 450)
+    shop.release(C1)
     assert (shop.row.owner, shop.row.owner_state) == (None, SchedState.REMOVED)
-    assert shop.row.task_position.checkpoint_ts == 450
     shop.launch(C2)
 
 
@@ -77,22 +73,19 @@ def test_a_removed_changefeed_is_not_launched(shop: Cluster) -> None:
 def test_what_a_dead_capture_owned_is_released_and_not_before_it_is_dead(shop: Cluster) -> None:
     shop.register(C1)
     owner = shop.launch()
-    progress_key = keys.capture_progress_key(shop.id, C1)
-    shop.client.put(progress_key, b"{}")
-    reported = ChangefeedStatus(checkpoint_ts=Ts(470))
-    release = shop.found.writes().release(C1, reported)
+    release = shop.found.writes().release_dead(C1)
     with pytest.raises(MetadataError, match="registered"):
-        shop.commit(*offline_writes(shop.id, C1, [release]))
+        shop.commit(release)
     shop.kill(C1)
-    shop.commit(*offline_writes(shop.id, C1, [release]))
-    assert (shop.row.owner, shop.row.task_position) == (None, reported)
-    assert get(shop.client, progress_key) is None
+    shop.commit(release)
+    assert shop.row.owner is None
     with pytest.raises(NotLaunched):
         owner.decide(FeedEvent.STOP)
 
 
 def test_a_row_comes_back_and_a_state_that_is_unknown_is_invalid() -> None:
-    row = ScheduleRow(owner=C1, owner_state=SchedState.LAUNCHED, launches=3, unknown={"a": 1})
+    of_before = {"processors": None, "task-position": {"checkpoint-ts": 4}}  # other releases' own
+    row = ScheduleRow(owner=C1, owner_state=SchedState.LAUNCHED, launches=3, unknown=of_before)
     assert load(ScheduleRow, dump(row)) == row
     assert load(ScheduleRow, b'{"owner-state":"Odd"}').owner_state is SchedState.INVALID
     assert load(ScheduleRow, b'{"owner-state":"launched"}').owner_state is SchedState.LAUNCHED
@@ -166,14 +159,14 @@ def test_a_capture_that_comes_back_before_the_commit_keeps_what_it_owns(
     raced: Cluster, raced_etcd: RacedEtcd
 ) -> None:
     raced.launch(C1)
-    release = raced.found.writes().release(C1, None)
+    release = raced.found.writes().release_dead(C1)
 
     def come_back() -> None:
         raced.client.put(keys.capture_key(raced.id, C1), b"{}")
 
     raced_etcd.race = come_back
     with pytest.raises(MetadataError, match="registered"):
-        raced.commit(*offline_writes(raced.id, C1, [release]))
+        raced.commit(release)
     assert raced.row.owner == C1
 
 
