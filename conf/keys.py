@@ -19,6 +19,7 @@ from conf.settings import (
     Changefeed,
     DeltaSink,
     EtcdSettings,
+    ExtraColumn,
     KafkaSource,
     SessionSettings,
     TransportSettings,
@@ -178,7 +179,13 @@ _SINK: Table = {
         }
     ],
     # Tidelake's own.
-    "tables": [{"matcher": TEXTS, "write-mode": UsedKey("text", get_args(WriteMode))}],
+    "tables": [
+        {
+            "matcher": TEXTS,
+            "write-mode": UsedKey("text", get_args(WriteMode)),
+            "extra-columns": UsedKey("texts", get_args(ExtraColumn)),
+        }
+    ],
     "kafka-config": UsedKey("map"),
     "column-selectors": NotBuilt("rows would lack columns that the DDL names", ([],)),
     # About TiCDC's own work.

@@ -252,7 +252,11 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
 
 def _table_rules(document: Document) -> tuple[TableRule, ...]:
     rules = tuple(
-        TableRule(matcher=tuple(row.get("matcher", ())), write_mode=row.get("write-mode", "upsert"))
+        TableRule(
+            matcher=tuple(row.get("matcher", ())),
+            write_mode=row.get("write-mode", "upsert"),
+            extra_columns=tuple(row.get("extra-columns", ())),
+        )
         for row in document.get("sink", {}).get("tables", ())
     )
     require(all(rule.matcher for rule in rules), "sink.tables: one of them has no matcher")

@@ -19,6 +19,7 @@ ID_MAX_LENGTH = 128
 ANY_LOCAL_PORT = "127.0.0.1:0"
 ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):[0-9]{1,5}$")
 WriteMode = Literal["upsert", "append"]  # the table as it is; its change log
+ExtraColumn = Literal["_tidelake_commit_ts", "_tidelake_op"]  # of an upserted row's last change
 _REPLACED_ENGINES = {
     "delta-rs": "its merge was replaced by merge-on-write, which auto (the default) takes: "
     "leave the key out"
@@ -138,6 +139,19 @@ class TableRule:
 
     matcher: tuple[str, ...]
     write_mode: WriteMode = "upsert"
+    extra_columns: tuple[ExtraColumn, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the table has its own columns alone, which every engine can write."""
+        return self.write_mode == "upsert" and not self.extra_columns
+
+    def __post_init__(self) -> None:
+        require(
+            self.write_mode == "upsert" or not self.extra_columns,
+            f"sink.tables: extra-columns are of upserted tables, and write-mode is "
+            f"{self.write_mode!r}: leave them out",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +170,9 @@ class DeltaSink:
 
     def __post_init__(self) -> None:
         require(
-            self.apply_engine != "spark" or all(r.write_mode == "upsert" for r in self.tables),
-            "sink.tables: write-mode 'append' is written by merge-on-write alone, and apply-engine "
-            "is 'spark'",
+            self.apply_engine != "spark" or all(rule.is_plain for rule in self.tables),
+            "sink.tables: apply-engine is 'spark', which writes upserted tables without extra "
+            "columns; all else is written by merge-on-write alone",
         )
         require(self.snapshot_retention_h > 0, "snapshot-retention-h must be 1 hour or more")
 

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from conf.settings import WriteMode
 from coordination.model import TableName, Ts
 from sinks.change_log import COMMIT_TS
 from sinks.schema import TableSchema
+from sinks.table_form import UPSERT as UPSERTED
+from sinks.table_form import TableForm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,12 +38,11 @@ class Target:
     schema: TableSchema
     app_id: str
     shaped_by: str | None = None  # property ALTERED when the table was opened; None: not compared
-    mode: WriteMode = "upsert"
+    form: TableForm = UPSERTED
 
     @property
     def is_log(self) -> bool:
-        """Whether it is a change log: it holds the events of the table, not its rows."""
-        return self.mode == "append"
+        return self.form.is_log
 
     @property
     def sorted_by(self) -> tuple[str, ...]:
@@ -54,9 +54,9 @@ class Target:
 class TableWrite:
     """The changes of one table in ``(checkpoint, limit]``.
 
-    ``changes`` has the target's columns (``TableSchema.delivered``, in Delta's types) and
-    `OP_COLUMN`. It has one row per key, and only the key columns of a DELETE count. For a change
-    log it has ``LOG_COLUMNS`` instead of `OP_COLUMN`, and all events in commit order. Spark gets a
+    ``changes`` has the target's columns (``TableSchema.delivered``, in Delta's types), those of its
+    form, and `OP_COLUMN`. It has one row per key, and only the key columns of a DELETE count. For a
+    change log it has no `OP_COLUMN`, and all events in commit order. Spark gets a
     DataFrame, merge-on-write an Arrow table. ``before_commit`` checks the fence: the engine calls
     it as late as it can, and it raises when trust has lapsed."""
 

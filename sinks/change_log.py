@@ -6,24 +6,9 @@ change data feed; an UPDATE is two rows where the message has the old values, el
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from coordination.errors import ConfigError
-
 EVENT = "_op"
 INSERTED, DELETED = "insert", "delete"
 BEFORE_UPDATE, AFTER_UPDATE = "update_preimage", "update_postimage"
 COMMIT_TS = "_commit_ts"  # TiDB's TSO
 COMMIT_TIME = "_commit_time"  # the same as a moment, to the millisecond
 LOG_COLUMNS = {EVENT: "string", COMMIT_TS: "bigint", COMMIT_TIME: "timestamp"}  # in Spark SQL
-
-
-def refuse_log_names(names: Iterable[str]) -> None:
-    """Raises ConfigError where a column of the table has the name of one of the log's."""
-    for name in names:
-        if name.lower() in LOG_COLUMNS:
-            raise ConfigError(
-                f"its column {name} has the name of a column of every change log "
-                f"({', '.join(LOG_COLUMNS)}): let it be write-mode = 'upsert' in [[sink.tables]], "
-                "or leave it out with [filter] rules"
-            )

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from sinks.apply import TableHeld, Target
-from sinks.change_log import COMMIT_TIME, COMMIT_TS, LOG_COLUMNS, refuse_log_names
+from sinks.change_log import COMMIT_TIME, COMMIT_TS
 from sinks.ddl.evolve import SchemaChange
 from sinks.delta_types import delta_type, log_type
 from sinks.merge_on_write.actions import Metadata, Protocol
@@ -31,11 +31,10 @@ from sinks.tables import (
     INCARNATION,
     KEY,
     SCHEMA,
-    WRITE_MODE,
     DdlIdentity,
     TargetState,
     inspect,
-    refuse_other_mode,
+    refuse_other_form,
     retention,
 )
 
@@ -105,13 +104,11 @@ def _make_again(
 def column_types(target: Target) -> dict[str, str]:
     """The columns of a new table with their types in Spark SQL, in order."""
     types = {column.name: delta_type(column.type) for column in target.schema.delivered}
-    if target.is_log:
-        try:
-            refuse_log_names(types)
-        except ConfigError as error:
-            raise ConfigError(f"cannot make table {target.name}: {error}") from error
-        types |= LOG_COLUMNS
-    return types
+    try:
+        target.form.refuse_names(types)
+    except ConfigError as error:
+        raise ConfigError(f"cannot make table {target.name}: {error}") from error
+    return types | target.form.columns
 
 
 def _protocol(types: Mapping[str, str]) -> Protocol:
@@ -164,11 +161,10 @@ def table_properties(target: Target, properties: Mapping[str, str]) -> dict[str,
         **properties,
         KEY: json.dumps(list(target.schema.key), ensure_ascii=False),
         SCHEMA: target.schema.to_json(),
+        **target.form.properties,
     }
-    types, first = column_types(target), [*target.schema.key]
-    if target.is_log:
-        found[WRITE_MODE] = target.mode
-        first = [COMMIT_TS, COMMIT_TIME, *first]
+    types, key = column_types(target), target.schema.key
+    first = [COMMIT_TS, COMMIT_TIME, *key] if target.is_log else [*key, *target.form.columns]
     return found | statistics_property({name: types[name] for name in [*first, *types]})
 
 
@@ -188,7 +184,7 @@ def _check_ours(target: Target, wanted: Mapping[str, str], present: TargetState)
             f"{where} belongs to incarnation {present.incarnation} of {present.changefeed_id!r},"
             f" newer than {wanted[INCARNATION]}: another run has rewound it; end this one"
         )
-    refuse_other_mode(present, target.name, target.mode)
+    refuse_other_form(present, target.name, target.form)
     ddl = DdlIdentity.from_json(wanted[DDL])
     is_over = DROPPED in present.properties and not _is_newer(wanted, present)
     if not (ddl.same_as(present.ddl) or is_over or present.is_dropped):

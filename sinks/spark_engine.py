@@ -35,7 +35,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from coordination.errors import ConfigError, TidelakeError, TryAgain
+from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableAltered, TableWrite, Target
 from sinks.storage_errors import is_storage_error, storage_error
@@ -79,12 +79,7 @@ class SparkEngine:
         self._storage_options = dict(storage_options)
 
     def apply(self, write: TableWrite) -> Applied | Skipped:
-        if write.target.is_log:
-            raise ConfigError(
-                f"table {write.target.name}: write-mode 'append' is written by merge-on-write "
-                "alone, and this sink is written by Spark: let the table be 'upsert' in "
-                "[[sink.tables]], or choose another apply-engine or sink-uri"
-            )
+        write.target.form.refuse_for_spark(write.target.name)
         if (before := self._reached(write)) is not None:
             return before
         try:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-from conf.settings import WriteMode
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.merge_on_write.actions import Metadata
@@ -26,6 +25,7 @@ from sinks.merge_on_write.intervals import (
 )
 from sinks.schema import TableSchema
 from sinks.storage_errors import is_storage_error, one_line, one_sentence, storage_error
+from sinks.table_form import TableForm
 
 CHANGEFEED = "tidelake.changefeed"
 INCARNATION = "tidelake.incarnation"
@@ -38,7 +38,6 @@ DROPPED = "tidelake.dropped"  # the newest DROP TABLE of it; a later CREATE TABL
 SHAPED_AT = "tidelake.shaped-at"  # of ALTERED: commit-ts, order, and the version that it made
 LEFT = "tidelake.left"  # what the last RENAME TABLE of it took away: commit-ts, version
 LAST_DDL = "tidelake.last-ddl"  # the last one that its writer has run: app ID, commit-ts, order
-WRITE_MODE = "tidelake.write-mode"  # none: upsert
 WRITER = "tidelake.writer"  # the app ID that may write since the last seal
 SHOWN = "tidelake.shown"  # TSO up to which the table had changes when it was rewound below that
 REKEYED = "tidelake.rekeyed"  # commit-ts of the last DDL that has changed its key
@@ -99,8 +98,8 @@ class TargetState:
         return _number(self.properties.get(GENERATION))
 
     @property
-    def write_mode(self) -> str:
-        return self.properties.get(WRITE_MODE, "upsert")
+    def form(self) -> TableForm:
+        return TableForm.of_properties(self.properties)
 
     @property
     def schema(self) -> TableSchema | None:
@@ -250,12 +249,12 @@ def inspect(uri: str, storage_options: Mapping[str, str]) -> TargetState | None:
     return None if handle is None else state_of(handle)
 
 
-def refuse_other_mode(state: TargetState, name: TableName, mode: WriteMode) -> None:
+def refuse_other_form(state: TargetState, name: TableName, form: TableForm) -> None:
     """Raises ConfigError: a table stays what it was made as."""
-    if state.write_mode != mode:
+    if state.form != form:
         raise ConfigError(
-            f"table {name} was made with write-mode = '{state.write_mode}', and [[sink.tables]] "
-            f"makes it '{mode}': set it as it was, or move the table away and load it anew"
+            f"table {name} was made with {state.form}, and [[sink.tables]] says {form}: set it as "
+            "it was, or move the table away and load it anew"
         )
 
 

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from conf.keys import EVENT_ALIASES, EVENT_TYPES, INCOMPATIBLE_DDLS, ROW_EVENTS
-from conf.settings import EventFilter, FilterSettings, TableRule, WriteMode
+from conf.settings import EventFilter, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName
+from sinks.table_form import UPSERT, TableForm
 
 SYSTEM_SCHEMAS = frozenset(
     (
@@ -71,19 +72,22 @@ class TableFilter:
         )
 
 
-class WriteModes:
+class TableForms:
     """``[[sink.tables]]``: as with TiCDC's dispatchers the first one that matches counts. Raises
     ConfigError as ``TableFilter`` does."""
 
     def __init__(self, rules: Sequence[TableRule] = (), *, case_sensitive: bool = False) -> None:
         self._rules = [
-            (_read_rules("matcher of sink.tables", rule.matcher, case_sensitive), rule.write_mode)
+            (
+                _read_rules("matcher of sink.tables", rule.matcher, case_sensitive),
+                TableForm.of_rule(rule),
+            )
             for rule in rules
         ]
 
-    def of(self, name: TableName) -> WriteMode:
-        """``upsert`` where no rule matches."""
-        return next((mode for rules, mode in self._rules if rules.match(name)), "upsert")
+    def of(self, name: TableName) -> TableForm:
+        """Upserted, without more, where no rule matches."""
+        return next((form for rules, form in self._rules if rules.match(name)), UPSERT)
 
 
 @dataclass(frozen=True, slots=True)

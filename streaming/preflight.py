@@ -15,7 +15,7 @@ from coordination.errors import ConfigError
 from sinks.changefeeds import ChangefeedRow
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.control_tables import ControlTables
-from streaming.filter import TableFilter, WriteModes
+from streaming.filter import TableFilter, TableForms
 from streaming.retained import refuse_a_hole
 from streaming.schema_file import definitions_of
 from streaming.source.kafka import Source
@@ -30,7 +30,7 @@ def check_changefeed(changefeed: Changefeed) -> None:
     ConfigError for wrong settings, another TidelakeError for a broker or storage that does not
     answer."""
     TableFilter(changefeed.filter)
-    WriteModes(changefeed.sink.tables)
+    TableForms(changefeed.sink.tables)
     definitions_of(changefeed)
     check_warehouse(changefeed.sink, changefeed.id)
     with closing(Source(changefeed.source)) as source:

@@ -19,7 +19,6 @@ from coordination.model import TableName, Ts
 from coordination.secrets import revealed_options
 from sinks.altered_by_hand import delta_columns, schema_as_it_is
 from sinks.apply import Target, app_id
-from sinks.change_log import LOG_COLUMNS
 from sinks.changefeeds import ChangefeedRow
 from sinks.creation import create
 from sinks.progress import DROPPED, ProgressRow
@@ -33,14 +32,14 @@ from sinks.tables import (
     lengthen,
     ownership,
     refuse_another_key,
-    refuse_other_mode,
+    refuse_other_form,
     retention,
     seal,
     table_uri,
 )
 from streaming.apply.shape import Untold, WholeRow
 from streaming.ddl_steps import DdlEvent
-from streaming.filter import WriteModes
+from streaming.filter import TableForms
 from streaming.passed import refuse_what_was_passed
 from streaming.schema_file import Definitions, refuse_unlike, schema_of_row
 from streaming.sink_table import (
@@ -62,12 +61,12 @@ class SinkTables(dict[TableName, SinkTable]):
         self,
         sink: DeltaSink,
         row: ChangefeedRow,
-        modes: WriteModes | None = None,
+        forms: TableForms | None = None,
         defined: Definitions | None = None,
     ) -> None:
         """``defined``: what tables were at the start-ts, from the schema file."""
         super().__init__()
-        self.modes = modes or WriteModes()
+        self.forms = forms or TableForms()
         self.defined = Definitions() if defined is None else defined
         self._sink = sink
         self._options = revealed_options(sink.storage_options)
@@ -241,7 +240,7 @@ class SinkTables(dict[TableName, SinkTable]):
     ) -> None:
         """Make the target and its span; without a usable key only the span, in state warning.
         ``shape_ts``: DDLs at or below are in the schema already."""
-        if not schema.key and self.modes.of(name) == "upsert":
+        if not schema.key and not self.forms.of(name).is_log:
             logger.warning(
                 "the table has no primary key and no NOT NULL unique key: its rows go to "
                 "dead_letters (a change log takes them: write-mode in [[sink.tables]]) table=%s",
@@ -352,16 +351,16 @@ class SinkTables(dict[TableName, SinkTable]):
         generation: int,
         state: TargetState | None = None,
     ) -> Target:
-        mode = self.modes.of(name)
+        form = self.forms.of(name)
         if state is not None:
-            refuse_other_mode(state, name, mode)
+            refuse_other_form(state, name, form)
         return Target(
             name=name,
             uri=self.uri(name),
             schema=schema,
             app_id=self._app_id(name, self._row.incarnation, generation),
             shaped_by=None if state is None else state.properties.get(ALTERED, ""),
-            mode=mode,
+            form=form,
         )
 
     def _app_id(self, name: TableName, incarnation: int, generation: int) -> str:
@@ -393,6 +392,6 @@ def _unmade(row: ProgressRow) -> str:
 
 def _schema(name: TableName, state: TargetState) -> TableSchema:
     assert state.schema is not None
-    log_columns = LOG_COLUMNS if state.write_mode == "append" else ()
-    columns = [each for each in delta_columns(state.handle) if each.name not in log_columns]
+    behind = state.form.columns
+    columns = [each for each in delta_columns(state.handle) if each.name not in behind]
     return schema_as_it_is(name, state.schema, columns)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from coordination.errors import TidelakeError
-from sinks.change_log import LOG_COLUMNS, refuse_log_names
 from sinks.ddl.evolve import SchemaChange
 from sinks.delta_types import delta_type, log_type, sql_type
 from sinks.merge_on_write.actions import Json, Metadata, Protocol
@@ -26,7 +25,8 @@ from sinks.merge_on_write.table_shape import (
     listed_columns,
 )
 from sinks.schema import MySQLType
-from sinks.tables import KEY, SCHEMA, WRITE_MODE
+from sinks.table_form import TableForm
+from sinks.tables import KEY, SCHEMA
 from sinks.type_changes import needs_conversion
 
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
@@ -88,12 +88,11 @@ def reshaped(
         field = _field(column.name, delta_type(column.type), fields.get(source or ""), last_id + 1)
         last_id = max(last_id, *_ids([field], {}))
         made.append(field)
-    is_log = metadata.configuration.get(WRITE_MODE) == "append"
-    if is_log:
-        refuse_log_names(change.sources)
+    form = TableForm.of_properties(metadata.configuration)
+    form.refuse_names(change.sources)
     others = {name: field for name, field in fields.items() if name not in known}
     if _makes_anew(change):  # else columns that somebody has added by hand stay
-        others = {name: others[name] for name in LOG_COLUMNS if is_log}
+        others = {name: others[name] for name in form.columns}
     made += others.values()
     _refuse_doubles(made)
     configuration = {
@@ -114,8 +113,8 @@ def reshaped(
         metadata=new_metadata,
         shape=shape,
         origins=tuple(_origins(old, shape, change, fills)),
-        key_changes=not is_log and _key_changes(change),
-        rekeys=not is_log and _key_changes(change) and not _stays_apart(change),
+        key_changes=not form.is_log and _key_changes(change),
+        rekeys=not form.is_log and _key_changes(change) and not _stays_apart(change),
     )
 
 

@@ -32,6 +32,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.spark_engine import SparkEngine
 from sinks.storage_errors import StorageAway
+from sinks.table_form import UPSERT
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.events import events
@@ -178,9 +179,9 @@ class Applier:
             try:
                 return self._merge_on_write.name, self._tried(self._merge_on_write, write)
             except NotForThisEngine as refusal:
-                if write.target.is_log:
+                if write.target.form != UPSERT:
                     raise TidelakeError(
-                        f"table {name}: write-mode 'append' is written by merge-on-write alone, "
+                        f"table {name}: {write.target.form} is written by merge-on-write alone, "
                         f"which cannot write it: {refusal}; undo that"
                     ) from refusal
                 self._choice.choose(name, str(refusal))  # raises if Spark may not write it

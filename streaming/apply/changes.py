@@ -24,22 +24,25 @@ import pyarrow as pa
 
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT
-from sinks.delta_types import arrow_type
+from sinks.delta_types import arrow_of, arrow_type
 from sinks.schema import Column, TableSchema
+from sinks.table_form import DELETED, INSERTED, ROW_OP, ROW_TS, UPDATED, TableForm
 from streaming.apply.due_rows import NO_ROWS, Piece, Rows, due_pieces, origins_of
 from streaming.apply.last_change import last_entries
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import RowErrors, error_table, told_errors, unknown_column_errors
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedValues, typed_keys, typed_values
-from streaming.protocols.contract import OP_DELETE
+from streaming.protocols.contract import OP_DELETE, OP_INSERT
 
 _OPS: Final = pa.array([DELETE, UPSERT])  # by whether the row is written
+_ROW_OPS: Final = pa.array([DELETED, INSERTED, UPDATED])  # by OP_DELETE, OP_INSERT, OP_UPDATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableChanges:
-    """``rows``: the delivered columns in the table's types and ``OP_COLUMN``, one row per key.
+    """``rows``: the delivered columns in the table's types, those of its form, and ``OP_COLUMN``,
+    one row per key.
     ``errors``: of schema ``row_errors.ERRORS``. ``dropped``: by column that the table lacks, the
     number of rows that were written without their value of it."""
 
@@ -60,7 +63,7 @@ def changes(
         _cast_all(pieces, others, rules)
     errors = [(each.piece, errors) for each in pieces for errors in each.errors()]
     return TableChanges(
-        rows=_table(schema, pieces),
+        rows=_table(schema, task.form, pieces),
         errors=error_table(errors, origins_of(blocks)),
         dropped=_dropped(pieces) if rules.drops else {},
     )
@@ -106,6 +109,15 @@ class _PieceChanges:
             yield from self.values.errors
         if len(self.lacking):
             yield unknown_column_errors(self.lacking, self.unknown)
+
+    def extra_columns(self) -> dict[str, pa.Array]:
+        """Of the last changes. The new row of an UPDATE that changed the key is inserted."""
+        op = self.piece.op.copy()
+        op[self.piece.moved] = OP_INSERT
+        return {
+            ROW_TS: pa.array(self.piece.commit_ts[self.last]),
+            ROW_OP: _ROW_OPS.take(pa.array(op[self.last])),
+        }
 
     def _of_rows(self, errors: RowErrors) -> RowErrors:
         """The errors of keys, by row: those of a row's own key unless the decoder has reported the
@@ -161,9 +173,11 @@ def _choose_last(pieces: Sequence[_PieceChanges]) -> None:
         each.last = last
 
 
-def _table(schema: TableSchema, pieces: Sequence[_PieceChanges]) -> pa.Table:
-    """The table of changes. In a DELETE all values but the key are NULL."""
+def _table(schema: TableSchema, form: TableForm, pieces: Sequence[_PieceChanges]) -> pa.Table:
+    """The table of changes. In a DELETE all values of the table's own columns but the key are
+    NULL."""
     types = {column.name: arrow_type(column.type) for column in schema.delivered}
+    types |= {name: arrow_of(kind) for name, kind in form.columns.items()}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in types}
     ops = []
     for each in (piece for piece in pieces if len(piece.last)):
@@ -171,6 +185,8 @@ def _table(schema: TableSchema, pieces: Sequence[_PieceChanges]) -> pa.Table:
         is_written = each.piece.op[each.last] != OP_DELETE
         keys = zip(schema.key, each.keys.of(each.last), strict=True)
         columns = {**each.values.of(each.last, is_written), **dict(keys)}
+        if form.columns:
+            columns |= each.extra_columns()
         for name, here in chunks.items():
             here.append(columns[name])
         ops.append(_OPS.take(pa.array(is_written.view(np.int8))))

@@ -8,6 +8,7 @@ from typing import Literal
 from coordination.model import TableName, Ts
 from sinks.casts import CastRules
 from sinks.schema import TableSchema
+from sinks.table_form import UPSERT, TableForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +20,14 @@ class TableTask:
     checkpoint: Ts
     # Those of insert, update and delete that the event filter ignores.
     ignored_events: frozenset[str] = frozenset()
-    is_log: bool = False  # every event is written, not the last change of each key
+    form: TableForm = UPSERT
     # If the schema has no key: True, the table has none; False, its shape is not known yet.
     is_keyless: bool = False
+
+    @property
+    def is_log(self) -> bool:
+        """Whether every event is written, not the last change of each key."""
+        return self.form.is_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

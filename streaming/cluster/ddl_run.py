@@ -136,10 +136,10 @@ class DdlRun:
         both = ((spans[old].target, spans.target_under(old, new)) for old, new in moves)
         targets = [(was, will) for was, will in both if was is not None and will is not None]
         for was, will in targets:
-            if was.mode != will.mode:
+            if was.form != will.form:
                 raise TidelakeError(
-                    f"[[sink.tables]] has write-mode = '{was.mode}' for {was.name} and "
-                    f"'{will.mode}' for {will.name}: give both the same"
+                    f"[[sink.tables]] has {was.form} for {was.name} and {will.form} for "
+                    f"{will.name}: give both the same"
                 )
         order = TableRename(
             moves=targets,

@@ -22,7 +22,7 @@ from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backoff import RetryBackoff
 from streaming.cluster.topic_stream import TopicStream
 from streaming.control_tables import ControlTables
-from streaming.filter import TableFilter, WriteModes
+from streaming.filter import TableFilter, TableForms
 from streaming.permit import Permit
 from streaming.schema_file import definitions_of
 from streaming.sink_tables import SinkTables
@@ -90,8 +90,8 @@ class RoleContext:
     def spans(self, row: ChangefeedRow) -> SinkTables:
         changefeed = self.changefeed
         case_sensitive = changefeed.filter.case_sensitive
-        modes = WriteModes(changefeed.sink.tables, case_sensitive=case_sensitive)
-        return SinkTables(changefeed.sink, row, modes, definitions_of(changefeed))
+        forms = TableForms(changefeed.sink.tables, case_sensitive=case_sensitive)
+        return SinkTables(changefeed.sink, row, forms, definitions_of(changefeed))
 
     def dead_letters(self, row: ChangefeedRow, *, term: int | None = None) -> DeadLetterWriter:
         """With a term it is the owner's writer: the term is claimed, and from then on owners of

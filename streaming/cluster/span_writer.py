@@ -28,6 +28,7 @@ from coordination.model import TableName, Ts
 from coordination.scheduler.messages import NO_TS, Scan
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
+from sinks.table_form import UPSERT
 from streaming.apply.applier import DueTable
 from streaming.apply.shape import newest_whole_row
 from streaming.apply.table_task import TableTask
@@ -310,14 +311,14 @@ class SpanWriter(StreamRole):
         if not blocks:
             return None
         ignored = self._context.filter.ignored_row_events(name)
-        if span.has_no_row and self._spans.modes.of(name) == "upsert":
+        if span.has_no_row and not self._spans.forms.of(name).is_log:
             ignored |= {"delete"}
         task = TableTask(
             name=name,
             schema=self._spans.schema_or_empty(name),
             checkpoint=span.checkpoint,
             ignored_events=ignored,
-            is_log=span.target is not None and span.target.is_log,
+            form=UPSERT if span.target is None else span.target.form,
             is_keyless=span.is_keyless,
         )
         return DueTable(task=task, blocks=blocks)

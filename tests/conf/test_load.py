@@ -182,10 +182,18 @@ def test_a_whole_file(tmp_path: Path):
         ("force-replicate = true", "give them write-mode = 'append'"),
         ("[[sink.tables]]\nwrite-mode = 'append'", "sink.tables: one of them has no matcher"),
         ("[[sink.tables]]\nmatcher=['*.*']\nwrite-mode='log'", "one of upsert, append"),
+        (
+            "[[sink.tables]]\nmatcher=['*.*']\nextra-columns=['_tidelake_ts']",
+            "one of _tidelake_commit_ts, _tidelake_op",
+        ),
+        (
+            "[[sink.tables]]\nmatcher=['a.*']\nwrite-mode='append'\nextra-columns=['_tidelake_op']",
+            "extra-columns are of upserted tables, and write-mode is 'append'",
+        ),
         ("[[sink.tables]]\nmatchers=['*.*']", "'sink.tables.matchers'; did you mean matcher?"),
         (
             "apply-engine = 'spark'\n[[sink.tables]]\nmatcher=['*.*']\nwrite-mode='append'",
-            "'append' is written by merge-on-write alone",
+            "all else is written by merge-on-write alone",
         ),
         ("bdr-mode = true", "not built yet"),
         ("[consistent]\nlevel = 'eventual'", "consistent.level is not built yet"),

@@ -8,7 +8,8 @@ from conf.keys import ROW_EVENTS
 from conf.settings import EventFilter, FilterSettings, TableRule
 from coordination.errors import ConfigError
 from coordination.model import TableName
-from streaming.filter import SYSTEM_SCHEMAS, TableFilter, WriteModes
+from sinks.table_form import UPSERT
+from streaming.filter import SYSTEM_SCHEMAS, TableFilter, TableForms
 
 
 def _selects(rules: tuple[str, ...], name: str, *, case_sensitive: bool = False) -> bool:
@@ -209,10 +210,10 @@ def test_the_first_rule_that_matches_says_how_a_table_is_written() -> None:
         TableRule(matcher=("*.*",), write_mode="append"),
     )
     names = [TableName(*name.split(".")) for name in ("shop.a", "SHOP.Orders", "x.log", "x.y")]
-    modes = [WriteModes(rules).of(name) for name in names]
+    modes = [TableForms(rules).of(name).mode for name in names]
     assert modes == ["append", "upsert", "upsert", "append"]
-    case_sensitive = WriteModes(rules, case_sensitive=True)
-    assert case_sensitive.of(TableName("SHOP", "Orders")) == "append"
-    assert WriteModes().of(TableName("shop", "a")) == "upsert"
+    case_sensitive = TableForms(rules, case_sensitive=True)
+    assert case_sensitive.of(TableName("SHOP", "Orders")).is_log
+    assert TableForms().of(TableName("shop", "a")) == UPSERT
     with pytest.raises(ConfigError, match=r"matcher of sink\.tables 'shop': a point must part"):
-        WriteModes((TableRule(matcher=("shop",)),))
+        TableForms((TableRule(matcher=("shop",)),))

@@ -34,7 +34,7 @@ from streaming import sink_tables
 from streaming.apply.shape import WholeRow
 from streaming.cluster.newcomers import wanted_of
 from streaming.ddl_steps import DdlEvent
-from streaming.filter import WriteModes
+from streaming.filter import TableForms
 from streaming.passed import filters_after, filters_of
 from streaming.schema_file import read_definitions
 from streaming.sink_tables import SinkTables
@@ -133,7 +133,7 @@ def test_what_a_table_shows_beyond_a_rewind_is_known_to_every_start_after_it(lak
     assert (further[NAME].checkpoint, further.shown_ts) == (10, 50)
 
 
-LOGS = WriteModes((TableRule(matcher=("*.*",), write_mode="append"),))
+LOGS = TableForms((TableRule(matcher=("*.*",), write_mode="append"),))
 CREATED = DdlEvent(commit_ts=Ts(5), offset=0, name=NAME, ddl_type="CREATE", query="CREATE …")
 
 
@@ -156,7 +156,8 @@ def test_a_change_log_is_taken_up_as_one_without_its_own_columns(
 
 def test_a_table_stays_what_it_was_made_as(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"shop\.a was made with write-mode = 'upsert', and .* makes it 'append'"
+        ConfigError,
+        match=r"shop\.a was made with write-mode = 'upsert', and .* says .* = 'append'",
     ):
         SinkTables(lake.sink, ROW, LOGS).resume({NAME: PROGRESS})
     sink = DeltaSink(warehouse=str(tmp_path / "logs"))

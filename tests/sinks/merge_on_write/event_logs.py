@@ -15,6 +15,7 @@ from sinks.change_log import COMMIT_TIME, COMMIT_TS, EVENT
 from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.schema import Column, MySQLType, TableSchema
+from sinks.table_form import TableForm
 from sinks.tables import DdlIdentity, ownership, seal
 from tests.services.delta_rows import read_rows
 
@@ -32,7 +33,7 @@ def log_target(uri: str, key: tuple[str, ...] = ("id",), incarnation: int = 1) -
         uri=uri,
         schema=TableSchema(columns=columns, key=key),
         app_id=app_id("shop", incarnation, NAME, 1),
-        mode="append",
+        form=TableForm(mode="append"),
     )
 
 

@@ -29,6 +29,7 @@ from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.spark_engine import SparkEngine
+from sinks.table_form import TableForm
 from sinks.tables import DdlIdentity, inspect, seal
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.event_logs import (
@@ -236,7 +237,7 @@ def test_a_column_with_a_name_of_the_log_is_refused(
 ) -> None:
     target = made_log(uri)
     step = altered(target, f"ADD COLUMN `{name}` INT")
-    with pytest.raises(TidelakeError, match=f"column {name} has the name of a column of every"):
+    with pytest.raises(TidelakeError, match=f"column {name} has the name of a column that write-"):
         engine.alter(step)
     assert step.change is not None
     new = replace(target, uri=f"{uri}-2", schema=step.change.after)
@@ -291,7 +292,7 @@ def test_a_table_that_is_made_again_is_a_log_again(engine: MergeOnWriteEngine, u
     again = DdlIdentity(commit_ts=Ts(60), order=0, query="CREATE TABLE …")
     properties = {**ORIGIN, "tidelake.ddl": again.to_json()}
     with pytest.raises(ConfigError, match=r"was made with write-mode = 'append', and"):
-        create(replace(target, mode="upsert"), properties=properties)
+        create(replace(target, form=TableForm()), properties=properties)
     create(target, properties=properties)
     engine.apply(log_write(target, 60, 80, [(70, 2, "b")]))
     assert events_of(uri) == Counter([(70, 2, "b")])
@@ -336,4 +337,4 @@ def test_a_renamed_log_goes_on_as_a_log(engine: MergeOnWriteEngine, uri: str) ->
     assert not events_of(uri)
     state = inspect(target.uri, {})
     assert state is not None
-    assert state.write_mode == "append"
+    assert state.form.is_log

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.model import Ts
-from sinks.delta_types import arrow_type
+from sinks.delta_types import arrow_of, arrow_type
 from sinks.schema import Column, MySQLType, TableSchema
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.row_block import RowBlock
@@ -52,7 +52,9 @@ def resolved(
     blocks += blocks_of([each for each in given if isinstance(each, Row)])
     task = TableTask(name=A, schema=of, checkpoint=Ts(more.pop("checkpoint", 0)), **more)
     found = changes(task, blocks, Ts(limit), rules)
-    wanted = {each.name: arrow_type(each.type) for each in of.delivered} | {"_op ": pa.string()}
+    wanted = {each.name: arrow_type(each.type) for each in of.delivered}
+    behind = {name: arrow_of(kind) for name, kind in task.form.columns.items()}
+    wanted |= {**behind, "_op ": pa.string()}
     assert dict(zip(found.rows.schema.names, found.rows.schema.types, strict=True)) == wanted
     assert found.errors.schema == ERRORS
     found.rows.validate(full=True)

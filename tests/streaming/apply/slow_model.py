@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sinks.table_form import ROW_OP, ROW_TS, UPSERT, TableForm
 from tests.streaming.apply.blocks import Row
 
 Place = tuple[str, int, int, int]  # topic, partition, offset, index
@@ -28,6 +29,7 @@ class SlowModel:
     key: Sequence[str]
     drops: bool = False
     ignored: frozenset[str] = frozenset()
+    form: TableForm = UPSERT
 
     def run(self, rows: Iterable[Row], checkpoint: int, limit: int) -> Expected:
         expected = Expected()
@@ -50,8 +52,9 @@ class SlowModel:
                 continue
             key = self._key(row.data)
             assert key is not None
-            put(key, None if row.op == "DELETE" else values, row)
-            if row.old is not None and self._is_moved(row):
+            is_moved = row.old is not None and self._is_moved(row)
+            put(key, self._written(row, values, is_moved), row)
+            if row.old is not None and is_moved:
                 old_key = self._key({**row.data, **_told(row.old)})
                 if old_key is None:
                     expected.errors[place] = "cast"
@@ -73,6 +76,11 @@ class SlowModel:
         if not self.drops and row.data.keys() - self.casts.keys():
             return "unknown-column", None
         return None, values
+
+    def _written(self, row: Row, values: Values, is_moved: bool) -> Values:
+        """With the columns of the form behind."""
+        extra = {ROW_TS: row.ts, ROW_OP: "insert" if is_moved else row.op.lower()}
+        return values and {**values, **{name: extra[name] for name in self.form.columns}}
 
     def _value(self, name: str, text: str | None) -> Any:
         return None if text is None else self.casts[name](text)

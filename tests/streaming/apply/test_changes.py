@@ -8,6 +8,7 @@ from itertools import count, permutations
 
 import pytest
 
+from sinks.table_form import ROW_OP, ROW_TS, TableForm
 from streaming.apply import due_rows
 from streaming.apply.row_block import RowBlock
 from tests.streaming.apply.blocks import Row, Text, block_of
@@ -46,6 +47,22 @@ def test_every_order_of_arrival_leads_to_the_last_change(
     orders = list(permutations(steps))
     rows = arrivals([*orders, *((*order, order[0]) for order in orders)])
     assert by_key(resolved(rows)) == dict.fromkeys(range(2 * len(orders)), last)
+
+
+def test_a_row_says_which_change_it_is_of_where_that_is_wanted() -> None:
+    """The new row of an UPDATE that changes the key is inserted, whoever splits the UPDATE."""
+    rows = [
+        row("INSERT", 10, {"id": "1", "v": "a"}),
+        row("UPDATE", 20, {"id": "1", "v": "b"}),
+        row("INSERT", 30, {"id": "2", "v": "a"}),
+        row("UPDATE", 40, {"id": "4", "v": "a"}, {"id": "3", "v": "a"}),
+        row("DELETE", 50, {"id": "5", "v": "a"}),
+    ]
+    form = TableForm(extra_columns=(ROW_TS, ROW_OP))
+    found = resolved(numbered(rows), form=form).rows.to_pylist()
+    assert {row["id"]: (row[ROW_TS], row[ROW_OP]) for row in found if row["_op "] == "U"} == {
+        1: (20, "update"), 2: (30, "insert"), 4: (40, "insert"),
+    }  # fmt: skip
 
 
 def test_rows_outside_of_checkpoint_and_limit_do_not_count() -> None:

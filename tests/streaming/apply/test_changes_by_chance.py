@@ -13,6 +13,7 @@ import pytest
 
 from coordination.model import Ts
 from sinks.schema import TableSchema
+from sinks.table_form import ROW_OP, ROW_TS, UPSERT, TableForm
 from streaming.apply import due_rows
 from streaming.apply.carry import Carry
 from streaming.apply.changes import TableChanges, changes
@@ -25,6 +26,11 @@ from tests.streaming.apply.slow_model import Expected, Key, Place, SlowModel, Va
 
 HISTORIES = 25
 MAX_TS = 8
+FORMS = (
+    UPSERT,
+    TableForm(extra_columns=(ROW_TS,)),
+    TableForm(extra_columns=(ROW_TS, ROW_OP)),
+)
 
 
 def whole(text: str) -> int:
@@ -169,7 +175,13 @@ def test_as_row_by_row(table: str, is_tight: bool, monkeypatch: pytest.MonkeyPat
         history = History(seed, of.key, ids)
         rows = history.rows()
         low, middle, high = history.limits()
-        model = SlowModel(casts=casts, key=of.key, drops=history.drops(), ignored=history.ignored())
+        model = SlowModel(
+            casts=casts,
+            key=of.key,
+            drops=history.drops(),
+            ignored=history.ignored(),
+            form=FORMS[seed % len(FORMS)],
+        )
         case = Case(of=of, model=model, rows=rows, seed=seed)
         blocks = [RowBlock.of(block) for block in history.blocks(rows)]
         at_once = case.step(blocks, low, high)
@@ -192,7 +204,11 @@ class Case:
         """What ``changes`` says, which is what the model says."""
         model = self.model
         task = TableTask(
-            name=A, schema=self.of, checkpoint=Ts(checkpoint), ignored_events=model.ignored
+            name=A,
+            schema=self.of,
+            checkpoint=Ts(checkpoint),
+            ignored_events=model.ignored,
+            form=model.form,
         )
         rules = replace(RULES, unknown_column="drop" if model.drops else "dead-letter")
         result = changes(task, blocks, Ts(limit), rules)

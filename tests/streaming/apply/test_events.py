@@ -16,6 +16,7 @@ from coordination.model import Ts
 from sinks.change_log import LOG_COLUMNS
 from sinks.delta_types import arrow_of, arrow_type
 from sinks.schema import TableSchema
+from sinks.table_form import TableForm
 from streaming.apply.changes import TableChanges
 from streaming.apply.events import events
 from streaming.apply.row_errors import ERRORS
@@ -24,6 +25,7 @@ from tests.streaming.apply.blocks import A, Row, Text, blocks_of
 from tests.streaming.apply.resolved import PLAIN, RULES, errors, numbered, row, schema
 
 SEEDS = int(os.environ.get("CHANGE_LOG_SEEDS", "40"))
+LOG = TableForm(mode="append")
 KEYLESS = schema(key=(), id="bigint", v="varchar(20)")
 
 
@@ -35,7 +37,7 @@ def logged(
     **more: Any,
 ) -> TableChanges:
     checkpoint = Ts(more.pop("checkpoint", 0))
-    task = TableTask(name=A, schema=of, checkpoint=checkpoint, is_log=True, **more)
+    task = TableTask(name=A, schema=of, checkpoint=checkpoint, form=LOG, **more)
     found = events(task, blocks_of(rows), Ts(limit), rules)
     wanted = {each.name: arrow_type(each.type) for each in of.delivered}
     wanted |= {name: arrow_of(kind) for name, kind in LOG_COLUMNS.items()}  # type: ignore[misc]

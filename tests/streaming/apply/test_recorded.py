@@ -13,6 +13,7 @@ import pytest
 
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.schema import Column, MySQLType, TableSchema, schema_from_mysql_types
+from sinks.table_form import TableForm
 from streaming.apply.carry import Carry
 from streaming.apply.changes import changes
 from streaming.apply.events import events
@@ -180,7 +181,7 @@ def log_of(carry: Carry, name: TableName) -> pa.Table:
     told = newest_whole_row(blocks, Ts(SEALED_TS))
     assert isinstance(told, WholeRow)
     schema = as_text(schema_from_mysql_types(told.types, told.key)[0])
-    task = TableTask(name=name, schema=schema, checkpoint=Ts(0), is_log=True)
+    task = TableTask(name=name, schema=schema, checkpoint=Ts(0), form=TableForm(mode="append"))
     found = events(task, blocks, Ts(SEALED_TS), replace(RULES, unknown_column="drop"))
     assert not found.errors.num_rows
     return found.rows

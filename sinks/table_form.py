@@ -1,0 +1,90 @@
+"""The form of a target table: what is written of the changes, and which columns stand behind the
+table's own.
+
+A table keeps the form that it was made in: its properties say which.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from conf.settings import TableRule, WriteMode
+from coordination.errors import ConfigError
+from sinks.change_log import LOG_COLUMNS
+
+WRITE_MODE: Final = "tidelake.write-mode"  # none: upsert
+EXTRA_COLUMNS: Final = "tidelake.extra-columns"  # none: no such column
+
+ROW_TS: Final = "_tidelake_commit_ts"  # TiDB's TSO of the row's last change
+ROW_OP: Final = "_tidelake_op"
+INSERTED, UPDATED, DELETED = "insert", "update", "delete"  # the values of ROW_OP
+_EXTRA: Final = {ROW_TS: "bigint", ROW_OP: "string"}  # with their types in Spark SQL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableForm:
+    """``extra_columns``: those of an upserted table, in the order of the table's columns."""
+
+    mode: WriteMode = "upsert"
+    extra_columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of_rule(cls, rule: TableRule) -> TableForm:
+        extra = (name for name in _EXTRA if name in rule.extra_columns)
+        return cls(mode=rule.write_mode, extra_columns=tuple(extra))
+
+    @classmethod
+    def of_properties(cls, properties: Mapping[str, str]) -> TableForm:
+        return cls(
+            mode=cast("WriteMode", properties.get(WRITE_MODE, "upsert")),
+            extra_columns=tuple(json.loads(properties.get(EXTRA_COLUMNS, "[]"))),
+        )
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of a table of this form."""
+        mode = {} if self.mode == "upsert" else {WRITE_MODE: self.mode}
+        extra = {EXTRA_COLUMNS: json.dumps(self.extra_columns)} if self.extra_columns else {}
+        return mode | extra
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the table is a change log: it holds the events of the table, not its rows."""
+        return self.mode == "append"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns behind the table's own, with their types in Spark SQL."""
+        return LOG_COLUMNS if self.is_log else {name: _EXTRA[name] for name in self.extra_columns}
+
+    def refuse_names(self, names: Iterable[str]) -> None:
+        """Raises ConfigError where a column of the table has the name of one of the form's."""
+        for name in names:
+            if name.lower() in self.columns:
+                raise ConfigError(
+                    f"its column {name} has the name of a column that {self} puts behind the "
+                    "table's own: change that in [[sink.tables]], or leave the table out with "
+                    "[filter] rules"
+                )
+
+    def refuse_for_spark(self, name: object) -> None:
+        """Raises ConfigError for a form that the Spark engine does not write."""
+        if self != UPSERT:
+            raise ConfigError(
+                f"table {name}: {self} is written by merge-on-write alone, and this sink is "
+                "written by Spark: let the table be 'upsert' without more in [[sink.tables]], or "
+                "choose another apply-engine or sink-uri"
+            )
+
+    def __str__(self) -> str:
+        """As in ``[[sink.tables]]``."""
+        told: dict[str, Any] = {"write-mode": self.mode}
+        if self.extra_columns:
+            told["extra-columns"] = list(self.extra_columns)
+        return ", ".join(f"{key} = {value!r}" for key, value in told.items())
+
+
+UPSERT: Final = TableForm()

@@ -1,0 +1,89 @@
+"""The form of a table: its columns behind the table's own, and that it stays what it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from conf.settings import TableRule
+from coordination.errors import ConfigError, TidelakeError
+from coordination.model import Ts
+from sinks.apply import OP_COLUMN, Applied, Target
+from sinks.creation import create
+from sinks.merge_on_write.alter import TableDdl
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.spark_engine import SparkEngine
+from sinks.table_form import ROW_OP, ROW_TS, UPSERT, TableForm
+from sinks.tables import DdlIdentity, inspect
+from tests.services.delta_rows import read_rows
+from tests.sinks.merge_on_write import orders
+from tests.sinks.merge_on_write.event_logs import ORIGIN
+from tests.sinks.merge_on_write.test_change_log import altered
+
+EXTRA = TableForm(extra_columns=(ROW_TS, ROW_OP))
+FORMS = [UPSERT, TableForm(mode="append"), EXTRA, TableForm(extra_columns=(ROW_OP,))]
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Target:
+    made = replace(orders.target(str(tmp_path / "t")), form=EXTRA)
+    create(made, properties=ORIGIN)
+    return made
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_a_table_says_in_its_properties_which_form_it_has(tmp_path: Path, form: TableForm) -> None:
+    made = replace(orders.target(str(tmp_path / "t")), form=form)
+    create(made, properties=ORIGIN)
+    state = inspect(made.uri, {})
+    assert state is not None
+    assert state.form == form
+    fields = DeltaTable(made.uri).schema().fields
+    assert [field.name for field in fields] == ["id", "v", *form.columns]
+    for other in FORMS:
+        if other != form:
+            with pytest.raises(ConfigError, match=r"was made with write-mode = .*: set it as it"):
+                create(replace(made, form=other), properties=ORIGIN)
+
+
+def test_the_order_of_extra_columns_in_the_file_means_nothing() -> None:
+    rule = TableRule(matcher=("*.*",), extra_columns=("_tidelake_op", "_tidelake_commit_ts"))
+    assert TableForm.of_rule(rule) == EXTRA
+
+
+def test_a_column_with_a_name_of_the_form_is_refused(target: Target) -> None:
+    engine = MergeOnWriteEngine({}, keeps_up=False)
+    with pytest.raises(TidelakeError, match="column _Tidelake_OP has the name of a column that wr"):
+        engine.alter(altered(target, "RENAME COLUMN v TO _Tidelake_OP"))
+    engine.close()
+
+
+def test_extra_columns_stay_where_the_shape_changes(target: Target) -> None:
+    engine = MergeOnWriteEngine({}, keeps_up=False)
+    changes = {"id": [1], "v": ["a"], ROW_TS: [7], ROW_OP: ["insert"], OP_COLUMN: ["U"]}
+    plain = orders.write(target.uri, 40, {})
+    engine.apply(replace(plain, target=target, changes=pa.table(changes)))
+    for ts, clause in ((50, "ADD COLUMN n INT"), (60, "MODIFY COLUMN id VARCHAR(30)")):
+        state = inspect(target.uri, {})
+        assert state is not None
+        assert state.schema is not None
+        order = altered(replace(target, schema=state.schema), clause, ts)
+        assert isinstance(engine.alter(order), Applied)
+    assert read_rows(target.uri) == [{"id": "1", "v": "a", "n": None, ROW_TS: 7, ROW_OP: "insert"}]
+    dropped = DdlIdentity(commit_ts=Ts(70), order=0, query="DROP TABLE …")
+    engine.alter(TableDdl(target=target, ddl=dropped, on_drop="drop"))
+    again = DdlIdentity(commit_ts=Ts(80), order=0, query="CREATE TABLE …")
+    create(target, properties={**ORIGIN, "tidelake.ddl": again.to_json()})
+    fields = DeltaTable(target.uri).schema().fields
+    assert [field.name for field in fields] == ["id", "v", *EXTRA.columns]
+    engine.close()
+
+
+def test_the_spark_engine_refuses_them(target: Target) -> None:
+    write = replace(orders.write(target.uri, 40, {}), target=target)
+    with pytest.raises(ConfigError, match="is written by merge-on-write alone"):
+        SparkEngine({}).apply(write)
