@@ -17,7 +17,7 @@ session            a capture: its lease, ID and a UUID (epoch)  a reset         
 processor epoch    an agent under one owner (a UUID)            agent, owner         no
 changefeed epoch   a changefeed's runs                          resume, retry        yes, ever
 election revision  leaders of one etcd (create-revision)        a won election       within etcd
-owner revision     owners of a changefeed, for its agents       a launch             yes
+launch             owners of a changefeed, for its agents       an owner takes it    yes
 term               owners of a changefeed, for Delta            a claim              yes, ever
 fence              writers of a span: ``term << 32 | n``        an assignment        yes, ever
 incarnation        a changefeed's contents                      a rewind             yes, ever

@@ -25,7 +25,6 @@ from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import ChangefeedInfo, RunningError, SchedState, TaskPosition
-from coordination.model import Revision
 from coordination.ports import Replica
 from coordination.running_errors import PROCESSOR_UNKNOWN, log_failure
 from coordination.scheduler.agent import Agent, OwnerInfo
@@ -167,7 +166,7 @@ class ProcessorReactor:
             version=role.info.version,
             replica=replica,
             new_epoch=role.new_epoch,
-            owner=OwnerInfo(id=row.owner, revision=Revision(row.launches)),
+            owner=OwnerInfo(id=row.owner, launch=row.launches),
         )
         self._runs[info.name] = _Run(epoch=info.epoch, agent=agent, replica=replica)
         logger.info("replica opened changefeed_id=%s changefeed_epoch=%s", info.id, info.epoch)

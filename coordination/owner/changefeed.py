@@ -8,8 +8,8 @@
     LAUNCHED at another, living capture   ─────► makes it REMOVING (of a dead one: see `owner.py`)
     REMOVING, owned here                  ─────► ends the run, then releases it
 
-A launch is used by one ``ChangefeedOwner`` only. Its number, the owner revision, ranks the owners
-for the agents: so messages of a launch that is over are told apart from those of the next one.
+A launch is used by one ``ChangefeedOwner`` only. Its number ranks the owners for the agents: so
+messages of a launch that is over are told apart from those of the next one.
 Within a launch every changefeed epoch is run once: a run that failed goes on under a new epoch,
 after its back-off."""
 
@@ -48,7 +48,7 @@ from coordination.metadata.model import (
     SchedState,
     ScheduleRow,
 )
-from coordination.model import Ownership, Revision
+from coordination.model import Ownership
 from coordination.owner.term import UNSEEN, Term
 from coordination.ports import Standing
 from coordination.running_errors import OWNER_UNKNOWN
@@ -73,7 +73,7 @@ class ChangefeedOwner:
         self._feed_state = FeedStateManager(
             random=role.capture.rng.random, tries_again=role.capture.tries_again
         )
-        self._owner_revision: int | None = None  # the number of the launch that this object made
+        self._launch: int | None = None  # the number of the launch that this object made
         self._is_first = False  # that launch is the changefeed's first: no capture has spans of it
         self._term: Term | None = None
         self._closing = Closings("the control writer", role.end_within_s)
@@ -136,7 +136,7 @@ class ChangefeedOwner:
         self.check_end(now_s)
         info, row = changefeed.info, changefeed.schedule or NO_ROW
         if now_s >= self._launch_again_at:
-            self._owner_revision, self._launch_again_at = None, float("inf")
+            self._launch, self._launch_again_at = None, float("inf")
         if info is None or not self._holds_launch(row):
             self.close(drop=False)
             if info is not None and self.is_closed:
@@ -157,7 +157,7 @@ class ChangefeedOwner:
         return (row.owner_state, row.owner, row.launches) == (
             SchedState.LAUNCHED,
             self._role.id,
-            self._owner_revision,
+            self._launch,
         )
 
     def _move_launch(
@@ -173,7 +173,7 @@ class ChangefeedOwner:
             if info.state is FeedState.REMOVED:
                 changefeed.add_group(*writes.cleanup(changefeed.task_positions))
                 return
-            self._owner_revision, self._is_first = row.launches + 1, row.launches == 0
+            self._launch, self._is_first = row.launches + 1, row.launches == 0
             self._ran_epoch = None
             changefeed.add_group(writes.launch(ours))
         elif row.owner is None:
@@ -261,7 +261,7 @@ class ChangefeedOwner:
                     info,
                     control,
                     capture=role.info,
-                    owner_revision=Revision(self._owner_revision or 0),
+                    launch=self._launch or 0,
                     settings=role.capture.scheduler,
                     rng=role.capture.rng,
                 )

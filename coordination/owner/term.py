@@ -7,7 +7,7 @@
     barrier = min(DDL scan, pending DDL, next sync point, target-ts), never below the checkpoint
 
 Nothing of one term is used in another: the fences of an earlier term are below this one's, and the
-agents drop messages of another owner revision or changefeed epoch.
+agents drop messages of another launch or changefeed epoch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordination.metadata.model import ChangefeedInfo
-from coordination.model import CaptureID, CaptureInfo, Revision, Ts
+from coordination.model import CaptureID, CaptureInfo, Ts
 from coordination.owner.sync_point import interval_ms, next_sync_point
 from coordination.ports import Advance, Claim, ControlWriter, DdlScan
 from coordination.scheduler.barrier import Barrier, PendingDdl, compute_barrier
@@ -57,7 +57,7 @@ class Term:
         control: ControlWriter,
         *,
         capture: CaptureInfo,
-        owner_revision: Revision,
+        launch: int,
         settings: SchedulerSettings,
         rng: random.Random,
     ) -> None:
@@ -67,7 +67,7 @@ class Term:
         self.control = control
         self._info = info
         self._capture = capture
-        self._owner_revision = owner_revision
+        self._launch = launch
         self._settings = settings
         self._rng = rng
         self._interval_ms = interval_ms(info.config)
@@ -137,7 +137,7 @@ class Term:
                 capture_id=self._capture.id,
                 changefeed_id=self._info.id,
                 changefeed_epoch=self._info.epoch,
-                owner_revision=self._owner_revision,
+                launch=self._launch,
                 term=claim.term,
             ),
             self._settings,

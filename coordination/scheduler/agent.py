@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from coordination.errors import TidelakeError
-from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision
+from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch
 from coordination.ports import Replica
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
@@ -42,15 +42,15 @@ from coordination.scheduler.reports import SpanReports
 
 
 class OwnerConflict(TidelakeError):
-    """Two captures send messages as the owner with the same owner revision."""
+    """Two captures send messages as the owner of one launch."""
 
 
 class OwnerInfo(NamedTuple):
     id: CaptureID
-    revision: Revision
+    launch: int
 
 
-NO_OWNER = OwnerInfo(CaptureID(""), Revision(0))
+NO_OWNER = OwnerInfo(CaptureID(""), 0)
 
 
 class Agent:
@@ -108,17 +108,17 @@ class Agent:
     def _accept_owner(self, message: Message) -> bool:
         """False for a message of an earlier owner. A newer owner is adopted: the spans stay as they
         are, with their streams and fences, but dispatches of the owner before it become stale."""
-        owner_id, revision = message.sender, message.owner_revision
-        if revision == self.owner.revision:
+        owner_id, launch = message.sender, message.launch
+        if launch == self.owner.launch:
             if owner_id != self.owner.id:
                 raise OwnerConflict(
                     f"captures {self.owner.id} and {owner_id} both own changefeed"
-                    f" {self.changefeed_id} with revision {revision}"
+                    f" {self.changefeed_id} in launch {launch}"
                 )
             return True
-        if revision < self.owner.revision:
+        if launch < self.owner.launch:
             return False
-        self.owner = OwnerInfo(owner_id, revision)
+        self.owner = OwnerInfo(owner_id, launch)
         self.epoch = self._new_epoch()
         return True
 
@@ -200,7 +200,7 @@ class Agent:
     def _to_owner(self, body: Body) -> Message:
         return Message(
             version=self._version,
-            owner_revision=self.owner.revision,
+            launch=self.owner.launch,
             processor_epoch=self.epoch,
             changefeed_epoch=self.changefeed_epoch,
             sender=self.capture_id,

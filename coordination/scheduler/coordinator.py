@@ -1,7 +1,7 @@
 """The owner's half of a changefeed's scheduling: it takes the agents' messages and etcd's list of
 captures, and returns dispatches, heartbeats and the changefeed's checkpoint.
 
-    inbox ─► for this owner's revision, ID and changefeed epoch? ─► captures ─► spans
+    inbox ─► for this owner's launch, ID and changefeed epoch? ─► captures ─► spans
     etcd  ─► captures: new, gone
     all captures have answered ─► schedulers ─► tasks
     checkpoint, capped by the barrier and by tables that are not registered yet ─► heartbeats
@@ -15,7 +15,7 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision, TermNumber, Ts
+from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, TermNumber, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.capture_manager import CaptureManager
 from coordination.scheduler.messages import (
@@ -39,7 +39,7 @@ class CoordinatorInfo:
     capture_id: CaptureID
     changefeed_id: ChangefeedID
     changefeed_epoch: int
-    owner_revision: Revision
+    launch: int
     term: TermNumber  # claimed in Delta: the upper half of every fence
 
 
@@ -180,7 +180,7 @@ class Coordinator:
         return (
             message.to == info.capture_id
             and message.changefeed_id == info.changefeed_id
-            and message.owner_revision == info.owner_revision
+            and message.launch == info.launch
             and message.changefeed_epoch == info.changefeed_epoch
         )
 
@@ -221,7 +221,7 @@ class Coordinator:
     def _message(self, to: CaptureID, body: Body) -> Message:
         return Message(
             version=self.info.version,
-            owner_revision=self.info.owner_revision,
+            launch=self.info.launch,
             processor_epoch=self.captures.captures[to].epoch or ProcessorEpoch(""),
             changefeed_epoch=self.info.changefeed_epoch,
             sender=self.info.capture_id,

@@ -23,7 +23,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from coordination.errors import TidelakeError
-from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision, TableName, Ts
+from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, TableName, Ts
 from coordination.scheduler.barrier import Barrier
 
 NO_TS: Final = Ts(0)  # below every commit-ts
@@ -169,7 +169,7 @@ class Message:
     """The first four fields travel as its ``header``."""
 
     version: str
-    owner_revision: Revision
+    launch: int
     processor_epoch: ProcessorEpoch
     changefeed_epoch: int
     sender: CaptureID
@@ -182,7 +182,12 @@ class MalformedMessage(TidelakeError):
     """The bytes cannot be decoded as a message; the receiver drops them."""
 
 
-_HEADER: Final = ("version", "owner_revision", "processor_epoch", "changefeed_epoch")
+_HEADER: Final = {  # TiCDC's keys, and our fields
+    "version": "version",
+    "owner_revision": "launch",
+    "processor_epoch": "processor_epoch",
+    "changefeed_epoch": "changefeed_epoch",
+}
 _DISPATCH_REQUEST, _DISPATCH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = 1, 2, 3, 4
 _STATES: Final = tuple(TableState)  # by number: calling the enum is ten times slower
 _DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None)  # of a row's fields
@@ -194,7 +199,7 @@ def encode(message: Message) -> bytes:
     """The message as compact JSON."""
     kind, body = _dump_body(message.body)
     document = {
-        "header": {name: getattr(message, name) for name in _HEADER},
+        "header": {key: getattr(message, name) for key, name in _HEADER.items()},
         "msg_type": kind,
         "from": message.sender,
         "to": message.to,
@@ -210,7 +215,7 @@ def decode(data: bytes) -> Message:
     try:
         document = json.loads(data)
         return Message(
-            **{name: document["header"][name] for name in _HEADER},
+            **{name: document["header"][key] for key, name in _HEADER.items()},
             sender=document["from"],
             to=document["to"],
             changefeed_id=document["changefeed_id"],

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 
 import psutil
 
-from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision, TermNumber, Ts
+from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, TermNumber, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import (
     Coordinator,
@@ -113,7 +113,7 @@ class FakeCapture:
         return encode(
             Message(
                 version="8.5.4",
-                owner_revision=Revision(77),
+                launch=77,
                 processor_epoch=self.epoch,
                 changefeed_epoch=1,
                 sender=self.id,
@@ -249,7 +249,7 @@ def _coordinator() -> Coordinator:
         capture_id=CaptureID("owner"),
         changefeed_id=FEED,
         changefeed_epoch=1,
-        owner_revision=Revision(77),
+        launch=77,
         term=TermNumber(2),
     )
     settings = replace(SchedulerSettings(), heartbeat_tick=1)

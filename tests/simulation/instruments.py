@@ -96,8 +96,7 @@ def _changes_its_epoch(tick: Any) -> Any:
 
 def _follows_the_living(receive: Any) -> Any:
     def checked(agent: Agent, message: Message, heartbeats: Any) -> None:
-        revision = message.owner_revision
-        require(revision >= agent.owner.revision, "an agent follows an owner of the past")
+        require(message.launch >= agent.owner.launch, "an agent follows an owner of the past")
         require(
             message.changefeed_epoch == agent.changefeed_epoch,
             "an agent follows another epoch of its changefeed",

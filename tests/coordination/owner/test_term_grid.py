@@ -12,7 +12,6 @@ from coordination.model import (
     CaptureID,
     CaptureInfo,
     ChangefeedID,
-    Revision,
     TermNumber,
     Ts,
 )
@@ -84,7 +83,7 @@ def begun(checkpoint_ts: Ts, scan: DdlScan, changes: Changes) -> Term:
         info,
         DeltaControlWriter(claim, scan, changes),
         capture=capture,
-        owner_revision=Revision(1),
+        launch=1,
         settings=SchedulerSettings(),
         rng=random.Random(1),
     )

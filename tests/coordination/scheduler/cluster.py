@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import count
 
-from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision, TermNumber, Ts
+from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, TermNumber, Ts
 from coordination.scheduler.agent import NO_OWNER, Agent, OwnerInfo
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import (
@@ -49,7 +49,7 @@ def make_coordinator(
     capture: str = "a",
     *,
     term: int = 1,
-    revision: int = 5,
+    launch: int = 5,
     checkpoint_ts: int = 100,
     seed: int = 0,
     **settings: float,
@@ -60,7 +60,7 @@ def make_coordinator(
             capture_id=CaptureID(capture),
             changefeed_id=FEED,
             changefeed_epoch=CHANGEFEED_EPOCH,
-            owner_revision=Revision(revision),
+            launch=launch,
             term=TermNumber(term),
         ),
         SchedulerSettings(**{"heartbeat_tick": 1, **settings}),
@@ -97,7 +97,7 @@ class Cluster:
     def start(self, capture: str) -> None:
         self.executors[capture] = FakeExecutor()
         info = self.coordinator.info
-        owner = OwnerInfo(id=info.capture_id, revision=info.owner_revision)
+        owner = OwnerInfo(id=info.capture_id, launch=info.launch)
         self.agents[capture] = make_agent(capture, self.executors[capture], owner=owner)
         self.alive.append(capture)
 
@@ -122,7 +122,7 @@ class Cluster:
         self.coordinator = make_coordinator(
             capture,
             term=self.term,
-            revision=5 * self.term,
+            launch=5 * self.term,
             checkpoint_ts=checkpoint_ts,
             **self.settings,
         )

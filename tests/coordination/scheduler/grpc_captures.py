@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from conf.settings import TransportSettings
-from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision, Ts
+from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Ts
 from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.scheduler.messages import (
     AddTable,
@@ -31,7 +31,7 @@ A, B, C = CaptureID("capture-a"), CaptureID("capture-b"), CaptureID("capture-c")
 def message(sender: str, to: str, body: Body) -> Message:
     return Message(
         version="1.0.0",
-        owner_revision=Revision(5),
+        launch=5,
         processor_epoch=ProcessorEpoch("epoch"),
         changefeed_epoch=7,
         sender=CaptureID(sender),

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision, Ts
+from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Ts
 from coordination.scheduler.agent import Agent, OwnerConflict
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
@@ -35,14 +35,14 @@ Outbox = tuple[Message, ...]
 class Owner:
     """Says things to one agent."""
 
-    def __init__(self, name: str = "owner", revision: int = 5) -> None:
-        self.id, self.revision = CaptureID(name), Revision(revision)
-        self.fence = revision << 32
+    def __init__(self, name: str = "owner", launch: int = 5) -> None:
+        self.id, self.launch = CaptureID(name), launch
+        self.fence = launch << 32
 
     def says(self, agent: Agent, body: Body, epoch: str | None = None) -> Message:
         return Message(
             version="9.9.9",
-            owner_revision=self.revision,
+            launch=self.launch,
             processor_epoch=agent.epoch if epoch is None else ProcessorEpoch(epoch),
             changefeed_epoch=CHANGEFEED_EPOCH,
             sender=self.id,
@@ -109,7 +109,7 @@ def test_a_dispatch_of_an_older_epoch_is_dropped():
     stale = owner.adds(agent, is_secondary=True)
     new = Owner("new", 9)
     agent.tick([new.says(agent, Heartbeat())])
-    same_owner_old_epoch = replace(stale, sender=new.id, owner_revision=new.revision)
+    same_owner_old_epoch = replace(stale, sender=new.id, launch=new.launch)
     agent.tick([same_owner_old_epoch])
     assert executor.calls == []
     fresh = new.adds(agent, is_secondary=True)
@@ -137,10 +137,10 @@ def test_a_stale_owner_is_dropped():
     assert executor.calls == []
 
 
-def test_two_owners_of_one_revision_are_a_broken_election():
+def test_two_owners_of_one_launch_are_a_broken_election():
     agent, _, owner = followed()
     with pytest.raises(OwnerConflict, match=r"owner and other both own changefeed shop"):
-        agent.tick([Owner("other", owner.revision).says(agent, Heartbeat())])
+        agent.tick([Owner("other", owner.launch).says(agent, Heartbeat())])
 
 
 def test_a_message_of_another_changefeed_epoch_is_dropped_and_adopts_nobody():
@@ -319,7 +319,7 @@ def test_answers_carry_who_is_meant_and_which_epoch():
     agent, _, owner = followed()
     (message,) = agent.tick([owner.says(agent, Heartbeat())])
     assert (message.sender, message.to, message.changefeed_id) == ("c", "owner", FEED)
-    assert (message.version, message.owner_revision) == ("1.0.0", 5)
+    assert (message.version, message.launch) == ("1.0.0", 5)
     assert (message.processor_epoch, message.changefeed_epoch) == (agent.epoch, CHANGEFEED_EPOCH)
 
 

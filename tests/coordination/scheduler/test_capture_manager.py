@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordination.model import CaptureID, ProcessorEpoch, Revision, Ts
+from coordination.model import CaptureID, ProcessorEpoch, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.capture_manager import (
     SILENT_TICKS,
@@ -38,7 +38,7 @@ def manager(*alive: CaptureID, heartbeat_tick: int = 1) -> CaptureManager:
 def message(body: Body, sender: CaptureID = A, epoch: str = "e1") -> Message:
     return Message(
         version="1",
-        owner_revision=Revision(5),
+        launch=5,
         processor_epoch=ProcessorEpoch(epoch),
         changefeed_epoch=CHANGEFEED_EPOCH,
         sender=sender,

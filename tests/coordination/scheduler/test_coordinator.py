@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordination.model import CaptureID, ChangefeedID, Revision, Ts
+from coordination.model import CaptureID, ChangefeedID, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
     AddTable,
@@ -69,8 +69,8 @@ def test_heartbeats_come_first_and_nothing_is_scheduled_before_all_have_answered
     [
         {"to": B},
         {"changefeed_id": ChangefeedID("other")},
-        {"owner_revision": Revision(4)},
-        {"owner_revision": Revision(6)},
+        {"launch": 4},
+        {"launch": 6},
         {"changefeed_epoch": 6},
     ],
     ids=str,

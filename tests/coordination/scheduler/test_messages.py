@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Revision, TableName, Ts
+from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, TableName, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
     AddTable,
@@ -82,7 +82,7 @@ BODIES: list[Body] = [
 def message(body: Body) -> Message:
     return Message(
         version="8.5.0",
-        owner_revision=Revision(77),
+        launch=77,
         processor_epoch=ProcessorEpoch("6c0e6f3e"),
         changefeed_epoch=2**60,
         sender=CaptureID("a"),
@@ -111,6 +111,11 @@ def test_a_state_is_itself_again_and_not_its_number():
 def test_what_is_no_message_is_said_to_be_none(data: bytes):
     with pytest.raises(MalformedMessage):
         decode(data)
+
+
+def test_the_header_has_the_keys_that_captures_of_before_read():
+    header = json.loads(encode(message(BODIES[5])))["header"]
+    assert header.keys() == {"version", "owner_revision", "processor_epoch", "changefeed_epoch"}
 
 
 def test_fields_of_a_newer_version_are_passed_over():
