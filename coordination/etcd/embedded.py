@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import random
 import shutil
 import signal
 import socket
@@ -24,6 +25,7 @@ import sys
 import tempfile
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.error import URLError
@@ -37,6 +39,7 @@ FOLDER_PREFIX: Final = "tidelake-etcd-"
 START_TIMEOUT_S: Final = 20.0
 STOP_TIMEOUT_S: Final = 10.0
 LOG_NAME: Final = "etcd.log"
+_SERVERS_PORTS: Final = range(20_000, 32_000)  # Linux gives clients those from 32,768 on
 
 # argv: the folder, then etcd's command. Prints etcd's pid. Ends when etcd ends; ends etcd when the
 # pipe from our process closes. PR_SET_PDEATHSIG (1) is safe here: the guard has one thread only.
@@ -204,9 +207,14 @@ def find_binary() -> Path:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """So many different ports of the loopback address that are free now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """So many different ports of the loopback address that are free now. None that a kernel gives
+    to a client: that would get it before the server has it, or while the server is down."""
+    sockets: list[socket.socket] = []
     try:
+        while len(sockets) < count:
+            with suppress(OSError):
+                port = random.choice(_SERVERS_PORTS)
+                sockets.append(socket.create_server(("127.0.0.1", port)))
         return tuple(int(each.getsockname()[1]) for each in sockets)
     finally:
         for each in sockets:

@@ -15,7 +15,6 @@ from tests.services.message_proxy import MessageProxy
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -29,6 +28,7 @@ from typing import Any
 
 from conf.settings import EtcdSettings, TransportSettings
 from coordination.errors import TidelakeError
+from coordination.etcd.embedded import free_ports
 from coordination.model import TSO_LOGICAL_BITS
 from streaming.operations import operator
 from tests.acceptance.live_feed import LiveFeed
@@ -55,7 +55,7 @@ class Server:
 
     def __init__(self, name: str, number: int) -> None:
         self.name = name
-        self.target = f"127.0.0.1:{_free_port()}"
+        self.target = f"127.0.0.1:{free_ports(1)[0]}"
         self.proxy = MessageProxy(self.target, loss=LOSS, seed=number)
         self.proxy.start()
         self.life: Life
@@ -276,9 +276,3 @@ class Cluster:
                     print(f"the changefeed had an error: {row['error']}")
                 lag_ms = (self.feed.latest_ts - at_ts) >> TSO_LOGICAL_BITS
                 self.lags_s.append((time.time(), lag_ms / 1000))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -104,7 +104,7 @@ def run(args: argparse.Namespace, size: Size) -> int:
     found: dict[str, list[Any]] = {name: [] for name in names}
     try:
         say("starting a broker")
-        with KafkaBroker(heap="1g") as broker:
+        with KafkaBroker(heap="1g", jvm=()) as broker:
             setting = Setting(folder=folder, broker_pid=broker.pid, memory=args.memory, say=say)
             bench = Bench(
                 size=size, names=args.contender or list(CONTENDERS), broker=broker, setting=setting

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Assignment
 from kafka import KafkaAdminClient, TopicPartition
 
+from coordination.etcd.embedded import free_ports
 from tests.services.broker_settings import LOGGING, SASL_LISTENER, Listener, Node
 from tests.services.child_process import end_child, start_child
 from tests.services.topic_producer import BrokerError, Outgoing, TopicProducer
@@ -48,15 +49,18 @@ class KafkaBroker:
         self,
         *,
         heap: str = "512m",
+        jvm: Sequence[str] = ("-XX:TieredStopAtLevel=1",),
         listeners: Sequence[Listener] = (SASL_LISTENER,),
         settings: Mapping[str, str] | None = None,
         scram: Sequence[str] = (),
         beside: KafkaBroker | None = None,
     ) -> None:
-        """``scram``: what ``StorageTool format --add-scram`` takes. ``beside``: a running broker
-        whose cluster this one joins.
+        """``jvm``: options; for the little that tests send, C2 costs more than it brings.
+        ``scram``: what ``StorageTool format --add-scram`` takes. ``beside``: a running broker whose
+        cluster this one joins.
         """
         self._heap = heap
+        self._jvm = jvm
         self._listeners = listeners
         self._settings = settings or {}
         self._scram = scram
@@ -187,13 +191,13 @@ class KafkaBroker:
             return list(_read_all(consumer, topic, self._offsets(topic)))
 
     def _offsets(self, topic: str) -> dict[int, tuple[int, int]]:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         with self._consumer() as consumer:
             while True:
-                partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+                partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
                 try:
                     return {
-                        p: consumer.get_watermark_offsets(Assignment(topic, p), timeout=10)
+                        p: consumer.get_watermark_offsets(Assignment(topic, p), timeout=30)
                         for p in sorted(partitions)
                     }
                 except KafkaException as error:  # a topic just made: it leads, and knows it soon
@@ -222,7 +226,7 @@ class KafkaBroker:
     def _format(self) -> None:
         assert self._folder is not None
         names = ["plaintext", *(each.name for each in self._listeners)]
-        controller_port, *ports = _free_ports(1 + len(names))
+        controller_port, *ports = free_ports(1 + len(names))
         self._ports = dict(zip(names, ports, strict=True))
         self._voter = self._voter or f"{self.node_id}@127.0.0.1:{controller_port}"
         node = Node(self.node_id, self._voter, self._ports, self._listeners, self._folder)
@@ -266,6 +270,7 @@ class KafkaBroker:
             _java_program(),
             f"-Xmx{self._heap}",
             "-XX:+UseSerialGC",
+            *self._jvm,
             f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
             f"-Djava.io.tmpdir={self._folder}",
             "-cp",
@@ -291,21 +296,11 @@ def _read_all(
         consumer.assign([Assignment(topic, partition, low)])
         position = low
         while position < high:
-            for message in consumer.consume(min(high - position, 10_000), timeout=10):
+            for message in consumer.consume(min(high - position, 10_000), timeout=30):
                 if message.error():
                     raise BrokerError(str(message.error()))
                 yield ReadMessage(partition, message.offset(), message.key(), message.value())
                 position = message.offset() + 1
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody has at this moment."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def _java_program() -> str:

@@ -1,4 +1,4 @@
-"""An S3 server for tests: moto's, with conditional puts (``If-None-Match``).
+"""An S3 server for tests: moto's (``s3_app``), with conditional puts (``If-None-Match``).
 
 In a process of its own: delta-rs holds the interpreter while it waits for some of its answers.
 """
@@ -10,11 +10,14 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import boto3
 
+from coordination.etcd.embedded import free_ports
 from tests.services.child_process import end_child, start_child
 
+ROOT = Path(__file__).resolve().parents[2]
 KEY_ID, SECRET, REGION = "AKIDOFTHETESTS", "secret-of-the-tests", "us-east-1"
 PATIENCE_S = 60.0
 
@@ -25,11 +28,10 @@ class S3Server:
     bucket = "lake"
 
     def __enter__(self) -> S3Server:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        self._process = start_child(command, output=subprocess.DEVNULL)
+        command = [sys.executable, "-m", "tests.services.s3_app", str(port)]
+        self._process = start_child(command, output=subprocess.DEVNULL, cwd=str(ROOT))
         deadline = time.monotonic() + PATIENCE_S
         while not _answers(port):
             assert self._process.poll() is None, "moto did not start"
