@@ -51,7 +51,7 @@ def test_a_stopped_demo_leaves_no_process_and_no_folder(
     finally:
         demo.kill()
         demo.wait()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (alive := [each for each in children if each.is_running()]) and (
         time.monotonic() < deadline
     ):

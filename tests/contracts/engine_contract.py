@@ -358,7 +358,7 @@ class EngineContract:
         """As two processes: ``twin`` has an engine of its own."""
         table = lab.table(NAMED)
         lab.apply(table, 10, *(upsert(id=n, name="old") for n in range(4)))
-        start = threading.Barrier(2, timeout=60)
+        start = threading.Barrier(2, timeout=120)
         outcomes: dict[str, object] = {}
 
         def run(side: EngineLab, name: str, limit: int) -> None:

@@ -26,7 +26,7 @@ from coordination.etcd.client import (
 from coordination.model import LeaseID, Revision
 
 NO_SUCH_LEASE = LeaseID(0x5EED)
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 
 
 class Seen:

@@ -364,9 +364,9 @@ def test_two_processes_never_share_a_term(tmp_path: Path) -> None:
     ]
     for worker in workers:
         worker.start()
-    terms = out.get(timeout=60) + out.get(timeout=60)
+    terms = out.get(timeout=300) + out.get(timeout=300)
     for worker in workers:
-        worker.join(60)
+        worker.join(300)
     out.close()
     assert sorted(terms) == list(range(1, 21))
 

@@ -143,7 +143,7 @@ def test_two_processes_create_one_table_and_lose_no_count(tmp_path: Path) -> Non
         worker.start()
     go.set()
     for worker in workers:
-        worker.join(60)
+        worker.join(300)
         assert worker.exitcode == 0
     assert table_in(tmp_path).read(counted) == 40
 
@@ -292,7 +292,7 @@ def test_a_full_disk_is_one_line_and_heals(tmp_path: Path) -> None:
         target=fill_the_disk, args=(str(tmp_path),)
     )
     worker.start()
-    worker.join(60)
+    worker.join(300)
     assert worker.exitcode == 0
 
 

@@ -134,7 +134,7 @@ def on_s3(s3: S3Server) -> Lake:
 
 def test_of_two_seals_at_once_one_is_told_to_look_again(on_s3: Lake) -> None:
     """delta-rs seals, by the store's conditional put too."""
-    both_have_looked = threading.Barrier(2, timeout=60)
+    both_have_looked = threading.Barrier(2, timeout=120)
 
     def begin(ts: Ts) -> Ts:
         both_have_looked.wait()
@@ -239,7 +239,7 @@ def test_a_writer_that_is_killed_at_any_of_its_puts(s3: S3Server) -> None:
         lake = Lake(f"s3://{s3.bucket}/killed-{nth}-{uuid4()}", s3.options).create()
         lake.engine().apply(lake.write(10, {1: "a", 2: "a"}))
         command = [sys.executable, "-c", DIES, lake.warehouse, json.dumps(s3.options), str(nth)]
-        done = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+        done = subprocess.run(command, check=False, timeout=300, capture_output=True, text=True)
         assert done.returncode == -9, done.stderr
         has_committed = lake.state().identity(lake.target.app_id) == 20
         again = lake.engine().apply(lake.write(20, {1: "b", 3: "b"}))

@@ -137,12 +137,12 @@ def test_the_broker_is_asked_again_and_again_until_it_is_closed(
     broker.end = 70
     for _ in range(2):  # the second one has seen the new end
         broker.asked.clear()
-        assert broker.asked.wait(10)
+        assert broker.asked.wait(60)
     assert watching.look().behind == 140
     thread = watching._thread
     watching.close()
     assert thread is not None
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 

@@ -82,7 +82,7 @@ def tidelake(*arguments: str, **environment: str) -> subprocess.CompletedProcess
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
 
 
@@ -343,7 +343,7 @@ def test_watching_ends_with_ctrl_c_and_zero(warehouse: str):
     assert process.stdout is not None
     twice = [json.loads(process.stdout.readline()) for _ in range(2)]
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (0, "")
     assert twice[0]["spans"][0]["lag_s"] < twice[1]["spans"][0]["lag_s"]
 

@@ -13,7 +13,7 @@ import pytest
 from coordination.errors import Stop, TidelakeError
 from streaming.jvm import DriverJvm, retell
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def spark_home(folder: Path, script: str) -> str:

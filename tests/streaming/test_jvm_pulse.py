@@ -19,7 +19,7 @@ from streaming.jvm_pulse import JvmPulse, tasks
 from streaming.session import SparkOnDemand
 from tests.fakes.fake_clock import FakeClock
 
-WHEN_S = 10.0
+WHEN_S = 60.0
 
 
 def await_(is_so: Callable[[], object]) -> None:

@@ -45,7 +45,7 @@ CLUSTER = "default"
 SHOP = ChangefeedID("shop")
 SCOPE = keys.run_scope(CLUSTER, SHOP)
 WAREHOUSE = "/lake"
-PATIENCE_S = 20.0
+PATIENCE_S = 90.0
 SOURCE = KafkaSource(
     brokers=("b:1",), topic="t", topics=("t",), protocol="canal-json", partition_num=None
 )

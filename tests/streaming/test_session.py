@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_threads_that_ask_at_once_get_one_session():
-    session, together = Mock(), threading.Barrier(3, timeout=10)
+    session, together = Mock(), threading.Barrier(3, timeout=60)
     start = Mock(return_value=session)
     spark, found = SparkOnDemand(start), []
 
@@ -62,7 +62,7 @@ def test_who_waits_for_it_can_be_asked_to_stop():
     def start() -> object:
         begun.set()
         stopping.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return session
 
     spark = SparkOnDemand(start)

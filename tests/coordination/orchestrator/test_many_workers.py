@@ -42,7 +42,7 @@ def in_threads(*targets: Callable[[], None]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     if errors:
         raise errors[0]
 
@@ -70,7 +70,7 @@ def test_bank_in_processes_some_of_which_are_killed(etcd: EmbeddedEtcd, real_cli
     ground.drive(until=lambda: any("mark/6-" in key for key in ground.values()), patience_s=20)
     victim.kill()
     victim.communicate()
-    outputs = [each.communicate(timeout=30)[0].decode() for each in processes]
+    outputs = [each.communicate(timeout=120)[0].decode() for each in processes]
     assert [each.returncode for each in processes] == [0] * 4, "\n".join(outputs)
     assert bank.check(ground.values()) > 100
 

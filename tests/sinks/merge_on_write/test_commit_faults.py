@@ -221,7 +221,7 @@ def test_a_writer_that_is_killed_on_s3_has_committed_or_not(s3: S3Server, when: 
     make(storage)
     options = json.dumps(s3.options)
     command = [sys.executable, "-c", DIES, storage.uri, options, when]
-    done = subprocess.run(command, check=False, timeout=60)
+    done = subprocess.run(command, check=False, timeout=300)
     assert done.returncode == 9
     state = read_log(storage)
     assert state is not None

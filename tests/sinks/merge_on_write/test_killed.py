@@ -122,7 +122,7 @@ def killed_at_each_step(table: str, folder: Path, deed: str) -> list[str]:
     stride = "3" if deed == "upkeep" else "1"  # many files go, each with a checksum if there is one
     module = "tests.sinks.merge_on_write.killed"
     command = [sys.executable, "-m", module, deed, table, str(folder), stride]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
+    subprocess.run(command, cwd=ROOT, check=True, timeout=600)
     return sorted(str(path) for path in folder.iterdir() if "~" not in path.name)
 
 

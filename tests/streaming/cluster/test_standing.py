@@ -145,7 +145,7 @@ def test_what_is_withdrawn_is_not_said(place: Place, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(StandingUpdate, "write", away)
     updates = StandingUpdates(again_s=0.01)
     updates.put(place.update())
-    assert tries.acquire(timeout=10)
+    assert tries.acquire(timeout=60)
     updates.withdraw(FEED)
     time.sleep(0.1)
     while tries.acquire(blocking=False):

@@ -32,7 +32,7 @@ def test_a_topic_is_read_whatever_it_is_compressed_with(broker: KafkaBroker, cod
     )  # fmt: skip
     consumer = Consumer({**librdkafka_settings(kafka), "log_level": 0})
     consumer.assign([Assignment(topic, 0, 0)])
-    assert [each.value() for each in consumer.consume(len(VALUES), timeout=20)] == VALUES
+    assert [each.value() for each in consumer.consume(len(VALUES), timeout=60)] == VALUES
     consumer.close()
     source = Source(kafka)
     partition = TopicPartition(topic, 0)

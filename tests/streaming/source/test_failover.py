@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kafka
 TOPIC = "failover"
 PARTITIONS = 4
 MESSAGES = 2_000  # of each partition
-PATIENCE_S = 60
+PATIENCE_S = 120
 SMALL = {"fetch.message.max.bytes": 16 << 10, "queued.max.messages.kbytes": 64}
 
 

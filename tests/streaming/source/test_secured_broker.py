@@ -53,7 +53,7 @@ def values(kafka: KafkaSource, count: int) -> list[bytes | None]:
     consumer = Consumer({**librdkafka_settings(kafka), "log_level": 0})
     try:
         consumer.assign([Assignment(TOPIC, 0, 0)])
-        return [message.value() for message in consumer.consume(count, timeout=20)]
+        return [message.value() for message in consumer.consume(count, timeout=60)]
     finally:
         consumer.close()
 
