@@ -44,7 +44,7 @@ from tests.sinks.merge_on_write.event_logs import (
 )
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 
-SEEDS = int(os.environ.get("CHANGE_LOG_SEEDS", "25"))
+SEEDS = int(os.environ.get("CHANGE_LOG_SEEDS", "8"))
 
 
 class Killed(Exception):

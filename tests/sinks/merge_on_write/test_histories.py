@@ -26,7 +26,7 @@ def live(seed: int, folder: Path) -> History:
     return history
 
 
-@pytest.mark.parametrize("group", range(20))
+@pytest.mark.parametrize("group", range(6))
 def test_delta_rs_reads_the_model(group: int, tmp_path: Path) -> None:
     for seed in range(group * GROUP, (group + 1) * GROUP):
         live(seed, tmp_path)
