@@ -184,6 +184,7 @@ _SINK: Table = {
             "matcher": TEXTS,
             "write-mode": UsedKey("text", get_args(WriteMode)),
             "extra-columns": UsedKey("texts", get_args(ExtraColumn)),
+            "soft-delete": UsedKey("boolean"),
         }
     ],
     "kafka-config": UsedKey("map"),

@@ -256,6 +256,7 @@ def _table_rules(document: Document) -> tuple[TableRule, ...]:
             matcher=tuple(row.get("matcher", ())),
             write_mode=row.get("write-mode", "upsert"),
             extra_columns=tuple(row.get("extra-columns", ())),
+            soft_delete=row.get("soft-delete", False),
         )
         for row in document.get("sink", {}).get("tables", ())
     )

@@ -140,16 +140,17 @@ class TableRule:
     matcher: tuple[str, ...]
     write_mode: WriteMode = "upsert"
     extra_columns: tuple[ExtraColumn, ...] = ()
+    soft_delete: bool = False  # a deleted row stays, and is marked
 
     @property
     def is_plain(self) -> bool:
         """Whether the table has its own columns alone, which every engine can write."""
-        return self.write_mode == "upsert" and not self.extra_columns
+        return self.write_mode == "upsert" and not self.extra_columns and not self.soft_delete
 
     def __post_init__(self) -> None:
         require(
-            self.write_mode == "upsert" or not self.extra_columns,
-            f"sink.tables: extra-columns are of upserted tables, and write-mode is "
+            self.write_mode == "upsert" or not (self.extra_columns or self.soft_delete),
+            f"sink.tables: extra-columns and soft-delete are of upserted tables, and write-mode is "
             f"{self.write_mode!r}: leave them out",
         )
 
@@ -172,7 +173,7 @@ class DeltaSink:
         require(
             self.apply_engine != "spark" or all(rule.is_plain for rule in self.tables),
             "sink.tables: apply-engine is 'spark', which writes upserted tables without extra "
-            "columns; all else is written by merge-on-write alone",
+            "columns and soft deletes; all else is written by merge-on-write alone",
         )
         require(self.snapshot_retention_h > 0, "snapshot-retention-h must be 1 hour or more")
 

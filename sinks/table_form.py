@@ -13,34 +13,40 @@ from typing import Any, Final, cast
 
 from conf.settings import TableRule, WriteMode
 from coordination.errors import ConfigError
+from coordination.model import Ts
 from sinks.change_log import LOG_COLUMNS
 
 WRITE_MODE: Final = "tidelake.write-mode"  # none: upsert
 EXTRA_COLUMNS: Final = "tidelake.extra-columns"  # none: no such column
+SOFT_DELETE: Final = "tidelake.soft-delete"  # none: deleted rows go
 
 ROW_TS: Final = "_tidelake_commit_ts"  # TiDB's TSO of the row's last change
 ROW_OP: Final = "_tidelake_op"
+ROW_DELETED: Final = "_tidelake_deleted"  # of a soft delete: true; of all other rows false
 INSERTED, UPDATED, DELETED = "insert", "update", "delete"  # the values of ROW_OP
 _EXTRA: Final = {ROW_TS: "bigint", ROW_OP: "string"}  # with their types in Spark SQL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableForm:
-    """``extra_columns``: those of an upserted table, in the order of the table's columns."""
+    """``extra_columns``: those of an upserted table, in the order of the table's columns.
+    ``soft_delete``: its deleted rows stay, marked by ``ROW_DELETED``."""
 
     mode: WriteMode = "upsert"
     extra_columns: tuple[str, ...] = ()
+    soft_delete: bool = False
 
     @classmethod
     def of_rule(cls, rule: TableRule) -> TableForm:
         extra = (name for name in _EXTRA if name in rule.extra_columns)
-        return cls(mode=rule.write_mode, extra_columns=tuple(extra))
+        return cls(mode=rule.write_mode, extra_columns=tuple(extra), soft_delete=rule.soft_delete)
 
     @classmethod
     def of_properties(cls, properties: Mapping[str, str]) -> TableForm:
         return cls(
             mode=cast("WriteMode", properties.get(WRITE_MODE, "upsert")),
             extra_columns=tuple(json.loads(properties.get(EXTRA_COLUMNS, "[]"))),
+            soft_delete=SOFT_DELETE in properties,
         )
 
     @property
@@ -48,7 +54,7 @@ class TableForm:
         """Of a table of this form."""
         mode = {} if self.mode == "upsert" else {WRITE_MODE: self.mode}
         extra = {EXTRA_COLUMNS: json.dumps(self.extra_columns)} if self.extra_columns else {}
-        return mode | extra
+        return mode | extra | ({SOFT_DELETE: "true"} if self.soft_delete else {})
 
     @property
     def is_log(self) -> bool:
@@ -58,7 +64,23 @@ class TableForm:
     @property
     def columns(self) -> dict[str, str]:
         """The columns behind the table's own, with their types in Spark SQL."""
-        return LOG_COLUMNS if self.is_log else {name: _EXTRA[name] for name in self.extra_columns}
+        if self.is_log:
+            return LOG_COLUMNS
+        extra = {name: _EXTRA[name] for name in self.extra_columns}
+        return {**extra, ROW_DELETED: "boolean"} if self.soft_delete else extra
+
+    @property
+    def needs_old_rows(self) -> bool:
+        """Whether the whole old row of an UPDATE is written, not only its key."""
+        return self.is_log or self.soft_delete
+
+    def ended_at(self, ts: Ts) -> dict[str, Any]:
+        """The columns by which a row that is gone since ``ts`` is told, with their values. Empty:
+        such rows are taken out. The first column has this value in no other row."""
+        if not self.soft_delete:
+            return {}
+        told = {ROW_TS: ts, ROW_OP: DELETED}
+        return {ROW_DELETED: True, **{name: told[name] for name in self.extra_columns}}
 
     def refuse_names(self, names: Iterable[str]) -> None:
         """Raises ConfigError where a column of the table has the name of one of the form's."""
@@ -84,7 +106,10 @@ class TableForm:
         told: dict[str, Any] = {"write-mode": self.mode}
         if self.extra_columns:
             told["extra-columns"] = list(self.extra_columns)
-        return ", ".join(f"{key} = {value!r}" for key, value in told.items())
+        if self.soft_delete:
+            told["soft-delete"] = True
+        texts = {key: "true" if value is True else repr(value) for key, value in told.items()}
+        return ", ".join(f"{key} = {text}" for key, text in texts.items())
 
 
 UPSERT: Final = TableForm()

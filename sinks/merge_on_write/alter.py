@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
@@ -22,6 +22,7 @@ from sinks.apply import Applied, Skipped, TableHeld, Target
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.actions import AppTransaction, DataFile, Json, Metadata
 from sinks.merge_on_write.commit import LostRace
+from sinks.merge_on_write.ended_rows import rows_to_end, write_ended
 from sinks.merge_on_write.file_rows import DeletedRows
 from sinks.merge_on_write.kept import NEVER_MS, KeptTable, kept_uri
 from sinks.merge_on_write.key_index import Ordinals
@@ -69,6 +70,11 @@ class TableDdl:
     @property
     def removes_rows(self) -> bool:
         return self.removes_all or bool(self.partitions)
+
+    @property
+    def ended(self) -> Mapping[str, Any]:
+        """What is told of the rows that go, where the table's form keeps them."""
+        return self.target.form.ended_at(self.ddl.commit_ts)
 
     @property
     def sorted_by(self) -> tuple[str, ...]:
@@ -208,7 +214,13 @@ def _commit(table: OpenTable, order: TableDdl, new: NewShape | None, actions: li
     marked: list[tuple[DataFile, DeletedRows]] = []
     is_put = False
     try:
-        if order.removes_all or (new is not None and new.must_rewrite):
+        if order.removes_rows and order.on_drop is None and order.ended:
+            hits = rows_to_end(table, order.ended, _of_partitions(table, order))
+            taken, marked = table.taken_out(hits, int(time.time() * 1000))
+            for each in write_ended(table, hits, order.ended, key):
+                written.append(each)
+            actions += [*taken, *(each.file.add(data_change=True) for each in written)]
+        elif order.removes_all or (new is not None and new.must_rewrite):
             live = [each.file for each in table.files.values()]
             if new is not None and not order.removes_all:
                 _write(table, order, new, key, written)
@@ -218,7 +230,8 @@ def _commit(table: OpenTable, order: TableDdl, new: NewShape | None, actions: li
             removed = (file.remove(removed_ms, data_change=True) for file in live)
             actions += [*removed, *(each.file.add(data_change=True) for each in written)]
         elif order.partitions:
-            taken, marked = table.taken_out(_of_partitions(table, order), int(time.time() * 1000))
+            hits = _of_partitions(table, order) or {}
+            taken, marked = table.taken_out(hits, int(time.time() * 1000))
             actions += taken
         order.before_commit()
         is_put = True
@@ -239,7 +252,10 @@ def _commit(table: OpenTable, order: TableDdl, new: NewShape | None, actions: li
     return version
 
 
-def _of_partitions(table: OpenTable, order: TableDdl) -> dict[str, Ordinals]:
+def _of_partitions(table: OpenTable, order: TableDdl) -> dict[str, Ordinals] | None:
+    """None: it is not about partitions."""
+    if not order.partitions:
+        return None
     schema, name = order.target.schema, order.target.name
     try:
         return find_partitions(table, schema, order.partitions, order.rules)

@@ -33,9 +33,10 @@ MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 STATISTICS = "delta.dataSkippingStatsColumns"
 NO_STATISTICS = "delta.dataSkippingNumIndexedCols"
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
-# Delta refuses binary and array in dataSkippingStatsColumns. delta-rs rounds the statistics of
-# decimals to doubles (bigint unsigned is one), and a reader that trusts them loses rows: none then.
-_WITHOUT_STATISTICS = ("binary", "array", "decimal")
+# Delta refuses binary, array and boolean in dataSkippingStatsColumns. delta-rs rounds the
+# statistics of decimals to doubles (bigint unsigned is one), and a reader that trusts them loses
+# rows: none then.
+_WITHOUT_STATISTICS = ("binary", "array", "decimal", "boolean")
 _INTEGERS = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
 
 

@@ -6,7 +6,7 @@ its keys only the index is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -84,16 +84,26 @@ def _any_column(shape: TableShape) -> str:
 def _slices(table: OpenTable, columns: Sequence[ShapeColumn]) -> Iterator[pa.Table]:
     """The live rows, by physical names: small files together, large ones in pieces."""
     wanted = list(dict.fromkeys(columns))
+    files = list(table.files.values())
+    return in_slices(
+        part
+        for each in files
+        for part in data_files.read_live_pieces(
+            table.located, each.file, table.deleted_rows(each).mask, wanted, SLICE_ROWS
+        )
+    )
+
+
+def in_slices(parts_of_rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows, small parts together."""
     parts: list[pa.Table] = []
     rows = size = 0
-    for each in list(table.files.values()):
-        dead = table.deleted_rows(each).mask
-        for part in data_files.read_live_pieces(table.located, each.file, dead, wanted, SLICE_ROWS):
-            parts.append(part)
-            rows, size = rows + part.num_rows, size + part.nbytes
-            if rows >= SLICE_ROWS or size >= SLICE_BYTES:
-                yield pa.concat_tables(parts)
-                parts, rows, size = [], 0, 0
+    for part in parts_of_rows:
+        parts.append(part)
+        rows, size = rows + part.num_rows, size + part.nbytes
+        if rows >= SLICE_ROWS or size >= SLICE_BYTES:
+            yield pa.concat_tables(parts)
+            parts, rows, size = [], 0, 0
     if rows:
         yield pa.concat_tables(parts)
 

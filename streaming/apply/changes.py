@@ -5,7 +5,8 @@
 
 The last change is chosen by *typed* key. An UPDATE that changes the key becomes a DELETE of the old
 key and an INSERT of the new one, but only if its new row is good; else the old row stays. So such
-an UPDATE is cast even if it is not the last change of its key. Of a DELETE only the key counts.
+an UPDATE is cast even if it is not the last change of its key. Of a DELETE only the key counts,
+unless the table's form keeps deleted rows: then its row is written like others.
 
 Each row that cannot be applied becomes an error, and its key keeps its last good change. There is
 one exception: as long as all rows that are written are good, the values of rows that a later row
@@ -26,14 +27,14 @@ from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT
 from sinks.delta_types import arrow_of, arrow_type
 from sinks.schema import Column, TableSchema
-from sinks.table_form import DELETED, INSERTED, ROW_OP, ROW_TS, UPDATED, TableForm
+from sinks.table_form import DELETED, INSERTED, ROW_DELETED, ROW_OP, ROW_TS, UPDATED, TableForm
 from streaming.apply.due_rows import NO_ROWS, Piece, Rows, due_pieces, origins_of
 from streaming.apply.last_change import last_entries
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import RowErrors, error_table, told_errors, unknown_column_errors
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedValues, typed_keys, typed_values
-from streaming.protocols.contract import OP_DELETE, OP_INSERT
+from streaming.protocols.contract import OLD, OP_DELETE, OP_INSERT
 
 _OPS: Final = pa.array([DELETE, UPSERT])  # by whether the row is written
 _ROW_OPS: Final = pa.array([DELETED, INSERTED, UPDATED])  # by OP_DELETE, OP_INSERT, OP_UPDATE
@@ -57,7 +58,8 @@ def changes(
     """The changes in ``(checkpoint, limit]`` of a table that has a key."""
     schema = task.schema
     assert schema.key, f"{task.name} has no key"
-    pieces = [_PieceChanges(each, schema, rules) for each in due_pieces(task, blocks, limit)]
+    due = due_pieces(task, blocks, limit)
+    pieces = [_PieceChanges(each, schema, task.form, rules) for each in due]
     others = [column for column in schema.delivered if column.name not in schema.key]
     if any(len(each.lacking) for each in pieces) or not _cast_last(pieces, others, rules):
         _cast_all(pieces, others, rules)
@@ -72,16 +74,19 @@ def changes(
 class _PieceChanges:
     """A piece and what becomes of its entries: its rows, then the DELETEs of old keys."""
 
-    def __init__(self, piece: Piece, schema: TableSchema, rules: ChangeRules) -> None:
+    def __init__(
+        self, piece: Piece, schema: TableSchema, form: TableForm, rules: ChangeRules
+    ) -> None:
         known = {column.name for column in schema.delivered}
         told = piece.error_class
         self.piece = piece
         self.keys = typed_keys(piece, schema, rules)
         self.is_told = None if told is None else told.is_valid().to_numpy(zero_copy_only=False)
         self.unknown = [field.name for field in piece.shape if field.name not in known]
+        self.is_written = (piece.op != OP_DELETE) | form.soft_delete  # by entry; else only its key
         # Rows that become errors because the table lacks one of their columns.
         is_error = bool(self.unknown) and not rules.drops
-        self.lacking = np.flatnonzero(piece.op != OP_DELETE) if is_error else NO_ROWS
+        self.lacking = np.flatnonzero(self.is_written[: piece.count]) if is_error else NO_ROWS
         self.is_good = np.ones(len(piece.op), np.bool_)  # entries without an error so far
         if self.keys.is_bad is not None:
             self.is_good &= ~self.keys.is_bad
@@ -99,6 +104,23 @@ class _PieceChanges:
         if len(moved):
             self.is_good[self.piece.count :] &= self.is_good[moved]
 
+    def cast(self, entries: Rows, others: Sequence[Column], rules: ChangeRules) -> bool:
+        """Cast the values of these entries, which rise; False if there is a bad one."""
+        piece = self.piece
+        now = int(np.searchsorted(entries, piece.count))
+        values = typed_values(piece, entries[:now], others, rules)
+        old_rows = piece.moved[entries[now:] - piece.count]
+        old = typed_values(piece, old_rows, others, rules, OLD)
+        self.values = values.and_old(old, entries)
+        return self.values.is_bad is None
+
+    def leave_out_bad(self, entries: Rows) -> None:
+        """Of those that were cast."""
+        if self.values is not None and self.values.is_bad is not None:
+            bad = entries[self.values.is_bad]
+            of_old = self.piece.moved[bad[bad >= self.piece.count] - self.piece.count]
+            self.leave_out(np.append(bad[bad < self.piece.count], of_old))
+
     def errors(self) -> Iterator[RowErrors]:
         """The first error of each row that cannot be applied."""
         if self.is_told is not None:
@@ -110,13 +132,14 @@ class _PieceChanges:
         if len(self.lacking):
             yield unknown_column_errors(self.lacking, self.unknown)
 
-    def extra_columns(self) -> dict[str, pa.Array]:
+    def form_columns(self) -> dict[str, pa.Array]:
         """Of the last changes. The new row of an UPDATE that changed the key is inserted."""
         op = self.piece.op.copy()
         op[self.piece.moved] = OP_INSERT
         return {
             ROW_TS: pa.array(self.piece.commit_ts[self.last]),
             ROW_OP: _ROW_OPS.take(pa.array(op[self.last])),
+            ROW_DELETED: pa.array(op[self.last] == OP_DELETE),
         }
 
     def _of_rows(self, errors: RowErrors) -> RowErrors:
@@ -140,12 +163,11 @@ def _cast_last(
     one of them cannot be cast."""
     _choose_last(pieces)
     for each in pieces:
-        rows = each.last[each.piece.op[each.last] != OP_DELETE]
+        entries = each.last[each.is_written[each.last]]
         moved = each.piece.moved
         if len(moved):
-            rows = np.union1d(rows, moved[each.is_good[moved]])
-        each.values = typed_values(each.piece, rows, others, rules)
-        if each.values.is_bad is not None:
+            entries = np.union1d(entries, moved[each.is_good[moved]])
+        if not each.cast(entries, others, rules):
             return False
     return True
 
@@ -153,12 +175,11 @@ def _cast_last(
 def _cast_all(
     pieces: Sequence[_PieceChanges], others: Sequence[Column], rules: ChangeRules
 ) -> None:
-    """Cast every row but the DELETEs, and choose the last change among the good rows."""
+    """Cast every row that would be written, and choose the last change among the good rows."""
     for each in pieces:
-        rows = np.flatnonzero(each.is_good & (each.piece.op != OP_DELETE))
-        each.values = typed_values(each.piece, rows, others, rules)
-        if each.values.is_bad is not None:
-            each.leave_out(rows[each.values.is_bad])
+        entries = np.flatnonzero(each.is_good & each.is_written)
+        each.cast(entries, others, rules)
+        each.leave_out_bad(entries)
         each.lacking = each.lacking[each.is_good[each.lacking]]
         each.leave_out(each.lacking)
     _choose_last(pieces)
@@ -174,19 +195,19 @@ def _choose_last(pieces: Sequence[_PieceChanges]) -> None:
 
 
 def _table(schema: TableSchema, form: TableForm, pieces: Sequence[_PieceChanges]) -> pa.Table:
-    """The table of changes. In a DELETE all values of the table's own columns but the key are
-    NULL."""
+    """The table of changes. Of a row that is not written all values of the table's own columns but
+    the key are NULL."""
     types = {column.name: arrow_type(column.type) for column in schema.delivered}
     types |= {name: arrow_of(kind) for name, kind in form.columns.items()}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in types}
     ops = []
     for each in (piece for piece in pieces if len(piece.last)):
         assert each.values is not None
-        is_written = each.piece.op[each.last] != OP_DELETE
+        is_written = each.is_written[each.last]
         keys = zip(schema.key, each.keys.of(each.last), strict=True)
         columns = {**each.values.of(each.last, is_written), **dict(keys)}
         if form.columns:
-            columns |= each.extra_columns()
+            columns |= each.form_columns()
         for name, here in chunks.items():
             here.append(columns[name])
         ops.append(_OPS.take(pa.array(is_written.view(np.int8))))
@@ -198,7 +219,7 @@ def _table(schema: TableSchema, form: TableForm, pieces: Sequence[_PieceChanges]
 def _dropped(pieces: Sequence[_PieceChanges]) -> dict[str, int]:
     found: Counter[str] = Counter()
     for each in pieces:
-        rows = int((each.piece.op[each.last] != OP_DELETE).sum())
+        rows = int(each.is_written[each.last].sum())
         if rows:
             found.update(dict.fromkeys(each.unknown, rows))
     return dict(found)

@@ -54,6 +54,26 @@ class TypedValues:
         at = pa.array(np.searchsorted(self.rows, entries), mask=~is_written)
         return {name: column.take(at) for name, column in self.columns.items()}
 
+    def and_old(self, old: TypedValues, entries: Rows) -> TypedValues:
+        """These and the values of ``old``, as of ``entries``. Of a row that is bad in both the
+        errors here count."""
+        if not len(old.rows):
+            return self
+        both = (self, old)
+        masks = [np.zeros(len(v.rows), np.bool_) if v.is_bad is None else v.is_bad for v in both]
+        is_bad = np.concatenate(masks)
+        bad_rows = self.rows[masks[0]]
+        late = [each.where(~np.isin(each.rows, bad_rows)) for each in old.errors]
+        return TypedValues(
+            rows=entries,
+            columns={
+                name: pa.concat_arrays([values, old.columns[name]])
+                for name, values in self.columns.items()
+            },
+            is_bad=is_bad if is_bad.any() else None,
+            errors=(*self.errors, *late),
+        )
+
 
 def typed_keys(piece: Piece, schema: TableSchema, rules: CastRules) -> TypedKeys:
     """Cast the keys of all entries of a piece. A key column without a value is an error."""

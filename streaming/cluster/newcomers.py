@@ -205,12 +205,12 @@ class Newcomers:
 
 
 def wanted_of(table: SinkTable, above_ts: Ts) -> WantedTable:
-    """The table's rows above this commit-ts, with its key (None while that is not known, and for a
-    change log, which has old rows whole)."""
+    """The table's rows above this commit-ts, with its key (None while that is not known, and where
+    old rows are needed whole)."""
     key = None
     if table.is_settled:
         key = table.target.schema.key if table.target is not None else ()
-    if table.target is not None and table.target.is_log:
+    if table.target is not None and table.target.form.needs_old_rows:
         key = None
     return WantedTable(above_ts=above_ts, key=key)
 

@@ -188,7 +188,7 @@ def test_a_whole_file(tmp_path: Path):
         ),
         (
             "[[sink.tables]]\nmatcher=['a.*']\nwrite-mode='append'\nextra-columns=['_tidelake_op']",
-            "extra-columns are of upserted tables, and write-mode is 'append'",
+            "are of upserted tables, and write-mode is 'append'",
         ),
         ("[[sink.tables]]\nmatchers=['*.*']", "'sink.tables.matchers'; did you mean matcher?"),
         (

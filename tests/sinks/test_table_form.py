@@ -12,12 +12,12 @@ from deltalake import DeltaTable
 from conf.settings import TableRule
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import Ts
-from sinks.apply import OP_COLUMN, Applied, Target
+from sinks.apply import OP_COLUMN, Applied, Skipped, TableWrite, Target
 from sinks.creation import create
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark_engine import SparkEngine
-from sinks.table_form import ROW_OP, ROW_TS, UPSERT, TableForm
+from sinks.table_form import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
 from sinks.tables import DdlIdentity, inspect
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write import orders
@@ -25,7 +25,8 @@ from tests.sinks.merge_on_write.event_logs import ORIGIN
 from tests.sinks.merge_on_write.test_change_log import altered
 
 EXTRA = TableForm(extra_columns=(ROW_TS, ROW_OP))
-FORMS = [UPSERT, TableForm(mode="append"), EXTRA, TableForm(extra_columns=(ROW_OP,))]
+SOFT = TableForm(extra_columns=(ROW_TS, ROW_OP), soft_delete=True)
+FORMS = [UPSERT, TableForm(mode="append"), EXTRA, TableForm(soft_delete=True), SOFT]
 
 
 @pytest.fixture
@@ -81,6 +82,63 @@ def test_extra_columns_stay_where_the_shape_changes(target: Target) -> None:
     fields = DeltaTable(target.uri).schema().fields
     assert [field.name for field in fields] == ["id", "v", *EXTRA.columns]
     engine.close()
+
+
+def soft(path: Path) -> Target:
+    """Three rows, each in a file of its own, of which one is deleted."""
+    made = replace(orders.target(str(path)), form=SOFT)
+    create(made, properties=ORIGIN)
+    engine = MergeOnWriteEngine({}, keeps_up=False)
+    for id, op in ((1, "insert"), (2, "delete"), (3, "update")):
+        engine.apply(soft_write(made, 10 * id, id, op))
+    engine.close()
+    return made
+
+
+def soft_write(target: Target, ts: int, id: int, op: str) -> TableWrite:
+    cells = {"id": [id], "v": ["a"], ROW_TS: [ts], ROW_OP: [op], ROW_DELETED: [op == "delete"]}
+    plain = orders.write(target.uri, ts, {})
+    return replace(plain, target=target, changes=pa.table({**cells, OP_COLUMN: ["U"]}))
+
+
+def told(target: Target) -> dict[int, tuple[object, ...]]:
+    rows = read_rows(target.uri)
+    return {row["id"]: (row[ROW_TS], row[ROW_OP], row[ROW_DELETED]) for row in rows}
+
+
+def test_a_deleted_row_stays_and_comes_to_life_again(tmp_path: Path) -> None:
+    target, engine = soft(tmp_path / "t"), MergeOnWriteEngine({}, keeps_up=False)
+    assert told(target)[2] == (20, "delete", True)
+    engine.apply(soft_write(target, 40, 2, "insert"))
+    assert told(target)[2] == (40, "insert", False)
+    engine.close()
+
+
+@pytest.mark.parametrize("races", [0, 2])
+def test_truncate_marks_the_rows_that_are_not_deleted_yet(tmp_path: Path, races: int) -> None:
+    """Once, whoever writes meanwhile: a commit of another comes between looking and writing."""
+    target, engine = soft(tmp_path / "t"), MergeOnWriteEngine({}, keeps_up=False)
+    other = MergeOnWriteEngine({}, keeps_up=False)
+    left = list(range(races))
+
+    def between() -> None:
+        if left:
+            other.apply(soft_write(target, 40 + left.pop(), 4, "insert"))
+
+    ddl = DdlIdentity(commit_ts=Ts(50), order=0, query="TRUNCATE TABLE …")
+    order = TableDdl(target=target, ddl=ddl, empties=True, before_commit=between)
+    assert isinstance(engine.alter(order), Applied)
+    assert isinstance(other.alter(order), Skipped)
+    ended = (50, "delete", True)
+    expected = {1: ended, 2: (20, "delete", True), 3: ended} | ({4: ended} if races else {})
+    assert told(target) == expected
+    assert isinstance(engine.apply(soft_write(target, 60, 1, "insert")), Applied)
+    assert told(target) == {**expected, 1: (60, "insert", False)}
+    named = {Path(path).name for path in DeltaTable(target.uri).file_uris()}
+    written = {path.name for path in Path(target.uri).glob("*.parquet")}
+    assert len(written - named) == 2 + bool(races)  # of a lost race nothing is left
+    for each in (engine, other):
+        each.close()
 
 
 def test_the_spark_engine_refuses_them(target: Target) -> None:

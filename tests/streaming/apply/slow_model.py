@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sinks.table_form import ROW_OP, ROW_TS, UPSERT, TableForm
+from sinks.table_form import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
 from tests.streaming.apply.blocks import Row
 
 Place = tuple[str, int, int, int]  # topic, partition, offset, index
@@ -35,14 +35,13 @@ class SlowModel:
         expected = Expected()
         places: dict[Key, tuple[Any, ...]] = {}
 
-        def put(key: Key, values: Values, row: Row) -> None:
-            order = (row.ts, values is not None, row.offset, row.index, row.topic, row.partition)
+        def put(key: Key, op: str, values: Values, row: Row) -> None:
+            order = (row.ts, op != "delete", row.offset, row.index, row.topic, row.partition)
             if key not in places or order > places[key]:
-                places[key], expected.last[key] = order, values
+                places[key], expected.last[key] = order, self._written(row, op, values)
 
-        for row in rows:
-            if not checkpoint < row.ts <= limit or row.op.lower() in self.ignored:
-                continue
+        due = (row for row in rows if checkpoint < row.ts <= limit)
+        for row in (row for row in due if row.op.lower() not in self.ignored):
             place = (row.topic, row.partition, row.offset, row.index)
             error, values = self._read(row)
             if error is not None:
@@ -52,14 +51,18 @@ class SlowModel:
                 continue
             key = self._key(row.data)
             assert key is not None
-            is_moved = row.old is not None and self._is_moved(row)
-            put(key, self._written(row, values, is_moved), row)
-            if row.old is not None and is_moved:
-                old_key = self._key({**row.data, **_told(row.old)})
-                if old_key is None:
-                    expected.errors[place] = "cast"
-                else:
-                    put(old_key, None, row)
+            if row.old is None or not self._is_moved(row):
+                put(key, row.op.lower(), values, row)
+                continue
+            old_key, old_values = self._read_old(row, row.old)
+            if old_key is None or old_values is None:
+                expected.errors[place] = "cast"
+            if old_values is None:
+                expected.of_cells.add(place)
+                continue
+            put(key, "insert", values, row)
+            if old_key is not None:
+                put(old_key, "delete", old_values, row)
         return expected
 
     def _read(self, row: Row) -> tuple[str | None, Values]:
@@ -67,7 +70,7 @@ class SlowModel:
             return row.error[0], None
         if self._key(row.data) is None:
             return "cast key", None
-        if row.op == "DELETE":
+        if row.op == "DELETE" and not self.form.soft_delete:
             return None, None
         try:
             values = {name: self._value(name, row.data.get(name)) for name in self.casts}
@@ -77,10 +80,25 @@ class SlowModel:
             return "unknown-column", None
         return None, values
 
-    def _written(self, row: Row, values: Values, is_moved: bool) -> Values:
+    def _written(self, row: Row, op: str, values: Values) -> Values:
         """With the columns of the form behind."""
-        extra = {ROW_TS: row.ts, ROW_OP: "insert" if is_moved else row.op.lower()}
-        return values and {**values, **{name: extra[name] for name in self.form.columns}}
+        extra = {ROW_TS: row.ts, ROW_OP: op, ROW_DELETED: op == "delete"}
+        if values is None or (op == "delete" and not self.form.soft_delete):
+            return None
+        return {**values, **{name: extra[name] for name in self.form.columns}}
+
+    def _read_old(self, row: Row, old: Mapping[str, str | None]) -> tuple[Key | None, Values]:
+        """The old key, None where there is no value for it, and the old row, None where it is
+        bad."""
+        texts = {**row.data, **_told(old)}
+        told = {**old, **{name: texts.get(name) for name in self.key}}
+        key = self._key(told)
+        if key is None or not self.form.soft_delete:
+            return key, {}
+        try:
+            return key, {name: self._value(name, told.get(name)) for name in self.casts}
+        except ValueError:
+            return key, None
 
     def _value(self, name: str, text: str | None) -> Any:
         return None if text is None else self.casts[name](text)

@@ -8,11 +8,11 @@ from itertools import count, permutations
 
 import pytest
 
-from sinks.table_form import ROW_OP, ROW_TS, TableForm
+from sinks.table_form import ROW_DELETED, ROW_OP, ROW_TS, TableForm
 from streaming.apply import due_rows
 from streaming.apply.row_block import RowBlock
 from tests.streaming.apply.blocks import Row, Text, block_of
-from tests.streaming.apply.resolved import by_key, numbered, resolved, row, schema
+from tests.streaming.apply.resolved import by_key, errors, numbered, resolved, row, schema
 
 
 def arrivals(orders: Iterable[Sequence[tuple[str, int, str]]]) -> Iterable[Row]:
@@ -63,6 +63,25 @@ def test_a_row_says_which_change_it_is_of_where_that_is_wanted() -> None:
     assert {row["id"]: (row[ROW_TS], row[ROW_OP]) for row in found if row["_op "] == "U"} == {
         1: (20, "update"), 2: (30, "insert"), 4: (40, "insert"),
     }  # fmt: skip
+
+
+def test_a_deleted_row_is_written_as_such_where_it_stays() -> None:
+    """With the values that the message has of it; a bad one is an error, and the row as it was."""
+    rows = [
+        row("DELETE", 10, {"id": "1", "v": "a"}),
+        row("DELETE", 20, {"id": "2", "v": "a"}),
+        row("INSERT", 30, {"id": "2", "v": "b"}),
+        row("UPDATE", 40, {"id": "4", "v": "new"}, {"id": "3", "v": "old"}),
+        row("DELETE", 50, {"id": "5"}),
+        row("DELETE", 60, {"id": "6", "v": "a", "more": "m"}),
+    ]
+    found = resolved(numbered(rows), form=TableForm(soft_delete=True))
+    told = {each["id"]: (each["v"], each[ROW_DELETED]) for each in found.rows.to_pylist()}
+    assert told == {
+        1: ("a", True), 2: ("b", False), 3: ("old", True), 4: ("new", False), 5: (None, True),
+    }  # fmt: skip
+    assert set(found.rows["_op "].to_pylist()) == {"U"}
+    assert {offset: told for offset, (told, _) in errors(found).items()} == {5: "unknown-column"}
 
 
 def test_rows_outside_of_checkpoint_and_limit_do_not_count() -> None:

@@ -30,6 +30,8 @@ FORMS = (
     UPSERT,
     TableForm(extra_columns=(ROW_TS,)),
     TableForm(extra_columns=(ROW_TS, ROW_OP)),
+    TableForm(soft_delete=True),
+    TableForm(extra_columns=(ROW_OP,), soft_delete=True),
 )
 
 

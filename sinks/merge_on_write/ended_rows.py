@@ -1,0 +1,75 @@
+"""Rows that a DDL removes from a table whose form keeps such rows: they are taken out where they
+are, and written anew with what is told of a row that has ended.
+
+``ended``: the columns by which that is told, with their values; a row in which the first one has
+this value has ended before, and stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinks.merge_on_write import data_files
+from sinks.merge_on_write.key_index import Ordinals
+from sinks.merge_on_write.open_table import OpenTable
+from sinks.merge_on_write.rewrite import SLICE_ROWS, in_slices
+from sinks.merge_on_write.sorted_files import NewFile, write_sorted
+
+
+def rows_to_end(
+    table: OpenTable, ended: Mapping[str, Any], among: Mapping[str, Ordinals] | None
+) -> dict[str, Ordinals]:
+    """The live rows that have not ended: file path to ordinals. ``among``: of these alone."""
+    name, value = next(iter(ended.items()))
+    found = {}
+    for path, each in table.files.items():
+        if among is not None and path not in among:
+            continue
+        (values,), rows = data_files.read_columns(
+            table.located, each.file, [table.shape.column(name)]
+        )
+        has_ended = pc.fill_null(pc.equal(values, value), False).to_numpy(zero_copy_only=False)
+        is_hit = ~has_ended & ~table.deleted_rows(each).mask
+        if among is not None:
+            is_among = np.zeros(rows, np.bool_)
+            is_among[among[path]] = True
+            is_hit &= is_among
+        if is_hit.any():
+            found[path] = np.flatnonzero(is_hit)
+    return found
+
+
+def write_ended(
+    table: OpenTable, hits: Mapping[str, Ordinals], ended: Mapping[str, Any], key: Sequence[str]
+) -> Iterator[NewFile]:
+    """These rows as new files, sorted by ``key``, each as soon as it is written."""
+    for rows in in_slices(rows_at(table, hits)):
+        yield from write_sorted(table.storage, _with(table, rows, ended), key, table.shape)
+
+
+def rows_at(table: OpenTable, hits: Mapping[str, Ordinals]) -> Iterator[pa.Table]:
+    """These rows, with physical names, in parts."""
+    for path, ordinals in hits.items():
+        each = table.files[path]
+        is_other = np.ones(table.count(each), np.bool_)
+        is_other[ordinals] = False
+        yield from data_files.read_live_pieces(
+            table.located, each.file, is_other, table.shape.columns, SLICE_ROWS
+        )
+
+
+def _with(table: OpenTable, rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+    shape = table.shape
+    told = {shape.column(name): value for name, value in values.items()}
+    columns = [
+        pa.repeat(pa.scalar(told[column], column.arrow), rows.num_rows)
+        if column in told
+        else data_files.one_array(rows[column.physical], column.arrow)
+        for column in shape.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=shape.schema())
