@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.kafka, pytest.mark.etcd]
 @pytest.mark.parametrize(
     ("asked", "at"),
     [
-        (signal.SIGINT, "etcd at"),  # the broker runs, the job does not
+        pytest.param(  # the broker runs, the job does not
+            signal.SIGINT, "etcd at", marks=pytest.mark.soak, id="before the job"
+        ),
         (signal.SIGTERM, "tidelake run"),  # the job has just been started
         pytest.param(
             signal.SIGINT, "shop.orders: ", marks=pytest.mark.soak, id="at work"

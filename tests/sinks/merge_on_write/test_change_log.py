@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -44,7 +43,7 @@ from tests.sinks.merge_on_write.event_logs import (
 )
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 
-SEEDS = int(os.environ.get("CHANGE_LOG_SEEDS", "8"))
+SEEDS, SOAKED = 8, 500
 
 
 class Killed(Exception):
@@ -173,7 +172,10 @@ class Race:
         self.captures[at] = replace(self.captures[at], checkpoint=self.reached)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize(
+    "seed",
+    [*range(SEEDS), *(pytest.param(n, marks=pytest.mark.soak) for n in range(SEEDS, SOAKED))],
+)
 def test_every_event_is_there_once(seed: int, uri: str) -> None:
     race = Race(seed, uri)
     for _ in range(30):
