@@ -138,12 +138,10 @@ class WideTable:
 
     def check(self, warehouse: Path) -> None:
         """Cell for cell, a column at a time."""
-        path = warehouse / "shop" / "wide"
+        table = DeltaTable(str(warehouse / "shop" / "wide"))
         for n in range(len(self._kinds)):
             query = f'SELECT "id", "column_{n}" AS v FROM t ORDER BY "id"'
-            found = pa.table(
-                QueryBuilder().register("t", DeltaTable(str(path))).execute(query).read_all()
-            )
+            found = pa.table(QueryBuilder().register("t", table).execute(query).read_all())
             assert found["id"].to_pylist() == list(range(self._rows))
             values = [self._cell(id_, n) for id_ in range(self._rows)]
             kind = found["v"].type

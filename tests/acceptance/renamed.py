@@ -4,7 +4,7 @@ come; some are dropped, and made again under names that others had."""
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,11 @@ class Renames:
         return self.moments[int((len(self.moments) - 1) * part)][0]
 
     def differences(
-        self, warehouse: Path, ts: int, versions: Mapping[str, int] | None = None
+        self,
+        warehouse: Path,
+        ts: int,
+        versions: Mapping[str, int] | None = None,
+        read: Callable[[Path, int | None], list[dict[str, Any]]] = read_rows,
     ) -> str | None:
         """Which tables there are, and every cell. ``versions``: a published cut."""
         _, shapes, wanted = max(
@@ -85,7 +89,7 @@ class Renames:
             if not DeltaTable.is_deltatable(str(place)):
                 found: list[dict[str, Any]] = []
             else:
-                found = read_rows(place, None if versions is None else versions[name])
+                found = read(place, None if versions is None else versions[name])
             rows = wanted.get(name, {})
             key = SHAPES[shapes.get(name, 0)][0].name
             if sorted(map(str, found)) != sorted(map(str, rows.values())):

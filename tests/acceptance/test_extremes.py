@@ -86,7 +86,7 @@ def test_a_wide_table(
 def test_many_tables_in_one_topic(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path, topic: str, carries: list[Carry]
 ) -> None:
-    many = ManyTables(tables=200, rows=4)
+    many = ManyTables(tables=80, rows=4)
     produce(broker, topic, many.first())
     lives = Lives(spark, broker, tmp_path, topics=[topic], partitions=PARTITIONS)
     lives.finish(target_ts=extremes.CHANGED_TS - 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,10 @@ class Model:
         return paid, sum((row["amount"] for row in payments), Decimal(0))
 
     def differences(
-        self, warehouse: str | Path, versions: Mapping[str, int] | None = None
+        self,
+        warehouse: str | Path,
+        versions: Mapping[str, int] | None = None,
+        read: Callable[[str, int | None], list[dict[str, Any]]] = read_rows,
     ) -> list[str]:
         """One line per target table that is not, row for row, as it is here.
 
@@ -70,7 +73,7 @@ class Model:
         found = []
         for name, rows in self.tables.items():
             version = versions[f"{SCHEMA}.{name}"] if versions is not None else None
-            actual = read_rows(f"{warehouse}/{SCHEMA}/{name}", version)
+            actual = read(f"{warehouse}/{SCHEMA}/{name}", version)
             if (line := table_difference(_TABLES[name], rows.values(), actual)) is not None:
                 found.append(line)
         return found
