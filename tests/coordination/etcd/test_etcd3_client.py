@@ -18,7 +18,7 @@ from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.etcd import etcd3_client
 from coordination.etcd.client import EtcdClient, get
 from coordination.etcd.embedded import EmbeddedEtcd, find_binary, free_ports
-from coordination.etcd.etcd3_client import TIMEOUT_S, Etcd3Client, connect
+from coordination.etcd.etcd3_client import Etcd3Client, connect
 from coordination.model import Revision
 from tests.contracts.etcd_client_contract import Seen
 
@@ -55,7 +55,7 @@ class TestConnecting:
         began = time.monotonic()
         with pytest.raises(TidelakeError, match=f"etcd at http://127.0.0.1:{port} does not answer"):
             connect(settings(f"http://127.0.0.1:{port}"))
-        assert time.monotonic() - began < 2.5 + TIMEOUT_S
+        assert time.monotonic() - began < 20
 
     @pytest.mark.parametrize(
         ("wrong", "says"),
@@ -94,8 +94,8 @@ class TestTrouble:
                 began = time.monotonic()
                 with pytest.raises(TryAgain, match="deadline"):
                     call()
-                assert time.monotonic() - began < TIMEOUT_S
-        assert client.keep_alive(lease.id, timeout_s=5) == 60
+                assert time.monotonic() - began < 20
+        assert client.keep_alive(lease.id, timeout_s=30) == 60
         client.close()
 
     def test_a_restarted_server_is_found_again(self, own_etcd: EmbeddedEtcd) -> None:
@@ -130,14 +130,16 @@ class TestTrouble:
         self, own_etcd: EmbeddedEtcd, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level("INFO")
-        client = Etcd3Client([target(own_etcd)], silence_s=0.6)
+        client = Etcd3Client([target(own_etcd)], silence_s=1.5)
         seen = Seen()
         client.watch("/w/", seen, prefix=True)
-        time.sleep(1.5)
+        time.sleep(3.5)
         assert "silent" not in caplog.text  # an idle watch asks, and is answered
+        deadline = time.monotonic() + 60
         with frozen(own_etcd):
-            time.sleep(1.5)
-        assert "watch is silent, made again" in caplog.text
+            while "watch is silent, made again" not in caplog.text:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
         await_answer(client)
         client.put("/w/a", b"1")
         assert seen.event().kv.value == b"1"
@@ -191,7 +193,7 @@ class TestLogin:
         client = connect(settings(locked.endpoint, user="root", password="secret"))
         lease = client.grant(60)
         client.put("/a", b"1", lease.id)
-        assert client.keep_alive(lease.id, timeout_s=1) == 60
+        assert client.keep_alive(lease.id, timeout_s=30) == 60
         seen = Seen()
         watch = client.watch("/a", seen)
         time.sleep(0.3)

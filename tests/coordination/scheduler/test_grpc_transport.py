@@ -79,14 +79,14 @@ class TestLines:
     def test_a_peer_that_is_silent_does_not_hold_up_the_others(
         self, captures: GrpcCaptures
     ) -> None:
-        a, b = captures.start(A, timeout_s=10.0), captures.start(B)
+        a, b = captures.start(A, timeout_s=60.0), captures.start(B)
         with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, says nothing
             captures.set_address(CaptureID("silent"), f"127.0.0.1:{silent.getsockname()[1]}")
             began = time.monotonic()
             a.send([dispatch(1, A, "silent"), dispatch(2)])
             assert numbers(captures.receive(b, 1)) == [2]
             a.close()
-            assert time.monotonic() - began < 9.0
+            assert time.monotonic() - began < 30.0
 
     def test_a_lookup_that_fails_loses_what_waits(self, captures: GrpcCaptures) -> None:
         b = captures.start(B)
@@ -235,13 +235,13 @@ class TestCalls:
         self, captures: GrpcCaptures
     ) -> None:
         let_go = threading.Event()
-        a = captures.start(A, handle=lambda _method, _params: {"late": let_go.wait(5)})
+        a = captures.start(A, handle=lambda _method, _params: {"late": let_go.wait(60)})
         b = captures.start(B)
         address = captures.address(a)
 
         def call() -> None:
             with pytest.raises(TryAgain):
-                call_owner(address, "drain", {}, timeout_s=5)
+                call_owner(address, "drain", {}, timeout_s=60)
 
         callers = [threading.Thread(target=call) for _ in range(8)]
         for caller in callers:
@@ -251,7 +251,7 @@ class TestCalls:
         assert numbers(captures.receive(a, 1)) == [1]
         began = time.monotonic()
         a.close()  # on the thread that the calls wait for
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 30
         let_go.set()
         for caller in callers:
             caller.join()
