@@ -13,7 +13,7 @@ from tests.simulation.invariants import Watchman
 from tests.simulation.mutate import ROOT, Mutation, hunt, mutations
 from tests.simulation.run import SeedFailed, run_seed
 
-SEEDS = 250  # more in make soak, and in make simulate
+SEEDS = 150  # more in make soak, and in make simulate
 SOAKED = 500
 CHUNK = 25  # of one test, so that several workers share them
 SAMPLE_SEEDS = 100  # of a planted bug that is not found where it was found before
