@@ -74,10 +74,10 @@ class CaptureContext:
             snapshot=Snapshot(
                 (keys.base_prefix(self.cluster_id), keys.own_prefix(self.cluster_id)),
                 keys.delete_counter_key(self.cluster_id),
+                guards,
             ),
             reactor=reactor,
             state=state,
-            guards=guards,
             tick_interval_s=self.tick_interval_s,
             wake=self.woken.set,
         )

@@ -38,13 +38,13 @@ def _commit(
         (delete_counter_key, *(each.key for each in guards), *(each.key for each in group))
     )
     for _ in range(TRIES):
-        snapshot = Snapshot(EVERYTHING, delete_counter_key)
+        snapshot = Snapshot(EVERYTHING, delete_counter_key, lambda: guards)
         found = [client.range(key) for key in keys]
         revision = min(each.revision for each in found)
         kvs = tuple(kv for each in found for kv in each.kvs)
         snapshot.read(RangeResult(revision=revision, kvs=kvs))
-        snapshot.check_guards(guards)
-        plan = snapshot.plan((group,), guards)
+        snapshot.check_guards()
+        plan = snapshot.plan((group,))
         if plan.taken == 0:
             raise TryAgain("etcd's present state does not allow the change yet")
         if not plan.ops or client.txn(plan.compares, plan.ops).succeeded:

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from coordination.clock import Clock
 from coordination.errors import TryAgain
-from coordination.etcd.client import Compare, EtcdClient, KeyValue, Watch, WatchBatch
+from coordination.etcd.client import EtcdClient, KeyValue, Watch, WatchBatch
 from coordination.model import Revision
 from coordination.orchestrator.snapshot import Plan, Snapshot, counter_compare, counter_put
 from coordination.orchestrator.transaction import PatchGroup
@@ -104,18 +104,15 @@ class EtcdWorker(Generic[S]):
         snapshot: Snapshot,
         reactor: Reactor[S],
         state: S,
-        guards: Callable[[], Sequence[Compare]],
         tick_interval_s: float,
-        wake: Callable[[], None] = lambda: None,
+        wake: Callable[[], None],
     ) -> None:
-        """`snapshot` is empty, and names the keys to follow. The `guards` are conditions of every
-        transaction; their keys must be among the snapshot's. `wake` is called on the watch's thread
+        """`snapshot` is empty, and names the keys to follow. `wake` is called on the watch's thread
         when events have come."""
         self._client = client
         self._clock = clock
         self._reactor = reactor
         self._state = state
-        self._guards = guards
         self._wake = wake
         self._snapshot = snapshot
         self._tick_limit = TickLimit(tick_interval_s)
@@ -152,7 +149,7 @@ class EtcdWorker(Generic[S]):
         self._read_if_due()
         if self._must_read:
             return RETRY_S
-        self._snapshot.check_guards(self._guards())
+        self._snapshot.check_guards()
         self._commit()
         if self._is_ready:
             self._apply_updates()
@@ -254,7 +251,7 @@ class EtcdWorker(Generic[S]):
         """Send the pending groups until all are written, another writer was faster, or etcd does
         not answer."""
         while self._pending and not self._must_read and not self._has_collided:
-            plan = self._snapshot.plan(self._pending, self._guards())
+            plan = self._snapshot.plan(self._pending)
             if plan.taken == 0:
                 return  # the first group waits for newer events
             if not plan.ops or self._send(plan):

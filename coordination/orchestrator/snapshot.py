@@ -18,7 +18,7 @@ counter), and every transaction compares that count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,15 +76,22 @@ class Snapshot:
     """Owned by one thread. Its keys are those below `prefixes`, and the delete counter.
 
     `scope` has the prefixes to read and to watch, all in one request; it leaves out keys of other
-    clusters and of TiDB.
+    clusters and of TiDB. The `guards` are conditions of every transaction; their keys must be among
+    the snapshot's.
     """
 
-    def __init__(self, prefixes: Sequence[str], delete_counter_key: str) -> None:
+    def __init__(
+        self,
+        prefixes: Sequence[str],
+        delete_counter_key: str,
+        guards: Callable[[], Sequence[Compare]] = tuple,
+    ) -> None:
         self.revision = NEVER_READ  # everything up to it is in here, nothing after it
         self._prefixes = tuple(prefixes)
         is_within = delete_counter_key.startswith(self._prefixes)
         self.scope = self._prefixes if is_within else (*self._prefixes, delete_counter_key)
         self.counter_key = delete_counter_key
+        self._guards = guards
         self._barrier = NEVER_READ
         self._seen: dict[str, KeyValue] = {}
         self._ahead: dict[str, _Written] = {}
@@ -155,9 +162,10 @@ class Snapshot:
         taken, self._updates = self._updates, []
         return taken
 
-    def plan(self, groups: Sequence[PatchGroup], guards: Sequence[Compare] = ()) -> Plan:
+    def plan(self, groups: Sequence[PatchGroup]) -> Plan:
         """Fold groups into a transaction; raises what ``fold`` raises. Each guard takes the place
         of a key."""
+        guards = self._guards()
         folded = fold(groups, self._value, MAX_TXN_OPS - 1 - len(guards))
         if not folded.changes:
             return Plan(taken=folded.taken)
@@ -181,10 +189,10 @@ class Snapshot:
             value = None if isinstance(op, Delete) else op.value
             self._ahead[op.key] = _Written(value, revision)
 
-    def check_guards(self, guards: Iterable[Compare]) -> None:
+    def check_guards(self) -> None:
         """Raises ``GuardLost`` for a guard that can never hold again: the key's revision, which it
         names, has been seen, and the key is gone or has another one."""
-        for guard in guards:
+        for guard in self._guards():
             if self._is_lost(guard):
                 raise GuardLost(guard.key)
 

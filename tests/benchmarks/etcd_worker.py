@@ -147,7 +147,6 @@ def _run(client: Counting, state: State, root: str, load: str, stopping: threadi
         snapshot=Snapshot((root,), root + "count"),
         reactor=state,
         state=state,
-        guards=lambda: (),
         tick_interval_s=TICK_INTERVAL_S[load],
         wake=woken.set,
     )

@@ -64,7 +64,7 @@ def _says_who_sends(send: Any) -> Any:
         state = worker._snapshot
         read = (Compare(key, "mod", state._mod_revision(key)) for key in _LastFold.reads)
         deletes = counter_compare(state.counter_key, state._counter())
-        depends_on = (*worker._guards(), *read, deletes)
+        depends_on = (*state._guards(), *read, deletes)
         link.sender = Sender(worker, depends_on, link.ticks.get(worker, 0))
         try:
             return bool(send(worker, plan))

@@ -38,8 +38,8 @@ class Owner:
             ),
             reactor=self,
             state=GlobalReactorState(self.cluster.id, removal_grace_s=5.0),
-            guards=lambda: (),
             tick_interval_s=TICK_S,
+            wake=lambda: None,
         )
 
     def tick(self, state: GlobalReactorState, now_s: float) -> None:

@@ -141,7 +141,6 @@ def open_worker(
         snapshot=Snapshot((root,), root + "count"),
         reactor=teller,
         state=MapState(root),
-        guards=lambda: (),
         tick_interval_s=0.02,
         wake=wake,
     )

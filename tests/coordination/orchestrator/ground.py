@@ -166,10 +166,9 @@ class Ground:
         made = EtcdWorker(
             client=client or self.client,  # type: ignore[arg-type]
             clock=clock or self.clock,
-            snapshot=Snapshot((self.root,), self.counter_key),
+            snapshot=Snapshot((self.root,), self.counter_key, lambda: guards),
             reactor=reactor,
             state=MapState(self.root),
-            guards=lambda: guards,
             tick_interval_s=tick_interval_s,
             wake=self._woken.set,
         )

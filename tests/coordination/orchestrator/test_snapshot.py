@@ -29,9 +29,14 @@ NO_DELETES = Compare(COUNTER, "create", 0)
 
 
 @pytest.fixture
-def snapshot() -> Snapshot:
+def guards() -> list[Compare]:
+    return []
+
+
+@pytest.fixture
+def snapshot(guards: list[Compare]) -> Snapshot:
     """At revision 10: a = 1 (since 4), no b, nothing deleted so far."""
-    made = Snapshot((ROOT,), COUNTER)
+    made = Snapshot((ROOT,), COUNTER, lambda: guards)
     made.read(found(10, kv(A, b"1", 4)))
     assert made.take_updates() == [(A, kv(A, b"1", 4))]
     return made
@@ -230,14 +235,14 @@ def test_nothing_to_change_is_no_transaction_and_no_barrier(snapshot: Snapshot):
     assert snapshot.caught_up
 
 
-def test_guards_take_the_place_of_keys(snapshot: Snapshot):
-    guards = [Compare(A, "create", 4), Compare(A, "mod", 4)]
+def test_guards_take_the_place_of_keys(snapshot: Snapshot, guards: list[Compare]):
+    guards += [Compare(A, "create", 4), Compare(A, "mod", 4)]
     keys = [becomes(f"{ROOT}{n}", b"x") for n in range(126)]
-    full = snapshot.plan([group(*keys[:125])], guards)
+    full = snapshot.plan([group(*keys[:125])])
     assert len(full.compares) == 128
     assert set(guards) < set(full.compares)
     with pytest.raises(TransactionTooLarge, match="126 keys"):
-        snapshot.plan([group(*keys)], guards)
+        snapshot.plan([group(*keys)])
 
 
 def test_deletes_leave_room_for_the_counter(snapshot: Snapshot):
@@ -305,30 +310,33 @@ def test_after_a_read_plans_build_on_it_and_on_no_own_write_of_before(snapshot: 
 # guards
 
 
-def test_a_guard_is_lost_when_its_key_is_gone_or_another(snapshot: Snapshot):
-    guard = Compare(A, "create", 4)
-    snapshot.check_guards([guard])
+def test_a_guard_is_lost_when_its_key_is_gone_or_another(snapshot: Snapshot, guards: list[Compare]):
+    guards.append(guard := Compare(A, "create", 4))
+    snapshot.check_guards()
     snapshot.apply([gone(A, 11)])
     with pytest.raises(GuardLost, match=guard.key):
-        snapshot.check_guards([guard])
+        snapshot.check_guards()
     snapshot.apply([put(A, b"1", 12)])
     with pytest.raises(GuardLost, match=guard.key):
-        snapshot.check_guards([guard])
+        snapshot.check_guards()
 
 
-def test_a_guard_that_is_newer_than_what_was_seen_is_not_lost(snapshot: Snapshot):
-    guard = Compare(B, "create", 12)
-    snapshot.check_guards([guard])
+def test_a_guard_that_is_newer_than_what_was_seen_is_not_lost(
+    snapshot: Snapshot, guards: list[Compare]
+):
+    guards.append(guard := Compare(B, "create", 12))
+    snapshot.check_guards()
     snapshot.apply([put(A, b"x", 12, 4)])
     with pytest.raises(GuardLost, match=guard.key):
-        snapshot.check_guards([guard])
+        snapshot.check_guards()
 
 
-def test_a_guard_that_may_hold_again_is_not_lost(snapshot: Snapshot):
-    may = [Compare(A, "create", 0), Compare(A, "value", b"9")]
-    snapshot.check_guards(may)
+def test_a_guard_that_may_hold_again_is_not_lost(snapshot: Snapshot, guards: list[Compare]):
+    guards += [Compare(A, "create", 0), Compare(A, "value", b"9")]
+    snapshot.check_guards()
 
 
-def test_a_guard_outside_of_what_is_watched_is_an_error(snapshot: Snapshot):
+def test_a_guard_outside_of_what_is_watched_is_an_error(snapshot: Snapshot, guards: list[Compare]):
+    guards.append(Compare("/elsewhere", "create", 4))
     with pytest.raises(ValueError, match="outside of what is watched"):
-        snapshot.check_guards([Compare("/elsewhere", "create", 4)])
+        snapshot.check_guards()
