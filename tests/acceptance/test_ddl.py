@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from coordination.failpoint import Failpoint
 from tests.acceptance.one_process import Lives
@@ -20,25 +16,14 @@ from tests.acceptance.small_tables import (
     MakeLives,
     made,
     marks,
-    new_topics,
     row,
     small_table,
     values,
 )
 from tests.services.delta_rows import read_rows
-from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import Change, Ddl, encode_change, encode_ddl
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-
-@pytest.fixture
-def new_lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeLives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(spark, broker, tmp_path) as make:
-        yield make
 
 
 def ddls_run(lives: Lives) -> int:

@@ -5,35 +5,22 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from coordination.failpoint import Failpoint
 from sinks.tables import LAST_DDL
 from streaming.cli import main
 from tests.acceptance.one_process import Lives
-from tests.acceptance.small_tables import A, B, MakeLives, made, marks, new_topics, row, values
-from tests.services.kafka_broker import KafkaBroker
+from tests.acceptance.small_tables import A, B, MakeLives, made, marks, row, values
 from tests.shop.canal_json import Change, Column, Ddl, encode_change, encode_ddl
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 EXCHANGE = "ALTER TABLE `shop`.`a` EXCHANGE PARTITION `p` WITH TABLE `shop`.`o`"
 WIDER = replace(A, columns=(*A.columns, Column("extra", "int")))
-
-
-@pytest.fixture
-def new_lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeLives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(spark, broker, tmp_path) as make:
-        yield make
 
 
 def stops(lives: Lives, commit_ts: int, target_ts: int) -> list[str]:

@@ -7,19 +7,16 @@ who knows only the first one.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from coordination.failpoint import Failpoint
 from tests.acceptance.one_process import Lives
-from tests.acceptance.small_tables import PARTITIONS, MakeLives, marks, new_topics
+from tests.acceptance.small_tables import PARTITIONS, MakeLives, marks
 from tests.services.delta_rows import read_rows
-from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import Change, Column, Ddl, Table, encode_change, encode_ddl
 from tests.shop.feed import Message
 
@@ -168,15 +165,6 @@ class Rekeyed:
         change = Change(table=self._table, op=op, row=dict(row), old=old)
         partition = self._dice.randrange(PARTITIONS)
         self.messages.append((partition, None, encode_change(change, ts, 0)))
-
-
-@pytest.fixture
-def new_lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeLives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(spark, broker, tmp_path) as make:
-        yield make
 
 
 def check(lives: Lives, history: Rekeyed, ts: int) -> None:

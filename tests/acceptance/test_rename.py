@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.settings import FilterSettings
 from coordination.failpoint import Failpoint
@@ -18,25 +14,14 @@ from tests.acceptance.small_tables import (
     MakeLives,
     made,
     marks,
-    new_topics,
     row,
     small_table,
     values,
 )
-from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import Ddl, encode_ddl
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 A_TO_C = encode_ddl(Ddl("shop", "c", "RENAME", "RENAME TABLE `shop`.`a` TO `shop`.`c`"), 300, 0)
-
-
-@pytest.fixture
-def new_lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeLives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(spark, broker, tmp_path) as make:
-        yield make
 
 
 def check(lives: Lives, history: Renames, ts: int) -> None:

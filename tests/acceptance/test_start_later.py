@@ -3,19 +3,15 @@ tell alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from coordination.errors import ConfigError
 from tests.acceptance.one_process import Lives
-from tests.acceptance.small_tables import MakeLives, marks, new_topics
-from tests.services.kafka_broker import KafkaBroker
+from tests.acceptance.small_tables import MakeLives, marks
 from tests.shop.canal_json import Change, Column, Ddl, Op, Table, encode_change, encode_ddl
 from tests.shop.feed import Message
 
@@ -32,15 +28,6 @@ USE shop;
 CREATE TABLE `late` (`code` bigint NOT NULL, `price` decimal(9,2) NOT NULL, `kind` {KIND},
   `twice` decimal(20,2) AS (`price` * 2) VIRTUAL, UNIQUE KEY `by_code` (`code`)) ENGINE=InnoDB;
 """
-
-
-@pytest.fixture
-def new_lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeLives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(spark, broker, tmp_path) as make:
-        yield make
 
 
 def change(

@@ -4,17 +4,13 @@ vectors."""
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from coordination.errors import TidelakeError
 from sinks.apply import Applied, TableHeld
-from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.pause import set_paused
@@ -42,32 +38,7 @@ from tests.sinks.merge_on_write.ddls import (
     set_property,
     statistics_of,
 )
-from tests.sinks.merge_on_write.orders import changed, made, rows_of
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "PAUSE_S", 0.0)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return made(tmp_path_factory.mktemp("alter") / "table")
-
-
-@pytest.fixture
-def uri(template: str, tmp_path: Path) -> str:
-    return str(shutil.copytree(template, tmp_path / "table"))
-
-
-def new_engine() -> Iterator[MergeOnWriteEngine]:
-    engine = MergeOnWriteEngine({}, keeps_up=False)
-    yield engine
-    engine.close()
-
-
-engine = pytest.fixture(new_engine, name="engine")
-other = pytest.fixture(new_engine, name="other")
+from tests.sinks.merge_on_write.orders import changed, rows_of
 
 
 class TestMetadataOnly:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -14,7 +12,6 @@ from coordination.errors import Fenced
 from coordination.model import SEALED_TS, Ts
 from sinks.apply import Applied, Skipped, TableAltered
 from sinks.ddl.evolve import SchemaChange
-from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.spark_engine import SparkEngine
@@ -36,32 +33,7 @@ from tests.sinks.merge_on_write.ddls import (
     truncate,
 )
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, failing, once
-from tests.sinks.merge_on_write.orders import UPSERTED, changed, made, rows_of, target, write
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "PAUSE_S", 0.0)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return made(tmp_path_factory.mktemp("alter") / "table")
-
-
-@pytest.fixture
-def uri(template: str, tmp_path: Path) -> str:
-    return str(shutil.copytree(template, tmp_path / "table"))
-
-
-def new_engine() -> Iterator[MergeOnWriteEngine]:
-    engine = MergeOnWriteEngine({}, keeps_up=False)
-    yield engine
-    engine.close()
-
-
-engine = pytest.fixture(new_engine, name="engine")
-other = pytest.fixture(new_engine, name="other")
+from tests.sinks.merge_on_write.orders import UPSERTED, changed, rows_of, target, write
 
 
 class TestIdentity:

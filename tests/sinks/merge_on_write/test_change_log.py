@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -20,7 +20,6 @@ from sinks.change_log import COMMIT_TS, LOG_COLUMNS
 from sinks.creation import create
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write import folding
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
@@ -54,21 +53,9 @@ def killed() -> None:
     raise Killed
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "PAUSE_S", 0.0)
-
-
 @pytest.fixture
 def uri(tmp_path: Path) -> str:
     return str(tmp_path / "log")
-
-
-@pytest.fixture
-def engine() -> Iterator[MergeOnWriteEngine]:
-    engine = MergeOnWriteEngine({}, keeps_up=False)
-    yield engine
-    engine.close()
 
 
 class Race:

@@ -12,7 +12,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from coordination.errors import TidelakeError
-from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.actions import AppTransaction
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.commit import (
@@ -42,11 +41,6 @@ from tests.sinks.merge_on_write.log_tables import (
 )
 
 UNKNOWN = OSError("the storage did not answer")
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "PAUSE_S", 0.0)
 
 
 def info_of(storage: TableStorage, version: int) -> dict[str, object]:

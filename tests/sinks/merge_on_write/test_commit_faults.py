@@ -28,11 +28,6 @@ from tests.sinks.merge_on_write.log_tables import (
 UNKNOWN = OSError("the storage did not answer")
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "PAUSE_S", 0.0)
-
-
 class TestAnswers:
     """The put is made or not, and storage says something else."""
 

@@ -3,9 +3,7 @@ CREATE TABLE makes it again in the same log."""
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.apply import Applied, Skipped, Target
 from sinks.creation import create
-from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
@@ -36,29 +33,9 @@ from tests.sinks.merge_on_write.orders import UPSERTED, changed, made, rows_of, 
 DAY_MS = 24 * 3600 * 1000
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "PAUSE_S", 0.0)
-
-
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> str:
     return made(tmp_path_factory.mktemp("drop") / "table", origin(5))
-
-
-@pytest.fixture
-def uri(template: str, tmp_path: Path) -> str:
-    return str(shutil.copytree(template, tmp_path / "a table~41 é"))
-
-
-def new_engine() -> Iterator[MergeOnWriteEngine]:
-    engine = MergeOnWriteEngine({}, keeps_up=False)
-    yield engine
-    engine.close()
-
-
-engine = pytest.fixture(new_engine, name="engine")
-other = pytest.fixture(new_engine, name="other")
 
 
 def origin(commit_ts: int) -> dict[str, str]:

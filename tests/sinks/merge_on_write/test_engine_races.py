@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,35 +33,6 @@ from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.orders import UPSERTED, changed, made, rows_of, target, write
 
 DAY_MS = 24 * 3600 * 1000
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "PAUSE_S", 0.0)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return made(tmp_path_factory.mktemp("races") / "table")
-
-
-@pytest.fixture
-def uri(template: str, tmp_path: Path) -> str:
-    return str(shutil.copytree(template, tmp_path / "table"))
-
-
-@pytest.fixture
-def engine() -> Iterator[MergeOnWriteEngine]:
-    engine = MergeOnWriteEngine({}, keeps_up=False)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture
-def other() -> Iterator[MergeOnWriteEngine]:
-    engine = MergeOnWriteEngine({}, keeps_up=False)
-    yield engine
-    engine.close()
 
 
 def frozen(engine: MergeOnWriteEngine, uri: str, when: str, meanwhile: Callable[[], None]) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -20,28 +18,11 @@ from sinks.merge_on_write.pause import set_paused
 from sinks.merge_on_write.storage import LocalStorage
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from tests.sinks.merge_on_write.log_tables import differences
-from tests.sinks.merge_on_write.orders import Changes, Rows, changed, made, rows_of, write
+from tests.sinks.merge_on_write.orders import Changes, Rows, changed, rows_of, write
 
 pytestmark = pytest.mark.spark
 OURS: Changes = {12: "ours", 24: None, 34: "ours", 99: "ours"}
 LATER: Changes = {12: None, 24: "later", 44: "later", 203: "later"}
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return made(tmp_path_factory.mktemp("foreign") / "table")
-
-
-@pytest.fixture
-def uri(template: str, tmp_path: Path) -> str:
-    return str(shutil.copytree(template, tmp_path / "table"))
-
-
-@pytest.fixture
-def engine() -> Iterator[MergeOnWriteEngine]:
-    engine = MergeOnWriteEngine({}, keeps_up=False)
-    yield engine
-    engine.close()
 
 
 def sql(statement: str) -> Callable[[SparkSession, str], object]:

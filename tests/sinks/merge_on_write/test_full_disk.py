@@ -17,7 +17,7 @@ from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.log_reader import read_log
 from sinks.merge_on_write.storage import LocalStorage
 from tests.sinks.merge_on_write.log_tables import differences
-from tests.sinks.merge_on_write.orders import UPSERTED, Changes, changed, made, rows_of, write
+from tests.sinks.merge_on_write.orders import UPSERTED, Changes, changed, rows_of, write
 
 LATER: Changes = {12: None, 34: "later", 99: "later", 300: "later"}
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -48,11 +48,6 @@ class FullDisk(LocalStorage):
         if self.good < 0 and self.bad > 0:
             self.bad -= 1
             raise FULL
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return made(tmp_path_factory.mktemp("full") / "table")
 
 
 @pytest.mark.parametrize("late", [False, True])

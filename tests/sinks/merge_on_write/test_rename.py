@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,7 +18,6 @@ from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.apply import Applied, Skipped
 from sinks.creation import create
-from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.engine import MergeOnWriteEngine
@@ -52,11 +51,6 @@ SWAP = {"a": "b", "b": "a"}
 MORE: Changes = {0: "new", 12: None, 23: "new", 99: "new"}
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "PAUSE_S", 0.0)
-
-
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> str:
     return two_tables(tmp_path_factory.mktemp("rename") / "shop")
@@ -65,16 +59,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def folder(template: str, tmp_path: Path) -> str:
     return str(shutil.copytree(template, tmp_path / "a shop~41 é"))
-
-
-def new_engine() -> Iterator[MergeOnWriteEngine]:
-    engine = MergeOnWriteEngine({}, keeps_up=False)
-    yield engine
-    engine.close()
-
-
-engine = pytest.fixture(new_engine, name="engine")
-other = pytest.fixture(new_engine, name="other")
 
 
 def tidied(folder: str) -> None:

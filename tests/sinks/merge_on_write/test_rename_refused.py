@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,6 @@ SWAP = {"a": "b", "b": "a"}
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
     return two_tables(tmp_path / "shop")
-
-
-@pytest.fixture
-def engine() -> Iterator[MergeOnWriteEngine]:
-    engine = MergeOnWriteEngine({}, keeps_up=False)
-    yield engine
-    engine.close()
 
 
 def test_a_table_that_nobody_dropped(engine: MergeOnWriteEngine, folder: str) -> None:

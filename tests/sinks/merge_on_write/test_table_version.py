@@ -25,19 +25,9 @@ from sinks.merge_on_write.storage import LocalStorage
 from sinks.merge_on_write.table_version import TableVersion, open_version
 from tests.sinks.merge_on_write.altering import AlteredHistory
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, action, ddl, set_property
-from tests.sinks.merge_on_write.orders import UPSERTED, made, rows_of, write
+from tests.sinks.merge_on_write.orders import UPSERTED, rows_of, write
 
 LATER_MS = 10**10
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return made(tmp_path_factory.mktemp("versions") / "table")
-
-
-@pytest.fixture
-def uri(template: str, tmp_path: Path) -> str:
-    return str(shutil.copytree(template, tmp_path / "a table~41 é"))
 
 
 def opened(uri: str, version: int) -> TableVersion:
