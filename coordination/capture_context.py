@@ -20,10 +20,11 @@ from coordination.metadata.model import RunningError
 from coordination.model import CaptureID, CaptureInfo, Ownership, ProcessorEpoch, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker, Reactor
 from coordination.orchestrator.snapshot import Snapshot
-from coordination.ports import CaptureIdentity, DataPlane
+from coordination.ports import DataPlane
 from coordination.running_errors import running_error
 from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.scheduler.transport import Transport
+from coordination.trust import CaptureIdentity, Trust
 from coordination.watchdog import Watchdog
 
 FLUSH_INTERVAL_S: Final = 0.05  # owner-flush-interval, processor-flush-interval
@@ -97,8 +98,9 @@ class SessionContext:
         return self.info.id
 
     @property
-    def identity(self) -> CaptureIdentity:
-        return CaptureIdentity(capture_id=self.id, epoch=self.epoch, address=self.info.address)
+    def trust(self) -> Trust:
+        identity = CaptureIdentity(capture_id=self.id, epoch=self.epoch, address=self.info.address)
+        return Trust(self.capture.fence, identity)
 
     @property
     def ownership(self) -> Ownership:

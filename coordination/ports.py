@@ -13,13 +13,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo, FeedState, RunningError
 from coordination.model import (
-    CaptureID,
     ChangefeedID,
     Ownership,
-    ProcessorEpoch,
     TermNumber,
     Ts,
 )
@@ -32,16 +29,7 @@ from coordination.scheduler.messages import (
     Span,
     TableStatus,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureIdentity:
-    """The capture that writes; it is stored in progress rows and in the metadata of target
-    commits."""
-
-    capture_id: CaptureID
-    epoch: ProcessorEpoch
-    address: str
+from coordination.trust import Trust
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,30 +205,16 @@ Wake = Callable[[], None]
 
 
 class DataPlane(Protocol):
-    """One per process. Its calls get the capture's fence: open while the session is trusted."""
+    """One per process. Its calls get the trust in the capture's session."""
 
-    def open_replica(
-        self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
-    ) -> Replica: ...
+    def open_replica(self, info: ChangefeedInfo, trust: Trust, wake: Wake) -> Replica: ...
 
     def open_control_writer(
-        self,
-        *,
-        info: ChangefeedInfo,
-        identity: CaptureIdentity,
-        ownership: Ownership,
-        fence: Fence,
-        wake: Wake,
+        self, info: ChangefeedInfo, trust: Trust, ownership: Ownership, wake: Wake
     ) -> ControlWriter: ...
 
     def show(
-        self,
-        *,
-        info: ChangefeedInfo,
-        identity: CaptureIdentity,
-        ownership: Ownership,
-        fence: Fence,
-        standing: Standing,
+        self, info: ChangefeedInfo, trust: Trust, ownership: Ownership, standing: Standing
     ) -> None:
         """Begin to write the state of a changefeed that has no open control writer to the control
         tables. That is tried until it is done, another `show` replaces it, or `withdraw` ends it.

@@ -148,9 +148,7 @@ class ProcessorReactor:
             self._write_refusal(refusal, changefeed)
             return
         try:
-            replica = capture.data_plane.open_replica(
-                info, role.identity, capture.fence, capture.woken.set
-            )
+            replica = capture.data_plane.open_replica(info, role.trust, capture.woken.set)
         except (Fenced, TryAgain):
             return
         except Exception as error:  # noqa: BLE001 - it is reported, and the other changefeeds go on

@@ -216,13 +216,7 @@ class ChangefeedOwner:
         if standing.state.is_running or not self.is_closed or standing == self._shown:
             return
         self._shown = standing
-        role.capture.data_plane.show(
-            info=info,
-            identity=role.identity,
-            ownership=self._ownership,
-            fence=role.capture.fence,
-            standing=standing,
-        )
+        role.capture.data_plane.show(info, role.trust, self._ownership, standing)
 
     def _withdraw(self) -> None:
         """Stop showing its state: from now on its control writer does that."""
@@ -250,11 +244,7 @@ class ChangefeedOwner:
         self._ran_epoch = info.epoch
         try:
             control = role.capture.data_plane.open_control_writer(
-                info=info,
-                identity=role.identity,
-                ownership=self._ownership,
-                fence=role.capture.fence,
-                wake=role.capture.woken.set,
+                info, role.trust, self._ownership, role.capture.woken.set
             )
             try:
                 self._term = Term(

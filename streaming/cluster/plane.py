@@ -17,10 +17,10 @@ from py4j.protocol import Py4JError
 
 from conf.settings import BatchSettings, Changefeed, SessionSettings
 from coordination.errors import Stop, TidelakeError
-from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ownership
-from coordination.ports import CaptureIdentity, Standing, Wake
+from coordination.ports import Standing, Wake
+from coordination.trust import Trust
 from coordination.watchdog import Watchdog, Watched
 from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.changefeed_settings import changefeed_settings
@@ -30,7 +30,6 @@ from streaming.cluster.role_context import RoleContext, job_tag
 from streaming.cluster.standing import StandingUpdate, StandingUpdates
 from streaming.cluster.stream_role import StreamContext
 from streaming.cluster.topic_stream import TopicStream
-from streaming.cluster.trust import Trust
 from streaming.concerns import Concerns
 from streaming.jvm_pulse import JvmPulse
 from streaming.session import OwnSession, SparkOnDemand
@@ -73,31 +72,16 @@ class SparkDataPlane:
             weakref.WeakValueDictionary()
         )
 
-    def open_replica(
-        self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
-    ) -> StreamReplica:
-        return StreamReplica(self._role_context("replica", info, identity, fence, wake))
+    def open_replica(self, info: ChangefeedInfo, trust: Trust, wake: Wake) -> StreamReplica:
+        return StreamReplica(self._role_context("replica", info, trust, wake))
 
     def open_control_writer(
-        self,
-        *,
-        info: ChangefeedInfo,
-        identity: CaptureIdentity,
-        ownership: Ownership,
-        fence: Fence,
-        wake: Wake,
+        self, info: ChangefeedInfo, trust: Trust, ownership: Ownership, wake: Wake
     ) -> DeltaControlWriter:
-        context = self._role_context("control", info, identity, fence, wake)
-        return DeltaControlWriter(context, ownership)
+        return DeltaControlWriter(self._role_context("control", info, trust, wake), ownership)
 
     def show(
-        self,
-        *,
-        info: ChangefeedInfo,
-        identity: CaptureIdentity,
-        ownership: Ownership,
-        fence: Fence,
-        standing: Standing,
+        self, info: ChangefeedInfo, trust: Trust, ownership: Ownership, standing: Standing
     ) -> None:
         try:
             changefeed = self._own or changefeed_settings(info)
@@ -109,7 +93,7 @@ class SparkDataPlane:
                     changefeed_id=info.id,
                     sink=changefeed.sink,
                     ownership=ownership,
-                    trust=Trust(fence, identity),
+                    trust=trust,
                     standing=standing,
                 )
             )
@@ -125,23 +109,21 @@ class SparkDataPlane:
         return was_asked and not self._updates.is_waiting(changefeed_id)
 
     def _role_context(
-        self, role: str, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
+        self, role: str, info: ChangefeedInfo, trust: Trust, wake: Wake
     ) -> RoleContext:
         return RoleContext(
             role=role,
-            stream=self._stream(self._own or changefeed_settings(info), identity, fence),
-            identity=identity,
+            stream=self._stream(self._own or changefeed_settings(info), trust),
             ttl_s=self._session.ttl_s,
             start_epoch=None if self._own is not None else info.start_epoch,
             wake=wake,
             watch=self._watch,
         )
 
-    def _stream(
-        self, changefeed: Changefeed, identity: CaptureIdentity, fence: Fence
-    ) -> TopicStream:
+    def _stream(self, changefeed: Changefeed, trust: Trust) -> TopicStream:
         """The stream that the roles of a changefeed on this capture share; made if there is
         none."""
+        identity = trust.identity
         key = (repr(changefeed), identity.capture_id, identity.epoch)
         with self._streams_lock:
             if (stream := self._streams.get(key)) is not None:
@@ -153,7 +135,7 @@ class SparkDataPlane:
                 changefeed=changefeed,
                 batch=self._batch,
                 spark=OwnSession(self._spark),
-                trust=Trust(fence, identity),
+                trust=trust,
                 name=name,
                 backlog=BacklogWatch(
                     lambda: Source(changefeed.source), stream=name, concerns=concerns

@@ -246,6 +246,6 @@ class StreamReplica(RoleWorker):
         return running_error(
             error,
             code=PROCESSOR_UNKNOWN,
-            address=self._context.identity.address,
+            address=self._context.trust.identity.address,
             at=datetime.now(UTC),
         )

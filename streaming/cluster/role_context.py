@@ -10,8 +10,9 @@ from pathlib import Path
 
 from coordination.errors import TryAgain
 from coordination.model import TableName
-from coordination.ports import CaptureIdentity, Wake
+from coordination.ports import Wake
 from coordination.secrets import revealed_options
+from coordination.trust import CaptureIdentity
 from coordination.watchdog import Watch
 from sinks.changefeeds import ChangefeedRow
 from sinks.dead_letters import DeadLetters, LetterWriter
@@ -43,7 +44,6 @@ class RoleContext:
         *,
         role: str,
         stream: TopicStream,
-        identity: CaptureIdentity,
         ttl_s: int,
         start_epoch: int | None,
         wake: Wake,
@@ -58,12 +58,11 @@ class RoleContext:
         self.trust = shared.trust
         self.concerns = shared.concerns
         self.check_jvm = shared.check_jvm
-        self.identity = identity
         self.ttl_s = ttl_s
         self.start_epoch = start_epoch
         self.wake = wake
         self.watch = watch
-        self.name = job_tag(role, self.changefeed.id, identity)
+        self.name = job_tag(role, self.changefeed.id, self.trust.identity)
         self.source = Source(self.changefeed.source)
         self.filter = TableFilter(self.changefeed.filter)
         self.tables = ControlTables.of(self.changefeed.sink)

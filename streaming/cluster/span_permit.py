@@ -23,7 +23,6 @@ class SpanPermit:
     ) -> None:
         """``applied``: asked how far a span is, right after a write of it has ended."""
         self._changefeed_id = context.changefeed.id
-        self._identity = context.identity
         self._trust = context.trust
         self._stream = context.stream
         self._held = held
@@ -33,7 +32,7 @@ class SpanPermit:
 
     @property
     def capture_id(self) -> str:
-        return self._identity.capture_id
+        return self._trust.identity.capture_id
 
     def grant(self, assignments: Mapping[TableName, Assignment]) -> None:
         self._granted = dict(assignments)
@@ -58,7 +57,7 @@ class SpanPermit:
     def signature(self, name: TableName) -> Mapping[str, object]:
         return {
             "changefeed": self._changefeed_id,
-            "capture": self._identity.capture_id,
-            "epoch": self._identity.epoch,
+            "capture": self._trust.identity.capture_id,
+            "epoch": self._trust.identity.epoch,
             "fence": self._granted[name].fence,
         }

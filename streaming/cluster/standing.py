@@ -22,8 +22,8 @@ from coordination.errors import Fenced, TermRefused, TidelakeError
 from coordination.metadata.model import FeedState
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing
+from coordination.trust import Trust
 from sinks.changefeeds import ENDED, ChangefeedRow, ChangefeedState
-from streaming.cluster.trust import Trust
 from streaming.control_tables import ControlTables
 
 logger = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from conf.settings import BatchSettings, Changefeed
+from coordination.trust import Trust
 from coordination.watchdog import Watch
 from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.reads import Offsets, Read
-from streaming.cluster.trust import Trust
 from streaming.concerns import Concerns
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Wanted

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coordination.errors import TidelakeError
-from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import Ownership, Ts
 from coordination.ports import (
@@ -21,6 +20,7 @@ from coordination.ports import (
     Wake,
 )
 from coordination.scheduler.barrier import PendingDdl
+from coordination.trust import Trust
 from streaming.cluster.progress_rows import merged
 from streaming.cluster.reads import Offsets, low, texts
 from streaming.source.ranges import TopicPartition
@@ -40,7 +40,7 @@ class FakeControlWriter:
         *,
         info: ChangefeedInfo,
         ownership: Ownership,
-        fence: Fence,
+        trust: Trust,
         wake: Wake,
     ) -> None:
         self.changefeed_id = info.id
@@ -48,7 +48,7 @@ class FakeControlWriter:
         self._warehouse = plane.warehouse_of(info.id)
         self._source = self._warehouse.source
         self._ownership = ownership
-        self._fence = fence
+        self._trust = trust
         self._wake = wake
         self._claim: Claim | None = None
         self._error: TidelakeError | None = None
@@ -136,7 +136,7 @@ class FakeControlWriter:
         if self._error is not None:
             return
         try:
-            self._fence.check()
+            self._trust.check()
             job()
         except TidelakeError as error:
             self._error = error
@@ -146,7 +146,7 @@ class FakeControlWriter:
         is_ours = self._claim is not None and self._claim.term == self._warehouse.term
         if is_ours and not self._is_closing:
             with suppress(TidelakeError):
-                self._fence.check()
+                self._trust.check()
                 self._warehouse.refreshed_at = self._plane.now()
 
     @property

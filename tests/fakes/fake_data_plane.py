@@ -9,10 +9,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import ChangefeedID, Ownership
-from coordination.ports import CaptureIdentity, Standing, Wake
+from coordination.ports import Standing, Wake
+from coordination.trust import Trust
 from tests.fakes.fake_control_writer import FakeControlWriter
 from tests.fakes.fake_replica import FakeReplica, Sent
 from tests.fakes.fake_source import ts_at
@@ -53,37 +53,27 @@ class FakeDataPlane:
         self.fails_at: float | None = None  # the next write after it fails, once
         self.hangs = False  # nothing of it gets on, or ends
 
-    def open_replica(
-        self, info: ChangefeedInfo, identity: CaptureIdentity, fence: Fence, wake: Wake
-    ) -> FakeReplica:
+    def open_replica(self, info: ChangefeedInfo, trust: Trust, wake: Wake) -> FakeReplica:
         here = [each for each in self.replicas if each.changefeed_id == info.id]
         assert all(each.is_closed() for each in here), "two replicas of one changefeed"
-        opened = FakeReplica(self, info, identity, fence, wake)
+        opened = FakeReplica(self, info, trust, wake)
         self.replicas = [opened, *(each for each in self.replicas if each not in here)]
         return opened
 
     def open_control_writer(
-        self,
-        *,
-        info: ChangefeedInfo,
-        identity: CaptureIdentity,  # noqa: ARG002 - the port's
-        ownership: Ownership,
-        fence: Fence,
-        wake: Wake,
+        self, info: ChangefeedInfo, trust: Trust, ownership: Ownership, wake: Wake
     ) -> FakeControlWriter:
         here = [each for each in self.controls if each.changefeed_id == info.id]
         assert all(each.is_closed() for each in here), "two control writers of one changefeed"
-        opened = FakeControlWriter(self, info=info, ownership=ownership, fence=fence, wake=wake)
+        opened = FakeControlWriter(self, info=info, ownership=ownership, trust=trust, wake=wake)
         self.controls = [opened, *(each for each in self.controls if each not in here)]
         return opened
 
     def show(
         self,
-        *,
         info: ChangefeedInfo,
-        identity: CaptureIdentity,  # noqa: ARG002 - the port's
+        trust: Trust,  # noqa: ARG002 - the port's
         ownership: Ownership,  # noqa: ARG002
-        fence: Fence,  # noqa: ARG002
         standing: Standing,
     ) -> None:
         here = [each for each in self.controls if each.changefeed_id == info.id]

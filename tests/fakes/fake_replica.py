@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from coordination.errors import Fenced
-from coordination.fence import Fence
 from coordination.metadata.model import ChangefeedInfo, RunningError
 from coordination.model import Ts
-from coordination.ports import CaptureIdentity, Trouble, Wake
+from coordination.ports import Trouble, Wake
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
     Checkpoint,
@@ -29,12 +28,12 @@ from coordination.scheduler.messages import (
     TableStatus,
     UnknownTable,
 )
+from coordination.trust import Trust
 from streaming.apply.carry import TableBlocks
 from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import stored_low_water
 from streaming.cluster.reads import Offsets, low, texts
-from streaming.cluster.trust import Trust
 from streaming.permit import Withdrawn
 from streaming.source.ranges import TopicPartition
 from tests.fakes.fake_source import ts_at
@@ -77,20 +76,14 @@ class FakeReplica:
     """See `coordination.ports.Replica`."""
 
     def __init__(
-        self,
-        plane: FakeDataPlane,
-        info: ChangefeedInfo,
-        identity: CaptureIdentity,
-        fence: Fence,
-        wake: Wake,
+        self, plane: FakeDataPlane, info: ChangefeedInfo, trust: Trust, wake: Wake
     ) -> None:
         self.changefeed_id = info.id
         self.start = Start(info.start_epoch, info.start_ts)
         self._plane = plane
         self._warehouse = plane.warehouse_of(info.id)
         self._source = self._warehouse.source
-        self._identity = identity
-        self._trust = Trust(fence, identity)
+        self._trust = trust
         self._wake = wake
         self._held = HeldSpans()
         self._joined: dict[int, _Joined] = {}  # by assignment
@@ -274,7 +267,7 @@ class FakeReplica:
         except Withdrawn:
             return
         landing = Landing(
-            self._identity.capture_id,
+            self._trust.identity.capture_id,
             assignment.fence,
             at.identity_ts,
             limit_ts,

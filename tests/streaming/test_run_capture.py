@@ -56,9 +56,9 @@ class Plane(FakeDataPlane):
 
     shown: Standing | None = None
 
-    def show(self, **named: Any) -> None:
-        super().show(**named)
-        self.shown = named["standing"]
+    def show(self, *named: Any) -> None:
+        super().show(*named)
+        self.shown = named[-1]
 
     def has_shown(self, changefeed_id: ChangefeedID, state: FeedState) -> bool:
         del changefeed_id

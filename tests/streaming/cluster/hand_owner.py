@@ -32,11 +32,12 @@ from coordination.model import (
     fence_number,
 )
 from coordination.owner.term import lowest
-from coordination.ports import Advance, CaptureIdentity, Claim, RegisteredTable, Standing
+from coordination.ports import Advance, Claim, RegisteredTable, Standing
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, Span, TableState
 from coordination.scheduler.replication_set import ReplicationState
+from coordination.trust import CaptureIdentity, Trust
 from coordination.watchdog import Watchdog
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.plane import SparkDataPlane
@@ -82,13 +83,9 @@ class Stage:
         self.broker.produce(self.topic, outgoing)
 
     def capture(self, name: str) -> StreamReplica:
-        identity = CaptureIdentity(
-            capture_id=CaptureID(name), epoch=ProcessorEpoch(f"epoch-{name}"), address=name
-        )
         self.fences[name] = opened_fence(self._ownership(name))
-        self.replicas[name] = self.plane.open_replica(
-            self.info, identity, self.fences[name], self.woken.set
-        )
+        trust = self._trust(name, self.fences[name])
+        self.replicas[name] = self.plane.open_replica(self.info, trust, self.woken.set)
         return self.replicas[name]
 
     def _ownership(self, name: str) -> Ownership:
@@ -99,36 +96,24 @@ class Stage:
             election_revision=Revision(self._revision),
         )
 
+    def _trust(self, name: str, fence: Fence) -> Trust:
+        epoch = ProcessorEpoch(f"epoch-{name}")
+        return Trust(fence, CaptureIdentity(capture_id=CaptureID(name), epoch=epoch, address=name))
+
     def control(self, name: str = "owner") -> DeltaControlWriter:
         """A new owner, elected later than all before it."""
         self._revision += 1
         ownership = self._ownership(name)
-        identity = CaptureIdentity(
-            capture_id=ownership.capture_id, epoch=ownership.epoch, address=name
-        )
-        control = self.plane.open_control_writer(
-            info=self.info,
-            identity=identity,
-            ownership=ownership,
-            fence=opened_fence(ownership),
-            wake=self.woken.set,
-        )
+        trust = self._trust(name, opened_fence(ownership))
+        control = self.plane.open_control_writer(self.info, trust, ownership, self.woken.set)
         self.controls.append(control)
         return control
 
     def show(self, standing: Standing, name: str = "owner") -> None:
         """As the owner does when nothing runs."""
         ownership = self._ownership(name)
-        identity = CaptureIdentity(
-            capture_id=ownership.capture_id, epoch=ownership.epoch, address=name
-        )
-        self.plane.show(
-            info=self.info,
-            identity=identity,
-            ownership=ownership,
-            fence=opened_fence(ownership),
-            standing=standing,
-        )
+        trust = self._trust(name, opened_fence(ownership))
+        self.plane.show(self.info, trust, ownership, standing)
 
     def close(self) -> None:
         for part in (*self.replicas.values(), *self.controls):

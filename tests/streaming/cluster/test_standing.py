@@ -15,12 +15,12 @@ from coordination.clock import SystemClock
 from coordination.fence import Fence
 from coordination.metadata.model import FeedState
 from coordination.model import CaptureID, ChangefeedID, Ownership, ProcessorEpoch, Revision
-from coordination.ports import CaptureIdentity, Standing
+from coordination.ports import Standing
+from coordination.trust import CaptureIdentity, Trust
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.progress import Progress, ProgressRow
 from sinks.storage_errors import StorageAway
 from streaming.cluster.standing import StandingUpdate, StandingUpdates
-from streaming.cluster.trust import Trust
 
 FEED = ChangefeedID("shop")
 WHY = "DDL at commit-ts 40 is not supported yet"

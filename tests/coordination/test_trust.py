@@ -7,8 +7,7 @@ import pytest
 from coordination.errors import Fenced
 from coordination.fence import Fence
 from coordination.model import CaptureID, Ownership, ProcessorEpoch, Revision
-from coordination.ports import CaptureIdentity
-from streaming.cluster.trust import Trust
+from coordination.trust import CaptureIdentity, Trust
 from tests.fakes.fake_clock import FakeClock
 
 

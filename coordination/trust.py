@@ -6,17 +6,29 @@ too."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from coordination.errors import Fenced
 from coordination.fence import Fence
-from coordination.ports import CaptureIdentity
+from coordination.model import CaptureID, ProcessorEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureIdentity:
+    """The capture that writes; it is stored in progress rows and in the metadata of target
+    commits."""
+
+    capture_id: CaptureID
+    epoch: ProcessorEpoch
+    address: str
 
 
 class Trust:
     """Thread-safe, and cheap enough to be asked before each write."""
 
     def __init__(self, fence: Fence, identity: CaptureIdentity) -> None:
+        self.identity = identity
         self._fence = fence
-        self._identity = identity
 
     @property
     def silent_s(self) -> float:
@@ -26,8 +38,8 @@ class Trust:
     def check(self) -> None:
         """Raises Fenced when this session may write nothing any more."""
         trusted = self._fence.check()
-        if trusted.epoch != self._identity.epoch:
+        if trusted.epoch != self.identity.epoch:
             raise Fenced(
-                f"nothing may be written: capture {self._identity.capture_id} is over, its process "
+                f"nothing may be written: capture {self.identity.capture_id} is over, its process "
                 f"goes on as {trusted.capture_id}"
             )
