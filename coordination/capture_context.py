@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import threading
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from conf.settings import SessionSettings
@@ -25,9 +26,14 @@ from coordination.running_errors import running_error
 from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.scheduler.transport import Transport
 from coordination.trust import CaptureIdentity, Trust
+from coordination.version import tidelake_version
 from coordination.watchdog import Watchdog
 
 FLUSH_INTERVAL_S: Final = 0.05  # owner-flush-interval, processor-flush-interval
+
+
+def new_uuid() -> str:
+    return str(uuid.uuid4())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +50,10 @@ class CaptureContext:
     transport: Transport
     data_plane: DataPlane
     address: str
-    version: str
-    new_id: Callable[[], str]  # a UUID that was never used
-    utc_now: Callable[[], datetime]  # for texts that people read
-    rng: random.Random
+    version: str = field(default_factory=tidelake_version)
+    new_id: Callable[[], str] = new_uuid  # one that was never used
+    utc_now: Callable[[], datetime] = lambda: datetime.now(UTC)  # for texts that people read
+    rng: random.Random = field(default_factory=random.Random)
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     tick_interval_s: float = FLUSH_INTERVAL_S
     is_driven: bool = False  # sessions have no threads; the simulation drives them

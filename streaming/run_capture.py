@@ -10,17 +10,14 @@ The captures of one changefeed share a scope of its own in etcd: see ``RunAdmiss
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
-import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final
 
 from conf.settings import SessionSettings, Settings
 from coordination.capture import Capture
-from coordination.capture_context import CaptureContext
+from coordination.capture_context import CaptureContext, new_uuid
 from coordination.clock import Clock, SystemClock
 from coordination.errors import (
     ConfigError,
@@ -39,7 +36,6 @@ from coordination.model import CaptureID, Revision
 from coordination.run_admission import RunAdmission, clean_up
 from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.server import DRAIN_S, CaptureServer
-from coordination.version import tidelake_version
 from coordination.watchdog import Watchdog
 from streaming import logs
 from streaming.admission import (
@@ -72,7 +68,7 @@ class RunCapture:
         client: EtcdClient,
         cluster_id: str,
         spark: SparkOnDemand,
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        new_id: Callable[[], str] = new_uuid,
         open_plane: Callable[..., SparkDataPlane] = SparkDataPlane,
         drain_s: float = DRAIN_S,
     ) -> None:
@@ -135,10 +131,7 @@ class RunCapture:
             transport=self._transport,
             data_plane=self._plane,
             address=self._address,
-            version=tidelake_version(),
             new_id=new_id,
-            utc_now=lambda: datetime.now(UTC),
-            rng=random.Random(),
             # A write that is under way when its capture dies is right even on top of later writes
             # to the table, so nobody has to wait for its end.
             removal_grace_s=0.0,

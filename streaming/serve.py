@@ -4,11 +4,8 @@ in order."""
 from __future__ import annotations
 
 import logging
-import random
-import uuid
 from concurrent.futures import TimeoutError as NoAnswer
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -24,7 +21,6 @@ from coordination.owner.jobs import JobContext, OwnerJob
 from coordination.scheduler.grpc_calls import CallRefused, check_free
 from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.server import CaptureServer
-from coordination.version import tidelake_version
 from coordination.watchdog import Watchdog
 from streaming import logs
 from streaming.admission import refuse_beside_other_versions
@@ -77,10 +73,6 @@ def serve(settings: CaptureSettings) -> int:
                 spark, batch=settings.batch, session=settings.session, watchdog=watchdog
             ),
             address=transport.start(),
-            version=tidelake_version(),
-            new_id=lambda: str(uuid.uuid4()),
-            utc_now=lambda: datetime.now(UTC),
-            rng=random.Random(),
         )
         stack.callback(transport.close)
         server = CaptureServer(context, on_reset=_identify)

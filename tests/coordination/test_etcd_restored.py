@@ -9,10 +9,8 @@ import logging
 import random
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -112,8 +110,6 @@ class Captures:
             data_plane=plane,
             address=node,
             version="1.0.0",
-            new_id=lambda: str(uuid.uuid4()),
-            utc_now=lambda: datetime.now(UTC),
             rng=random.Random(node),
             scheduler=SchedulerSettings(),
             woken=woken,

@@ -6,8 +6,6 @@ import random
 import subprocess
 import sys
 import threading
-import uuid
-from datetime import UTC, datetime
 
 from conf.settings import SessionSettings
 from coordination.capture_context import CaptureContext
@@ -47,9 +45,6 @@ def test_a_server_runs_until_it_is_asked_to_stop() -> None:
         data_plane=plane,
         address="n1",
         version="1.0.0",
-        new_id=lambda: str(uuid.uuid4()),
-        utc_now=lambda: datetime.now(UTC),
-        rng=rng,
         woken=woken,
     )
     server = CaptureServer(context)
@@ -76,9 +71,7 @@ def test_a_server_runs_until_it_is_asked_to_stop() -> None:
 
 
 WEDGED = """
-import threading, uuid
-from datetime import UTC, datetime
-import random
+import threading
 from conf.settings import SessionSettings
 from coordination import server, watchdog
 from coordination.capture_context import CaptureContext
@@ -95,8 +88,7 @@ watchdog.LOOK_S = 0.05
 context = CaptureContext(
     client=FakeEtcd(clock), cluster_id="default", session=SessionSettings(answer_timeout_s=0.2),
     clock=clock, fence=Fence(clock), watchdog=watchdog.Watchdog(clock), transport=Transport(),
-    data_plane=None, address="n1", version="1.0.0", new_id=lambda: str(uuid.uuid4()),
-    utc_now=lambda: datetime.now(UTC), rng=random.Random(1),
+    data_plane=None, address="n1",
 )
 wedged = server.CaptureServer(context)
 server.STOP_AFTER_SUICIDE_S = 0.2

@@ -6,7 +6,6 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -295,9 +294,6 @@ def test_beside_a_clusters_capture_each_replicates_its_own(ground: Ground) -> No
         data_plane=plane,
         address="n1",
         version="another",  # captures of one cluster must have the same
-        new_id=lambda: f"server-{random.random()}",
-        utc_now=lambda: datetime.now(UTC),
-        rng=random.Random(1),
         woken=woken,
     )
     server = CaptureServer(context)
