@@ -19,13 +19,13 @@ from confluent_kafka import TopicPartition as Assignment
 
 from streaming.source.ranges import OffsetRange, TopicPartition
 
-Settings = Mapping[str, str | int | bool]
+ConsumerConfig = Mapping[str, str | int | bool]
 
 WAIT_S: Final = 0.02  # ``consume`` waits all of its time-out unless it gets all it asked for
 METADATA_S: Final = 10.0  # the time-out for asking the broker for a topic's partitions
 CONSUMERS: Final = 2  # kept open in a process: those of the settings that were used last
 GUESSED_BYTES: Final = 16 << 10  # the assumed size of a message until one has been read
-READING: Final[Settings] = {
+READING: Final[ConsumerConfig] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "isolation.level": "read_committed",
@@ -50,7 +50,7 @@ class RangeConsumer:
     """One librdkafka consumer that assigns its partitions itself (no consumer group). Used by one
     thread."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ConsumerConfig) -> None:
         self._topic_ids: dict[str, str] = {}
         self._partitions: set[TopicPartition] = set()
         self._place: tuple[TopicPartition, int, int] | None = None
@@ -140,7 +140,7 @@ class RangeConsumer:
             self.trouble = error.str()
 
 
-def consumer_for(settings: Settings, ranges: Sequence[OffsetRange]) -> RangeConsumer:
+def consumer_for(settings: ConsumerConfig, ranges: Sequence[OffsetRange]) -> RangeConsumer:
     """This process's consumer for these settings. It is a new one if there is none, or if a topic
     of the ranges was made again."""
     key = (os.getpid(), frozenset(settings.items()))

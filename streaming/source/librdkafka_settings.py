@@ -11,13 +11,13 @@ from coordination.errors import ConfigError
 from coordination.secrets import revealed
 
 Setting = str | int | bool
-Settings = dict[str, Setting]
+ClientConfig = dict[str, Setting]
 
 _RESPONSE_BYTES = 100_000_000  # librdkafka's default limit: it takes what is larger for garbage
 _BESIDE_A_MESSAGE = 16 << 20  # room in a response for other partitions' messages, and for framing
 
 
-def librdkafka_settings(kafka: KafkaSource) -> Settings:
+def librdkafka_settings(kafka: KafkaSource) -> ClientConfig:
     """The settings by which a ``confluent_kafka`` client connects and logs in; the settings for
     reading are in `consumer.py`.
 
@@ -28,7 +28,7 @@ def librdkafka_settings(kafka: KafkaSource) -> Settings:
     transport = "SSL" if kafka.security.tls else "PLAINTEXT"
     # A broker sends the first message of a fetch even if it exceeds the limits of the fetch.
     response_bytes = max(_RESPONSE_BYTES, (kafka.max_message_bytes or 0) + _BESIDE_A_MESSAGE)
-    settings: Settings = {
+    settings: ClientConfig = {
         "bootstrap.servers": ",".join(kafka.brokers),
         "client.id": "tidelake",
         "group.id": revealed("kafka-group-id", kafka.group_id),
@@ -40,7 +40,7 @@ def librdkafka_settings(kafka: KafkaSource) -> Settings:
     return settings | _sasl(kafka.security) | _tls(kafka.security)
 
 
-def _sasl(security: KafkaSecurity) -> Settings:
+def _sasl(security: KafkaSecurity) -> ClientConfig:
     mechanism = security.sasl_mechanism
     if not mechanism:
         return {}
@@ -51,7 +51,7 @@ def _sasl(security: KafkaSecurity) -> Settings:
             "sasl.password": revealed("sasl-password", security.sasl_password or ""),
         }
     name = "sasl-oauth-client-id"
-    settings: Settings = {
+    settings: ClientConfig = {
         "sasl.mechanism": mechanism,
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.token.endpoint.url": security.oauth_token_url or "",
@@ -73,10 +73,12 @@ def _oauth_secret(security: KafkaSecurity) -> str:
         raise ConfigError(f"{name} is not Base64: write it as TiCDC has it") from None
 
 
-def _tls(security: KafkaSecurity) -> Settings:
+def _tls(security: KafkaSecurity) -> ClientConfig:
     if not security.tls:
         return {}
-    settings: Settings = {"enable.ssl.certificate.verification": not security.insecure_skip_verify}
+    settings: ClientConfig = {
+        "enable.ssl.certificate.verification": not security.insecure_skip_verify
+    }
     if security.ca:
         settings["ssl.ca.pem"] = _pem(security.ca, "ca")
     if security.cert and security.key:

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 
 from coordination.model import TableName
 from streaming.protocols.contract import Block, Decoder, Wanted, WantedTable
-from streaming.source.consumer import Settings, consumer_for, discard
+from streaming.source.consumer import ConsumerConfig, consumer_for, discard
 from streaming.source.ranges import OffsetRange
 from streaming.source.reading import TASK_BYTES, ReadError, read_list
 
@@ -37,7 +37,7 @@ class ReadFailure:
 class ReadTask:
     """The function for ``mapPartitionsWithIndex`` on an RDD with one partition per work list."""
 
-    settings: Settings = field(repr=False)  # a password may be in them
+    settings: ConsumerConfig = field(repr=False)  # a password may be in them
     lists: Sequence[Sequence[OffsetRange]]
     decode: Decoder
     wanted: Wanted
@@ -81,7 +81,7 @@ def _settle() -> None:
     gc.freeze()
 
 
-def _task(settings: Settings, plain: bytes, decode: Decoder, budget_bytes: int) -> ReadTask:
+def _task(settings: ConsumerConfig, plain: bytes, decode: Decoder, budget_bytes: int) -> ReadTask:
     lists, wanted = pickle.loads(plain)
     return ReadTask(
         settings,
