@@ -41,7 +41,7 @@ class SchemaRow:
     changefeed_id: Annotated[str, "the changefeed that fills the table"]
     schema_name: Annotated[str, "MySQL schema"]
     table_name: Annotated[str, "MySQL table"]
-    generation: Annotated[int, INT32, "of the table; counted up by DROP and re-create"]
+    generation: Annotated[int, INT32, "of the table; 1: a dropped one goes on in its log"]
     commit_ts: Annotated[int, "TSO of the DDL; 0: no CREATE TABLE was read, messages told it"]
     commit_time: Annotated[datetime | None, "commit_ts as a time"] = field(init=False)
     statement: Annotated[str, "the DDL as it came; empty: there was none"]
