@@ -96,7 +96,7 @@ class Cluster:
         self._config = folder / "changefeed.toml"
         self._closing = threading.Event()
         self._eye = threading.Thread(target=self._look_on, daemon=True)
-        self._fallen: list[str] = []
+        self.fallen: list[str] = []  # checkpoints in etcd that fell
 
     def __enter__(self) -> Cluster:
         self._broker.create_topic(self.topic)
@@ -114,7 +114,7 @@ class Cluster:
             server.proxy.close()
         if kind is None:
             self.watch.assert_nothing_fell()
-            assert self._fallen == []
+            assert self.fallen == []
 
     # What is started.
 
@@ -269,7 +269,7 @@ class Cluster:
                 except TidelakeError:
                     continue
                 if (at_ts := row["checkpoint_ts"]) < before:
-                    self._fallen.append(f"checkpoint in etcd fell from {before} to {at_ts}")
+                    self.fallen.append(f"checkpoint in etcd fell from {before} to {at_ts}")
                 before = at_ts
                 if row["error"] and row["error"] not in self.errors:
                     self.errors.append(row["error"])
