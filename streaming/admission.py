@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from conf.load import warehouse_of
 from conf.settings import Changefeed, SettingError
-from coordination.errors import ConfigError, TidelakeError
+from coordination.errors import ConfigError
 from coordination.etcd import keys
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.keys import ChangefeedName
@@ -98,17 +98,6 @@ def refuse_beside_other_versions(client: EtcdClient, cluster_id: str) -> None:
             )
 
 
-def refuse_beside_an_earlier_run(client: EtcdClient, cluster_id: str, changefeed_id: str) -> None:
-    """Raise TidelakeError while a `run` of an older version lives, one without a scope in etcd."""
-    prefix = keys.earlier_run_prefix(cluster_id, ChangefeedID(changefeed_id))
-    for kv in client.range(prefix, prefix=True).kvs:
-        raise TidelakeError(
-            f"changefeed {changefeed_id} is replicated by a `tidelake run` of an older version "
-            f"(capture {kv.value.decode()}): stop it first, then start this again; it goes on "
-            "where that one was"
-        )
-
-
 def refuse_a_runs(client: EtcdClient, cluster_id: str, info: ChangefeedInfo) -> None:
     """Raise ConfigError if a `run` replicates the changefeed into the same warehouse."""
     scope = keys.run_scope(cluster_id, info.id)
@@ -121,10 +110,6 @@ def refuse_a_runs(client: EtcdClient, cluster_id: str, info: ChangefeedInfo) -> 
             f"at {runs[0].address} (capture {runs[0].id}): stop it first; the cluster then goes on "
             "where it was"
         )
-    try:
-        refuse_beside_an_earlier_run(client, cluster_id, info.id)
-    except TidelakeError as error:
-        raise ConfigError(str(error)) from error
 
 
 def _info(client: EtcdClient, cluster_id: str, changefeed_id: str) -> ChangefeedInfo | None:

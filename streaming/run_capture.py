@@ -41,7 +41,6 @@ from streaming import logs
 from streaming.admission import (
     info_of,
     refuse_a_clusters,
-    refuse_beside_an_earlier_run,
     refuse_beside_other_versions,
 )
 from streaming.cluster.plane import SparkDataPlane
@@ -184,7 +183,6 @@ class RunCapture:
 
     def _refuse(self) -> None:
         refuse_a_clusters(self._client, self._cluster_id, self._info.id, self._warehouse)
-        refuse_beside_an_earlier_run(self._client, self._cluster_id, self._info.id)
         refuse_beside_other_versions(self._client, self._scope)
 
     def _look(self, capture: Capture) -> None:

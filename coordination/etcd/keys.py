@@ -17,7 +17,6 @@ it. What TiCDC has no key for is under our own root: TiCDC's tools refuse unknow
                        /<ns>/changefeed/schedule/<changefeed>  who owns it
     /tidelake/<cluster>/run-<changefeed>/cdc/…, …/own/…        the scope of a changefeed's `run`s:
                                                                all of the above but the incarnation
-    /tidelake/<cluster>/<ns>/owner/<changefeed>/<lease in hex> the election of an earlier `run`
 """
 
 from __future__ import annotations
@@ -131,12 +130,6 @@ def cluster_of(cluster_id: str) -> tuple[str, str]:
     """The cluster ID, and the name of the `run` scope in it ("" if there is none)."""
     cluster, _, scope = cluster_id.partition("/")
     return cluster, scope
-
-
-def earlier_run_prefix(cluster_id: str, changefeed_id: ChangefeedID) -> str:
-    """The prefix of the election of a changefeed's `run`s in versions without a scope. It ends in
-    a slash, so that `shop-2` does not begin with the prefix of `shop`."""
-    return f"{own_prefix(cluster_id)}{NAMESPACE}/owner/{changefeed_id}/"
 
 
 def incarnation_key(cluster_id: str) -> str:
