@@ -223,9 +223,10 @@ class Changefeeds:
         """The row as claimed and True; or the stored row, which must be watched until it is stale,
         and False. ``stale``: the row that was watched."""
         outcome: tuple[ChangefeedRow, bool] | None = None
+        stored: ChangefeedRow | None = None
 
         def plan(view: TableView) -> Change | None:
-            nonlocal outcome
+            nonlocal outcome, stored
             stored = _find(view, initial.changefeed_id)
             if stored is not None and _must_wait(stored, ownership) and stored != stale:
                 outcome = stored, False
@@ -236,6 +237,14 @@ class Changefeeds:
 
         self._table.commit(plan, "claim the changefeed's term in")
         assert outcome is not None
+        if stored is not None and stale is None and outcome[1] and _is_earlier(stored, ownership):
+            logger.warning(
+                "changefeed %s was replicated by capture %s that was elected later than this one "
+                "(revision %d, ours is revision %d): etcd was restored from a backup, or this "
+                "capture leads no more",
+                *(stored.changefeed_id, stored.capture_id),
+                *(stored.owner_revision, ownership.election_revision),
+            )
         return outcome
 
     def _until_stale(

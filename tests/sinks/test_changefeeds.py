@@ -183,6 +183,22 @@ def test_an_etcd_that_was_restored_from_a_backup_goes_on_when_the_row_stands_sti
     assert claim(restored, owner("c3", revision=906)).term == 3  # nobody waits any more
 
 
+def test_an_etcd_that_was_restored_is_told_of_where_nobody_has_to_be_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All captures had been stopped in order."""
+    first = Changefeeds(str(tmp_path))
+    first.save(replace(claim(first, owner(revision=1010)), state="stopped"))
+    clock = ManualClock()
+    assert claim(Changefeeds(str(tmp_path), clock=clock), owner("c2", revision=905)).term == 2
+    assert clock.now == 100.0
+    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert "revision 1010" in line
+    assert "etcd was restored from a backup" in line
+    assert claim(first, owner("c3", revision=906)).term == 3
+    assert len(caplog.records) == 1
+
+
 def test_whoever_waited_is_asked_whether_it_is_trusted_still(tmp_path: Path) -> None:
     claim(Changefeeds(str(tmp_path)), owner(revision=5))
     clock = ManualClock()
