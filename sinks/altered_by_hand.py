@@ -22,6 +22,7 @@ from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.delta_types import delta_type, sql_type
 from sinks.schema import KNOWN_TYPES, Column, MySQLType, TableSchema
+from sinks.tables import TargetState
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,14 @@ class DeltaColumn(NamedTuple):
     name: str
     type: str  # Spark SQL's name; "other" for a type that no MySQL value is cast to
     comment: str = ""
+
+
+def schema_of(name: TableName, state: TargetState) -> TableSchema:
+    """Of a target of ours as it is now. Raises as ``schema_as_it_is``."""
+    assert state.schema is not None
+    behind = state.form.columns
+    columns = [each for each in delta_columns(state.handle) if each.name not in behind]
+    return schema_as_it_is(name, state.schema, columns)
 
 
 def delta_columns(handle: DeltaTable) -> list[DeltaColumn]:

@@ -37,6 +37,7 @@ ALTERED = "tidelake.altered"  # the newest DDL that the table's shape holds
 DROPPED = "tidelake.dropped"  # the newest DROP TABLE of it; a later CREATE TABLE makes it again
 SHAPED_AT = "tidelake.shaped-at"  # of ALTERED: commit-ts, order, and the version that it made
 LEFT = "tidelake.left"  # what the last RENAME TABLE of it took away: commit-ts, version
+TRUNCATED = "tidelake.truncated"  # commit-ts of the last DDL that took rows which nobody has kept
 LAST_DDL = "tidelake.last-ddl"  # the last one that its writer has run: app ID, commit-ts, order
 WRITER = "tidelake.writer"  # the app ID that may write since the last seal
 SHOWN = "tidelake.shown"  # TSO up to which the table had changes when it was rewound below that
@@ -151,6 +152,12 @@ class TargetState:
         """Of the DROP TABLE, where it is dropped."""
         text = self.properties[DROPPED] if self.is_dropped else None
         return None if text is None else DdlIdentity.from_json(text).commit_ts
+
+    @property
+    def truncated_ts(self) -> Ts:
+        """Of the last DDL by which what TiDB can recover may be other rows than what a DROP TABLE
+        has kept: a TRUNCATE, or one that an operator has skipped; 0: none has run."""
+        return Ts(_number(self.properties.get(TRUNCATED)) or 0)
 
     @property
     def left_version(self) -> int | None:

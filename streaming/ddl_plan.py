@@ -25,12 +25,14 @@ from sinks.ddl.effects import (
     CreateTable,
     CreateTableLike,
     PassedOver,
+    RecoverTable,
     Statement,
     Unsupported,
 )
 from sinks.ddl.statements import read_ddl
 from sinks.schema import TableSchema
 from streaming.ddl_steps import (
+    RECOVERS_UNKNOWN,
     DdlEvent,
     DdlStep,
     is_rename,
@@ -125,16 +127,31 @@ def plan(
             about = old_names(statement) or [event.name]
             if (name := _waits_for(event.commit_ts, about, schemas, unmade)) is not None:
                 return replace(wall, unmade=name)
-            runs = (
-                rename_step_of(event, statement, schemas, seen, table_filter.selects)
-                if is_rename(statement)
-                else step_of(event, statement, schemas, seen, shaped)
-            )
+            runs = _step(event, statement, schemas, seen, shaped, table_filter=table_filter)
             if isinstance(runs, DdlStep):
                 return replace(wall, runs=runs, next_limit=_limit_behind(last, ddls, limit))
             if runs is not None:
                 return replace(wall, why=runs or ddl.reason)
     return DdlPlan(limit=limit, creations=tuple(creations))
+
+
+def _step(
+    event: DdlEvent,
+    statement: Statement,
+    schemas: Mapping[TableName, TableSchema | None],
+    seen: Mapping[TableName, Ts],
+    shaped: Mapping[TableName, Ts],
+    *,
+    table_filter: TableFilter,
+) -> DdlStep | str | None:
+    """As ``ddl_steps.step_of``."""
+    if is_rename(statement):
+        return rename_step_of(event, statement, schemas, seen, table_filter.selects)
+    told = [each.name for each in statement.effects if isinstance(each, RecoverTable)]
+    removals = ("drop table", "truncate table")
+    if any(table_filter.ignores_ddl(name, (each,), "") for name in told for each in removals):
+        return RECOVERS_UNKNOWN
+    return step_of(event, statement, schemas, seen, shaped)
 
 
 def _waits_for(

@@ -16,6 +16,7 @@ from sinks.ddl.effects import (
     DropTable,
     Effect,
     PassedOver,
+    RecoverTable,
     RenameTable,
     Statement,
     TruncatePartition,
@@ -29,6 +30,10 @@ DdlKey = tuple[Ts, str, TableName]
 PARTITIONS_OF_LATER = (
     "it removes the rows of partitions, and what is known of the table's partitions is of a later "
     "DDL, since the table was rewound: delete these rows by hand"
+)
+RECOVERS_UNKNOWN = (
+    "it brings a table back, and [filter] passes over DDLs that take rows away, so that it is not "
+    "known which ones it means"
 )
 
 
@@ -52,8 +57,9 @@ class DdlStep:
     """One commit of the table. ``change`` None: its shape stays, or is what it becomes already.
 
     ``ends``: the tables that are dropped, each by a commit of its own; ``moves``: those that are
-    renamed, from which name to which, as they are before and after it all. Where there are some of
-    either, nothing else happens.
+    renamed, from which name to which, as they are before and after it all; ``recovers``: the name
+    of a dropped table, and the one under which it comes back. Where there are some of these,
+    nothing else happens.
     """
 
     event: DdlEvent
@@ -64,16 +70,25 @@ class DdlStep:
     is_skipped: bool = False  # an operator has said so
     ends: tuple[TableName, ...] = ()
     moves: tuple[tuple[TableName, TableName], ...] = ()
+    recovers: tuple[TableName, TableName] | None = None
 
     @property
     def names(self) -> tuple[TableName, ...]:
-        """Of the tables that wait for it."""
+        """Of the tables that wait for it; none: all do, since one more comes to be."""
+        if self.recovers is not None:
+            return ()
         return (*self.ends, *(old for old, _ in self.moves)) or (self.name,)
 
     @property
     def alone(self) -> tuple[TableName, ...]:
         """Of them those that are done one by one; renamed ones are done together."""
         return self.ends if self.moves else self.names
+
+    @property
+    def turns(self) -> tuple[TableName, ...]:
+        """The names by which it is carried out, one after the other."""
+        together = () if self.recovers is None else self.recovers[1:]
+        return (*self.alone, *(old for old, _ in self.moves[:1]), *together)
 
 
 def step_of(  # noqa: PLR0911 - one per kind
@@ -109,6 +124,10 @@ def step_of(  # noqa: PLR0911 - one per kind
                 return None
             is_later = event.commit_ts < shaped.get(name, 0)
             return PARTITIONS_OF_LATER if is_later else _without_partitions(event, schema, effect)
+        case (RecoverTable(name=told, new_name=new),):
+            known = {_folded(name): name for name in seen}
+            recovers = known.get(_folded(told), told), new or event.name
+            return DdlStep(event=event, name=recovers[1], recovers=recovers)
     return ""
 
 

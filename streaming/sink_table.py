@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from coordination.model import TableName, Ts
 from sinks.apply import Target
-from sinks.progress import DROPPED
+from sinks.progress import DROPPED, ProgressRow
 from sinks.tables import DdlIdentity
 
 REPLICATING = "replicating"
@@ -60,3 +60,10 @@ class SinkTable:
     def is_dropped(self) -> bool:
         """By a DDL at its checkpoint."""
         return self.state == DROPPED
+
+
+def unmade_state(row: ProgressRow) -> str:
+    """The state of a table without a target; when its changefeed stopped, the row said so."""
+    if row.state in (REPLICATING, WARNING):
+        return row.state
+    return WARNING if row.dead_letters else REPLICATING

@@ -17,7 +17,7 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.secrets import revealed_options
-from sinks.altered_by_hand import delta_columns, schema_as_it_is
+from sinks.altered_by_hand import schema_of
 from sinks.apply import Target, app_id
 from sinks.changefeeds import ChangefeedRow
 from sinks.creation import create
@@ -49,6 +49,7 @@ from streaming.sink_table import (
     REPLICATING,
     WARNING,
     SinkTable,
+    unmade_state,
 )
 
 logger = logging.getLogger(__name__)
@@ -138,10 +139,12 @@ class SinkTables(dict[TableName, SinkTable]):
     def _resumed(self, name: TableName, row: ProgressRow, *, lengthens: bool = False) -> SinkTable:
         if row.state == DROPPED:
             return SinkTable(name=name, checkpoint=Ts(row.checkpoint_ts), state=DROPPED)
-        state = inspect(self.uri(name), self._options)
+        state = self.at(name)
         is_ours = state is not None and state.changefeed_id == self._row.changefeed_id
         if row.delta_version is None and not is_ours:
-            return SinkTable(name=name, checkpoint=self._start_point(row, None), state=_unmade(row))
+            return SinkTable(
+                name=name, checkpoint=self._start_point(row, None), state=unmade_state(row)
+            )
         self._refuse_unless_ours(name, row, state)
         assert state is not None
         has_left = state.left_version is not None and row.delta_version is not None
@@ -149,14 +152,14 @@ class SinkTables(dict[TableName, SinkTable]):
             if state.dropped_ts > row.checkpoint_ts:  # nobody had noted it yet
                 return SinkTable(name=name, checkpoint=state.dropped_ts, state=DROPPED)
             at_ts = self._start_point(row, None)  # made again without a key
-            return SinkTable(name=name, checkpoint=at_ts, state=_unmade(row))
+            return SinkTable(name=name, checkpoint=at_ts, state=unmade_state(row))
         if lengthens:
             state = self._lengthened(name, state)
         if row.incarnation < self._row.incarnation:
             if self._is_rewinding:
                 refuse_another_key(name, state, self._row.checkpoint_ts)
             state = self._seal(name, row.incarnation, row.generation, Ts(row.checkpoint_ts))
-        target = self._target(name, _schema(name, state), row.generation, state)
+        target = self._target(name, schema_of(name, state), row.generation, state)
         begin = max(self._start_point(row, state.identity(target.app_id)), state.made_again_ts)
         span = self._span(target, state, Ts(begin))
         there = {column.name for column in target.schema.delivered}
@@ -271,8 +274,19 @@ class SinkTables(dict[TableName, SinkTable]):
         made_by = state.incarnation or 0
         if made_by < self._row.incarnation:  # made, but never filled, before the rewind
             state = self._seal(name, made_by, FIRST_GENERATION, start)
-        target = self._target(name, _schema(name, state), FIRST_GENERATION, state)
+        target = self._target(name, schema_of(name, state), FIRST_GENERATION, state)
         return self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0)))
+
+    def at(self, name: TableName) -> TargetState | None:
+        """What is at this name, whether it is one of ours or not."""
+        return inspect(self.uri(name), self._options)
+
+    def kept_target(self, kept: str, name: TableName) -> Target | None:
+        """Of a dropped table that comes back under this name; None: nothing was kept there."""
+        state = inspect(kept, self._options)
+        if state is None:
+            return None
+        return self._target(name, schema_of(name, state), FIRST_GENERATION, state)
 
     def target_under(self, name: TableName, new_name: TableName) -> Target | None:
         """Of a table that is renamed; None where it has none."""
@@ -284,16 +298,19 @@ class SinkTables(dict[TableName, SinkTable]):
         before = self[name]
         if before.target is None:
             return replace(before, name=new_name, checkpoint=at_ts, created_ts=at_ts)
-        table = self._taken_up(new_name, inspect(self.uri(new_name), self._options), at_ts)
-        return replace(table, state=before.state, dropped=before.dropped)
+        return replace(self.come(new_name, at_ts), state=before.state, dropped=before.dropped)
+
+    def come(self, name: TableName, at_ts: Ts) -> SinkTable:
+        """The table that a DDL has brought to this name. Not put yet."""
+        return self._taken_up(name, self.at(name), at_ts)
 
     def look_again(self, name: TableName) -> SinkTable:
         """The table as its log has it after a DDL; its checkpoint stays. Not put yet."""
         span = self[name]
-        state = inspect(self.uri(name), self._options)
+        state = self.at(name)
         if state is None or span.target is None:
             raise TidelakeError(f"table {name} is gone from {self.uri(name)}; restore it")
-        target = self._target(name, _schema(name, state), span.generation, state)
+        target = self._target(name, schema_of(name, state), span.generation, state)
         return self._span(target, state, span.checkpoint)
 
     def make_from_rows(self, name: TableName, told: WholeRow | Untold, start: Ts) -> None:
@@ -316,7 +333,7 @@ class SinkTables(dict[TableName, SinkTable]):
 
     def _put_without_rows(self, name: TableName, start: Ts, is_cut: bool) -> None:
         """No row has told what the table is; if it is there nevertheless, it says so itself."""
-        state = inspect(self.uri(name), self._options)
+        state = self.at(name)
         if state is not None and not state.is_dropped:
             self._refuse_if_foreign(name, state)
             self.put(self._taken_up(name, state, start))
@@ -381,17 +398,3 @@ class SinkTables(dict[TableName, SinkTable]):
             span = self[name]
             if span.checkpoint < limit:
                 self.put(replace(span, checkpoint=limit))
-
-
-def _unmade(row: ProgressRow) -> str:
-    """The state of a table without a target; when its changefeed stopped, the row said so."""
-    if row.state in (REPLICATING, WARNING):
-        return row.state
-    return WARNING if row.dead_letters else REPLICATING
-
-
-def _schema(name: TableName, state: TargetState) -> TableSchema:
-    assert state.schema is not None
-    behind = state.form.columns
-    columns = [each for each in delta_columns(state.handle) if each.name not in behind]
-    return schema_as_it_is(name, state.schema, columns)

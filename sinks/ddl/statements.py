@@ -34,6 +34,7 @@ _EVENTS_OF_TYPE = {  # by canal-json's `type`, for a text that cannot be read
 _STATISTICS = "statistics are not replicated"
 _VIEWS = "views are not replicated"
 _SEQUENCES = "sequences are not replicated"
+_FLASHBACK = "it brings rows back that TiCDC does not send: load the tables anew"
 _TEMPORARY = "temporary tables are not replicated"
 
 # Statements that their first words decide: why they have no effect, and their event types.
@@ -240,9 +241,16 @@ def _renamed(words: Words, name: TableName) -> Effect:
 
 def _recover(words: Words, name: TableName) -> Statement | None:
     if not words.accept("TABLE"):
+        return _of(Unsupported(reason=_FLASHBACK))
+    if words.accept("BY", "JOB"):
+        why = "it does not say which DROP TABLE: if the last one, apply RECOVER TABLE with its name"
+        return _of(Unsupported(reason=why), "recover table")
+    dropped = words.table_name()
+    if words.peek().kind == "end":
+        return _of(RecoverTable(name=_the(dropped, name)), "recover table")
+    if not words.accept("TO"):
         return None
-    if words.accept("BY", "JOB") and name.table:
-        return _of(RecoverTable(name=name), "recover table")
-    dropped = _full(words.table_name(), name)
-    new_name = TableName(name.schema, words.name()) if words.accept("TO") else None
-    return _of(RecoverTable(name=dropped, new_name=new_name), "recover table")
+    new_name = TableName(name.schema, words.name())
+    if words.peek().kind != "end":  # TO TIMESTAMP '…'
+        return _of(Unsupported(reason=_FLASHBACK))
+    return _of(RecoverTable(name=_full(dropped, name), new_name=new_name), "recover table")

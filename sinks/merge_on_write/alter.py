@@ -34,7 +34,17 @@ from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.rewrite import check_key, rewrite
 from sinks.merge_on_write.sorted_files import NewFile
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.tables import ALTERED, DDL, DROPPED, LAST_DDL, LEFT, REKEYED, SHAPED_AT, DdlIdentity
+from sinks.tables import (
+    ALTERED,
+    DDL,
+    DROPPED,
+    LAST_DDL,
+    LEFT,
+    REKEYED,
+    SHAPED_AT,
+    TRUNCATED,
+    DdlIdentity,
+)
 from sinks.text_arrays import CastRules
 
 _PHYSICAL_BITS = 18  # a TSO is milliseconds and so many bits of a counter
@@ -43,7 +53,8 @@ _PHYSICAL_BITS = 18  # a TSO is milliseconds and so many bits of a counter
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDdl:
     """What a DDL does to one target. ``change`` None: its shape stays; ``empties``: its rows go;
-    ``partitions``: those of these go, by the definition in ``target.schema``.
+    ``partitions``: those of these go, by the definition in ``target.schema``. A change log keeps
+    its rows, which are what happened.
 
     Neither (a DDL that an operator skips): only its position is put into the table. ``on_drop``: a
     DROP TABLE, which empties the table and marks it; with ``keep`` its files stay, under the name
@@ -65,7 +76,7 @@ class TableDdl:
 
     @property
     def removes_all(self) -> bool:
-        return self.empties or self.on_drop is not None
+        return (self.empties and not self.target.is_log) or self.on_drop is not None
 
     @property
     def removes_rows(self) -> bool:
@@ -75,6 +86,10 @@ class TableDdl:
     def ended(self) -> Mapping[str, Any]:
         """What is told of the rows that go, where the table's form keeps them."""
         return self.target.form.ended_at(self.ddl.commit_ts)
+
+    @property
+    def is_only_noted(self) -> bool:
+        return self.change is None and not (self.empties or self.partitions or self.on_drop)
 
     @property
     def sorted_by(self) -> tuple[str, ...]:
@@ -121,15 +136,7 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
         raise TableHeld(f"table {order.target.name} is paused")
     _ = table.shape  # NotForThisEngine
     new = None if order.change is None or is_in_shape else _reshaped(table, order, order.change)
-    marks = {ALTERED: not is_in_shape, DROPPED: order.on_drop is not None, DDL: order.makes_again}
-    properties = {name: order.ddl.to_json() for name, is_set in marks.items() if is_set}
-    properties[LAST_DDL] = json.dumps([app_id, *order.ddl.position])
-    if not is_in_shape:
-        properties[SHAPED_AT] = json.dumps([*order.ddl.position, state.version + 1])
-    if order.on_drop == "rename":
-        left = left_version(configuration, order.ddl)  # whoever was first has taken all
-        left_at = state.version if left is None else left
-        properties[LEFT] = json.dumps([order.ddl.commit_ts, left_at])
+    properties = _noted(order, state, is_in_shape=is_in_shape)
     if new is not None and new.rekeys:
         properties[REKEYED] = str(order.ddl.commit_ts)
     metadata = state.metadata if new is None else new.metadata
@@ -142,9 +149,26 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
         actions.append(new.protocol.to_json())
     if new is not None and (clustering := _clustering(state, new)) is not None:
         actions.append(clustering)
-    if kept is not None and table.files:
+    if kept is not None and (table.files or kept.is_new):
         kept.take(state, table.uri)
     return Applied(_commit(table, order, new, actions))
+
+
+def _noted(order: TableDdl, state: LogState, *, is_in_shape: bool) -> dict[str, str]:
+    """What the table's properties say of the DDL."""
+    assert state.metadata is not None
+    marks = {ALTERED: not is_in_shape, DROPPED: order.on_drop is not None, DDL: order.makes_again}
+    properties = {name: order.ddl.to_json() for name, is_set in marks.items() if is_set}
+    properties[LAST_DDL] = json.dumps([order.target.app_id, *order.ddl.position])
+    if not is_in_shape:
+        properties[SHAPED_AT] = json.dumps([*order.ddl.position, state.version + 1])
+    if order.on_drop == "rename":
+        left = left_version(state.metadata.configuration, order.ddl)  # the first one has taken all
+        left_at = state.version if left is None else left
+        properties[LEFT] = json.dumps([order.ddl.commit_ts, left_at])
+    if order.empties or order.is_only_noted:
+        properties[TRUNCATED] = str(order.ddl.commit_ts)
+    return properties
 
 
 def is_carried_out(

@@ -38,6 +38,11 @@ class KeptTable:
         self._followed_at = _CLOCK.monotonic()
         self._state = read_log(storage)
 
+    @property
+    def is_new(self) -> bool:
+        """Nobody has kept anything there yet."""
+        return self._state is None
+
     def take(self, dropped: LogState, root: str) -> None:
         """Name exactly the live files of the dropped table, which is at ``root``. LostRace."""
         assert dropped.metadata is not None

@@ -76,6 +76,10 @@ class LocatedFiles:
         storage, name = self._at(path)
         return storage.open_input(name)
 
+    def is_there(self, path: str) -> bool:
+        storage, name = self._at(path)
+        return storage.size(name) is not None
+
     def _at(self, path: str) -> tuple[TableStorage, str]:
         if not _is_absolute(path):
             return self._storage, unquote(path)

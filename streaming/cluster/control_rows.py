@@ -53,7 +53,8 @@ class EndedSpan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenamedSpans:
     """Of tables that a RENAME TABLE has renamed: ``ended`` under their old names, ``made`` under
-    their new ones, which may be others' old ones."""
+    their new ones, which may be others' old ones. A dropped table that is back is only ``made``.
+    """
 
     ended: tuple[EndedSpan, ...]
     made: tuple[SinkTable, ...]

@@ -17,6 +17,13 @@ from sinks.apply import Applied, Skipped, TableHeld
 from sinks.blocked_ddls import BlockedDdl
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.recovered import (
+    TableRecovery,
+    is_recovered,
+    kept_place,
+    not_kept,
+    recover,
+)
 from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.tables import DdlIdentity
@@ -44,27 +51,28 @@ class DdlRun:
     def __init__(
         self, context: RoleContext, rows: ControlRows, step: DdlStep, name: TableName
     ) -> None:
-        """``name``: one of the step's. Tables that are renamed go all together, by any of them."""
+        """``name``: of the step's ``turns``."""
         changefeed = context.changefeed
         self._context = context
         self._rows = rows
         self._spans = rows.spans
         self._step = step
-        self._table = rows.spans[name]
+        self._name = name
+        self._table = rows.spans.get(name)  # None: it comes back
+        self._ddl = DdlIdentity(commit_ts=step.event.commit_ts, order=0, query=step.event.query)
         self._engine = MergeOnWriteEngine(
             revealed_options(changefeed.sink.storage_options), keeps_up=False
         )
-        target = self._table.target
+        target = None if self._table is None else self._table.target
         rules = CastRules(time_zone=changefeed.source.time_zone, zero_date=changefeed.zero_date)
         self._order = (
             None
             if target is None
             else TableDdl(
                 target=target,
-                ddl=DdlIdentity(commit_ts=step.event.commit_ts, order=0, query=step.event.query),
+                ddl=self._ddl,
                 change=step.change,
-                # A change log keeps what happened as it was.
-                empties=step.empties and not target.is_log,
+                empties=step.empties,
                 partitions=() if target.is_log else step.partitions,
                 on_drop=changefeed.on_drop if step.ends else None,
                 on_add_default="null" if target.is_log else changefeed.on_add_default,
@@ -86,7 +94,7 @@ class DdlRun:
         """The table as it is then; None: it was asked to end before. Raises DdlNotSupported where
         the table or its rows do not allow it. No watchdog: to write a large table anew takes long.
         """
-        event, name = self._step.event, self._table.name
+        event, name = self._step.event, self._name
         does = "skips" if self._step.is_skipped else "runs"
         logger.info(
             "%s a DDL table=%s commit_ts=%d sql=%s", does, name, event.commit_ts, event.query
@@ -97,11 +105,13 @@ class DdlRun:
         return done
 
     def _tried(self) -> SinkTable | EndedSpan | RenamedSpans | None:
-        event, name = self._step.event, self._table.name
+        event, name = self._step.event, self._name
         try:
             self._context.trust.check()
             self._rows.save_schemas()
             failpoint(Failpoint.BEFORE_DDL)
+            if self._step.recovers is not None:
+                return self._recovered(*self._step.recovers)
             if name not in self._step.alone:
                 return self._renamed()
             applied = self._alter()
@@ -124,11 +134,12 @@ class DdlRun:
 
     def _looked_at(self) -> SinkTable:
         """Its last DDL is this one, also where it had run before anybody noted so in the table."""
-        table = self._spans.look_again(self._table.name)
+        table = self._spans.look_again(self._name)
         return replace(table, last_ddl_ts=max(table.last_ddl_ts, self._step.event.commit_ts))
 
     def _ended(self, applied: Applied | Skipped | None) -> EndedSpan:
         before = applied.version - 1 if isinstance(applied, Applied) else None
+        assert self._table is not None
         return EndedSpan(table=self._table, at_ts=self._step.event.commit_ts, version=before)
 
     def _renamed(self) -> RenamedSpans:
@@ -143,7 +154,7 @@ class DdlRun:
                 )
         order = TableRename(
             moves=targets,
-            ddl=DdlIdentity(commit_ts=event.commit_ts, order=0, query=event.query),
+            ddl=self._ddl,
             properties=spans.ownership(event),
             before_commit=self._context.trust.check,
         )
@@ -160,6 +171,25 @@ class DdlRun:
             made=tuple(spans.renamed(old, new, at_ts) for old, new in moves),
         )
 
+    def _recovered(self, old: TableName, new: TableName) -> RenamedSpans:
+        event, spans = self._step.event, self._spans
+        if not is_recovered(spans.at(new), self._ddl):
+            kept = kept_place(old, spans.uri(old), spans.at(old))
+            target = spans.kept_target(kept, new)
+            if target is None:
+                raise not_kept(old, kept)
+            order = TableRecovery(
+                kept=kept,
+                target=target,
+                ddl=self._ddl,
+                properties=spans.ownership(event),
+                before_commit=self._context.trust.check,
+            )
+            recover(self._engine, order)
+        failpoint(Failpoint.AFTER_DDL)
+        logger.info("the table is back table=%s new_name=%s", old, new)
+        return RenamedSpans(ended=(), made=(spans.come(new, event.commit_ts),))
+
     def _alter(self) -> Applied | Skipped | None:
         try:
             return None if self._order is None else self._engine.alter(self._order)
@@ -175,7 +205,7 @@ def carry_out(
 ) -> None:
     """On one table after the other, but for those that are renamed, until it is done or ``closing``
     is set. Raises DdlNotSupported."""
-    for name in (*step.alone, *(old for old, _ in step.moves[:1])):
+    for name in step.turns:
         with DdlRun(context, rows, step, name) as run:
             done = run.until_done(closing)
         if done is None:
@@ -187,11 +217,11 @@ def carry_out(
 
 def pending_ddls(known: Known, rows: ControlRows) -> tuple[PendingDdl, ...]:
     """What tables wait for. One that runs on some tables holds those alone; all of them wait for
-    the next."""
+    the next, and for one that brings a table back."""
     plan = known.plan
     if known.blocked_at is None:
         return ()
-    if plan.runs is None or plan.next_limit is None:
+    if plan.runs is None or plan.next_limit is None or not plan.runs.names:
         return (PendingDdl(commit_ts=known.blocked_at, table_ids=None),)
     spans = [span_of(rows.spans[name], rows.row.incarnation) for name in plan.runs.names]
     return (

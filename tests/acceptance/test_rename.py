@@ -7,6 +7,8 @@ import pytest
 from conf.settings import FilterSettings
 from coordination.failpoint import Failpoint
 from sinks.merge_on_write import renamed as renames
+from sinks.merge_on_write.arrived import Arrival, arrive
+from sinks.merge_on_write.open_table import OpenTable
 from tests.acceptance.one_process import Lives
 from tests.acceptance.renamed import Renames
 from tests.acceptance.small_tables import (
@@ -65,14 +67,14 @@ def test_an_owner_dies_between_two_commits_of_a_rename(
     """Some tables have left their old names, and not all of them have come to their new ones."""
     lives, history = new_lives(max_messages=20), Renames(4, steps=60, ddl_every=4)
     lives.produce(history.messages)
-    run, calls = renames._Arrival.run, iter(range(1, 999))
+    calls = iter(range(1, 999))
 
-    def dying(arrival: renames._Arrival) -> object:
+    def dying(table: OpenTable, arrival: Arrival) -> object:
         if next(calls) % 3 == 0:
             raise AssertionError("it dies here")
-        return run(arrival)
+        return arrive(table, arrival)
 
-    monkeypatch.setattr(renames._Arrival, "run", dying)
+    monkeypatch.setattr(renames, "arrive", dying)
     while (error := lives.live(target_ts=history.last_ts)) is not None:
         assert "it dies here" in str(error)
     check(lives, history, history.last_ts)

@@ -1224,7 +1224,15 @@ ALTER TABLE `d_n`.`t_n` ALGORITHM = DEFAULT, SECONDARY_UNLOAD;
 ALTER TABLE `t` MODIFY COLUMN `a` BIGINT COLUMN_FORMAT DEFAULT;
 -- t: modify a to a bigint
 RECOVER TABLE BY JOB 11;
--- unsupported: it cannot be read: a name is missing where '11' stands
+-- unsupported: it does not say which DROP TABLE: if the last one, apply RECOVER TABLE with its name
+FLASHBACK DATABASE `db1`;
+-- unsupported: it brings rows back that TiCDC does not send: load the tables anew
+FLASHBACK DATABASE `db1` TO `db2`;
+-- unsupported: it brings rows back that TiCDC does not send: load the tables anew
+FLASHBACK CLUSTER TO TIMESTAMP '2021-05-26 16:45:26';
+-- unsupported: it brings rows back that TiCDC does not send: load the tables anew
+FLASHBACK TABLE `t` TO TIMESTAMP '2021-05-26 16:45:26';
+-- unsupported: it brings rows back that TiCDC does not send: load the tables anew
 RECOVER TABLE `t1`;
 -- recover t1
 FLASHBACK TABLE `t`;

@@ -46,7 +46,7 @@ from tests.sinks.ddl.told import told
             "shop.t: exchange partition p with shop.u",
         ),
         ("CREATE TABLE B LIKE a", "shop", "b", "create shop.b like shop.a"),
-        ("RECOVER TABLE BY JOB 11", "shop", "t", "recover shop.t"),
+        ("RECOVER TABLE T", "shop", "t", "recover shop.t"),
         ("FLASHBACK TABLE t TO u", "shop", "u", "recover shop.t as shop.u"),
     ],
 )

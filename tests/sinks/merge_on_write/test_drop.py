@@ -80,12 +80,13 @@ class TestDrop:
         cleaned(uri)
         assert not list(Path(uri).glob("*.parquet"))
 
-    def test_a_table_without_files_leaves_no_name(
+    def test_a_table_without_files_leaves_its_shape(
         self, engine: MergeOnWriteEngine, uri: str
     ) -> None:
         engine.alter(ddl(uri, None, C - 1, empties=True))
         assert engine.alter(drop(uri)) == Applied(14)
-        assert not Path(kept(uri)).exists()
+        assert rows_of(kept(uri)) == {}
+        assert names_of(kept(uri)) == ["id", "v"]
 
     @pytest.mark.parametrize("on_drop", ["keep", "drop"])
     def test_a_replay_changes_nothing(

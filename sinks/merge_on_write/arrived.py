@@ -1,0 +1,220 @@
+"""A table comes to a name: the log there takes in a version of another log, in one commit.
+
+The files stay where they are, and are named absolutely, as a shallow clone does. A RENAME TABLE
+brings what has left the old name (``renamed``), a RECOVER TABLE what a DROP TABLE has kept
+(``recovered``). What comes changes no more, so whoever commits it, once or late, commits the same.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from coordination.errors import TidelakeError, TryAgain
+from coordination.model import Ts
+from sinks.apply import Applied, Skipped, TableHeld, Target
+from sinks.merge_on_write.actions import AppTransaction, Json, Metadata, Protocol
+from sinks.merge_on_write.alter import arrival, is_at_least, is_carried_out
+from sinks.merge_on_write.commit import LostRace, create_table
+from sinks.merge_on_write.located import absolute
+from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.new_shape import MAX_COLUMN_ID
+from sinks.merge_on_write.open_table import MAX_RACES, OpenTable, TableGone
+from sinks.merge_on_write.pause import is_paused
+from sinks.storage_errors import one_sentence
+from sinks.tables import (
+    ALTERED,
+    CHANGEFEED,
+    DDL,
+    DROPPED,
+    INCARNATION,
+    LAST_DDL,
+    LEFT,
+    SHAPED_AT,
+    TRUNCATED,
+    WRITER,
+    DdlIdentity,
+    is_dropped,
+)
+
+# What is true of a log, whatever table is in it: it stays, and the table's own does not come along.
+_OF_THE_LOG = frozenset(
+    {
+        *(DROPPED, LEFT, TRUNCATED, WRITER, "delta.enableInCommitTimestamps"),
+        "delta.inCommitTimestampEnablementVersion",
+        "delta.inCommitTimestampEnablementTimestamp",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """``properties``: `tables.ownership` of the table under its new name. ``source`` is the URI
+    that relative names of ``coming``'s files are resolved by; ``coming`` is called where the table
+    has not come yet.
+    """
+
+    target: Target
+    ddl: DdlIdentity
+    properties: Mapping[str, str]
+    operation: str
+    source: str
+    coming: Callable[[], LogState]
+    before_commit: Callable[[], None]
+
+
+def check_free(table: OpenTable, order: Arrival) -> None:
+    """Raises TidelakeError where another table has the name."""
+    with table.lock, one_sentence("read the Delta log of", table.uri):
+        try:
+            table.refresh()
+        except TableGone:
+            return
+        assert table.state.metadata is not None
+        there = table.state.metadata.configuration
+        if not is_at_least(there, arrival(order.ddl)):
+            _refuse_unless_free(there, order)
+
+
+def _refuse_unless_free(there: Mapping[str, str], order: Arrival) -> None:
+    where, ours, owner = (
+        f"at {order.target.uri}",
+        order.properties[CHANGEFEED],
+        there.get(CHANGEFEED),
+    )
+    if owner is None:
+        raise TidelakeError(f"there is a table {where} that was not made by Tidelake: move it away")
+    if owner != ours:
+        raise TidelakeError(f"the table {where} belongs to changefeed {owner!r}: move it away")
+    if int(there.get(INCARNATION, "0")) > int(order.properties[INCARNATION]):
+        raise TidelakeError(
+            f"the table {where} belongs to a newer incarnation of {ours!r}: another run has "
+            "rewound it; end this one"
+        )
+    if not is_dropped(there):
+        raise TidelakeError(
+            f"there is a table {where}, and no DROP TABLE of {order.target.name} was carried out: "
+            "move it away"
+        )
+
+
+def arrive(table: OpenTable, order: Arrival) -> Applied | Skipped:
+    """The table at the new name, where it has not come yet. ``table``: what is there. Raises
+    TidelakeError, TableHeld, TryAgain."""
+    return _Arriving(table, order).run()
+
+
+class _Arriving:
+    def __init__(self, table: OpenTable, order: Arrival) -> None:
+        self._table = table
+        self._order = order
+        self._target = order.target
+        self._ddl = arrival(order.ddl)
+
+    def run(self) -> Applied | Skipped:
+        with self._table.lock, one_sentence("write to", self._table.uri):
+            for _ in range(MAX_RACES):
+                try:
+                    return self._table.until_won(self._try)
+                except TableGone:
+                    try:
+                        return self._create()
+                    except LostRace:  # another try of this very DDL, or a table of somebody else
+                        continue
+        raise TryAgain(f"other commits came first on {self._table.uri}")
+
+    def _try(self) -> Applied | Skipped:
+        """In the log of a table that was dropped, or has left. Raises LostRace."""
+        state, target = self._table.state, self._target
+        assert state.metadata is not None
+        there = state.metadata.configuration
+        identity = state.transactions.get(target.app_id)
+        reached = Ts(0 if identity is None else identity.version)
+        if is_at_least(there, self._ddl) or is_carried_out(
+            there, target.app_id, reached, self._ddl
+        ):
+            return Skipped(state.version, reached)
+        _refuse_unless_free(there, self._order)
+        if is_paused(state.metadata):
+            raise TableHeld(f"table {target.name} is paused")
+        now_ms = int(time.time() * 1000)
+        coming = self._order.coming()
+        protocol, metadata = self._protocol(coming, state), self._metadata(coming, state)
+        actions = [
+            *([] if protocol == state.protocol else [protocol.to_json()]),
+            metadata.to_json(),
+            *(file.remove(now_ms, data_change=True) for file in state.files.values()),
+            *self._rest(coming, state, now_ms),
+        ]
+        self._order.before_commit()
+        told = self._ddl.to_json()
+        operation = self._order.operation
+        return Applied(
+            self._table.commit(state.version, actions, operation=operation, user_metadata=told)
+        )
+
+    def _create(self) -> Applied:
+        """Where no table has ever been. Raises LostRace."""
+        now_ms = int(time.time() * 1000)
+        coming, nothing = self._order.coming(), LogState()
+        self._order.before_commit()
+        state = create_table(
+            self._table.storage,
+            self._protocol(coming, nothing),
+            self._metadata(coming, nothing),
+            list(self._rest(coming, nothing, now_ms)),
+            operation=self._order.operation,
+            user_metadata=self._ddl.to_json(),
+            now_ms=now_ms,
+        )
+        return Applied(state.version)
+
+    def _protocol(self, coming: LogState, there: LogState) -> Protocol:
+        """What files and schema need, and what the log says that its readers must know."""
+        assert coming.protocol is not None
+        one, other = coming.protocol, there.protocol or coming.protocol
+        return Protocol(
+            min_reader_version=max(one.min_reader_version, other.min_reader_version),
+            min_writer_version=max(one.min_writer_version, other.min_writer_version),
+            reader_features=(one.reader_features or frozenset())
+            | (other.reader_features or frozenset()),
+            writer_features=(one.writer_features or frozenset())
+            | (other.writer_features or frozenset()),
+        )
+
+    def _metadata(self, coming: LogState, there: LogState) -> Metadata:
+        """The table's own schema and properties, under the identity of the log that it comes to."""
+        assert coming.metadata is not None
+        log = {} if there.metadata is None else there.metadata.configuration
+        own = coming.metadata.configuration
+        told = self._ddl.to_json()
+        configuration = {
+            **{name: text for name, text in own.items() if name not in _OF_THE_LOG},
+            **{name: text for name, text in log.items() if name in _OF_THE_LOG},
+            **self._order.properties,
+            **dict.fromkeys((DDL, ALTERED), told),
+            LAST_DDL: json.dumps([self._target.app_id, *self._ddl.position]),
+            SHAPED_AT: json.dumps([*self._ddl.position, there.version + 1]),
+        }
+        if MAX_COLUMN_ID in own:  # it never falls
+            most = max(int(each.get(MAX_COLUMN_ID, "0")) for each in (own, log))
+            configuration[MAX_COLUMN_ID] = str(most)
+        log_id = str(uuid.uuid4()) if there.metadata is None else there.metadata.id
+        fields = {**coming.metadata.fields, "id": log_id, "configuration": configuration}
+        return Metadata(fields=fields)
+
+    def _rest(self, coming: LogState, there: LogState, now_ms: int) -> Iterator[Json]:
+        """Identity, domains, files."""
+        app_id = self._target.app_id
+        identity = there.transactions.get(app_id)
+        below = max(0 if identity is None else identity.version, self._ddl.commit_ts - 1)
+        yield AppTransaction(app_id=app_id, version=below, last_updated_ms=now_ms).to_json()
+        for name in there.domains.keys() - coming.domains.keys():
+            gone = {"domain": name, "configuration": "", "removed": True}
+            yield {"domainMetadata": gone}
+        yield from ({"domainMetadata": fields} for fields in coming.domains.values())
+        for file in coming.files.values():
+            yield absolute(file, self._order.source).add(data_change=True)

@@ -1,0 +1,81 @@
+"""DDLs that bring rows which TiCDC does not send: they are there, whoever dies over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from coordination.failpoint import Failpoint
+from tests.acceptance.small_tables import (
+    A,
+    B,
+    MakeLives,
+    made,
+    marks,
+    new_topics,
+    row,
+    small_table,
+    values,
+)
+from tests.services.delta_rows import read_rows
+from tests.services.kafka_broker import KafkaBroker
+from tests.shop.canal_json import Ddl, encode_ddl
+from tests.shop.feed import Message
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+@pytest.fixture
+def new_lives(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MakeLives]:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with new_topics(spark, broker, tmp_path) as make:
+        yield make
+
+
+def ddl(ts: int, table: str, query: str, kind: str = "QUERY") -> Message:
+    return 0, None, encode_ddl(Ddl("shop", table, kind, query), ts, 0)
+
+
+def test_rows_that_nobody_sends_are_in_their_tables(new_lives: MakeLives) -> None:
+    """A dropped table comes back, and once more under another name."""
+    lives = new_lives()
+    messages = [
+        *made(100, A, B),
+        *[(n % 3, None, row(110 + n, n, f"v{n}")) for n in range(9)],
+        ddl(200, "a", "DROP TABLE `shop`.`a`", "ERASE"),
+        (1, None, row(210, 1, "other", table=B)),
+        ddl(300, "a", "RECOVER TABLE `a`"),
+        (2, None, row(310, 1, "new", op="UPDATE")),
+        (1, None, row(310, 99, "new")),
+        ddl(400, "a", "DROP TABLE `shop`.`a`", "ERASE"),
+        *made(410, A),
+        (1, None, row(420, 5, "second life")),
+        ddl(500, "c", "FLASHBACK TABLE `a` TO `c`"),
+        (0, None, row(510, 2, "of c", table=small_table("c"), op="UPDATE")),
+        *marks(601),
+    ]
+    lives.produce(messages)
+    for point in (Failpoint.BEFORE_DDL, Failpoint.AFTER_DDL, Failpoint.AFTER_PROGRESS):
+        error = lives.live(f"{point}=raise:2", target_ts=600)
+        assert error is None or f"failpoint {point}" in str(error)
+    lives.produce([*messages, *marks(701)])
+    lives.finish(target_ts=700)
+    first = {n: f"v{n}" for n in range(9)}
+    second = {**first, 1: "new", 99: "new"}
+    wanted = {"a": {5: "second life"}, "b": {1: "other"}, "c": {**second, 2: "of c"}}
+    assert {name: values(lives, name) for name in wanted} == wanted
+    assert (values(lives, "a~dropped-200"), values(lives, "a~dropped-400")) == (first, second)
+    at = {cut["primary_ts"]: cut["tables"] for cut in lives.ledger()}
+    for ts, tables in at.items():
+        is_there = not (200 <= ts < 300 or 400 <= ts < 410)
+        assert ("shop.a" in tables, "shop.c" in tables) == (is_there, ts >= 500)
+        if 300 <= ts < 310:
+            shown = read_rows(lives.warehouse / "shop" / "a", tables["shop.a"])
+            assert {each["id"]: each["v"] for each in shown} == first
+    assert not lives.dead_letters()
+    lives.assert_history()
