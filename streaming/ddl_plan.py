@@ -40,7 +40,7 @@ from streaming.ddl_steps import (
     rename_step_of,
     step_of,
 )
-from streaming.filter import TableFilter
+from streaming.filter import TableFilter, TableForms
 from streaming.schema_file import Definitions
 
 
@@ -96,13 +96,14 @@ def plan(
     orders: Mapping[tuple[TableName, Ts], BlockedDdl],
     defined: Definitions,
     unmade: Mapping[TableName, Ts],
+    forms: TableForms,
 ) -> DdlPlan:
     """``ddls`` in order of (commit-ts, offset), without replays; ``known``: the schemas of tables
     that exist already, None for one without a key; ``seen``: the last DDL that has run on each of
     them, and on those that were dropped; ``shaped``: the one that their shape is of, which is
     newer after a rewind; ``orders``: what operators have said, by table and commit-ts;
     ``defined``: what the schema file says of tables that do not exist yet; ``unmade``: where the
-    rows of those begin that nobody has defined.
+    rows of those begin that nobody has defined; ``forms``: which of them are change logs.
     """
     creations: list[Creation] = []
     schemas = _followed(_with_defined(known, ddls, defined), table_filter, orders)
@@ -127,7 +128,10 @@ def plan(
             about = old_names(statement) or [event.name]
             if (name := _waits_for(event.commit_ts, about, schemas, unmade)) is not None:
                 return replace(wall, unmade=name)
-            runs = _step(event, statement, schemas, seen, shaped, table_filter=table_filter)
+            is_log = forms.of(event.name).is_log
+            runs = _step(
+                event, statement, schemas, seen, shaped, table_filter=table_filter, is_log=is_log
+            )
             if isinstance(runs, DdlStep):
                 return replace(wall, runs=runs, next_limit=_limit_behind(last, ddls, limit))
             if runs is not None:
@@ -143,6 +147,7 @@ def _step(
     shaped: Mapping[TableName, Ts],
     *,
     table_filter: TableFilter,
+    is_log: bool,
 ) -> DdlStep | str | None:
     """As ``ddl_steps.step_of``."""
     if is_rename(statement):
@@ -151,7 +156,7 @@ def _step(
     removals = ("drop table", "truncate table")
     if any(table_filter.ignores_ddl(name, (each,), "") for name in told for each in removals):
         return RECOVERS_UNKNOWN
-    return step_of(event, statement, schemas, seen, shaped)
+    return step_of(event, statement, schemas, seen, shaped, is_log=is_log)
 
 
 def _waits_for(

@@ -37,6 +37,17 @@ RECOVERS_UNKNOWN = (
 )
 
 
+LOSES_KEY = (
+    "the table loses its key, without which no row can be told from another: pass over it if the "
+    "columns of the old key stay unique, or move the table away and load it anew with write-mode = "
+    "'append'"
+)
+FIRST_KEY = (
+    "the table gets its first key, and the rows that it had without one are not in the target: "
+    "pass over it, and load the table anew, or replicate it with write-mode = 'append'"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlEvent:
     """A DDL as it was sent. Identity: (commit_ts, query, name); order: (commit_ts, offset)."""
@@ -97,10 +108,12 @@ def step_of(  # noqa: PLR0911 - one per kind
     schemas: Mapping[TableName, TableSchema | None],
     seen: Mapping[TableName, Ts],
     shaped: Mapping[TableName, Ts],
+    *,
+    is_log: bool = False,
 ) -> DdlStep | str | None:
     """None where there is no target; a text where it cannot be run, with the reason if there is
     more to say than what kind of DDL it is. ``statement``: what ``event`` says. ``schemas``,
-    ``seen`` and ``shaped`` as ``ddl_plan.plan`` has them."""
+    ``seen`` and ``shaped`` as ``ddl_plan.plan`` has them; ``is_log``: the table is a change log."""
     match statement.effects:
         case (DropDatabase() | DropTable(), *_):
             names = _dropped(statement, schemas)
@@ -108,8 +121,9 @@ def step_of(  # noqa: PLR0911 - one per kind
             return DdlStep(event=event, name=event.name, ends=ends) if ends else None
         case (AlterTable(name=name) | TruncateTable(name=name) | PassedOver(name=name) as effect,):
             schema = schemas.get(name)
-            if schema is None:  # rows of a table that gets its first key would stay dead letters
-                return KEY if name in schemas and _adds_key(effect) else None
+            if schema is None or not (schema.key or is_log):
+                is_first = name in schemas and _adds_key(effect) and not is_log
+                return FIRST_KEY if is_first else None
             if not isinstance(effect, AlterTable):
                 is_skipped = isinstance(effect, PassedOver)
                 return DdlStep(
@@ -117,7 +131,7 @@ def step_of(  # noqa: PLR0911 - one per kind
                 )
             if event.commit_ts <= shaped.get(name, 0):
                 return DdlStep(event=event, name=name)
-            return _altered(event, name, schema, effect)
+            return _altered(event, schema, effect, is_log=is_log)
         case (TruncatePartition(name=name) | DropPartition(name=name) as effect,):
             schema = schemas.get(name)
             if schema is None:
@@ -213,23 +227,27 @@ def _adds_key(effect: AlterTable | TruncateTable | PassedOver) -> bool:
 
 
 def _altered(
-    event: DdlEvent, name: TableName, schema: TableSchema, effect: AlterTable
+    event: DdlEvent, schema: TableSchema, effect: AlterTable, *, is_log: bool
 ) -> DdlStep | str:
     try:
         change = evolved(schema, effect.changes)
     except ValueError as error:
         return str(error)
-    if (schema.key and not change.after.key) or not _is_sure(change):
+    if not is_log and schema.key and not change.after.key:
+        return LOSES_KEY
+    if not _is_sure(change, is_log=is_log):
         return KEY
-    return DdlStep(event=event, name=name, change=change)
+    return DdlStep(event=event, name=effect.name, change=change)
 
 
-def _is_sure(change: SchemaChange) -> bool:
-    """Whether it is known which key the table has afterwards, and its rows tell the values of it.
+def _is_sure(change: SchemaChange, *, is_log: bool) -> bool:
+    """Whether it is known which key the table has afterwards, and its rows tell the values of it:
+    those of a change log need not.
 
     A unique index becomes the key by what is known of the table's indexes; of a table that an
     earlier release made, and where DDLs were passed over, that may be no longer so."""
     before, after = change.before, change.after
     sources = {change.sources[name] for name in after.key}
     is_same = sources == set(before.key)
-    return None not in sources and (is_same or after.key_index is None or after.follows_indexes)
+    is_told = is_log or None not in sources
+    return is_told and (is_same or after.key_index is None or after.follows_indexes)

@@ -57,7 +57,7 @@ class NewShape:
     shape: TableShape
     origins: tuple[ColumnOrigin, ...]  # of the columns of ``shape``, in their order
     key_changes: bool  # in its columns or their values: NULL and doubles may come up
-    rekeys: bool  # rows of before cannot be told apart by it: no rewind goes below
+    rekeys: bool  # rows (events of a change log) of before may be one by it: no rewind goes below
 
     @property
     def must_rewrite(self) -> bool:
@@ -115,7 +115,7 @@ def reshaped(
         shape=shape,
         origins=tuple(_origins(old, shape, change, fills)),
         key_changes=not form.is_log and _key_changes(change),
-        rekeys=not form.is_log and _key_changes(change) and not _stays_apart(change),
+        rekeys=_key_changes(change) and not _stays_apart(change),
     )
 
 

@@ -295,6 +295,7 @@ class OwnersReader(StreamRole):
             shaped={name: table.shape_ts for name, table in self._spans.items()},
             orders=self._orders,
             defined=self._spans.defined,
+            forms=self._spans.forms,
             unmade={
                 name: first.whole_from_ts
                 for name, first in self._first_rows.items()

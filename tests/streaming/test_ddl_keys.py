@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from conf.settings import EventFilter, FilterSettings
+from conf.settings import EventFilter, FilterSettings, TableRule
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable
 from sinks.schema import TableSchema
 from streaming.ddl_steps import DdlEvent
+from streaming.filter import TableForms
 from tests.streaming.test_ddl_plan import ddl, order, planned
 
 KEYS = ddl(
@@ -72,3 +73,35 @@ def test_a_unique_index_becomes_the_key_where_all_of_them_are_known() -> None:
         [take], known=["t"], schema=schema_after(), orders=[order(30, "skip", table="u")]
     )
     assert other.runs is not None
+
+
+@pytest.mark.parametrize(
+    ("made_with", "clause", "key"),
+    [
+        ("`id` INT PRIMARY KEY", "DROP PRIMARY KEY", ()),
+        ("`id` INT NOT NULL, UNIQUE `u` (`id`)", "DROP INDEX `u`", ()),
+        ("`id` INT", "ADD PRIMARY KEY (`id`)", ("id",)),
+        ("`id` INT NOT NULL", "ADD UNIQUE `u` (`id`)", ("id",)),
+        ("`id` INT", "ADD COLUMN `n` INT DEFAULT 1, ADD PRIMARY KEY (`n`)", ("n",)),
+        ("`id` INT", "ADD COLUMN `n` INT", ()),
+    ],
+)
+def test_a_change_log_gets_and_loses_its_key(
+    made_with: str, clause: str, key: tuple[str, ...]
+) -> None:
+    forms = TableForms([TableRule(matcher=("shop.t",), write_mode="append")])
+    events = [
+        ddl(10, f"CREATE TABLE `t` ({made_with})"),
+        ddl(20, f"ALTER TABLE `t` {clause}", kind="ALTER"),
+    ]
+    found = planned(events, forms=forms)
+    assert found.runs is not None, found.why
+    assert found.runs.change is not None
+    assert found.runs.change.after.key == key
+    assert planned(events).runs is None
+
+
+def test_what_else_is_done_to_a_table_without_a_key_passes() -> None:
+    keyless = ddl(10, "CREATE TABLE `t` (`id` INT)")
+    for query in ("TRUNCATE TABLE `t`", "ALTER TABLE `t` ADD COLUMN `c` INT"):
+        assert planned([keyless, ddl(20, query)]).blocked is None

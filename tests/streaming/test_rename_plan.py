@@ -12,7 +12,7 @@ from sinks.blocked_ddls import BlockedDdl
 from sinks.ddl.classify import RENAMES, RENAMES_UNREAD
 from streaming.ddl_plan import DdlPlan, in_order, plan, refusal
 from streaming.ddl_steps import DdlEvent
-from streaming.filter import TableFilter
+from streaming.filter import TableFilter, TableForms
 from streaming.schema_file import Definitions
 
 
@@ -65,6 +65,7 @@ def planned(
         shaped={},
         orders={order.place: order for order in orders},
         defined=Definitions(),
+        forms=TableForms(),
         unmade={name_of(name): Ts(ts) for name, ts in (unmade or {}).items()},
     )
 

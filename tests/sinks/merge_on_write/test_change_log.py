@@ -28,7 +28,7 @@ from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.spark_engine import SparkEngine
 from sinks.table_form import TableForm
-from sinks.tables import DdlIdentity, inspect, seal
+from sinks.tables import DdlIdentity, inspect, seal, state_of
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.event_logs import (
     NAME,
@@ -269,6 +269,8 @@ def test_its_shape_changes_and_its_events_stay(
     assert [row[COMMIT_TS] for row in found] == [10, 20, 20]
     assert all(row["_op"] == "insert" for row in found)
     assert not {row.get("n") for row in found} - {None}
+    rekeyed_ts = state_of(DeltaTable(uri)).rekeyed_ts  # what a key tells apart another may not
+    assert rekeyed_ts == (50 if "ADD PRIMARY" in clause or "VARCHAR" in clause else 0)
     with patch.multiple(folding, FAN_OUT=2):
         fold(engine.table(uri), order.sorted_by)
 

@@ -22,7 +22,7 @@ from streaming.apply.shape import Untold, WholeRow
 from streaming.cluster.control_rows import EndedSpan
 from streaming.cluster.owners_reader import Known, OwnersReader, in_pairs
 from streaming.cluster.reads import Offsets, Read
-from streaming.filter import TableFilter
+from streaming.filter import TableFilter, TableForms
 from streaming.protocols.contract import DDL_BODY, Block, Kind, Wanted, ipc
 from streaming.schema_file import Definitions, read_definitions
 from streaming.sink_table import SinkTable
@@ -90,6 +90,7 @@ class _Made(dict[TableName, Any]):
         self.told: dict[TableName, Any] = {}
         self.made_elsewhere: dict[TableName, Any] = {}
         self.defined = Definitions()
+        self.forms = TableForms()
         self.ended: dict[TableName, Ts] = {}
 
     def put(self, table: Any) -> None:

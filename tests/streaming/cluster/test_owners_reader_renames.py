@@ -91,3 +91,17 @@ def test_what_another_owner_has_noted_of_a_rename_stays(ground: Ground) -> None:
     known = ground.known[-1]
     assert (len(known.removed), known.made, ground.begun) == (1, (), [])
     assert ground.spans[NEW].checkpoint == 300
+
+
+def test_a_dropped_table_that_is_back_begins_again(ground: Ground) -> None:
+    """Its rows may have been read before it was there."""
+    renamed(ground)
+    ground.resolve()
+    ground.spans.end(A, Ts(199))
+    back = SinkTable(name=A, checkpoint=Ts(200), created_ts=Ts(200))
+    for _ in range(2):  # another owner may have noted it
+        ground.reader.ran(RenamedSpans(ended=(), made=(back,)))
+        ground.reader.apply_due()
+    (made,) = [each for known in ground.known for each in known.made]
+    assert (made.table, ground.spans[A], ground.begun) == (back, back, [A])
+    assert made.low_water[PARTITIONS[1]] == 1

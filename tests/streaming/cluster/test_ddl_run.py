@@ -1,0 +1,151 @@
+"""DDLs that bring rows which TiCDC does not send, as an owner carries them out on its tables."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from conf.settings import Changefeed, DeltaSink, KafkaSource
+from coordination.model import TableName, Ts
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.progress import DROPPED
+from streaming.cluster.control_rows import EndedSpan, RenamedSpans
+from streaming.cluster.ddl_run import carry_out, pending_ddls
+from streaming.cluster.owners_reader import Known
+from streaming.ddl_plan import DdlNotSupported, DdlPlan, in_order, plan
+from streaming.ddl_steps import DdlEvent
+from streaming.filter import TableFilter
+from streaming.sink_table import SinkTable
+from tests.sinks.merge_on_write.orders import NAME, Changes, rows_of, write
+from tests.streaming.cluster.test_schema_rows import Owner
+
+OTHER = TableName(NAME.schema, "other")
+
+
+class Ground:
+    """An owner that takes up by itself what has run."""
+
+    def __init__(self, warehouse: Path, **settings: Any) -> None:
+        self.warehouse = warehouse
+        self.owner = Owner(warehouse)
+        self._changefeed = Changefeed(
+            id="shop",
+            start_ts=Ts(1),
+            source=KafkaSource(
+                brokers=("h:1",), topic="t", topics=("t",), protocol="canal-json", partition_num=1
+            ),
+            sink=DeltaSink(warehouse=str(warehouse)),
+            **settings,
+        )
+
+    def put(self, name: TableName, limit: int, changes: Changes) -> None:
+        target = self.owner.spans[name].target
+        assert target is not None
+        engine = MergeOnWriteEngine({}, keeps_up=False)
+        order = write(target.uri, limit, changes)
+        engine.apply(type(order)(**{**_fields(order), "target": target}))
+        engine.close()
+
+    def plan(self, name: TableName, ts: int, query: str) -> DdlPlan:
+        event = DdlEvent(commit_ts=Ts(ts), offset=ts, name=name, ddl_type="", query=query)
+        spans = self.owner.spans
+        return plan(
+            in_order([event]),
+            checkpoint=Ts(1),
+            start_ts=Ts(1),
+            limit=Ts(9999),
+            table_filter=TableFilter(self._changefeed.filter),
+            known=spans.schemas(),
+            seen=spans.last_ddls(),
+            shaped={each: table.shape_ts for each, table in spans.items()},
+            orders={},
+            defined=spans.defined,
+            unmade={},
+            forms=spans.forms,
+        )
+
+    def run(self, name: TableName, ts: int, query: str) -> DdlPlan:
+        """Carried out twice where it is at all, as by an owner who died before it was noted."""
+        planned = self.plan(name, ts, query)
+        if planned.runs is not None:
+            context = SimpleNamespace(
+                changefeed=self._changefeed, trust=SimpleNamespace(check=lambda: None)
+            )
+            ran: list[Any] = []
+            reader = cast(Any, SimpleNamespace(ran=ran.append))
+            for _ in range(2):
+                ran.clear()
+                carry_out(
+                    cast(Any, context), self.owner.rows, reader, planned.runs, threading.Event()
+                )
+            for done in ran:
+                self._take(done)
+        return planned
+
+    def _take(self, done: SinkTable | EndedSpan | RenamedSpans) -> None:
+        spans, rows = self.owner.spans, self.owner.rows
+        if isinstance(done, SinkTable):
+            spans.put(done)
+        elif isinstance(done, EndedSpan):
+            spans.end(done.table.name, done.at_ts)
+            rows.end(done)
+        else:
+            rows.add([(each, {}) for each in done.made])
+            for each in done.made:
+                spans.put(each)
+
+
+def _fields(order: Any) -> dict[str, Any]:
+    return {name: getattr(order, name) for name in type(order).__dataclass_fields__}
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    made = Ground(tmp_path)
+    made.owner.make()
+    made.put(NAME, 50, {1: "a", 2: "b"})
+    return made
+
+
+def table(ground: Ground, name: str) -> dict[int, str | None]:
+    return dict(rows_of(f"{ground.warehouse}/{NAME.schema}/{name}"))
+
+
+def test_a_dropped_table_is_a_span_again(ground: Ground, tmp_path: Path) -> None:
+    ground.run(NAME, 100, "DROP TABLE `orders`")
+    planned = ground.plan(NAME, 200, "RECOVER TABLE `orders`")
+    known = Known(position_ts=Ts(300), made=(), removed=(), plan=planned)
+    (pending,) = pending_ddls(known, ground.owner.rows)
+    assert (pending.commit_ts, pending.table_ids) == (199, None), "all tables wait for it"
+    ground.run(NAME, 200, "RECOVER TABLE `orders`")
+    span = ground.owner.spans[NAME]
+    assert (span.checkpoint, span.created_ts, span.state) == (200, 200, "replicating")
+    assert ground.plan(NAME, 200, "RECOVER TABLE `orders`").blocked is None
+    ground.put(NAME, 250, {2: None, 3: "c"})
+    assert table(ground, NAME.table) == {1: "a", 3: "c"}
+    heir = Owner(tmp_path)
+    assert heir.spans[NAME].checkpoint >= 200
+
+
+def test_a_dropped_table_comes_back_under_another_name(ground: Ground) -> None:
+    ground.run(NAME, 100, "DROP TABLE `orders`")
+    ground.run(OTHER, 200, "FLASHBACK TABLE `orders` TO `other`")
+    assert (NAME in ground.owner.spans, ground.owner.rows.progress[NAME].state) == (False, DROPPED)
+    ground.put(OTHER, 250, {2: None})
+    assert table(ground, "other") == {1: "a"}
+
+
+def test_rows_that_were_not_kept_stop_it_in_one_line(tmp_path: Path) -> None:
+    ground = Ground(tmp_path, on_drop="drop")
+    ground.owner.make()
+    ground.run(NAME, 100, "DROP TABLE `orders`")
+    with pytest.raises(DdlNotSupported, match=r"were not kept .*CREATE TABLE makes it") as refused:
+        ground.run(NAME, 200, "RECOVER TABLE `orders`")
+    assert "\n" not in str(refused.value)
+    ground = Ground(tmp_path / "empty")
+    with pytest.raises(DdlNotSupported, match=r"no DROP TABLE of .* was carried out"):
+        ground.run(NAME, 200, "RECOVER TABLE `orders`")
