@@ -36,12 +36,12 @@ DDL = "tidelake.ddl"
 ALTERED = "tidelake.altered"  # the newest DDL that the table's shape holds
 DROPPED = "tidelake.dropped"  # the newest DROP TABLE of it; a later CREATE TABLE makes it again
 SHAPED_AT = "tidelake.shaped-at"  # of ALTERED: commit-ts, order, and the version that it made
-LEFT = "tidelake.left"  # what the last RENAME TABLE of it took away: commit-ts, version
+LEFT = "tidelake.left"  # what the last RENAME or EXCHANGE of it took away: commit-ts, version
 TRUNCATED = "tidelake.truncated"  # commit-ts of the last DDL that took rows which nobody has kept
 LAST_DDL = "tidelake.last-ddl"  # the last one that its writer has run: app ID, commit-ts, order
 WRITER = "tidelake.writer"  # the app ID that may write since the last seal
 SHOWN = "tidelake.shown"  # TSO up to which the table had changes when it was rewound below that
-REKEYED = "tidelake.rekeyed"  # commit-ts of the last DDL that has changed its key
+REKEYED = "tidelake.rekeyed"  # commit-ts of the last DDL that changed its key, or exchanged rows
 
 ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"
 
@@ -181,16 +181,17 @@ class TargetState:
 
     @property
     def rekeyed_ts(self) -> Ts:
-        """Of the last DDL that has given it another key; 0: none has."""
+        """Of the last DDL that has given it another key, or another table's rows; 0: none has."""
         return Ts(_number(self.properties.get(REKEYED)) or 0)
 
 
 def refuse_another_key(name: TableName, state: TargetState, back_to: int) -> None:
-    """Of a rewind: what the old key told apart may be one row by the new one."""
+    """Of a rewind: what the old key told apart may be one row by the new one, and what EXCHANGE
+    PARTITION moved would be moved once more."""
     if back_to < state.rekeyed_ts - 1:
         raise TidelakeError(
             f"table {name} cannot go back to {back_to}: a DDL at commit-ts {state.rekeyed_ts} gave "
-            "it another key, by which earlier changes cannot be applied. Rewind with "
+            "it another key or other rows, on which earlier changes cannot be applied. Rewind with "
             f"--overwrite-checkpoint-ts {state.rekeyed_ts - 1} at least, or leave the table out "
             "with [filter] rules"
         )

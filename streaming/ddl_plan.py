@@ -35,6 +35,7 @@ from streaming.ddl_steps import (
     RECOVERS_UNKNOWN,
     DdlEvent,
     DdlStep,
+    exchanged_names,
     is_rename,
     old_names,
     rename_step_of,
@@ -125,7 +126,7 @@ def plan(
             creations.append(Creation(event=event, table=ddl))
             schemas[event.name] = made
         elif isinstance(ddl, Unsupported):
-            about = old_names(statement) or [event.name]
+            about = old_names(statement) or [event.name, *exchanged_names(statement)]
             if (name := _waits_for(event.commit_ts, about, schemas, unmade)) is not None:
                 return replace(wall, unmade=name)
             is_log = forms.of(event.name).is_log
@@ -261,8 +262,8 @@ def _limit_behind(event: DdlEvent, ddls: Sequence[DdlEvent], limit: Ts) -> Ts:
 
 def _is_wanted(event: DdlEvent, statement: Statement, table_filter: TableFilter) -> bool:
     """A DDL of a schema has an empty table name: the filter answers for the whole schema. That of a
-    rename has the new one, and the old one counts too."""
-    names = [event.name, *old_names(statement)]
+    rename has the new one, and the old one counts too, as does the table of an EXCHANGE."""
+    names = [event.name, *old_names(statement), *exchanged_names(statement)]
     return any(map(table_filter.selects, names)) and not table_filter.ignores_ddl(
         event.name, statement.event_types, event.query
     )

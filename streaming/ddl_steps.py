@@ -15,6 +15,7 @@ from sinks.ddl.effects import (
     DropPartitions,
     DropTable,
     Effect,
+    ExchangePartition,
     PassedOver,
     RecoverTable,
     RenameTable,
@@ -27,9 +28,16 @@ from sinks.schema import TableSchema
 
 DdlKey = tuple[Ts, str, TableName]
 
+PARTITIONS_UNKNOWN = (
+    "it moves or removes the rows of partitions, and which rows those are is not known: the CREATE "
+    "TABLE that says so was not read, or is of a kind that is not known here"
+)
+EXCHANGES_UNREAD = (
+    "it exchanges rows with a table that was not read: [filter] leaves it out, or it has no key"
+)
 PARTITIONS_OF_LATER = (
-    "it removes the rows of partitions, and what is known of the table's partitions is of a later "
-    "DDL, since the table was rewound: delete these rows by hand"
+    "it moves or removes the rows of partitions, and what is known of the table's partitions is of "
+    "a later DDL, since the table was rewound: mend these rows by hand"
 )
 RECOVERS_UNKNOWN = (
     "it brings a table back, and [filter] passes over DDLs that take rows away, so that it is not "
@@ -70,7 +78,7 @@ class DdlStep:
     ``ends``: the tables that are dropped, each by a commit of its own; ``moves``: those that are
     renamed, from which name to which, as they are before and after it all; ``recovers``: the name
     of a dropped table, and the one under which it comes back. Where there are some of these,
-    nothing else happens.
+    nothing else happens. ``exchanges_with``: the table with which the partition changes rows.
     """
 
     event: DdlEvent
@@ -82,23 +90,28 @@ class DdlStep:
     ends: tuple[TableName, ...] = ()
     moves: tuple[tuple[TableName, TableName], ...] = ()
     recovers: tuple[TableName, TableName] | None = None
+    exchanges_with: TableName | None = None
 
     @property
     def names(self) -> tuple[TableName, ...]:
         """Of the tables that wait for it; none: all do, since one more comes to be."""
         if self.recovers is not None:
             return ()
+        if self.exchanges_with is not None:
+            return self.name, self.exchanges_with
         return (*self.ends, *(old for old, _ in self.moves)) or (self.name,)
 
     @property
     def alone(self) -> tuple[TableName, ...]:
         """Of them those that are done one by one; renamed ones are done together."""
-        return self.ends if self.moves else self.names
+        return self.ends if self.moves or self.exchanges_with else self.names
 
     @property
     def turns(self) -> tuple[TableName, ...]:
         """The names by which it is carried out, one after the other."""
         together = () if self.recovers is None else self.recovers[1:]
+        if self.exchanges_with is not None:
+            together = (self.name,)
         return (*self.alone, *(old for old, _ in self.moves[:1]), *together)
 
 
@@ -142,6 +155,8 @@ def step_of(  # noqa: PLR0911 - one per kind
             known = {_folded(name): name for name in seen}
             recovers = known.get(_folded(told), told), new or event.name
             return DdlStep(event=event, name=recovers[1], recovers=recovers)
+        case (ExchangePartition() as effect,):
+            return _exchanged(event, effect, schemas, shaped)
     return ""
 
 
@@ -152,6 +167,11 @@ def is_rename(statement: Statement) -> bool:
 def old_names(statement: Statement) -> list[TableName]:
     """Of the tables that it renames, as they were called before it."""
     return list(_moves(statement.effects)) if is_rename(statement) else []
+
+
+def exchanged_names(statement: Statement) -> list[TableName]:
+    """Of the tables whose rows a partition gets."""
+    return [each.table for each in statement.effects if isinstance(each, ExchangePartition)]
 
 
 def _moves(effects: Iterable[Effect]) -> dict[TableName, TableName]:
@@ -207,10 +227,7 @@ def _without_partitions(
     if not effect.partitions:  # of ALL
         return DdlStep(event=event, name=name, empties=True)
     if schema.partitioning is None:
-        return (
-            "it removes the rows of partitions, and which rows those are is not known: the CREATE "
-            "TABLE that says so was not read, or is of a kind that is not known here"
-        )
+        return PARTITIONS_UNKNOWN
     step = DdlStep(event=event, name=name, partitions=effect.partitions)
     if isinstance(effect, TruncatePartition):
         return step
@@ -219,6 +236,29 @@ def _without_partitions(
     except ValueError as error:
         return str(error)
     return replace(step, change=change)
+
+
+def _exchanged(
+    event: DdlEvent,
+    effect: ExchangePartition,
+    schemas: Mapping[TableName, TableSchema | None],
+    shaped: Mapping[TableName, Ts],
+) -> DdlStep | str | None:
+    known = {_folded(name): name for name in schemas}
+    found = [known.get(_folded(name)) for name in (effect.name, effect.table)]
+    names = [name for name in found if name is not None]
+    if not any(schemas[name] for name in names):
+        return None  # neither has a target
+    if len(names) != len(found) or not all(schemas[name] for name in names):
+        return EXCHANGES_UNREAD
+    if any(event.commit_ts < shaped.get(name, 0) for name in names):
+        return PARTITIONS_OF_LATER
+    schema = schemas[names[0]]
+    if schema is None or schema.partitioning is None:
+        return PARTITIONS_UNKNOWN
+    return DdlStep(
+        event=event, name=names[0], partitions=(effect.partition,), exchanges_with=names[1]
+    )
 
 
 def _adds_key(effect: AlterTable | TruncateTable | PassedOver) -> bool:

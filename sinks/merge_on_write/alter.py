@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+import pyarrow as pa
 
 from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.apply import Applied, Skipped, TableHeld, Target
 from sinks.ddl.evolve import SchemaChange
+from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import AppTransaction, DataFile, Json, Metadata
 from sinks.merge_on_write.commit import LostRace
 from sinks.merge_on_write.ended_rows import rows_to_end, write_ended
@@ -32,7 +35,7 @@ from sinks.merge_on_write.open_table import OpenTable
 from sinks.merge_on_write.partition_rows import find_partitions
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.rewrite import check_key, rewrite
-from sinks.merge_on_write.sorted_files import NewFile
+from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.tables import (
     ALTERED,
@@ -59,7 +62,8 @@ class TableDdl:
     Neither (a DDL that an operator skips): only its position is put into the table. ``on_drop``: a
     DROP TABLE, which empties the table and marks it; with ``keep`` its files stay, under the name
     ``kept_uri``; with ``rename`` too, for the name that a RENAME TABLE gives them (``renamed``).
-    ``makes_again``: a CREATE TABLE in a dropped one's place.
+    ``makes_again``: a CREATE TABLE in a dropped one's place. ``comes``: the rows that come instead
+    of those that go, by column names and in slices (``exchanged``).
     """
 
     target: Target
@@ -69,6 +73,7 @@ class TableDdl:
     partitions: tuple[str, ...] = ()
     on_drop: Literal["keep", "drop", "rename"] | None = None
     makes_again: bool = False
+    comes: Callable[[], Iterator[pa.Table]] | None = None
     on_add_default: Literal["rewrite", "null"] = "rewrite"
     on_type_change: Literal["rewrite", "stop"] = "rewrite"
     rules: CastRules = field(default_factory=lambda: CastRules(time_zone="UTC", zero_date="null"))
@@ -128,7 +133,7 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     is_in_shape = is_at_least(configuration, order.ddl)
     if (
         is_carried_out(configuration, app_id, reached, order.ddl)
-        or (is_in_shape and not order.removes_rows)
+        or (is_in_shape and (order.comes is not None or not order.removes_rows))
         or (order.on_drop == "rename" and has_arrived(configuration, order.ddl))
     ):
         return Skipped(state.version, reached)
@@ -162,11 +167,13 @@ def _noted(order: TableDdl, state: LogState, *, is_in_shape: bool) -> dict[str, 
     properties[LAST_DDL] = json.dumps([order.target.app_id, *order.ddl.position])
     if not is_in_shape:
         properties[SHAPED_AT] = json.dumps([*order.ddl.position, state.version + 1])
-    if order.on_drop == "rename":
+    if order.on_drop == "rename" or order.comes is not None:
         left = left_version(state.metadata.configuration, order.ddl)  # the first one has taken all
         left_at = state.version if left is None else left
         properties[LEFT] = json.dumps([order.ddl.commit_ts, left_at])
-    if order.empties or order.is_only_noted:
+    if order.comes is not None:
+        properties[REKEYED] = str(order.ddl.commit_ts)  # no rewind: it would be done twice
+    elif order.empties or order.is_only_noted:
         properties[TRUNCATED] = str(order.ddl.commit_ts)
     return properties
 
@@ -238,25 +245,8 @@ def _commit(table: OpenTable, order: TableDdl, new: NewShape | None, actions: li
     marked: list[tuple[DataFile, DeletedRows]] = []
     is_put = False
     try:
-        if order.removes_rows and order.on_drop is None and order.ended:
-            hits = rows_to_end(table, order.ended, _of_partitions(table, order))
-            taken, marked = table.taken_out(hits, int(time.time() * 1000))
-            for each in write_ended(table, hits, order.ended, key):
-                written.append(each)
-            actions += [*taken, *(each.file.add(data_change=True) for each in written)]
-        elif order.removes_all or (new is not None and new.must_rewrite):
-            live = [each.file for each in table.files.values()]
-            if new is not None and not order.removes_all:
-                _write(table, order, new, key, written)
-            # Their retention begins now: to write a large table takes long.
-            is_kept = order.on_drop in ("keep", "rename")
-            removed_ms = NEVER_MS if is_kept else int(time.time() * 1000)
-            removed = (file.remove(removed_ms, data_change=True) for file in live)
-            actions += [*removed, *(each.file.add(data_change=True) for each in written)]
-        elif order.partitions:
-            hits = _of_partitions(table, order) or {}
-            taken, marked = table.taken_out(hits, int(time.time() * 1000))
-            actions += taken
+        gone, marked = _rows_anew(table, order, new, key, written)
+        actions += [*gone, *(each.file.add(data_change=True) for each in written)]
         order.before_commit()
         is_put = True
         version = table.commit(
@@ -276,6 +266,39 @@ def _commit(table: OpenTable, order: TableDdl, new: NewShape | None, actions: li
     return version
 
 
+def _rows_anew(
+    table: OpenTable,
+    order: TableDdl,
+    new: NewShape | None,
+    key: tuple[str, ...],
+    written: list[NewFile],
+) -> tuple[list[Json], list[tuple[DataFile, DeletedRows]]]:
+    """The actions that take rows out, and the files that stay, with their vectors. What comes in
+    their place is ``written``."""
+    gone: list[Json] = []
+    marked: list[tuple[DataFile, DeletedRows]] = []
+    if order.removes_rows and order.on_drop is None and order.ended:
+        hits = rows_to_end(table, order.ended, _of_partitions(table, order))
+        gone, marked = table.taken_out(hits, int(time.time() * 1000))
+        for each in write_ended(table, hits, order.ended, key):
+            written.append(each)
+    elif order.removes_all or (new is not None and new.must_rewrite):
+        live = [each.file for each in table.files.values()]
+        if new is not None and not order.removes_all:
+            _write(table, order, new, key, written)
+        # Their retention begins now: to write a large table takes long.
+        is_kept = order.on_drop in ("keep", "rename")
+        removed_ms = NEVER_MS if is_kept else int(time.time() * 1000)
+        gone = [file.remove(removed_ms, data_change=True) for file in live]
+    elif order.partitions:
+        hits = _of_partitions(table, order) or {}
+        gone, marked = table.taken_out(hits, int(time.time() * 1000))
+    for rows in order.comes() if order.comes is not None else ():
+        found = data_files.physical_rows(rows, table.shape)
+        written += write_sorted(table.storage, found, key, table.shape)
+    return gone, marked
+
+
 def _of_partitions(table: OpenTable, order: TableDdl) -> dict[str, Ordinals] | None:
     """None: it is not about partitions."""
     if not order.partitions:
@@ -290,6 +313,8 @@ def _of_partitions(table: OpenTable, order: TableDdl) -> dict[str, Ordinals] | N
 def _operation(order: TableDdl) -> str:
     if order.on_drop == "rename":
         return "RENAME TABLE"
+    if order.comes is not None:
+        return "EXCHANGE PARTITION"
     return "TRUNCATE" if order.removes_rows else "ALTER TABLE"
 
 

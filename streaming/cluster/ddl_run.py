@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from threading import Event
@@ -17,6 +18,7 @@ from sinks.apply import Applied, Skipped, TableHeld
 from sinks.blocked_ddls import BlockedDdl
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.exchanged import PartitionExchange, exchange
 from sinks.merge_on_write.recovered import (
     TableRecovery,
     is_recovered,
@@ -64,7 +66,9 @@ class DdlRun:
             revealed_options(changefeed.sink.storage_options), keeps_up=False
         )
         target = None if self._table is None else self._table.target
-        rules = CastRules(time_zone=changefeed.source.time_zone, zero_date=changefeed.zero_date)
+        self._rules = CastRules(
+            time_zone=changefeed.source.time_zone, zero_date=changefeed.zero_date
+        )
         self._order = (
             None
             if target is None
@@ -77,7 +81,7 @@ class DdlRun:
                 on_drop=changefeed.on_drop if step.ends else None,
                 on_add_default="null" if target.is_log else changefeed.on_add_default,
                 on_type_change=changefeed.on_type_change,
-                rules=rules,
+                rules=self._rules,
                 before_commit=context.trust.check,
             )
         )
@@ -90,9 +94,10 @@ class DdlRun:
     def __exit__(self, *_: object) -> None:
         self._engine.close()
 
-    def until_done(self, closing: Event) -> SinkTable | EndedSpan | RenamedSpans | None:
-        """The table as it is then; None: it was asked to end before. Raises DdlNotSupported where
-        the table or its rows do not allow it. No watchdog: to write a large table anew takes long.
+    def until_done(self, closing: Event) -> Sequence[SinkTable | EndedSpan | RenamedSpans] | None:
+        """The tables as they are then; None: it was asked to end before. Raises DdlNotSupported
+        where the table or its rows do not allow it. No watchdog: to write a large table anew takes
+        long.
         """
         event, name = self._step.event, self._name
         does = "skips" if self._step.is_skipped else "runs"
@@ -104,19 +109,21 @@ class DdlRun:
                 return None
         return done
 
-    def _tried(self) -> SinkTable | EndedSpan | RenamedSpans | None:
+    def _tried(self) -> Sequence[SinkTable | EndedSpan | RenamedSpans] | None:
         event, name = self._step.event, self._name
         try:
             self._context.trust.check()
             self._rows.save_schemas()
             failpoint(Failpoint.BEFORE_DDL)
             if self._step.recovers is not None:
-                return self._recovered(*self._step.recovers)
+                return [self._recovered(*self._step.recovers)]
+            if self._step.exchanges_with is not None:
+                return self._exchanged(self._step.exchanges_with)
             if name not in self._step.alone:
-                return self._renamed()
+                return [self._renamed()]
             applied = self._alter()
             failpoint(Failpoint.AFTER_DDL)
-            done = self._ended(applied) if self._step.ends else self._looked_at()
+            done = self._ended(applied) if self._step.ends else self._looked_at(name)
         except PASSING as error:
             self._wait_s = self._backoff.next_s(error)
             return None
@@ -130,11 +137,11 @@ class DdlRun:
             raise refusal(event, str(error)) from error
         did = "skipped" if self._step.is_skipped else "ran"
         logger.info("%s the DDL table=%s version=%s", did, name, applied and applied.version)
-        return done
+        return [done]
 
-    def _looked_at(self) -> SinkTable:
+    def _looked_at(self, name: TableName) -> SinkTable:
         """Its last DDL is this one, also where it had run before anybody noted so in the table."""
-        table = self._spans.look_again(self._name)
+        table = self._spans.look_again(name)
         return replace(table, last_ddl_ts=max(table.last_ddl_ts, self._step.event.commit_ts))
 
     def _ended(self, applied: Applied | Skipped | None) -> EndedSpan:
@@ -190,6 +197,27 @@ class DdlRun:
         logger.info("the table is back table=%s new_name=%s", old, new)
         return RenamedSpans(ended=(), made=(spans.come(new, event.commit_ts),))
 
+    def _exchanged(self, other: TableName) -> list[SinkTable]:
+        name, (partition,), spans = self._name, self._step.partitions, self._spans
+        partitioned, table = spans[name].target, spans[other].target
+        assert partitioned is not None
+        assert table is not None
+        if not (partitioned.is_log and table.is_log):  # they keep what happened as it was
+            exchange(
+                self._engine,
+                PartitionExchange(
+                    partitioned=partitioned,
+                    partition=partition,
+                    table=table,
+                    ddl=self._ddl,
+                    rules=self._rules,
+                    before_commit=self._context.trust.check,
+                ),
+            )
+        failpoint(Failpoint.AFTER_DDL)
+        logger.info("exchanged rows table=%s partition=%s with=%s", name, partition, other)
+        return [self._looked_at(each) for each in (other, name)]
+
     def _alter(self) -> Applied | Skipped | None:
         try:
             return None if self._order is None else self._engine.alter(self._order)
@@ -210,9 +238,10 @@ def carry_out(
             done = run.until_done(closing)
         if done is None:
             return
-        if isinstance(done, SinkTable):
-            rows.altered(done)
-        reader.ran(done)
+        for each in done:
+            if isinstance(each, SinkTable):
+                rows.altered(each)
+            reader.ran(each)
 
 
 def pending_ddls(known: Known, rows: ControlRows) -> tuple[PendingDdl, ...]:

@@ -95,7 +95,7 @@ def test_a_ddl_at_the_checkpoint_is_judged_by_its_table() -> None:
 
 
 def wall(ts: int, table: str = "t") -> DdlEvent:
-    query = f"ALTER TABLE `{table}` EXCHANGE PARTITION `p` WITH TABLE `u`"
+    query = f"ALTER TABLE `{table}` SECONDARY_UNLOAD"
     return ddl(ts, query, table, kind="ALTER")
 
 
@@ -104,7 +104,7 @@ def test_a_wall_ends_the_rows_right_below_it() -> None:
     assert made(found) == ["t"]
     assert (found.limit, found.blocked, found.runs) == (19, wall(20), None)
     message = str(refusal(wall(20), found.why))
-    assert "ALTER TABLE `t` EXCHANGE PARTITION `p` WITH TABLE `u`" in message
+    assert "ALTER TABLE `t` SECONDARY_UNLOAD" in message
     assert "20" in message
     assert "shop.t" in message
 

@@ -21,7 +21,9 @@ from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.retention import clean_files, clean_log
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl, truncate
 from tests.sinks.merge_on_write.event_logs import rewound_write
+from tests.sinks.merge_on_write.exchanges import exchanged
 from tests.sinks.merge_on_write.orders import UPSERTED, write
+from tests.sinks.merge_on_write.recoveries import came_back
 from tests.sinks.merge_on_write.renames import renamed
 
 DAY_MS = 24 * 3600 * 1000
@@ -74,6 +76,7 @@ def moved(folder: str) -> None:
 DEEDS: Mapping[str, Callable[[str], None]] = {
     "upsert": upsert, "fold": folded, "upkeep": upkept, "alter": altered, "truncate": emptied,
     "drop": dropped, "append": appended, "swap": swapped, "rename": moved,
+    "recover": came_back, "exchange": exchanged,
 }  # fmt: skip
 
 

@@ -21,7 +21,9 @@ from tests.conftest import ROOT
 from tests.services.delta_rows import read_rows
 from tests.sinks.merge_on_write.ddls import ADD_FILLED, ddl
 from tests.sinks.merge_on_write.event_logs import EVENTS, events_of, rewound_log, rewound_write
+from tests.sinks.merge_on_write.exchanges import Pair, exchanged
 from tests.sinks.merge_on_write.orders import UPSERTED, Changes, Rows, changed, made, rows_of, write
+from tests.sinks.merge_on_write.recoveries import drop, recovered
 from tests.sinks.merge_on_write.renames import contents, put, renamed, two_tables
 
 LEAST_STEPS = 8  # of each deed: what counts fewer has not looked everywhere
@@ -115,6 +117,42 @@ def test_a_process_is_killed_at_a_rename(tmp_path: Path, deed: str, names: dict[
         assert isinstance(put(engine, uri, 100, UPSERTED), Applied)
         engine.close()
         assert contents(folder)[names["a"]] == changed(before["a"], UPSERTED)
+
+
+def test_a_process_is_killed_while_a_table_comes_back(tmp_path: Path) -> None:
+    folder = two_tables(tmp_path / "tables")
+    before = contents(folder)["a"]
+    engine = MergeOnWriteEngine({}, keeps_up=False)
+    drop(engine, folder)
+    copies = killed_at_each_step(folder, tmp_path / "copies", "recover")
+    assert ["c" in contents(copy) for copy in (copies[0], copies[-1])] == [False, True]
+    for copy in copies:
+        assert contents(copy).get("c", before) == before
+        for _ in range(2):
+            recovered(engine, copy, "c")
+            assert contents(copy)["c"] == before
+        assert isinstance(put(engine, f"{copy}/c", 120, UPSERTED), Applied)
+        assert contents(copy)["c"] == changed(before, UPSERTED)
+    engine.close()
+
+
+def test_a_process_is_killed_at_an_exchange(tmp_path: Path) -> None:
+    """Between the two commits the table has the partition's rows already, and so has the other."""
+    pair = Pair(tmp_path / "tables")
+    copies = killed_at_each_step(str(pair.folder), tmp_path / "copies", "exchange")
+    before = pair.rows
+    pair.expect(lambda row: bool(row["id"] >= 10))
+    half = [before[0], pair.rows[1]]
+    seen = []
+    for copy in copies:
+        pair.move(copy)
+        seen.append([pair.partitioned.read(), pair.table.read()])
+        assert seen[-1] in (before, half, pair.rows)
+        for _ in range(2):
+            exchanged(copy)
+            pair.check()
+    assert (seen[0], half in seen, seen[-1]) == (before, True, pair.rows)
+    pair.close()
 
 
 def killed_at_each_step(table: str, folder: Path, deed: str) -> list[str]:

@@ -43,6 +43,10 @@ def schema_of(columns: str, clause: str) -> TableSchema:
     return made.schema
 
 
+def target_at(uri: str, schema: TableSchema) -> Target:
+    return Target(name=NAME, uri=uri, schema=schema, app_id=app_id("shop", 1, NAME, 1))
+
+
 class Table:
     """A target of several files with vectors, made from rows."""
 
@@ -61,9 +65,7 @@ class Table:
 
     @property
     def target(self) -> Target:
-        return Target(
-            name=NAME, uri=self.uri, schema=self.schema, app_id=app_id("shop", 1, NAME, 1)
-        )
+        return target_at(self.uri, self.schema)
 
     def write(self, rows: list[Row], op: str) -> None:
         columns = {

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -24,17 +23,14 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
 from sinks.merge_on_write.pause import set_paused
 from sinks.merge_on_write.recovered import (
-    TableRecovery,
     is_recovered,
-    kept_place,
-    not_kept,
-    recover,
 )
 from sinks.merge_on_write.renamed import rename
 from sinks.tables import DdlIdentity, inspect, seal, state_of
 from tests.sinks.merge_on_write.ddls import C, assert_in_memory
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, failing, once
 from tests.sinks.merge_on_write.orders import Changes, changed
+from tests.sinks.merge_on_write.recoveries import drop, identity, recovered
 from tests.sinks.merge_on_write.renames import (
     ORDERS,
     contents,
@@ -74,42 +70,6 @@ def new_engine() -> Iterator[MergeOnWriteEngine]:
 
 engine = pytest.fixture(new_engine, name="engine")
 other = pytest.fixture(new_engine, name="other")
-
-
-def drop(
-    engine: MergeOnWriteEngine, folder: str, commit_ts: int = C, on_drop: Any = "keep"
-) -> None:
-    ddl = DdlIdentity(commit_ts=Ts(commit_ts), order=0, query="DROP TABLE `shop`.`a`")
-    engine.alter(TableDdl(target=named(f"{folder}/a"), ddl=ddl, on_drop=on_drop))
-
-
-def recovered(
-    engine: MergeOnWriteEngine,
-    folder: str,
-    name: str = "a",
-    commit_ts: int = C + 10,
-    incarnation: int = 1,
-) -> Applied | Skipped:
-    """As the owner does it, of table a."""
-    uri, target = f"{folder}/a", named(f"{folder}/{name}", incarnation=incarnation)
-    kept = kept_place(named(uri).name, uri, inspect(uri, {}))
-    state = inspect(kept, {})
-    if state is None:
-        raise not_kept(named(uri).name, kept)
-    assert state.schema is not None
-    return recover(
-        engine,
-        TableRecovery(
-            kept=kept,
-            target=replace(target, schema=state.schema),
-            ddl=identity(commit_ts),
-            properties=origin(commit_ts, incarnation),
-        ),
-    )
-
-
-def identity(commit_ts: int = C + 10) -> DdlIdentity:
-    return DdlIdentity(commit_ts=Ts(commit_ts), order=0, query="RECOVER TABLE a")
 
 
 class TestRecover:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +12,8 @@ import pytest
 
 from conf.settings import Changefeed, DeltaSink, KafkaSource
 from coordination.model import TableName, Ts
+from sinks.ddl.partitions import read_partitioning
+from sinks.ddl.words import read_words
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.progress import DROPPED
 from streaming.cluster.control_rows import EndedSpan, RenamedSpans
@@ -24,6 +27,7 @@ from tests.sinks.merge_on_write.orders import NAME, Changes, rows_of, write
 from tests.streaming.cluster.test_schema_rows import Owner
 
 OTHER = TableName(NAME.schema, "other")
+PARTS = TableName(NAME.schema, "parts")
 
 
 class Ground:
@@ -46,9 +50,20 @@ class Ground:
         target = self.owner.spans[name].target
         assert target is not None
         engine = MergeOnWriteEngine({}, keeps_up=False)
-        order = write(target.uri, limit, changes)
-        engine.apply(type(order)(**{**_fields(order), "target": target}))
+        engine.apply(replace(write(target.uri, limit, changes), target=target))
         engine.close()
+
+    def partitioned(self) -> None:
+        """Another table, like the first one and cut in two at 10."""
+        bounds = "PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN MAXVALUE"
+        first = self.owner.spans[NAME].target
+        assert first is not None
+        cut = read_partitioning(read_words(f"PARTITION BY RANGE (id) ({bounds})"))
+        query = "CREATE TABLE parts …"
+        made = DdlEvent(commit_ts=Ts(6), offset=0, name=PARTS, ddl_type="", query=query)
+        self.owner.spans.create(PARTS, replace(first.schema, partitioning=cut), made, Ts(6))
+        self.owner.rows.add([(self.owner.spans[PARTS], {})])
+        self.put(PARTS, 50, {7: "x", 20: "y"})
 
     def plan(self, name: TableName, ts: int, query: str) -> DdlPlan:
         event = DdlEvent(commit_ts=Ts(ts), offset=ts, name=name, ddl_type="", query=query)
@@ -99,10 +114,6 @@ class Ground:
                 spans.put(each)
 
 
-def _fields(order: Any) -> dict[str, Any]:
-    return {name: getattr(order, name) for name in type(order).__dataclass_fields__}
-
-
 @pytest.fixture
 def ground(tmp_path: Path) -> Ground:
     made = Ground(tmp_path)
@@ -149,3 +160,23 @@ def test_rows_that_were_not_kept_stop_it_in_one_line(tmp_path: Path) -> None:
     ground = Ground(tmp_path / "empty")
     with pytest.raises(DdlNotSupported, match=r"no DROP TABLE of .* was carried out"):
         ground.run(NAME, 200, "RECOVER TABLE `orders`")
+
+
+def test_a_partition_and_a_table_change_rows(ground: Ground) -> None:
+    ground.partitioned()
+    query = "ALTER TABLE `shop`.`parts` EXCHANGE PARTITION `p1` WITH TABLE `shop`.`orders`"
+    planned = ground.plan(PARTS, 100, query)
+    assert planned.runs is not None, planned.why
+    assert (planned.limit, set(planned.runs.names)) == (99, {PARTS, NAME})
+    with pytest.raises(DdlNotSupported, match="are not in partition p1"):
+        ground.run(PARTS, 100, query)
+    query = query.replace("p1", "p0")
+    ground.run(PARTS, 100, query)
+    assert (table(ground, "parts"), table(ground, NAME.table)) == (
+        {1: "a", 2: "b", 20: "y"},
+        {7: "x"},
+    )
+    assert {ground.owner.spans[name].last_ddl_ts for name in (PARTS, NAME)} == {100}
+    assert ground.plan(PARTS, 100, query).blocked is None
+    ground.put(NAME, 150, {8: "later"})
+    assert table(ground, NAME.table) == {7: "x", 8: "later"}
