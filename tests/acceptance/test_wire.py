@@ -1,22 +1,24 @@
 """The recorded bytes of TiCDC's own encoder lead to the recorded tables, cell for cell.
 
-The real program in a process of its own, against a real broker. The topics go on far beyond the
-moments at which it stops, with replays of rows and DDLs, and lower watermarks. Behind
-``after_updates`` tables change: columns, names, partitions; some go, and their names come back."""
+Against a real broker; a life in this process for each restart, and the real program in a process of
+its own. The topics go on far beyond the moments at which it stops, with replays of rows and DDLs,
+and lower watermarks. Behind ``after_updates`` tables change: columns, names, partitions; some go,
+and their names come back."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from sinks.dead_letters import DeadLetters
 from sinks.progress import Progress
 from sinks.snapshots import Snapshots
+from tests.acceptance.one_process import CHANGEFEED, Lives
 from tests.acceptance.processes import JVM_OPTIONS
 from tests.services import wire
 from tests.services.kafka_broker import REPOSITORY, KafkaBroker
@@ -42,7 +44,7 @@ def run_to(label: str, broker: KafkaBroker, topic: str, folder: Path, engine: st
         [
             *(sys.executable, "-m", "streaming.cli", "run"),
             *("--source-uri", f"{source}&enable-tidb-extension=true"),
-            *("--sink-uri", f"delta://{folder}/warehouse", "--changefeed-id", "wire"),
+            *("--sink-uri", f"delta://{folder}/warehouse", "--changefeed-id", CHANGEFEED),
             *("--target-ts", str(wire.state_ts(label)), "--config", str(config)),
         ],
         cwd=REPOSITORY,
@@ -55,16 +57,29 @@ def run_to(label: str, broker: KafkaBroker, topic: str, folder: Path, engine: st
     assert ended.returncode == 0, ended.stderr
 
 
-@pytest.mark.parametrize("labels", [LABELS[1::2], pytest.param(LABELS, marks=pytest.mark.soak)])
+@pytest.mark.spark
 def test_recorded_bytes_lead_to_every_recorded_state(
-    broker: KafkaBroker, tmp_path: Path, labels: Sequence[str]
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A restart at each labelled moment."""
-    topic = wire.produce(broker, "canal-json", topic=f"wire-in-order-{len(labels)}")
-    for label in labels:
-        run_to(label, broker, topic, tmp_path, engine="auto")
-        assert (label, wire.differences(tmp_path / "warehouse", label)) == (label, [])
-        assert_snapshot_is_current(tmp_path / "warehouse", label)
+    """A restart at each labelled moment. A table without a key is in dead letters."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    topic = wire.produce(broker, "canal-json", topic="wire-in-order")
+    lives = Lives(spark, broker, tmp_path, topics=[topic])
+    for label in LABELS:
+        lives.finish(target_ts=wire.state_ts(label))
+        assert (label, wire.differences(lives.warehouse, label)) == (label, [])
+        assert_snapshot_is_current(lives.warehouse, label)
+        if label == "after_updates":
+            assert_keyless_is_in_dead_letters(lives.warehouse)
+
+
+def assert_keyless_is_in_dead_letters(warehouse: Path) -> None:
+    spans = Progress(str(warehouse)).read(CHANGEFEED)
+    keyless = next(span for name, span in spans.items() if name.table == "audit_log")
+    assert (keyless.state, keyless.delta_version) == ("warning", None)
+    dead = DeadLetters(str(warehouse)).counts(CHANGEFEED)
+    assert dead == {keyless.name: keyless.dead_letters}
+    assert keyless.dead_letters > 0
 
 
 @pytest.mark.soak
@@ -73,7 +88,8 @@ def test_recorded_bytes_through_spark(broker: KafkaBroker, tmp_path: Path) -> No
     run_to("after_load", broker, topic, tmp_path, engine="auto")
     run_to("after_updates", broker, topic, tmp_path, engine="spark")
     assert wire.differences(tmp_path / "warehouse", "after_updates") == []
-    engines = {name.table: row.engine for name, row in read_progress(tmp_path).items()}
+    spans = Progress(str(tmp_path / "warehouse")).read(CHANGEFEED)
+    engines = {name.table: row.engine for name, row in spans.items()}
     assert engines["orders"] == "spark"
 
 
@@ -92,24 +108,9 @@ def test_interleaved_bytes_lead_there_in_one_run(
     assert_snapshot_is_current(warehouse, label)
 
 
-def test_a_table_without_a_key_is_in_dead_letters(broker: KafkaBroker, tmp_path: Path) -> None:
-    topic = wire.produce(broker, "canal-json-interleaved", topic="wire-keyless")
-    run_to("after_updates", broker, topic, tmp_path, engine="auto")
-    spans = read_progress(tmp_path)
-    keyless = next(span for name, span in spans.items() if name.table == "audit_log")
-    assert (keyless.state, keyless.delta_version) == ("warning", None)
-    dead = DeadLetters(str(tmp_path / "warehouse")).counts("wire")
-    assert dead == {keyless.name: keyless.dead_letters}
-    assert keyless.dead_letters > 0
-
-
-def read_progress(folder: Path) -> dict:
-    return Progress(str(folder / "warehouse")).read("wire")
-
-
 def assert_snapshot_is_current(warehouse: Path, label: str) -> None:
     """The ledger names, for the last limit, versions that show it: of the tables of then alone."""
-    snapshot = Snapshots(str(warehouse)).latest("wire")
+    snapshot = Snapshots(str(warehouse)).latest(CHANGEFEED)
     assert snapshot is not None
     assert snapshot.primary_ts == wire.state_ts(label)
     there = {f"shop.{table.name}" for table in wire.expected(label).values() if table.key}
