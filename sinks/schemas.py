@@ -7,15 +7,18 @@ term is asked, a repeat changes nothing, and what a crash has lost is added at t
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from coordination.model import tso_time
-from sinks.control_schema import INT32, TEXT, schema_of, to_rows
+from coordination.model import TableName, tso_time
+from sinks.control_schema import INT32, TEXT, from_rows, schema_of, to_rows
 from sinks.control_table import Change, ControlTable, TableView
 from sinks.control_upkeep import join_files
 from sinks.delta_types import delta_type
@@ -88,6 +91,15 @@ class Schemas:
             description="Tidelake: the columns of each table, by the DDL that made them",
             tidy=join_files,
         )
+
+    def of_table(self, changefeed_id: str, name: TableName, generation: int) -> list[SchemaRow]:
+        """In no order; empty where nothing is known of it."""
+        of = (changefeed_id, name.schema, name.table, generation)
+        where = functools.reduce(
+            operator.and_, (pc.field(part) == value for part, value in zip(KEY, of, strict=False))
+        )
+        rows = self._table.read(lambda view: view.scan(SCHEMA.names, where))
+        return [] if rows is None else from_rows(rows, SchemaRow)
 
     def add(self, rows: Sequence[SchemaRow]) -> None:
         """Those that are not there yet, in one commit."""

@@ -53,9 +53,12 @@ def needs_conversion(old: MySQLType, new: MySQLType) -> bool:
     return loses is not None and loses(old, new)
 
 
-def converted(values: pa.Array, old: MySQLType, new: MySQLType, time_zone: str) -> pa.Array:
+def converted(
+    values: pa.Array, old: MySQLType, new: MySQLType, time_zone: str, *, is_strict: bool = True
+) -> pa.Array:
     """The values in ``arrow_type(new)``. ``time_zone``: in which a TIMESTAMP is read or written as
-    a DATETIME or text. Raises CannotConvert for the first value that cannot be converted.
+    a DATETIME or text. Raises CannotConvert for the first value that cannot be converted; without
+    ``is_strict`` it becomes null.
     """
     kind = arrow_type(new)
     if values.null_count == len(values):
@@ -69,6 +72,9 @@ def converted(values: pa.Array, old: MySQLType, new: MySQLType, time_zone: str) 
         try:
             found.append(None if value is None else convert(value))
         except (ValueError, ArithmeticError, KeyError, OverflowError) as error:
+            if not is_strict:
+                found.append(None)
+                continue
             raise CannotConvert(
                 f"its value {value!r} ({old}) cannot be converted to {new}: {error}"
             ) from error

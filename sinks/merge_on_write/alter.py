@@ -19,8 +19,9 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
-from coordination.model import Ts
+from coordination.model import TSO_LOGICAL_BITS, Ts
 from sinks.apply import Applied, Skipped, TableHeld, Target
+from sinks.column_origin import OnAddDefault
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import AppTransaction, DataFile, Json, Metadata
@@ -50,8 +51,6 @@ from sinks.tables import (
 )
 from sinks.text_arrays import CastRules
 
-_PHYSICAL_BITS = 18  # a TSO is milliseconds and so many bits of a counter
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDdl:
@@ -74,7 +73,7 @@ class TableDdl:
     on_drop: Literal["keep", "drop", "rename"] | None = None
     makes_again: bool = False
     comes: Callable[[], Iterator[pa.Table]] | None = None
-    on_add_default: Literal["rewrite", "null"] = "rewrite"
+    on_add_default: OnAddDefault = "rewrite"
     on_type_change: Literal["rewrite", "stop"] = "rewrite"
     rules: CastRules = field(default_factory=lambda: CastRules(time_zone="UTC", zero_date="null"))
     before_commit: Callable[[], None] = lambda: None
@@ -216,7 +215,7 @@ def _reshaped(table: OpenTable, order: TableDdl, change: SchemaChange) -> NewSha
     assert state.metadata is not None
     assert state.protocol is not None
     new = reshaped(state.protocol, state.metadata, change, on_add_default=order.on_add_default)
-    converted = [each.column.name for each in new.origins if each.types is not None]
+    converted = [each.column.name for each in new.columns if each.origin.types is not None]
     if converted and order.on_type_change == "stop":
         raise TidelakeError(
             f"table {order.target.name}: the type of {', '.join(converted)} changes, which means "
@@ -322,7 +321,7 @@ def _write(
     table: OpenTable, order: TableDdl, new: NewShape, key: tuple[str, ...], written: list[NewFile]
 ) -> None:
     name = order.target.name
-    ddl_ms = order.ddl.commit_ts >> _PHYSICAL_BITS
+    ddl_ms = order.ddl.commit_ts >> TSO_LOGICAL_BITS
     try:
         for each in rewrite(table, new, key, order.rules, ddl_ms):
             written.append(each)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from coordination.errors import TidelakeError
+from sinks.column_origin import ColumnOrigin, OnAddDefault, column_origins
 from sinks.ddl.evolve import SchemaChange
 from sinks.delta_types import delta_type, log_type, sql_type
 from sinks.merge_on_write.actions import Json, Metadata, Protocol
@@ -24,7 +25,6 @@ from sinks.merge_on_write.table_shape import (
     TableShape,
     listed_columns,
 )
-from sinks.schema import MySQLType
 from sinks.table_form import TableForm
 from sinks.tables import KEY, SCHEMA
 from sinks.type_changes import needs_conversion
@@ -41,13 +41,12 @@ _INTEGERS = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnOrigin:
-    """Where the values of a column come from when rows are written anew."""
+class RewrittenColumn:
+    """A column when rows are written anew, with its source in the files."""
 
     column: ShapeColumn
     source: ShapeColumn | None  # of the old shape
-    types: tuple[MySQLType, MySQLType] | None = None  # converted from the one to the other
-    fill: tuple[MySQLType, str] | None = None  # instead of NULL
+    origin: ColumnOrigin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +54,15 @@ class NewShape:
     protocol: Protocol
     metadata: Metadata
     shape: TableShape
-    origins: tuple[ColumnOrigin, ...]  # of the columns of ``shape``, in their order
+    columns: tuple[RewrittenColumn, ...]  # those of ``shape``, in their order
     key_changes: bool  # in its columns or their values: NULL and doubles may come up
     rekeys: bool  # rows (events of a change log) of before may be one by it: no rewind goes below
 
     @property
     def must_rewrite(self) -> bool:
-        return self.key_changes or any(each.types or each.fill for each in self.origins)
+        return self.key_changes or any(
+            each.origin.types or each.origin.fill for each in self.columns
+        )
 
 
 def reshaped(
@@ -69,7 +70,7 @@ def reshaped(
     metadata: Metadata,
     change: SchemaChange,
     *,
-    on_add_default: Literal["rewrite", "null"],
+    on_add_default: OnAddDefault,
 ) -> NewShape:
     """Raises NotForThisEngine where this engine does not write the table, TidelakeError where the
     table has not the columns that the change speaks of."""
@@ -108,12 +109,12 @@ def reshaped(
     new_metadata = Metadata(fields=fields_of_metadata)
     new_protocol = _with_features(protocol, made)
     shape = TableShape.of(new_protocol, new_metadata)
-    fills = {} if on_add_default == "null" else change.fills
+    origins = column_origins(change, on_add_default)
     return NewShape(
         protocol=new_protocol,
         metadata=new_metadata,
         shape=shape,
-        origins=tuple(_origins(old, shape, change, fills)),
+        columns=tuple(_rewritten(old, shape, origins)),
         key_changes=not form.is_log and _key_changes(change),
         rekeys=_key_changes(change) and not _stays_apart(change),
     )
@@ -196,25 +197,15 @@ def statistics_property(types: Mapping[str, str]) -> dict[str, str]:
     return {STATISTICS: ",".join(quoted)}
 
 
-def _origins(
-    old: TableShape, new: TableShape, change: SchemaChange, fills: Mapping[str, str]
-) -> list[ColumnOrigin]:
-    found = []
+def _rewritten(
+    old: TableShape, new: TableShape, origins: Mapping[str, ColumnOrigin]
+) -> Iterator[RewrittenColumn]:
+    """Columns that no DDL knows, which were added by hand, stay as they are."""
     for column in new.columns:
-        if column.name not in change.sources:
-            found.append(ColumnOrigin(column=column, source=old.column(column.name)))
-            continue
-        source = change.sources[column.name]
-        kind = change.after.column(column.name).type
-        if source is None:
-            text = fills.get(column.name)
-            fill = None if text is None else (kind, text)
-            found.append(ColumnOrigin(column=column, source=None, fill=fill))
-            continue
-        was = change.before.column(source).type
-        types = (was, kind) if needs_conversion(was, kind) else None
-        found.append(ColumnOrigin(column=column, source=old.column(source), types=types))
-    return found
+        name = column.name
+        origin = origins.get(name) or ColumnOrigin(name=name, source=name)
+        source = None if origin.source is None else old.column(origin.source)
+        yield RewrittenColumn(column=column, source=source, origin=origin)
 
 
 def _key_changes(change: SchemaChange) -> bool:

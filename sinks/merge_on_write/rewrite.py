@@ -15,12 +15,11 @@ from coordination.errors import TidelakeError
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.key_hash import Keys
 from sinks.merge_on_write.key_index import first_double, sort_keys
-from sinks.merge_on_write.new_shape import ColumnOrigin, NewShape
+from sinks.merge_on_write.new_shape import NewShape, RewrittenColumn
 from sinks.merge_on_write.open_table import OpenTable
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.table_shape import NotForThisEngine, ShapeColumn, TableShape
 from sinks.text_arrays import CastRules
-from sinks.type_changes import CannotConvert, converted, fill_values
 
 SLICE_BYTES = 128 << 20  # of rows in memory, before they are converted
 SLICE_ROWS = 1_000_000
@@ -35,8 +34,8 @@ def rewrite(
     ``ddl_ms``: when the DDL was, for a column that old rows get its time in.
     """
     order_by = key or (_any_column(new.shape),)
-    for rows in _slices(table, [each.source for each in new.origins if each.source is not None]):
-        columns = [_column(each, rows, rules, ddl_ms) for each in new.origins]
+    for rows in _slices(table, [each.source for each in new.columns if each.source is not None]):
+        columns = [_column(each, rows, rules, ddl_ms) for each in new.columns]
         made = pa.Table.from_arrays(columns, schema=new.shape.schema())
         yield from write_sorted(table.storage, made, order_by, new.shape)
 
@@ -108,18 +107,8 @@ def in_slices(parts_of_rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(parts)
 
 
-def _column(origin: ColumnOrigin, rows: pa.Table, rules: CastRules, ddl_ms: int) -> pa.Array:
-    kind = origin.column.arrow
-    try:
-        if origin.fill is not None:
-            of, text = origin.fill
-            return pa.repeat(fill_values(text, of, rules, ddl_ms)[0], rows.num_rows)
-        if origin.source is None:
-            return pa.nulls(rows.num_rows, kind)
-        values = data_files.one_array(rows[origin.source.physical], origin.source.arrow)
-        if origin.types is None:
-            return values
-        old, new = origin.types
-        return converted(values, old, new, rules.time_zone)
-    except CannotConvert as error:
-        raise CannotConvert(f"column {origin.column.name}: {error}") from error
+def _column(of: RewrittenColumn, rows: pa.Table, rules: CastRules, ddl_ms: int) -> pa.Array:
+    source = None
+    if of.source is not None:
+        source = data_files.one_array(rows[of.source.physical], of.source.arrow)
+    return of.origin.values(source, rows.num_rows, of.column.arrow, rules, ddl_ms)

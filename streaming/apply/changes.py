@@ -11,6 +11,11 @@ unless the table's form keeps deleted rows: then its row is written like others.
 Each row that cannot be applied becomes an error, and its key keeps its last good change. There is
 one exception: as long as all rows that are written are good, the values of rows that a later row
 replaces are not cast, so errors in them are not found.
+
+Rows that come again after a rewind are cast by the shape of their commit-ts, and brought into the
+table's present columns (``older_shapes``). A key may have no place there, if its whole numbers have
+become narrower. No row of the table can have it, since its last change below that DDL was a DELETE:
+its changes are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +31,8 @@ import pyarrow as pa
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT
 from sinks.delta_types import arrow_of, arrow_type
-from sinks.schema import Column, TableSchema
+from sinks.merge_on_write.key_hash import keys_of
+from sinks.schema import TableSchema
 from sinks.table_form import DELETED, INSERTED, ROW_DELETED, ROW_OP, ROW_TS, UPDATED, TableForm
 from streaming.apply.due_rows import NO_ROWS, Piece, Rows, due_pieces, origins_of
 from streaming.apply.last_change import last_entries
@@ -60,12 +66,11 @@ def changes(
     assert schema.key, f"{task.name} has no key"
     due = due_pieces(task, blocks, limit)
     pieces = [_PieceChanges(each, schema, task.form, rules) for each in due]
-    others = [column for column in schema.delivered if column.name not in schema.key]
-    if any(len(each.lacking) for each in pieces) or not _cast_last(pieces, others, rules):
-        _cast_all(pieces, others, rules)
+    if any(len(each.lacking) for each in pieces) or not _cast_last(pieces, rules):
+        _cast_all(pieces, rules)
     errors = [(each.piece, errors) for each in pieces for errors in each.errors()]
     return TableChanges(
-        rows=_table(schema, task.form, pieces),
+        rows=_table(schema, task.form, pieces, rules),
         errors=error_table(errors, origins_of(blocks)),
         dropped=_dropped(pieces) if rules.drops else {},
     )
@@ -77,10 +82,17 @@ class _PieceChanges:
     def __init__(
         self, piece: Piece, schema: TableSchema, form: TableForm, rules: ChangeRules
     ) -> None:
-        known = {column.name for column in schema.delivered}
+        """``schema``: the present one."""
+        then = piece.of.schema
+        known = {column.name for column in then.delivered}
         told = piece.error_class
         self.piece = piece
-        self.keys = typed_keys(piece, schema, rules)
+        self.keys = typed_keys(piece, rules)
+        self._others = [column for column in then.delivered if column.name not in then.key]
+        present = piece.of.carried(self.keys.columns, rules)
+        self._present_key = {name: present.columns[name] for name in schema.key}
+        self.key_numbers = keys_of([*self._present_key.values()])
+        self._has_no_place = present.has_lost  # in the present key, by entry
         self.is_told = None if told is None else told.is_valid().to_numpy(zero_copy_only=False)
         self.unknown = [field.name for field in piece.shape if field.name not in known]
         self.is_written = (piece.op != OP_DELETE) | form.soft_delete  # by entry; else only its key
@@ -104,9 +116,9 @@ class _PieceChanges:
         if len(moved):
             self.is_good[self.piece.count :] &= self.is_good[moved]
 
-    def cast(self, entries: Rows, others: Sequence[Column], rules: ChangeRules) -> bool:
+    def cast(self, entries: Rows, rules: ChangeRules) -> bool:
         """Cast the values of these entries, which rise; False if there is a bad one."""
-        piece = self.piece
+        piece, others = self.piece, self._others
         now = int(np.searchsorted(entries, piece.count))
         values = typed_values(piece, entries[:now], others, rules)
         old_rows = piece.moved[entries[now:] - piece.count]
@@ -120,6 +132,21 @@ class _PieceChanges:
             bad = entries[self.values.is_bad]
             of_old = self.piece.moved[bad[bad >= self.piece.count] - self.piece.count]
             self.leave_out(np.append(bad[bad < self.piece.count], of_old))
+
+    def candidates(self) -> Rows:
+        """The entries that can be the last change of their key."""
+        able = self.is_good if self._has_no_place is None else self.is_good & ~self._has_no_place
+        return np.flatnonzero(able)
+
+    def columns(self, rules: ChangeRules) -> dict[str, pa.Array]:
+        """The table's own columns of the last changes."""
+        assert self.values is not None
+        values = self.values.of(self.last, self.is_written[self.last])
+        keys = self._present_key
+        if len(self.last) < len(self.key_numbers):
+            at = pa.array(self.last)
+            keys = {name: column.take(at) for name, column in keys.items()}
+        return self.piece.of.carried(values, rules, rows=len(self.last)).columns | keys
 
     def errors(self) -> Iterator[RowErrors]:
         """The first error of each row that cannot be applied."""
@@ -156,9 +183,7 @@ class _PieceChanges:
         return RowErrors(rows, errors.error_class, errors.message).where(is_wanted)
 
 
-def _cast_last(
-    pieces: Sequence[_PieceChanges], others: Sequence[Column], rules: ChangeRules
-) -> bool:
+def _cast_last(pieces: Sequence[_PieceChanges], rules: ChangeRules) -> bool:
     """Cast the rows that are written, and the UPDATEs whose old key is deleted. Returns False if
     one of them cannot be cast."""
     _choose_last(pieces)
@@ -167,18 +192,16 @@ def _cast_last(
         moved = each.piece.moved
         if len(moved):
             entries = np.union1d(entries, moved[each.is_good[moved]])
-        if not each.cast(entries, others, rules):
+        if not each.cast(entries, rules):
             return False
     return True
 
 
-def _cast_all(
-    pieces: Sequence[_PieceChanges], others: Sequence[Column], rules: ChangeRules
-) -> None:
+def _cast_all(pieces: Sequence[_PieceChanges], rules: ChangeRules) -> None:
     """Cast every row that would be written, and choose the last change among the good rows."""
     for each in pieces:
         entries = np.flatnonzero(each.is_good & each.is_written)
-        each.cast(entries, others, rules)
+        each.cast(entries, rules)
         each.leave_out_bad(entries)
         each.lacking = each.lacking[each.is_good[each.lacking]]
         each.leave_out(each.lacking)
@@ -186,26 +209,22 @@ def _cast_all(
 
 
 def _choose_last(pieces: Sequence[_PieceChanges]) -> None:
-    among = [np.flatnonzero(each.is_good) for each in pieces]
-    found = last_entries(
-        [(each.piece, each.keys.numbers, rows) for each, rows in zip(pieces, among, strict=True)]
-    )
+    found = last_entries([(each.piece, each.key_numbers, each.candidates()) for each in pieces])
     for each, last in zip(pieces, found, strict=True):
         each.last = last
 
 
-def _table(schema: TableSchema, form: TableForm, pieces: Sequence[_PieceChanges]) -> pa.Table:
-    """The table of changes. Of a row that is not written all values of the table's own columns but
-    the key are NULL."""
+def _table(
+    schema: TableSchema, form: TableForm, pieces: Sequence[_PieceChanges], rules: ChangeRules
+) -> pa.Table:
+    """The table of changes. Of a row that is not written only the key means something."""
     types = {column.name: arrow_type(column.type) for column in schema.delivered}
     types |= {name: arrow_of(kind) for name, kind in form.columns.items()}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in types}
     ops = []
     for each in (piece for piece in pieces if len(piece.last)):
-        assert each.values is not None
         is_written = each.is_written[each.last]
-        keys = zip(schema.key, each.keys.of(each.last), strict=True)
-        columns = {**each.values.of(each.last, is_written), **dict(keys)}
+        columns = each.columns(rules)
         if form.columns:
             columns |= each.form_columns()
         for name, here in chunks.items():

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import Ts
+from sinks.older_shapes import RowShape
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import TableTask
 from streaming.protocols.contract import (
@@ -74,11 +75,13 @@ _Batches = Sequence[tuple[Part, pa.RecordBatch]]
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Piece:
     """Due rows of one shape, followed by DELETEs of the old keys of UPDATEs that changed the key
-    (none of a change log, where an UPDATE is one event).
+    (none of a change log, where an UPDATE is one event). ``of``: what the table was at their
+    commit-ts.
 
     ``op`` to ``keys`` have one entry for each of the ``count`` rows, and then one for each of these
     DELETEs; ``moved`` has the rows of their UPDATEs."""
 
+    of: RowShape
     shape: pa.StructType  # of data
     parts: tuple[Part, ...]
     count: int
@@ -88,7 +91,7 @@ class Piece:
     offset: npt.NDArray[np.int64]
     index: npt.NDArray[np.int32]
     origin: npt.NDArray[np.int32]  # the partition, as its position in ``origins_of`` the blocks
-    keys: tuple[pa.Array, ...]  # texts, one array for each of the table's key columns
+    keys: tuple[pa.Array, ...]  # texts, one array for each key column of ``of``
     error_class: pa.Array | None  # from the decoder; None: no row has an error
     error_message: pa.Array | None
 
@@ -129,39 +132,42 @@ def due_pieces(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> Iterat
     """The rows in ``(checkpoint, limit]`` whose events are not ignored, in pieces by shape and
     size. No piece is empty."""
     numbers = {partition: number for number, partition in enumerate(origins_of(blocks))}
-    waiting: dict[pa.StructType, list[tuple[Part, pa.RecordBatch]]] = {}
-    sizes: Counter[pa.StructType] = Counter()
     held_bytes = 0
-    for block in blocks:
-        for number, batch in enumerate(block.batches()):
-            rows = _due(batch, block, task, limit)
-            if rows is not None and not len(rows):
-                continue
-            size = batch.nbytes
-            held_bytes += size
-            part = Part(
-                block=block,
-                number=number,
-                rows=rows,
-                count=batch.num_rows if rows is None else len(rows),
-                held=batch if held_bytes <= HELD_BYTES else None,
-            )
-            shape = batch.schema.field(DATA).type
-            waiting.setdefault(shape, []).append((part, batch))
-            sizes[shape] += size
-            if sizes[shape] >= PIECE_BYTES:
-                del sizes[shape]
-                yield _piece(shape, waiting.pop(shape), task, numbers)
-    for shape, batches in waiting.items():
-        yield _piece(shape, batches, task, numbers)
+    for above, last, of in task.ranges(limit):
+        waiting: dict[pa.StructType, list[tuple[Part, pa.RecordBatch]]] = {}
+        sizes: Counter[pa.StructType] = Counter()
+        for block in (each for each in blocks if each.max_ts > above and each.min_ts <= last):
+            for number, batch in enumerate(block.batches()):
+                rows = _due(batch, block, task, above, last)
+                if rows is not None and not len(rows):
+                    continue
+                size = batch.nbytes
+                held_bytes += size
+                part = Part(
+                    block=block,
+                    number=number,
+                    rows=rows,
+                    count=batch.num_rows if rows is None else len(rows),
+                    held=batch if held_bytes <= HELD_BYTES else None,
+                )
+                shape = batch.schema.field(DATA).type
+                waiting.setdefault(shape, []).append((part, batch))
+                sizes[shape] += size
+                if sizes[shape] >= PIECE_BYTES:
+                    del sizes[shape]
+                    yield _piece(of, shape, waiting.pop(shape), task, numbers)
+        for shape, batches in waiting.items():
+            yield _piece(of, shape, batches, task, numbers)
 
 
-def _due(batch: pa.RecordBatch, block: RowBlock, task: TableTask, limit: Ts) -> Rows | None:
+def _due(
+    batch: pa.RecordBatch, block: RowBlock, task: TableTask, above: Ts, last: Ts
+) -> Rows | None:
     """The rows that are due; None: all of them."""
     is_due: Mask | None = None
-    if block.min_ts <= task.checkpoint or block.max_ts > limit:
+    if block.min_ts <= above or block.max_ts > last:
         commit_ts = batch.column("commit_ts").to_numpy()
-        is_due = (commit_ts > task.checkpoint) & (commit_ts <= limit)
+        is_due = (commit_ts > above) & (commit_ts <= last)
     for event in task.ignored_events:
         is_other = batch.column("op").to_numpy() != _EVENTS[event]
         is_due = is_other if is_due is None else is_due & is_other
@@ -169,12 +175,13 @@ def _due(batch: pa.RecordBatch, block: RowBlock, task: TableTask, limit: Ts) -> 
 
 
 def _piece(
+    of: RowShape,
     shape: pa.StructType,
     batches: _Batches,
     task: TableTask,
     numbers: Mapping[TopicPartition, int],
 ) -> Piece:
-    key = task.schema.key
+    key = of.schema.key
     counts = [part.count for part, _ in batches]
     origins = np.array([numbers[part.block.partition] for part, _ in batches], np.int32)
     entries = {
@@ -190,6 +197,7 @@ def _piece(
         entries = {name: np.append(column, column[moved]) for name, column in entries.items()}
         entries["op"][-len(moved) :] = OP_DELETE
     return Piece(
+        of=of,
         shape=shape,
         parts=tuple(part for part, _ in batches),
         count=sum(counts),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -46,6 +46,7 @@ from streaming.apply.row_errors import (
     NO_KEY,
     RowErrors,
     error_table,
+    no_place_errors,
     told_errors,
     unknown_column_errors,
 )
@@ -62,7 +63,7 @@ def events(
 ) -> TableChanges:
     """Events in ``(checkpoint, limit]``: the delivered columns and ``LOG_COLUMNS``."""
     schema = task.schema
-    pieces = [_PieceEvents(each, schema, rules) for each in due_pieces(task, blocks, limit)]
+    pieces = [_PieceEvents(each, rules) for each in due_pieces(task, blocks, limit)]
     among = [np.flatnonzero(each.is_good) for each in pieces]
     once = last_entries(
         [(each.piece, each.identities(), rows) for each, rows in zip(pieces, among, strict=True)]
@@ -113,8 +114,8 @@ class _Side:
 class _PieceEvents:
     """A piece, cast, and what of it is good."""
 
-    def __init__(self, piece: Piece, schema: TableSchema, rules: ChangeRules) -> None:
-        delivered = schema.delivered
+    def __init__(self, piece: Piece, rules: ChangeRules) -> None:
+        schema, delivered = piece.of.schema, piece.of.schema.delivered
         known = {column.name for column in delivered}
         self.piece = piece
         self.errors: list[RowErrors] = []
@@ -124,18 +125,17 @@ class _PieceEvents:
             is_told = piece.error_class.is_valid().to_numpy(zero_copy_only=False)
             self._leave_out(is_told, told_errors(piece, np.flatnonzero(is_told)))
         self._key: TypedKeys | None = None
-        self._key_names = schema.key
         if schema.key:
-            self._key = typed_keys(piece, schema, rules)
+            self._key = typed_keys(piece, rules)
             self._leave_out(self._key.is_bad, *self._key.errors)
         elif not piece.shape.num_fields:  # delete-only-output-handle-key-columns, and no handle key
             nothing = told_errors(piece, self._good(), (NO_KEY, NO_COLUMN_MESSAGE))
             self._leave_out(self.is_good.copy(), nothing)
-        self._after = self._cast(self._good(), schema, rules)
+        self._after = self._cast(self._good(), rules)
         updates = self._good(piece.op == OP_UPDATE)
         has_old = piece.values(updates, OLD).is_valid().to_numpy(zero_copy_only=False)
-        self._before = typed_values(piece, updates[has_old], delivered, rules, OLD)
-        self._leave_out_cast(self._before)
+        before = typed_values(piece, updates[has_old], delivered, rules, OLD)
+        self._before = self._taken(before, rules)
         if self.unknown and not rules.drops:
             rows = self._good()
             self._leave_out(self.is_good.copy(), unknown_column_errors(rows, self.unknown))
@@ -143,18 +143,32 @@ class _PieceEvents:
     def _good(self, among: Mask | None = None) -> Rows:
         return np.flatnonzero(self.is_good if among is None else self.is_good & among)
 
-    def _cast(self, rows: Rows, schema: TableSchema, rules: ChangeRules) -> TypedValues:
+    def _cast(self, rows: Rows, rules: ChangeRules) -> TypedValues:
+        schema = self.piece.of.schema
         others = [column for column in schema.delivered if column.name not in schema.key]
         values = typed_values(self.piece, rows, others, rules)
-        self._leave_out_cast(values)
-        return values
+        if self._key is not None:
+            values = replace(values, columns=values.columns | self._key.of(rows))
+        return self._taken(values, rules)
 
-    def _leave_out_cast(self, values: TypedValues) -> None:
-        is_bad = None
-        if values.is_bad is not None:
-            is_bad = np.zeros(self.piece.count, np.bool_)
-            is_bad[values.rows[values.is_bad]] = True
-        self._leave_out(is_bad, *values.errors)
+    def _taken(self, values: TypedValues, rules: ChangeRules) -> TypedValues:
+        """In the log's present columns, without the bad ones."""
+        rows = values.rows
+        self._leave_out(self._mask(rows, values.is_bad), *values.errors)
+        present = self.piece.of.carried(values.columns, rules, rows=len(rows))
+        if present.has_lost is not None:
+            self._leave_out(
+                self._mask(rows, present.has_lost), no_place_errors(rows[present.has_lost])
+            )
+        return replace(values, columns=present.columns)
+
+    def _mask(self, rows: Rows, is_it: Mask | None) -> Mask | None:
+        """By row of the piece."""
+        if is_it is None:
+            return None
+        mask = np.zeros(self.piece.count, np.bool_)
+        mask[rows[is_it]] = True
+        return mask
 
     def _leave_out(self, is_bad: Mask | None, *errors: RowErrors) -> None:
         """Of a row its first reason counts."""
@@ -167,7 +181,7 @@ class _PieceEvents:
         piece = self.piece
         stamps = [pa.array(piece.commit_ts), pa.array(piece.op == OP_DELETE)]
         if self._key is not None:
-            return keys_of([*self._key.columns, *stamps])
+            return keys_of([*self._key.columns.values(), *stamps])
         said = [pa.array(piece.op)]
         places = sorted(range(piece.shape.num_fields), key=lambda at: str(piece.shape[at].name))
         for side in (DATA, OLD):
@@ -179,9 +193,7 @@ class _PieceEvents:
 
     def sides(self, rows: Rows) -> list[_Side]:
         """Of these events, which are good and rise."""
-        columns = {**self._after.of(rows, np.ones(len(rows), np.bool_))}
-        if self._key is not None:
-            columns |= zip(self._key_names, self._key.of(rows), strict=True)
+        columns = self._after.of(rows, np.ones(len(rows), np.bool_))
         after = _Side(piece=self.piece, rows=rows, is_before=False, columns=columns)
         changed = self._before.rows[np.isin(self._before.rows, rows)]
         columns = self._before.of(changed, np.ones(len(changed), np.bool_))

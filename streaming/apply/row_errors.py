@@ -83,6 +83,12 @@ def unknown_column_errors(rows: Rows, names: Sequence[str]) -> RowErrors:
     return RowErrors(rows, _same(UNKNOWN_COLUMN, rows), _same(message, rows))
 
 
+def no_place_errors(rows: Rows) -> RowErrors:
+    """The errors of events with a value that has no place in the type that its column has now."""
+    message = "a value has no place in the type that a later DDL has given its column"
+    return RowErrors(rows, _same(CAST, rows), _same(message, rows))
+
+
 def told_errors(piece: Piece, rows: Rows, otherwise: tuple[str, str] = ("", "")) -> RowErrors:
     """The errors that the decoder reported for these rows; for rows without one, ``otherwise`` (an
     error class and a message)."""

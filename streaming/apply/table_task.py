@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from coordination.model import TableName, Ts
 from sinks.casts import CastRules
+from sinks.older_shapes import RowShape
 from sinks.schema import TableSchema
 from sinks.table_form import UPSERT, TableForm
 
@@ -23,6 +25,17 @@ class TableTask:
     form: TableForm = UPSERT
     # If the schema has no key: True, the table has none; False, its shape is not known yet.
     is_keyless: bool = False
+    # Of rows that come again after a rewind, the oldest first; newer rows are of ``schema``.
+    older: tuple[RowShape, ...] = ()
+
+    def ranges(self, limit: Ts) -> Iterator[tuple[Ts, Ts, RowShape]]:
+        """``(checkpoint, limit]`` by shape: above which ts, up to which, and the shape."""
+        low = self.checkpoint
+        for shape in (*self.older, RowShape(last_ts=limit, schema=self.schema)):
+            high = min(shape.last_ts, limit)
+            if high > low:
+                yield low, high, shape
+                low = high
 
     @property
     def is_log(self) -> bool:

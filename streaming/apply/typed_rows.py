@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from sinks.casts import CastRules, cast_column, key_values
 from sinks.delta_types import arrow_type
-from sinks.merge_on_write.key_hash import Keys, keys_of
-from sinks.schema import Column, TableSchema
+from sinks.schema import Column
 from streaming.apply.due_rows import Mask, Piece, Rows
 from streaming.apply.row_errors import RowErrors, cast_errors
 from streaming.protocols.contract import DATA
@@ -24,22 +23,21 @@ from streaming.protocols.contract import DATA
 class TypedKeys:
     """The typed keys of all entries of a piece; ``errors`` are by entry too."""
 
-    columns: tuple[pa.Array, ...]  # one for each of the table's key columns
-    numbers: Keys
+    columns: dict[str, pa.Array]  # by key column, in the key's order
     is_bad: Mask | None  # None: all keys are good
     errors: tuple[RowErrors, ...]
 
-    def of(self, entries: Rows) -> list[pa.Array]:
+    def of(self, entries: Rows) -> dict[str, pa.Array]:
         """The key columns of some entries; ``entries`` rises."""
-        if len(entries) == len(self.numbers):
-            return list(self.columns)
+        if all(len(entries) == len(column) for column in self.columns.values()):
+            return self.columns
         at = pa.array(entries)
-        return [column.take(at) for column in self.columns]
+        return {name: column.take(at) for name, column in self.columns.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TypedValues:
-    """The typed values of some rows of a piece, without the key columns."""
+    """The typed values of some rows of a piece, without the key columns if those are apart."""
 
     rows: Rows
     columns: dict[str, pa.Array]
@@ -75,9 +73,9 @@ class TypedValues:
         )
 
 
-def typed_keys(piece: Piece, schema: TableSchema, rules: CastRules) -> TypedKeys:
+def typed_keys(piece: Piece, rules: CastRules) -> TypedKeys:
     """Cast the keys of all entries of a piece. A key column without a value is an error."""
-    failures = _Failures()
+    failures, schema = _Failures(), piece.of.schema
     typed: dict[str, pa.Array] = {}
     text_of = dict(zip(schema.key, piece.keys, strict=True))
     for column in schema.delivered:
@@ -87,10 +85,8 @@ def typed_keys(piece: Piece, schema: TableSchema, rules: CastRules) -> TypedKeys
             typed[column.name] = values
             if values.null_count:
                 failures.add(values.is_null(), text, column)
-    columns = tuple(typed[name] for name in schema.key)
     return TypedKeys(
-        columns=columns,
-        numbers=keys_of(columns),
+        columns={name: typed[name] for name in schema.key},
         is_bad=failures.mask,
         errors=tuple(failures.errors),
     )

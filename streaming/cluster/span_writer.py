@@ -34,6 +34,7 @@ from streaming.apply.shape import newest_whole_row
 from streaming.apply.table_task import TableTask
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import Newcomer, Newcomers, stored_low_water, wanted_of
+from streaming.cluster.older_shapes import OlderShapes
 from streaming.cluster.progress_rows import span_of
 from streaming.cluster.reads import Offsets, Read, low, texts
 from streaming.cluster.role_context import RoleContext
@@ -75,6 +76,10 @@ class SpanWriter(StreamRole):
         self._applier = context.applier(self._spans, self._dead_letters, self._permit)
         self._carry = context.carry()
         self._log = SpanLog(self._stream.name, carry_warn_rows=context.batch.carry_warn_rows)
+        self._older = OlderShapes(
+            context.changefeed,
+            lambda *table: context.tables.schemas.of_table(context.changefeed.id, *table),
+        )
         self._unknown = UnknownTables(context.filter, lambda: context.progress().keys())
         self.newcomers = Newcomers(self._stream)
         self.has_lost_rows = False  # then another writer must read everything again
@@ -320,6 +325,7 @@ class SpanWriter(StreamRole):
             ignored_events=ignored,
             form=UPSERT if span.target is None else span.target.form,
             is_keyless=span.is_keyless,
+            older=self._older.of(span),
         )
         return DueTable(task=task, blocks=blocks)
 

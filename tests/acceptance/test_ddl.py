@@ -74,6 +74,8 @@ def test_a_table_is_right_after_every_ddl(new_lives: MakeLives, seed: int) -> No
     check(lives, history, history.ts_at(0.5))
     lives.finish(target_ts=history.last_ts)
     check(lives, history, history.last_ts)
+    lives.finish(target_ts=history.last_ts, overwrite_checkpoint_ts=history.ts_at(0.3))
+    check(lives, history, history.last_ts)
 
 
 def test_a_ddl_runs_once_whoever_dies_over_it(new_lives: MakeLives) -> None:

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from coordination.model import time_tso
+from coordination.model import TableName, time_tso
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.schemas import SCHEMA, SchemaRow, Schemas, columns_of
 
@@ -43,6 +43,19 @@ ROW = SchemaRow(
 def stored(warehouse: Path) -> list[dict[str, Any]]:
     rows = DeltaTable(str(warehouse / "_tidelake" / "schemas")).to_pyarrow_table().to_pylist()
     return sorted(rows, key=lambda row: (row["table_name"], row["commit_ts"]))
+
+
+def test_the_rows_of_a_table_come_back(tmp_path: Path) -> None:
+    schemas, name = Schemas(str(tmp_path)), TableName("shop", "orders")
+    assert schemas.of_table("shop", name, 1) == []
+    others = [replace(ROW, table_name="o"), replace(ROW, generation=2), replace(ROW, statement="")]
+    schemas.add([ROW, *others[:2], replace(others[2], commit_ts=0)])
+    found = schemas.of_table("shop", name, 1)
+    assert [row.statement for row in sorted(found, key=lambda row: row.commit_ts)] == [
+        "",
+        "CREATE TABLE …",
+    ]
+    assert replace(ROW, key=["id"]) in found
 
 
 def test_a_row_says_all_of_a_shape(tmp_path: Path) -> None:

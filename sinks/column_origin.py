@@ -1,0 +1,74 @@
+"""Where the values of a column come from when a DDL has run, for rows of before it. Pure.
+
+Rows that are stored are written anew by it (``merge_on_write.rewrite``), and rows that come again
+after a rewind are brought into the table's present columns by it (``older_shapes``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from sinks.ddl.evolve import SchemaChange
+from sinks.schema import MySQLType
+from sinks.text_arrays import CastRules
+from sinks.type_changes import CannotConvert, converted, fill_values, needs_conversion
+
+OnAddDefault = Literal["rewrite", "null"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnOrigin:
+    """``types``: from the one to the other the values of ``source`` are converted; None: they stay
+    as they are. ``fill``: what rows have instead of NULL where there is no source."""
+
+    name: str
+    source: str | None  # a column of before
+    types: tuple[MySQLType, MySQLType] | None = None
+    fill: tuple[MySQLType, str] | None = None
+
+    def values(
+        self,
+        source: pa.Array | None,
+        rows: int,
+        kind: pa.DataType,
+        rules: CastRules,
+        ddl_ms: int,
+        *,
+        is_strict: bool = True,
+    ) -> pa.Array:
+        """Of so many rows; ``kind``: the column's type where nothing else says it.
+
+        ``ddl_ms``: when the DDL was, for a column in which rows of before get its time.
+        CannotConvert names the column and the first value that has no place in its new type;
+        without ``is_strict`` such a value becomes null.
+        """
+        try:
+            if self.fill is not None:
+                of, text = self.fill
+                return pa.repeat(fill_values(text, of, rules, ddl_ms)[0], rows)
+            if source is None:
+                return pa.nulls(rows, kind)
+            if self.types is None:
+                return source
+            return converted(source, *self.types, rules.time_zone, is_strict=is_strict)
+        except CannotConvert as error:
+            raise CannotConvert(f"column {self.name}: {error}") from error
+
+
+def column_origins(change: SchemaChange, on_add_default: OnAddDefault) -> dict[str, ColumnOrigin]:
+    """By delivered column of ``change.after``, in order."""
+    found = {}
+    for column in change.after.delivered:
+        name, source = column.name, change.sources[column.name]
+        types = fill = None
+        if source is None:
+            text = change.fills.get(name) if on_add_default == "rewrite" else None
+            fill = None if text is None else (column.type, text)
+        else:
+            was = change.before.column(source).type
+            types = (was, column.type) if needs_conversion(was, column.type) else None
+        found[name] = ColumnOrigin(name=name, source=source, types=types, fill=fill)
+    return found

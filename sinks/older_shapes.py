@@ -1,0 +1,183 @@
+"""The shapes that a table had before its present one, and the way of their rows into it. Pure.
+
+After a rewind, rows come again that are older than the table's columns. They are cast by the shape
+of their commit-ts, and then go through each later DDL as the rows went that were stored when it ran
+(``column_origin``). So the table holds afterwards what it held before the rewind.
+
+Shapes are known from ``_tidelake/schemas``. What a DDL did to columns is read from its statement,
+and believed only where that leads to the columns of the next row there: an operator may have passed
+over it, and columns may have been altered by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from coordination.model import TSO_LOGICAL_BITS, Ts
+from sinks.column_origin import ColumnOrigin, OnAddDefault, column_origins
+from sinks.ddl.effects import (
+    AddColumn,
+    AlterTable,
+    Change,
+    ConvertCharset,
+    DropColumn,
+    ModifyColumn,
+    RenameColumn,
+    SetCharset,
+    SetDefault,
+)
+from sinks.ddl.evolve import SchemaChange, evolved
+from sinks.ddl.statements import read_ddl
+from sinks.delta_types import arrow_type
+from sinks.schema import Column, MySQLType, TableSchema
+from sinks.schemas import SchemaRow
+from sinks.text_arrays import CastRules
+
+_OF_COLUMNS = (
+    *(AddColumn, DropColumn, RenameColumn, ModifyColumn, SetDefault, SetCharset, ConvertCharset),
+)
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeStep:
+    """A DDL that has run since. ``origins``: of its columns, in order, with their types."""
+
+    origins: Sequence[tuple[ColumnOrigin, pa.DataType]]
+    ddl_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """Rows in later columns. ``has_lost``: those with a value that has no place in a later type,
+    and is null now; None: there are none."""
+
+    columns: dict[str, pa.Array]
+    has_lost: Mask | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowShape:
+    """What rows were at and below ``last_ts``, down to the ``last_ts`` of the shape before.
+
+    ``schema``: by which they are cast. ``steps``: the DDLs since. ``is_known`` False: the present
+    one's in its stead."""
+
+    last_ts: Ts
+    schema: TableSchema
+    steps: tuple[ShapeStep, ...] = ()
+    is_known: bool = True
+
+    def carried(
+        self,
+        columns: Mapping[str, pa.Array],
+        rules: CastRules,
+        *,
+        rows: int | None = None,
+    ) -> Carried:
+        """These columns of ``schema`` (typed, by name) as the present columns that come from them;
+        ``rows`` (how many): with the columns that have been added since, too.
+
+        A value without a place in a later type, which TiDB therefore had changed or deleted
+        before that DDL, becomes null."""
+        found, has_lost = dict(columns), None
+        for step in self.steps:
+            made = {}
+            for origin, kind in step.origins:
+                source = None if origin.source is None else found.get(origin.source)
+                if source is None and (origin.source is not None or rows is None):
+                    continue
+                values = origin.values(source, rows or 0, kind, rules, step.ddl_ms, is_strict=False)
+                if source is not None and values.null_count > source.null_count:
+                    lost = np.asarray(values.is_null()) & np.asarray(source.is_valid())
+                    has_lost = lost if has_lost is None else has_lost | lost
+                made[origin.name] = values
+            found = made
+        return Carried(columns=found, has_lost=has_lost)
+
+
+def older_shapes(
+    rows: Iterable[SchemaRow], present: TableSchema, *, made_ts: Ts, on_add_default: OnAddDefault
+) -> tuple[RowShape, ...]:
+    """The shapes below the present one, the oldest first. What is below those that can be known is
+    cast as if it had the present one: that is a shape with ``is_known`` False.
+
+    ``rows``: of the table, in any order, its present shape among them. ``made_ts``: of the DDL that
+    made the table; what is older is another table's.
+    """
+    known = sorted((row for row in rows if row.commit_ts >= made_ts), key=lambda row: row.commit_ts)
+    found: list[RowShape] = []
+    steps: tuple[ShapeStep, ...] = ()
+    is_like = _columns(_schema(known[-1])) == _columns(present)
+    first = known[-1] if is_like else None
+    for before, row in reversed([*pairwise(known)] if is_like else []):
+        schema = _schema(before)
+        change = _change(schema, row)
+        if change is None:
+            break
+        first = before
+        if schema != _schema(row) or any(name != of for name, of in change.sources.items()):
+            steps = (_step(change, row.commit_ts, on_add_default), *steps)
+            found.append(RowShape(last_ts=Ts(row.commit_ts - 1), schema=schema, steps=steps))
+    # Where no CREATE TABLE was read, the first shape was told by rows, and is that of older ones.
+    if first is None or first is not known[0] or (first.statement and first.commit_ts > made_ts):
+        last_ts = Ts((first or known[-1]).commit_ts - 1)
+        found.append(RowShape(last_ts=last_ts, schema=present, is_known=False))
+    return tuple(reversed(found))
+
+
+def _step(change: SchemaChange, ddl_ts: int, on_add_default: OnAddDefault) -> ShapeStep:
+    origins = column_origins(change, on_add_default)
+    kinds = {column.name: arrow_type(column.type) for column in change.after.delivered}
+    return ShapeStep(
+        origins=tuple((origin, kinds[name]) for name, origin in origins.items()),
+        ddl_ms=ddl_ts >> TSO_LOGICAL_BITS,
+    )
+
+
+def _change(before: TableSchema, row: SchemaRow) -> SchemaChange | None:
+    """What led from these columns to those of the row; None: it is not known."""
+    after = _columns(_schema(row))
+    statement = read_ddl(row.statement, "", row.schema_name, row.table_name)
+    changes: list[Change] = [
+        each
+        for effect in statement.effects
+        if isinstance(effect, AlterTable)
+        for each in effect.changes
+        if isinstance(each, _OF_COLUMNS)
+    ]
+    # It is not noted whether the table's character set is binary, nor need it be.
+    tries: list[tuple[bool, list[Change]]] = [(False, changes), (True, changes), (False, [])]
+    for binary, tried in tries:
+        try:
+            change = evolved(replace(before, key=(), binary_charset=binary), tried)
+        except ValueError:
+            continue
+        if _columns(change.after) == after:
+            return change
+    return None
+
+
+def _columns(schema: TableSchema) -> list[tuple[str, str, str]]:
+    """What the casts of rows depend on."""
+    return [(each.name, str(each.type), each.generated) for each in schema.columns]
+
+
+def _schema(row: SchemaRow) -> TableSchema:
+    columns = tuple(
+        Column(
+            name=each["name"],
+            type=MySQLType.parse(each["mysql_type"]),
+            nullable=each["nullable"],
+            generated=each["generated"] or "",
+            default=each["default"],
+        )
+        for each in row.columns
+    )
+    return TableSchema(columns=columns, key=tuple(row.key))

@@ -1,0 +1,60 @@
+"""By which shapes a capture casts the rows of a table that was rewound to below an ALTER TABLE."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from conf.settings import Changefeed
+from coordination.model import TableName
+from sinks.older_shapes import RowShape, older_shapes
+from sinks.schemas import SchemaRow
+from sinks.tables import DdlIdentity
+from streaming.cluster.progress_rows import schema_row
+from streaming.sink_table import SinkTable
+
+logger = logging.getLogger(__name__)
+
+ReadRows = Callable[[TableName, int], Sequence[SchemaRow]]  # of a table and generation
+
+
+class OlderShapes:
+    """Reads them when they are first needed. For one thread."""
+
+    def __init__(self, changefeed: Changefeed, read: ReadRows) -> None:
+        self._changefeed = changefeed
+        self._read = read
+        self._found: dict[TableName, tuple[DdlIdentity, tuple[RowShape, ...]]] = {}
+
+    def of(self, table: SinkTable) -> tuple[RowShape, ...]:
+        """Of rows above the table's checkpoint, as ``TableTask.older`` has them."""
+        present = schema_row(table, self._changefeed.id)
+        if present is None or present.commit_ts <= table.checkpoint + 1:
+            self._found.pop(table.name, None)
+            return ()
+        assert table.shape is not None
+        shape, found = self._found.get(table.name, (None, ()))
+        if shape != table.shape:
+            found = self._looked_up(table, present)
+            self._found[table.name] = table.shape, found
+        return found
+
+    def _looked_up(self, table: SinkTable, present: SchemaRow) -> tuple[RowShape, ...]:
+        assert table.target is not None
+        stored = self._read(table.name, table.generation)
+        before = [row for row in stored if row.commit_ts < present.commit_ts]
+        on_add_default = self._changefeed.on_add_default
+        found = older_shapes(
+            [*before, present],
+            table.target.schema,
+            made_ts=table.created_ts,
+            on_add_default="null" if table.target.is_log else on_add_default,
+        )
+        unknown = found[0] if found and not found[0].is_known else None
+        if unknown is not None and unknown.last_ts > table.checkpoint:
+            logger.warning(
+                "rows that come again at or below commit-ts %d are cast by the columns that the "
+                "table has now: _tidelake/schemas does not tell which it had then table=%s",
+                *(unknown.last_ts, table.name),
+            )
+        return found

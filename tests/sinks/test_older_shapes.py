@@ -1,0 +1,155 @@
+"""Which shapes of a table can be known, and what becomes of their rows' columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from coordination.model import Ts
+from sinks.older_shapes import RowShape, older_shapes
+from sinks.schema import Column, MySQLType, TableSchema
+from sinks.schemas import SchemaRow, columns_of
+from sinks.text_arrays import CastRules
+
+RULES = CastRules(time_zone="UTC", zero_date="null")
+MADE_TS = 10
+
+
+def schema(*columns: str, key: str = "id") -> TableSchema:
+    """Each as ``name type``."""
+    pairs = [each.split(" ", 1) for each in columns]
+    found = tuple(Column(name=name, type=MySQLType.parse(kind)) for name, kind in pairs)
+    return TableSchema(columns=found, key=(key,))
+
+
+def row(ts: int, statement: str, *columns: str, key: str = "id") -> SchemaRow:
+    of = schema(*columns, key=key)
+    return SchemaRow(
+        changefeed_id="shop",
+        schema_name="shop",
+        table_name="a",
+        generation=1,
+        commit_ts=ts,
+        statement=statement,
+        columns=columns_of(of),
+        key=of.key,
+        delta_version=None,
+    )
+
+
+FIRST = row(MADE_TS, "CREATE TABLE a …", "id int", "v varchar(20)")
+ADDED = row(20, "ALTER TABLE a ADD n INT DEFAULT 7", "id int", "v varchar(20)", "n int")
+RETYPED = row(30, "ALTER TABLE a MODIFY v INT, DROP n", "id int", "v int")
+PRESENT = schema("id int", "v int")
+
+
+def known(
+    rows: Sequence[SchemaRow], present: TableSchema = PRESENT, made_ts: int = MADE_TS, **more: Any
+) -> list[tuple[int, list[str], bool]]:
+    """Of each shape: where it ends, its columns, whether it is known."""
+    return [
+        (shape.last_ts, [column.name for column in shape.schema.columns], shape.is_known)
+        for shape in found(rows, present, made_ts, **more)
+    ]
+
+
+def found(
+    rows: Sequence[SchemaRow], present: TableSchema = PRESENT, made_ts: int = MADE_TS, **more: Any
+) -> tuple[RowShape, ...]:
+    options = {"on_add_default": "rewrite", **more}
+    return older_shapes(rows, present, made_ts=Ts(made_ts), **options)
+
+
+def carried(shape: RowShape, rows: int, **columns: list[Any]) -> dict[str, list[Any]]:
+    arrays = {name: pa.array(values) for name, values in columns.items()}
+    made = shape.carried(arrays, RULES, rows=rows).columns
+    return {name: array.to_pylist() for name, array in made.items()}
+
+
+def test_each_shape_ends_below_the_ddl_that_changed_it() -> None:
+    rows = [RETYPED, FIRST, ADDED]
+    assert known(rows) == [(19, ["id", "v"], True), (29, ["id", "v", "n"], True)]
+    assert known([FIRST], schema("id int", "v varchar(20)")) == []
+
+
+def test_rows_go_through_every_ddl_that_came_after_them() -> None:
+    renamed = row(40, "ALTER TABLE a CHANGE v w BIGINT, ADD z INT", "id int", "w bigint", "z int")
+    first, added, retyped = found(
+        [FIRST, ADDED, RETYPED, renamed], schema("id int", "w bigint", "z int")
+    )
+    assert carried(first, 2, id=[1, 2], v=["5", "x"]) == {
+        "id": [1, 2],
+        "w": [5, None],
+        "z": [None] * 2,
+    }
+    assert carried(added, 1, id=[1], v=["5"], n=[9]) == {"id": [1], "w": [5], "z": [None]}
+    assert carried(retyped, 1, id=[1], v=[5]) == {"id": [1], "w": [5], "z": [None]}
+    lost = first.carried({"v": pa.array(["5", "x", None])}, RULES).has_lost
+    assert lost is not None
+    assert lost.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(("on_add_default", "shown"), [("rewrite", 7), ("null", None)])
+def test_an_added_column_shows_what_rows_of_that_time_show(
+    on_add_default: str, shown: int | None
+) -> None:
+    present = schema("id int", "v varchar(20)", "n int")
+    (first,) = found([FIRST, ADDED], present, on_add_default=on_add_default)
+    assert carried(first, 1, id=[1], v=["x"]) == {"id": [1], "v": ["x"], "n": [shown]}
+
+
+def test_a_column_that_was_dropped_and_added_again_is_another() -> None:
+    anew = row(20, "ALTER TABLE a DROP v, ADD v VARCHAR(20)", "id int", "v varchar(20)")
+    (first,) = found([FIRST, anew], schema("id int", "v varchar(20)"))
+    assert carried(first, 1, id=[1], v=["x"]) == {"id": [1], "v": [None]}
+
+
+def test_a_ddl_that_was_passed_over_changes_nothing() -> None:
+    passed = replace(FIRST, commit_ts=15, statement="ALTER TABLE a DROP v")
+    assert known([FIRST, passed], schema("id int", "v varchar(20)")) == []
+    assert known([FIRST, passed, replace(ADDED)], schema("id int", "v varchar(20)", "n int")) == [
+        (19, ["id", "v"], True)
+    ]
+
+
+def test_below_a_row_that_is_missing_or_not_understood_nothing_is_known() -> None:
+    assert known([FIRST, RETYPED]) == [(29, ["id", "v"], False)]
+    odd = replace(ADDED, statement="ALTER TABLE a TO BE ODD")
+    shapes = [(19, ["id", "v"], False), (29, ["id", "v", "n"], True)]
+    assert known([FIRST, odd, RETYPED]) == shapes
+    assert known([ADDED, RETYPED]) == shapes
+
+
+def test_a_table_that_was_altered_by_hand_is_not_known_below() -> None:
+    assert known([FIRST, ADDED, RETYPED], schema("id int", "v int", "mine text")) == [
+        (29, ["id", "v", "mine"], False)
+    ]
+
+
+def test_what_rows_told_is_the_shape_of_older_rows_too() -> None:
+    told = replace(FIRST, statement="")
+    assert known([told, ADDED, RETYPED], made_ts=0)[0] == (19, ["id", "v"], True)
+    assert known([FIRST, ADDED, RETYPED], made_ts=0)[0] == (9, ["id", "v"], False)
+
+
+def test_the_shapes_of_a_dropped_table_of_that_name_do_not_count() -> None:
+    before = row(5, "CREATE TABLE a …", "id int", "q int")
+    assert known([before, FIRST, ADDED, RETYPED])[0] == (19, ["id", "v"], True)
+
+
+def test_the_key_keeps_its_name_of_that_time() -> None:
+    wide = row(20, "ALTER TABLE a CHANGE id no BIGINT", "no bigint", "v varchar(20)", key="no")
+    (first,) = found([FIRST, wide], schema("no bigint", "v varchar(20)", key="no"))
+    assert first.schema.key == ("id",)
+    assert first.carried({"id": pa.array([1], pa.int32())}, RULES).columns["no"].type == pa.int64()
+
+
+def test_text_of_a_table_of_bytes_is_bytes() -> None:
+    added = row(20, "ALTER TABLE a ADD b TEXT", "id int", "v varchar(20)", "b blob")
+    assert known([FIRST, added], schema("id int", "v varchar(20)", "b blob")) == [
+        (19, ["id", "v"], True)
+    ]
