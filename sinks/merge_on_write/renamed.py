@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordination.errors import TidelakeError
+from coordination.failpoint import Failpoint, failpoint
 from sinks.apply import Target
 from sinks.merge_on_write.alter import TableDdl, left_version
 from sinks.merge_on_write.arrived import Arrival, arrive, check_free
@@ -58,6 +59,7 @@ def rename(engine: MergeOnWriteEngine, order: TableRename) -> dict[str, int]:
     for source, _ in order.moves:
         left[source.uri] = _leave(engine, order, source)
     for each in arrivals:
+        failpoint(Failpoint.AMID_RENAME)
         arrive(engine.table(each.target.uri), each)
     return {uri: version for uri, version in left.items() if version is not None}
 

@@ -1,6 +1,7 @@
 """Books that balance: a seeded history of a bank and a shop whose tables change shape meanwhile.
 
-    bank   three tables of accounts; the balances of all of them add up to zero
+    bank   three tables of accounts; the balances of all of them add up to zero. What is paid is
+           posted in a table of which the target is the log of its events
     shop   orders, each with the number of its items; items, each of an order that is there or none
 
 Every transaction keeps both, and so does every DDL: where rows go without a DELETE (TRUNCATE, DROP
@@ -12,94 +13,88 @@ what it should be; and ``moments`` has what it should be, cell by cell.
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from coordination.model import TSO_LOGICAL_BITS
+from tests.acceptance.books_journal import Journal, Part
 from tests.acceptance.changing_partitions import HashPartitions, Partitions, RangePartitions
-from tests.acceptance.changing_table import KEY, ChangingTable, Row
-from tests.shop.canal_json import Change, Ddl, Op
-from tests.shop.history import START_TS, Event, SchemaChange, Transaction
+from tests.acceptance.changing_table import KEY, ChangingTable
+from tests.shop.history import Event
 
-Part = Literal["account", "order", "item"]
-_MOST_ACCOUNTS, _MOST_ORDERS = 40, 30  # of a table
-_MOST_NEW_ITEMS = 20  # of a transaction, with other new rows, which have ids of the same kind
-
-
-@dataclass(frozen=True, slots=True)
-class TableThen:
-    """What a table is from some moment on. ``roles`` as `ChangingTable` has them."""
-
-    part: Part
-    columns: tuple[str, ...]
-    roles: Mapping[str, str]
-    rows: Mapping[int, Row]
+LOG_NAMES = "*.postings*"  # of the change log, for the settings
+_NAMES = (  # that tables take from each other; those of the log are its own
+    *("bank.checking", "bank.savings", "bank.loans", "shop.orders", "shop.items"),
+    *("bank.spare", "shop.savings", "vault.loans", "vault.orders"),
+)
+_NAMES_OF_LOGS = ("bank.postings", "bank.postings2", "vault.postings")
+NAMES_ALONE = 0.8  # the least roll of a history in which tables are renamed, dropped and made
+_TMP = "shop.tmp"
+_MOST_ACCOUNTS, _MOST_ORDERS, _MOST_POSTINGS = 40, 30, 30  # of a table
+_MOST_NEW_ITEMS = 60  # of a transaction, with other new rows, which have ids of the same kind
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """From ``ts`` on: the tables that are there, by ``schema.table``."""
-
-    ts: int
-    tables: Mapping[str, TableThen]
-
-
-class Books:
+class Books(Journal):
     """``events`` is to be read once; ``moments`` and ``ddls`` grow with it."""
 
     def __init__(
-        self, seed: int, *, transactions: int = 1_000_000, ddl_every: int = 6, rate: float = 500.0
+        self,
+        seed: int,
+        *,
+        transactions: int = 1_000_000,
+        ddl_every: int = 6,
+        rate: float = 500.0,
+        has_log: bool = True,
+        least_roll: float = 0.0,
     ) -> None:
-        """``ddl_every`` so many transactions; ``rate``: of them a second, on TiDB's clock."""
-        self.seed = seed
-        self.moments: list[Moment] = []
-        self.ddls: dict[int, str] = {}  # that change a target, by commit-ts
-        self._dice = random.Random(seed)
-        self._transactions, self._ddl_every, self._rate = transactions, ddl_every, rate
-        self._ts = START_TS
+        """``ddl_every`` so many transactions; ``has_log``: a change log, beside its tables;
+        ``least_roll``: of the dice that choose a DDL (`_some_ddl`)."""
+        dice = random.Random(seed)
+        super().__init__(dice, rate, splits=dice.random() < 0.5)
+        self.seed, self.has_log = seed, has_log
+        self._transactions, self._ddl_every = transactions, ddl_every
+        self._least_roll = least_roll
         self._last_id = 0
-        self._before: dict[tuple[ChangingTable, int], Row | None] = {}  # the open transaction
-        self._then: dict[ChangingTable, TableThen] = {}
         account = {"balance": "int"}
         self._accounts = [
-            ChangingTable("bank", "checking", self._dice, roles=account),
-            ChangingTable("bank", "savings", self._dice, roles=account),
-            ChangingTable("bank", "loans", self._dice, roles=account, partitioned=HashPartitions),
+            ChangingTable("bank", "checking", dice, roles=account),
+            ChangingTable("bank", "savings", dice, roles=account),
+            ChangingTable("bank", "loans", dice, roles=account, partitioned=HashPartitions),
         ]
-        self._orders = ChangingTable("shop", "orders", self._dice, roles={"count": "smallint"})
+        self._orders = ChangingTable("shop", "orders", dice, roles={"count": "smallint"})
         item = {"order": "int NULL"}
-        self._items = ChangingTable(
-            "shop", "items", self._dice, roles=item, partitioned=RangePartitions
-        )
+        self._items = ChangingTable("shop", "items", dice, roles=item, partitioned=RangePartitions)
+        amount = {"amount": "int"}
+        self._postings = ChangingTable("bank", "postings", dice, roles=amount, is_log=True)
         self._tables = [*self._accounts, self._orders, self._items]
+        if has_log:
+            self._tables.append(self._postings)
 
-    @property
-    def last_ts(self) -> int:
-        return self.moments[-1].ts
-
-    def ts_at(self, part: float) -> int:
-        return self.moments[int((len(self.moments) - 1) * part)].ts
-
-    def at(self, ts: int) -> Moment:
-        """As everything was at this ts."""
-        return self.moments[bisect_right(self.moments, ts, key=lambda each: each.ts) - 1]
+    def ended(self, name: str, since: int) -> bool:
+        """Whether a table has lost this name after this ts."""
+        return any(ts > since and name == of for ts, of in [*self.ends])
 
     def events(self) -> Iterator[Event]:
         """In the order of their commit-ts."""
-        for schema in ("bank", "shop"):
-            yield self._ddl(schema, "", "QUERY", f"CREATE DATABASE `{schema}`")
+        for schema in ("bank", "shop", "vault"):
+            yield self.passing(schema, "", "QUERY", f"CREATE DATABASE `{schema}`")
         for table in self._tables:
-            yield self._created(table)
+            yield self.created(table, self._part(table))
         actions, weights = zip(*self._actions().items(), strict=True)
         for number in range(1, self._transactions + 1):
             yield from self._new_partitions()
             if number % self._ddl_every == 0:
                 yield from self._some_ddl()
-            while not (changes := self._commit()):
+            while (transaction := self.commit()) is None:
                 self._dice.choices(actions, weights)[0]()
-            yield self._transaction(changes)
+            yield transaction
+
+    def _part(self, table: ChangingTable) -> Part:
+        parts: Mapping[ChangingTable, Part] = {
+            self._orders: "order",
+            self._items: "item",
+            self._postings: "posting",
+        }
+        return parts.get(table, "account")
 
     # What happens in the bank and in the shop.
 
@@ -133,7 +128,7 @@ class Books:
         table, payer = self._dice.choice(self._accounts), self._any_account()
         if len(table.rows) < _MOST_ACCOUNTS:
             id = self._new_id()
-            self._write(table, id, table.new_row(id, balance=0))
+            self.write(table, id, table.new_row(id, balance=0))
             if payer:
                 self._pay(*payer, table, id, self._dice.randrange(1, 10_000))
 
@@ -141,20 +136,20 @@ class Books:
         if account := self._any_account():
             table, id = account
             self._free(table, [id])
-            self._write(table, id, None)
+            self.write(table, id, None)
 
     def _renumber_account(self) -> None:
         """The key changes: a DELETE and an INSERT."""
         if account := self._any_account():
             table, id = account
             row, new_id = table.rows[id], self._new_id()
-            self._write(table, id, None)
-            self._write(table, new_id, row | {KEY: new_id})
+            self.write(table, id, None)
+            self.write(table, new_id, row | {KEY: new_id})
 
     def _new_order(self) -> None:
         if len(self._orders.rows) < _MOST_ORDERS:
             id, count = self._new_id(), self._dice.randrange(4)
-            self._write(self._orders, id, self._orders.new_row(id, count=count))
+            self.write(self._orders, id, self._orders.new_row(id, count=count))
             for _ in range(count):
                 self._put_item(id)
 
@@ -166,14 +161,14 @@ class Books:
     def _remove_item(self) -> None:
         if (item := self._any(self._items)) is not None:
             self._free(self._items, [item])
-            self._write(self._items, item, None)
+            self.write(self._items, item, None)
 
     def _move_item(self) -> None:
         item, order = self._any(self._items), self._any(self._orders)
         if item is not None and order is not None:
             self._free(self._items, [item])
             row = self._items.with_values(self._items.rows[item], order=order)
-            self._write(self._items, item, row)
+            self.write(self._items, item, row)
             self._count(order, 1)
 
     def _return_item(self) -> None:
@@ -183,22 +178,22 @@ class Books:
     def _delete_order(self) -> None:
         if (order := self._any(self._orders)) is not None:
             for item in self._items_of({order}):
-                self._write(self._items, item, None)
-            self._write(self._orders, order, None)
+                self.write(self._items, item, None)
+            self.write(self._orders, order, None)
 
     def _edit(self) -> None:
         for table in self._dice.sample(self._tables, 2):
             if (id := self._any(table)) is not None:
-                self._write(table, id, table.edited(table.rows[id]))
+                self.write(table, id, table.edited(table.rows[id]))
 
     def _put_item(self, order: int) -> None:
         id = self._new_id()
-        self._write(self._items, id, self._items.new_row(id, order=order))
+        self.write(self._items, id, self._items.new_row(id, order=order))
 
     def _count(self, order: int, more: int) -> None:
         row = self._orders.rows[order]
         count = row[self._orders.roles["count"]] + more
-        self._write(self._orders, order, self._orders.with_values(row, count=count))
+        self.write(self._orders, order, self._orders.with_values(row, count=count))
 
     def _items_of(self, orders: set[int]) -> list[int]:
         name = self._items.roles["order"]
@@ -207,10 +202,16 @@ class Books:
     def _pay(
         self, table: ChangingTable, id: int, other: ChangingTable, other_id: int, amount: Any
     ) -> None:
+        """And it is posted."""
         for to, key, change in ((table, id, -amount), (other, other_id, amount)):
             row = to.rows[key]
             balance = row[to.roles["balance"]] + change
-            self._write(to, key, to.with_values(row, balance=balance))
+            self.write(to, key, to.with_values(row, balance=balance))
+        if (log := self._postings) in self._tables:
+            posting = self._new_id()
+            self.write(log, posting, log.new_row(posting, amount=amount))
+            if len(log.rows) > _MOST_POSTINGS:
+                self.write(log, self._dice.choice(list(log.rows)), None)
 
     def _free(self, table: ChangingTable, ids: Iterable[int]) -> None:
         """Nothing depends on these rows any more: no money, no order, no item."""
@@ -221,14 +222,14 @@ class Books:
             name = table.roles["order"]
             for id in sorted(gone):
                 if (order := table.rows[id][name]) is not None:
-                    self._write(table, id, table.with_values(table.rows[id], order=None))
+                    self.write(table, id, table.with_values(table.rows[id], order=None))
                     self._count(order, -1)
-        else:
+        elif table is not self._postings:
             heir = self._any_account(table, gone)
             if heir is None:  # somewhere the money must go
                 other = self._dice.choice([each for each in self._accounts if each is not table])
                 heir = other, self._new_id()
-                self._write(other, heir[1], other.new_row(heir[1], balance=0))
+                self.write(other, heir[1], other.new_row(heir[1], balance=0))
             for id in sorted(gone):
                 self._pay(table, id, *heir, table.rows[id][table.roles["balance"]])
 
@@ -236,21 +237,59 @@ class Books:
 
     def _some_ddl(self) -> Iterator[Event]:
         table, roll = self._dice.choice(self._tables), self._dice.random()
+        roll = self._least_roll + (1 - self._least_roll) * roll
         if roll < 0.08:
-            yield self._ddl(table.schema, table.name, *table.neutral())
-        elif roll < 0.75 or (roll < 0.9 and table.partitions is None):
-            yield self._effective(table, "ALTER", table.alter())
-        elif roll < 0.9 and table.partitions is not None:
+            yield self.passing(table.schema, table.name, *table.neutral())
+        elif roll < 0.6 or (roll < 0.75 and table.partitions is None):
+            yield self.changed(table, "ALTER", table.alter())
+        elif roll < 0.75 and table.partitions is not None:
             yield from self._about_partitions(table, table.partitions)
-        elif roll < 0.95:
+        elif roll < 0.8:
             yield from self._without(table, table.rows)
             table.rows = {}
-            yield self._effective(table, "TRUNCATE", f"TRUNCATE TABLE {table.sql_name}")
+            yield self.changed(table, "TRUNCATE", f"TRUNCATE TABLE {table.sql_name}")
+        elif roll < 0.9:
+            yield from self._renamed(table)
         else:
-            yield from self._without(table, table.rows)
-            yield self._dropped(table)
-            table.begin(self._last_id)
-            yield self._created(table)
+            yield from self._made_again(table)
+
+    def _made_again(self, table: ChangingTable) -> Iterator[Event]:
+        """Under its own name or another one, while its own may be taken."""
+        yield from self._without(table, table.rows)
+        name = table.full_name
+        yield self.dropped(table)
+        table.begin(self._last_id)
+        if self._dice.random() < 0.4:
+            table.rename(self._dice.choice(self._free_names(table)))
+            other = self._dice.choice(self._tables)
+            if other is not table and other.is_log == table.is_log:
+                yield from self._become(name, other)
+        yield self.created(table, self._part(table))
+
+    def _renamed(self, table: ChangingTable) -> Iterator[Event]:
+        """Alone, behind another one that takes its name, or in exchange for the name of another."""
+        roll, name = self._dice.random(), self._dice.choice(self._free_names(table))
+        other = self._dice.choice([each for each in self._tables if each.is_log == table.is_log])
+        if other is table or roll < 0.4:
+            yield from self._become(name, table)
+            return
+        old, taken = table.full_name, other.full_name
+        if roll < 0.7:
+            moves = [(taken, name), (old, taken)]
+            names = {other: name, table: taken}
+        else:
+            moves = [(old, _TMP), (taken, old), (_TMP, taken)]
+            names = {table: taken, other: old}
+        yield from self.renamed(names, moves, "RENAME TABLE {} TO {}")
+
+    def _become(self, name: str, table: ChangingTable) -> Iterator[Event]:
+        query = self._dice.choice(("RENAME TABLE {} TO {}", "ALTER TABLE {} RENAME TO {}"))
+        yield from self.renamed({table: name}, [(table.full_name, name)], query)
+
+    def _free_names(self, table: ChangingTable) -> list[str]:
+        taken = {each.full_name for each in self._tables}
+        names = _NAMES_OF_LOGS if table.is_log else _NAMES
+        return [name for name in names if name not in taken]
 
     def _about_partitions(self, table: ChangingTable, partitions: Partitions) -> Iterator[Event]:
         if self._dice.random() < 0.3:
@@ -263,7 +302,7 @@ class Books:
         yield self._altered(table, part)
 
     def _altered(self, table: ChangingTable, part: str) -> Event:
-        return self._effective(table, "ALTER", f"ALTER TABLE {table.sql_name} {part}")
+        return self.changed(table, "ALTER", f"ALTER TABLE {table.sql_name} {part}")
 
     def _new_partitions(self) -> Iterator[Event]:
         partitions = self._items.partitions
@@ -271,80 +310,13 @@ class Books:
         while part := partitions.grown(self._last_id + _MOST_NEW_ITEMS):
             yield self._altered(self._items, part)
 
-    def _created(self, table: ChangingTable) -> Event:
-        self._then[table] = self._now(table)
-        return self._ddl(table.schema, table.name, "CREATE", table.creation)
-
-    def _dropped(self, table: ChangingTable) -> Event:
-        del self._then[table]
-        query = f"DROP TABLE {table.sql_name}"
-        event = self._ddl(table.schema, table.name, "ERASE", query)
-        self.ddls[event.commit_ts] = query
-        return event
-
     def _without(self, table: ChangingTable, ids: Iterable[int]) -> Iterator[Event]:
         """The transaction before a DDL that removes these rows."""
         self._free(table, ids)
-        if changes := self._commit():
-            yield self._transaction(changes)
+        if transaction := self.commit():
+            yield transaction
 
-    def _effective(self, table: ChangingTable, kind: str, query: str) -> Event:
-        """The DDL, which has changed ``table`` here already."""
-        self._then[table] = self._now(table)
-        event = self._ddl(table.schema, table.name, kind, query)
-        self.ddls[event.commit_ts] = query
-        return event
-
-    def _ddl(self, schema: str, table: str, kind: str, query: str) -> SchemaChange:
-        event = SchemaChange(self._next_ts(), Ddl(schema, table, kind, query))
-        self._note()
-        return event
-
-    # Transactions and moments.
-
-    def _write(self, table: ChangingTable, id: int, row: Row | None) -> None:
-        self._before.setdefault((table, id), table.rows.get(id))
-        if row is None:
-            del table.rows[id]
-        else:
-            table.rows[id] = row
-
-    def _commit(self) -> list[Change]:
-        """What the open transaction has changed in all, deletes first."""
-        changes = []
-        for (table, id), old in self._before.items():
-            row = table.rows.get(id)
-            if row == old:
-                continue
-            op: Op = "INSERT" if old is None else "UPDATE" if row is not None else "DELETE"
-            said = row if row is not None else old
-            assert said is not None
-            before = old if op == "UPDATE" else None
-            changes.append(Change(table=table.table(), op=op, row=said, old=before))
-        for table in {table for table, _ in self._before}:
-            self._then[table] = self._now(table)
-        self._before = {}
-        return sorted(changes, key=lambda change: change.op)
-
-    def _transaction(self, changes: list[Change]) -> Transaction:
-        event = Transaction(self._next_ts(), tuple(changes))
-        self._note()
-        return event
-
-    def _note(self) -> None:
-        tables = {table.full_name: then for table, then in self._then.items()}
-        self.moments.append(Moment(self._ts, tables))
-
-    def _now(self, table: ChangingTable) -> TableThen:
-        names: Mapping[ChangingTable, Part] = {self._orders: "order", self._items: "item"}
-        columns = tuple(column.name for column in table.columns)
-        part = names.get(table, "account")
-        return TableThen(part, columns, dict(table.roles), dict(table.rows))
-
-    def _next_ts(self) -> int:
-        gap_ms = self._dice.expovariate(self._rate / 1000)
-        self._ts += max(int(gap_ms * (1 << TSO_LOGICAL_BITS)), 1)
-        return self._ts
+    # Names and rows.
 
     def _new_id(self) -> int:
         self._last_id += 1

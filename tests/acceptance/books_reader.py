@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from tests.acceptance.books import Books, Moment
+from tests.acceptance.books import Books
+from tests.acceptance.books_journal import Moment
 from tests.acceptance.changing_table import KEY, Row
 from tests.services.delta_rows import first_difference
 
@@ -37,17 +38,17 @@ class BooksReader:
 
     def check_ddls(self, ts: int) -> None:
         """Each that changes a target, up to this ts, is one commit of it."""
-        found: Counter[tuple[str, int]] = Counter()
+        found: Counter[tuple[str, int, int]] = Counter()  # a name that is left and taken: two
         for path in Path(self._warehouse).glob("[!_]*/*/_delta_log/*.json"):
             for line in path.read_text().splitlines():
                 told = json.loads(line).get("commitInfo", {}).get("userMetadata") or "{}"
                 if (ddl := json.loads(told)).keys() >= {"commit_ts", "query"}:
-                    found[str(path.parent), ddl["commit_ts"]] += 1
+                    found[str(path.parent), ddl["commit_ts"], ddl["order"]] += 1
         where = f"seed {self._books.seed}"
         twice = [each for each, count in found.items() if count > 1]
         assert not twice, f"{where}: {twice}"
         wanted = {at for at in self._books.ddls if at <= ts}
-        missing = wanted - {at for _, at in found}
+        missing = wanted - {at for _, at, _ in found}
         assert not missing, f"{where}: {[self._books.ddls[at] for at in sorted(missing)]}"
 
     def _newest(self, name: str) -> int:
@@ -67,7 +68,7 @@ class BooksReader:
             if known not in self._right:
                 columns, rows = self._read(name, versions[name])
                 assert columns == then.columns, f"{name}: {columns}, not {then.columns}: {where}"
-                line = first_difference(then.rows.values(), rows, (KEY,))
+                line = first_difference(then.rows, rows, then.key)
                 lines += [f"{name}: {line}"] if line else []
                 self._right[known] = rows
             found[name] = self._right[known]

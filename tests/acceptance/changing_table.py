@@ -1,5 +1,5 @@
-"""A table that changes shape: what it holds now, and DDLs of every kind that change its columns,
-in the words in which TiCDC sends them.
+"""A table that changes shape: what it holds now, and DDLs of every kind that change its columns and
+its key, in the words in which TiCDC sends them. Whatever its key is, ``id`` is in it.
 """
 
 from __future__ import annotations
@@ -7,88 +7,26 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import Any
 
+from coordination.model import TSO_LOGICAL_BITS
 from tests.acceptance.changing_partitions import Partitions
-from tests.shop.canal_json import Column, Table
+from tests.acceptance.changing_values import (
+    CONVERSIONS,
+    DEFAULTS,
+    KEY_CONVERSIONS,
+    KEY_TYPES,
+    VALUES,
+    ZEROS,
+    with_four_digits,
+)
+from tests.shop.canal_json import Change, Column, Table
 from tests.shop.tables import type_sql
 
 KEY = "id"
 Row = dict[str, Any]  # by column, in the table's order; never changed once it is in a table
 
-_ENUM, _LONGER_ENUM = "enum('new','it''s')", "enum('new','it''s','last')"
-_TEXTS = ("", "plain", "it's", "naïve 😀", "a\tb\\n", "NULL", " blank ", "2020-01-02")
-_FIRST_MOMENT = datetime(1995, 1, 1)  # noqa: DTZ001
-
-_VALUES: dict[str, Callable[[random.Random], Any]] = {
-    "smallint": lambda dice: dice.randrange(-(2**15), 2**15),
-    "int": lambda dice: dice.randrange(-(2**31), 2**31),
-    "bigint": lambda dice: dice.choice((1, dice.randrange(-(2**39), 2**39))),
-    "int unsigned": lambda dice: dice.randrange(2**32),
-    "decimal(12,2)": lambda dice: Decimal(dice.randrange(-(10**6), 10**6)).scaleb(-2),
-    "decimal(16,4)": lambda dice: Decimal(dice.randrange(-(10**6), 10**6)).scaleb(-4),
-    "double": lambda dice: dice.choice((0.5, -1e-7, 1e300, dice.random())),
-    "varchar(40)": lambda dice: dice.choice(_TEXTS),
-    "varchar(200)": lambda dice: dice.choice(_TEXTS) * 5,
-    "text": lambda dice: dice.choice(_TEXTS) * 9,
-    "varbinary(32)": lambda dice: dice.randbytes(dice.randrange(9)),
-    "date": lambda dice: date(1900, 1, 1) + timedelta(days=dice.randrange(40_000)),
-    "datetime": lambda dice: _FIRST_MOMENT + timedelta(seconds=dice.randrange(10**9)),
-    "datetime(6)": lambda dice: _FIRST_MOMENT + timedelta(microseconds=dice.randrange(10**15)),
-    _ENUM: lambda dice: dice.choice(("new", "it's")),
-    _LONGER_ENUM: lambda dice: dice.choice(("new", "it's", "last")),
-}
-_DEFAULTS: dict[str, tuple[str, Any]] = {  # in SQL, and what old rows then show
-    "smallint": ("7", 7),
-    "int": ("-8", -8),
-    "bigint": ("9", 9),
-    "decimal(12,2)": ("1.5", Decimal("1.50")),
-    "double": ("0.25", 0.25),
-    "varchar(40)": ("_UTF8MB4'it''s'", "it's"),
-    "varbinary(32)": ("_UTF8MB4'abc'", b"abc"),
-    "date": ("_UTF8MB4'2020-02-29'", date(2020, 2, 29)),
-    "datetime": ("_UTF8MB4'2020-02-29 01:02:03'", datetime(2020, 2, 29, 1, 2, 3)),  # noqa: DTZ001
-    _ENUM: ("_UTF8MB4'it''s'", "it's"),
-}
-_ZEROS: dict[str, Any] = {  # what old rows show in a NOT NULL column without a default
-    "smallint": 0,
-    "int": 0,
-    "bigint": 0,
-    "int unsigned": 0,
-    "double": 0.0,
-    "text": "",
-    "decimal(12,2)": Decimal("0.00"),
-    "varchar(40)": "",
-    "varbinary(32)": b"",
-    _ENUM: "new",
-}
-
-
-def _with_four_digits(value: int | Decimal) -> Decimal:
-    return Decimal(value).quantize(Decimal("0.0001"))
-
-
-_CONVERSIONS: dict[str, dict[str, Callable[[Any], Any]]] = {
-    "smallint": {"int": int, "bigint": int, "varchar(40)": str},
-    "int": {"bigint": int, "decimal(16,4)": _with_four_digits, "varchar(40)": str},
-    "bigint": {"int": int, "decimal(16,4)": _with_four_digits, "varchar(40)": str},
-    "int unsigned": {"bigint": int},
-    "decimal(12,2)": {"decimal(16,4)": _with_four_digits, "varchar(40)": lambda v: f"{v:f}"},
-    "varchar(40)": {"varchar(200)": str, "text": str},
-    "varchar(200)": {"text": str},
-    "date": {
-        "datetime": lambda v: datetime.combine(v, time()),
-        "varchar(40)": lambda v: v.isoformat(),
-    },
-    "datetime": {
-        "datetime(6)": lambda v: v,
-        "varchar(40)": lambda v: v.isoformat(" ", "seconds"),
-    },
-    "datetime(6)": {"varchar(40)": lambda v: v.isoformat(" ", "microseconds")},
-    _ENUM: {_LONGER_ENUM: str, "varchar(40)": str},
-}
 _MOST_FREE_COLUMNS = 6
 
 
@@ -113,10 +51,11 @@ class ChangingTable:
         *,
         roles: Mapping[str, str],
         partitioned: Callable[[random.Random, int], Partitions] | None = None,
+        is_log: bool = False,
     ) -> None:
         """``roles`` -> types, ``NULL`` behind one that may be; ``partitioned``: by what, from which
-        id on."""
-        self.schema, self.name = schema, name
+        id on; ``is_log``: its target shows the events of its rows."""
+        self.schema, self.name, self.is_log = schema, name, is_log
         self._dice = dice
         self._types, self._partitioned = roles, partitioned
         self._names = 0
@@ -128,6 +67,9 @@ class ChangingTable:
         self.partitions = self._partitioned(dice, first_id) if self._partitioned else None
         self.roles = {role: role for role in roles}
         self.rows: dict[int, Row] = {}
+        self.events: list[Row] = []  # of a log; a DDL makes a new list of them
+        self.key: tuple[str, ...] = (KEY,)
+        self._key_index = ""  # the unique one that is the key; empty: the primary key is
         self._table: Table | None = None
         key = Defined(KEY, dice.choice(("int", "bigint")), nullable=False)
         given = [
@@ -136,7 +78,7 @@ class ChangingTable:
         ]
         self.columns: tuple[Defined, ...] = (key, *given)
         for _ in range(2):
-            self.columns += (self._new(dice.choice(list(_VALUES))),)
+            self.columns += (self._new(dice.choice(list(VALUES))),)
 
     @property
     def full_name(self) -> str:
@@ -159,10 +101,26 @@ class ChangingTable:
                 schema=self.schema,
                 name=self.name,
                 columns=self.columns,
-                primary_key=(KEY,),
-                handle_key=(KEY,),
+                primary_key=() if self._key_index else self.key,
+                handle_key=self.key,
             )
         return self._table
+
+    def rename(self, full_name: str) -> None:
+        self.schema, _, self.name = full_name.partition(".")
+        self._table = None
+
+    def note(self, changes: Iterable[Change], commit_ts: int) -> None:
+        """What a log of them shows."""
+        at = datetime.fromtimestamp((commit_ts >> TSO_LOGICAL_BITS) / 1000, UTC)
+        said = {"INSERT": "insert", "UPDATE": "update_postimage", "DELETE": "delete"}
+        for change in changes:
+            sides = [(said[change.op], change.row)]
+            if change.old is not None:
+                sides.append(("update_preimage", change.old))
+            self.events += [
+                {**row, "_op": op, "_commit_ts": commit_ts, "_commit_time": at} for op, row in sides
+            ]
 
     # Rows.
 
@@ -174,7 +132,7 @@ class ChangingTable:
         types = {column.name: column.type for column in self.columns}
         for role, value in by_role.items():
             name = self.roles[role]
-            whole = _with_four_digits if types[name].startswith("decimal") else int
+            whole = with_four_digits if types[name].startswith("decimal") else int
             row = row | {name: None if value is None else whole(value)}
         return row
 
@@ -185,7 +143,7 @@ class ChangingTable:
     def _value(self, column: Defined) -> Any:
         if column.nullable and self._dice.random() < 0.2:
             return None
-        return _VALUES[column.type](self._dice)
+        return VALUES[column.type](self._dice)
 
     # DDLs. A kind changes the table and gives its part of the statement; empty: not now.
 
@@ -193,7 +151,7 @@ class ChangingTable:
         """By a DDL of some kind; the statement."""
         kinds = [self._add, self._add_filled, self._add_zero, self._add_two, self._drop]
         kinds += [self._drop_two, self._drop_and_add, self._rename, self._convert, self._reorder]
-        kinds += [self._set_default, self._widen_key]
+        kinds += [self._set_default, self._widen_key, self._change_key]
         while not (part := self._dice.choice(kinds)()):
             pass
         return f"ALTER TABLE {self.sql_name} {part}"
@@ -213,20 +171,39 @@ class ChangingTable:
         self,
         columns: Iterable[Defined],
         values: Mapping[str, Callable[[Row], Any]] | None = None,
+        *,
+        added: Mapping[str, Any] | None = None,
     ) -> None:
-        """``values``: of columns whose values are not those of the same name."""
-        self.columns, self._table, found = tuple(columns), None, values or {}
-        self.rows = {
-            id: {
-                column.name: found[column.name](row) if column.name in found else row[column.name]
-                for column in self.columns
+        """``values``: of columns whose values are not those of the same name; ``added``: what old
+        rows show in new ones, but for events, which have nothing there."""
+        self.columns, self._table = tuple(columns), None
+        found, new = values or {}, added or {}
+        names = [column.name for column in self.columns]
+
+        def of(row: Row, filled: Mapping[str, Any]) -> Row:
+            return {
+                name: filled[name]
+                if name in filled
+                else found[name](row)
+                if name in found
+                else row[name]
+                for name in names
             }
-            for id, row in self.rows.items()
-        }
+
+        self.rows = {id: of(row, new) for id, row in self.rows.items()}
+        told = ("_op", "_commit_ts", "_commit_time")
+        nothing = dict.fromkeys(new)
+        self.events = [of(row, nothing) | {name: row[name] for name in told} for row in self.events]
 
     def _free(self) -> list[Defined]:
         taken = {KEY, *self.roles.values()}
         return [column for column in self.columns if column.name not in taken]
+
+    def _loose(self) -> list[Defined]:
+        return [column for column in self._free() if column.name not in self.key]
+
+    def _values_of(self, column: Defined) -> list[Any]:
+        return [row[column.name] for row in (*self.rows.values(), *self.events)]
 
     def _new(self, kind: str, *, nullable: bool = True) -> Defined:
         """Of a name that was never there, or that was dropped."""
@@ -245,7 +222,7 @@ class ChangingTable:
         at = len(self.columns) if last else self._dice.randint(0, len(self.columns))
         columns = [*self.columns[:at], column, *self.columns[at:]]
         place = "" if at == len(self.columns) else self._place(columns, at)
-        self._become(columns, {column.name: lambda _row: value})
+        self._become(columns, added={column.name: value})
         return f"{column.sql}{default}{place}"
 
     @staticmethod
@@ -253,21 +230,21 @@ class ChangingTable:
         return f" AFTER {quoted(columns[at - 1].name)}" if at else " FIRST"
 
     def _add(self) -> str:
-        kind = self._dice.choice(list(_VALUES))
+        kind = self._dice.choice(list(VALUES))
         return f"ADD COLUMN {self._put(self._new(kind), None)}" if self._room() else ""
 
     def _add_filled(self, *, last: bool = False) -> str:
-        kind = self._dice.choice(list(_DEFAULTS))
+        kind = self._dice.choice(list(DEFAULTS))
         if not self._room():
             return ""
-        text, value = _DEFAULTS[kind]
+        text, value = DEFAULTS[kind]
         column = self._new(kind, nullable=self._dice.random() < 0.5)
         return f"ADD COLUMN {self._put(column, value, f' DEFAULT {text}', last=last)}"
 
     def _add_zero(self) -> str:
-        kind = self._dice.choice(list(_ZEROS))
+        kind = self._dice.choice(list(ZEROS))
         column = self._new(kind, nullable=False)
-        return f"ADD COLUMN {self._put(column, _ZEROS[kind])}" if self._room() else ""
+        return f"ADD COLUMN {self._put(column, ZEROS[kind])}" if self._room() else ""
 
     def _add_two(self) -> str:
         """The second one behind all others: TiDB refuses AFTER a column of the same statement."""
@@ -275,25 +252,25 @@ class ChangingTable:
         return ", ".join(part for part in (first, second) if part)
 
     def _drop(self) -> str:
-        free = self._free()
-        if not free:
+        loose = self._loose()
+        if not loose:
             return ""
-        gone = self._dice.choice(free)
+        gone = self._dice.choice(loose)
         self._become(column for column in self.columns if column is not gone)
         return f"DROP COLUMN {quoted(gone.name)}"
 
     def _drop_two(self) -> str:
-        return f"{self._drop()}, {self._drop()}" if len(self._free()) > 1 else ""
+        return f"{self._drop()}, {self._drop()}" if len(self._loose()) > 1 else ""
 
     def _drop_and_add(self) -> str:
         before = {column.name for column in self.columns}
-        if not self._free():
+        if not self._loose():
             return ""
         dropped = self._drop()
-        column = self._new(self._dice.choice(list(_VALUES)))
+        column = self._new(self._dice.choice(list(VALUES)))
         while column.name in before:  # TiDB refuses one name in two parts of a statement
             column = self._new(column.type)
-        self._become([*self.columns, column], {column.name: lambda _row: None})
+        self._become([*self.columns, column], added={column.name: None})
         return f"{dropped}, ADD COLUMN {column.sql}"
 
     def _rename(self) -> str:
@@ -312,13 +289,14 @@ class ChangingTable:
         self._become(columns, {new.name: value})
         renamed = {old.name: new.name}
         self.roles = {role: renamed.get(name, name) for role, name in self.roles.items()}
+        self.key = tuple(renamed.get(name, name) for name in self.key)
 
     def _convert(self) -> str:
         """To another type, sometimes with another name too."""
         ways = [
             (column, kind)
             for column in self.columns
-            for kind in _CONVERSIONS.get(column.type, ())
+            for kind in CONVERSIONS.get(column.type, ())
             if self._may_become(column, kind)
         ]
         if not ways:
@@ -327,7 +305,7 @@ class ChangingTable:
         new = replace(column, type=kind)
         if self._dice.random() < 0.3:
             new = self._new(kind, nullable=column.nullable)
-        self._replace(column, new, _CONVERSIONS[column.type][kind])
+        self._replace(column, new, CONVERSIONS[column.type][kind])
         if new.name == column.name:
             return f"MODIFY COLUMN {new.sql}"
         return f"CHANGE COLUMN {quoted(column.name)} {new.sql}"
@@ -335,8 +313,10 @@ class ChangingTable:
     def _may_become(self, column: Defined, kind: str) -> bool:
         if column.name == KEY:  # has a kind of its own
             return False
+        if column.name in self.key and (column.type, kind) not in KEY_CONVERSIONS:
+            return False
         if (column.type, kind) == ("bigint", "int"):
-            values = (row[column.name] for row in self.rows.values())
+            values = self._values_of(column)
             is_small = all(value is None or abs(value) < 2**31 for value in values)
             return is_small and column.name not in self.roles.values()
         if column.name == self.roles.get("balance"):
@@ -353,11 +333,11 @@ class ChangingTable:
 
     def _set_default(self) -> str:
         """For later rows, which say themselves what they have."""
-        able = [column for column in self._free() if column.type in _DEFAULTS]
+        able = [column for column in self._free() if column.type in DEFAULTS]
         if not able:
             return ""
         column = self._dice.choice(able)
-        return f"ALTER COLUMN {quoted(column.name)} SET DEFAULT {_DEFAULTS[column.type][0]}"
+        return f"ALTER COLUMN {quoted(column.name)} SET DEFAULT {DEFAULTS[column.type][0]}"
 
     def _widen_key(self) -> str:
         key = next(column for column in self.columns if column.name == KEY)
@@ -366,6 +346,24 @@ class ChangingTable:
         wider = replace(key, type="bigint")
         self._become(wider if column is key else column for column in self.columns)
         return f"MODIFY COLUMN {wider.sql}"
+
+    def _change_key(self) -> str:
+        """To a longer one, a shorter one, or to a unique index and back."""
+        others = [
+            column.name
+            for column in self.columns
+            if column.name != KEY and not column.nullable and column.type in KEY_TYPES
+            if None not in self._values_of(column)
+        ]
+        keys = [(KEY,), *((KEY, name) for name in others), *((name, KEY) for name in others)]
+        key, is_primary = self._dice.choice(keys), self._dice.random() < 0.6
+        if key == self.key and is_primary == (not self._key_index):
+            return ""
+        gone = f"DROP INDEX `{self._key_index}`" if self._key_index else "DROP PRIMARY KEY"
+        self._names += 1
+        self.key, self._key_index, self._table = key, "" if is_primary else f"u{self._names}", None
+        index = "PRIMARY KEY" if is_primary else f"UNIQUE INDEX `{self._key_index}`"
+        return f"{gone}, ADD {index} ({','.join(map(quoted, key))})"
 
 
 def quoted(name: str) -> str:

@@ -146,10 +146,10 @@ class Cluster:
         uris = ("--source-uri", source, "--sink-uri", f"delta://{self.warehouse}")
         return (*uris, "--config", str(self._config))
 
-    def create(self, *, has_sync_points: bool = True) -> None:
-        """The changefeed."""
+    def create(self, *, has_sync_points: bool = True, settings: str = "") -> None:
+        """The changefeed; ``settings`` of its file, beside those of sync points."""
         points = f'enable-sync-point = true\nsync-point-interval = "{SYNC_POINT_INTERVAL}"\n'
-        self._config.write_text(points if has_sync_points else "")
+        self._config.write_text((points if has_sync_points else "") + settings)
         start = ("--start-ts", str(START_TS))
         self.cli("changefeed", "create", "--changefeed-id", FEED, *self.description, *start)
         self._eye.start()
@@ -158,8 +158,18 @@ class Cluster:
 
     def cli(self, *arguments: str) -> list[dict[str, Any]]:
         """The rows that the real command prints."""
+        done = self._command(*arguments)
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+        return json.loads(done.stdout)["rows"]
+
+    def refusal(self, *arguments: str) -> str:
+        """What the real command says when it is refused; empty when it is not."""
+        done = self._command(*arguments)
+        return done.stderr or f"exit code {done.returncode}" if done.returncode else ""
+
+    def _command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         to = ("--etcd", self._etcd.endpoints[0], "--cluster-id", self.topic, "--format", "json")
-        done = subprocess.run(
+        return subprocess.run(
             [sys.executable, "-m", "streaming.cli", *arguments, *to],
             cwd=REPOSITORY,
             env={name: value for name, value in os.environ.items() if "TIDELAKE" not in name},
@@ -168,8 +178,6 @@ class Cluster:
             timeout=CLI_WITHIN_S,
             check=False,
         )
-        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
-        return json.loads(done.stdout)["rows"]
 
     def holders(self) -> dict[str, str]:
         """table -> the capture that replicates it, of those that are replicated now."""

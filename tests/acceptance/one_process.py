@@ -51,7 +51,7 @@ from tests.shop.history import Event, HistorySettings, history
 from tests.shop.model import Model
 
 CHANGEFEED = "shop"
-PATIENCE_S = 300.0  # of one life: seconds on a quiet machine
+PATIENCE_S = 600.0  # of one life: seconds on a quiet machine
 TTL_S = 5
 QUERY_ENDS_WITHIN_S = 60.0  # a life does not wait for it
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from coordination.etcd.embedded import EmbeddedEtcd
-from tests.acceptance.books import Books
+from tests.acceptance.books import LOG_NAMES, Books
 from tests.acceptance.books_reader import BooksReader
 from tests.acceptance.cluster import FEED, Cluster
 from tests.acceptance.live_feed import LiveFeed
@@ -29,7 +29,8 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.soak]
 RATE_PER_S = 10.0
 DDL_EVERY = 40  # transactions
 DEEDS = 8
-TABLES = 5
+TABLES = 6
+LOGS = f'[[sink.tables]]\nmatcher = ["{LOG_NAMES}"]\nwrite-mode = "append"\n'
 LEAST_SNAPSHOTS = 5
 STOP_WITHIN_S = 60.0
 NAMES = ("a", "b")
@@ -61,9 +62,9 @@ class BooksFeed(LiveFeed):
 class Deeds:
     """What is done to the captures, drawn from a seed; ``done`` is what it was."""
 
-    def __init__(self, cluster: Cluster, dice: random.Random) -> None:
+    def __init__(self, cluster: Cluster, books: Books, dice: random.Random) -> None:
         self.done: list[str] = []
-        self._cluster, self._dice = cluster, dice
+        self._cluster, self._books, self._dice = cluster, books, dice
 
     def next(self) -> None:
         deed = self._dice.choice((self._kill, self._move, self._move))
@@ -99,25 +100,34 @@ class Deeds:
             life.kill(group=group)
             self.done.append(f"kill of {name}{'' if group else ' without its JVM'}")
 
+    def _captures(self) -> set[str]:
+        running = self._cluster.running()
+        return {each.capture for each in running if each.life.lines("capture starts")}
+
     def _move(self) -> None:
         """Once the table is elsewhere; or whoever should give or take it has died meanwhile."""
         holders = self._cluster.holders()
-        running = self._cluster.running()
-        captures = {each.capture for each in running if each.life.lines("capture starts")}
+        captures = self._captures()
         movable = {name: captures - {holder} for name, holder in holders.items()}
         names = sorted(name for name, others in movable.items() if others)
         if len(captures) < 2 or not names:
             return
-        name = self._dice.choice(names)
+        name, since = self._dice.choice(names), self._cluster.watch.checkpoint
         (to,) = movable[name]
-        self._cluster.cli("table", "move", "-c", FEED, "--table", name, "--capture-id", to)
-        self.done.append(f"move of {name}")
+
+        def has_changed() -> bool:
+            """Who was to give or take it is gone, or another table has the name."""
+            return not captures <= self._captures() or self._books.ended(name, since)
+
+        move = ("table", "move", "-c", FEED, "--table", name, "--capture-id", to)
+        refusal = self._cluster.refusal(*move)
+        self.done.append(f"move of {name} {'refused' if refusal else ''}")
+        if refusal:  # said of who died meanwhile, or by who died over it
+            self._cluster.await_(f"a reason for: {refusal}", has_changed)
+            return
         self._cluster.await_(
             f"{name} at {to}",
-            lambda: (
-                self._cluster.holders().get(name) == to
-                or any(server.life.is_over for server in self._cluster.servers.values())
-            ),
+            lambda: self._cluster.holders().get(name) == to or has_changed(),
         )
 
 
@@ -129,13 +139,14 @@ def test_every_snapshot_balances(
         return BooksFeed(broker, topic, seed)
 
     with Cluster(broker, etcd.endpoint, tmp_path, make_feed) as cluster:
-        feed, deeds = cluster.feed, Deeds(cluster, random.Random(seed))
+        feed = cluster.feed
         assert isinstance(feed, BooksFeed)
+        deeds = Deeds(cluster, feed.books, random.Random(seed))
         for name in NAMES:
             cluster.start(name)
         for server in cluster.servers.values():
             server.life.await_line("capture starts")
-        cluster.create()
+        cluster.create(settings=LOGS)
         with feed:
             cluster.await_shared_out(TABLES, among=len(NAMES))
             for _ in range(DEEDS):

@@ -6,9 +6,6 @@ import pytest
 
 from conf.settings import FilterSettings
 from coordination.failpoint import Failpoint
-from sinks.merge_on_write import renamed as renames
-from sinks.merge_on_write.arrived import Arrival, arrive
-from sinks.merge_on_write.open_table import OpenTable
 from tests.acceptance.one_process import Lives
 from tests.acceptance.renamed import Renames
 from tests.acceptance.small_tables import (
@@ -61,22 +58,13 @@ def test_a_rename_is_carried_out_once_whoever_dies_over_it(new_lives: MakeLives)
     check(lives, history, history.last_ts)
 
 
-def test_an_owner_dies_between_two_commits_of_a_rename(
-    new_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_owner_dies_between_two_commits_of_a_rename(new_lives: MakeLives) -> None:
     """Some tables have left their old names, and not all of them have come to their new ones."""
     lives, history = new_lives(max_messages=20), Renames(4, steps=60, ddl_every=4)
     lives.produce(history.messages)
-    calls = iter(range(1, 999))
-
-    def dying(table: OpenTable, arrival: Arrival) -> object:
-        if next(calls) % 3 == 0:
-            raise AssertionError("it dies here")
-        return arrive(table, arrival)
-
-    monkeypatch.setattr(renames, "arrive", dying)
-    while (error := lives.live(target_ts=history.last_ts)) is not None:
-        assert "it dies here" in str(error)
+    victim = f"{Failpoint.AMID_RENAME}=raise:3"
+    while (error := lives.live(victim, target_ts=history.last_ts)) is not None:
+        assert f"failpoint {Failpoint.AMID_RENAME}" in str(error)
     check(lives, history, history.last_ts)
 
 

@@ -102,9 +102,9 @@ class _Feed:
             yield self._closed(open_window, open_window[-1].commit_ts + 1)
 
     def _is_full(self, window: list[Event], following: Event) -> bool:
-        if isinstance(following, SchemaChange) or isinstance(window[-1], SchemaChange):
-            return True
         apart = following.commit_ts > window[-1].commit_ts
+        if isinstance(following, SchemaChange) or isinstance(window[-1], SchemaChange):
+            return apart  # a RENAME TABLE of several tables is as many events
         return apart and len(window) >= self._settings.watermark_every
 
     def _closed(self, window: list[Event], following_ts: int) -> _Window:

@@ -77,7 +77,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """A DDL and the ts it finished at; no other event has this ts."""
+    """A DDL and the ts it finished at; no other event has this ts, but another part of it."""
 
     commit_ts: int
     ddl: Ddl

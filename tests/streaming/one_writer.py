@@ -1,0 +1,396 @@
+"""One capture by hand, without Spark, Kafka and etcd: it reads a feed in chunks, writes rows and
+carries DDLs out, one step after the other, with the program's own parts. Now and then it dies at a
+fail point, and goes on by what the tables and its last rows of progress say."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from copy import copy
+from pathlib import Path
+from threading import Event, Thread
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+
+from conf.settings import (
+    BatchSettings,
+    Changefeed,
+    DeltaSink,
+    FilterSettings,
+    KafkaSource,
+    TableRule,
+)
+from coordination import failpoint
+from coordination.errors import Fenced
+from coordination.failpoint import Failpoint, FailpointHit
+from coordination.model import TableName, Ts
+from sinks.changefeeds import ChangefeedRow, RecordedWatermark
+from sinks.progress import DROPPED, ProgressRow
+from streaming.apply.applier import Applier, DueTable
+from streaming.apply.carry import Carry
+from streaming.apply.table_task import TableTask
+from streaming.cluster.control_rows import EndedSpan, RenamedSpans
+from streaming.cluster.ddl_run import DdlRun
+from streaming.cluster.newcomers import wanted_of
+from streaming.cluster.progress_rows import ended_progress, first_progress
+from streaming.ddl_plan import DdlPlan, definition, in_order, plan
+from streaming.ddl_steps import DdlEvent, DdlKey, DdlStep
+from streaming.filter import TableFilter, TableForms
+from streaming.protocols.canal_json import decode
+from streaming.protocols.contract import Block, Kind, Messages, Wanted
+from streaming.sink_tables import SinkTables
+from streaming.source.ranges import TopicPartition
+from streaming.watermark import Watermarks
+from tests.shop.feed import Message
+from tests.shop.history import START_TS
+
+TOPIC = "books"
+STEPS = (
+    *(Failpoint.BEFORE_DDL, Failpoint.AMID_RENAME, Failpoint.AFTER_DDL, Failpoint.AFTER_DDL),
+    *(Failpoint.AFTER_FENCE_CHECK, Failpoint.AFTER_APPLY_ONE, Failpoint.AFTER_PROGRESS),
+    Failpoint.AFTER_CREATE_TABLE,
+)
+
+
+class _Permit:
+    """Always given, unless it falls asleep: then the pass that it slept at is the last one."""
+
+    capture_id = "by-hand"
+
+    def __init__(self) -> None:
+        self.asleep, self.wake = Event(), Event()
+        self._left: int | None = None
+
+    def sleep_at(self, nth: int) -> None:
+        self._left = nth
+
+    def check(self) -> None:
+        if self._left is None:
+            return
+        if self.wake.is_set():
+            raise Fenced("its trust is over")
+        self._left -= 1
+        if self._left <= 0:
+            self.asleep.set()
+            self.wake.wait()
+
+    def begin(self, _name: TableName, _limit: Ts) -> None:
+        self.check()
+
+    def ended(self, name: TableName) -> None: ...
+
+    def signature(self, _name: TableName) -> Mapping[str, object]:
+        return {"fence": 1}
+
+
+class _Letters:
+    """Rows that could not be applied; whoever has lost its trust notes none."""
+
+    def __init__(self, permit: _Permit, rows: list[dict[str, Any]]) -> None:
+        self._permit, self._rows = permit, rows
+
+    def add_rows(self, found: Mapping[TableName, pa.Table]) -> None:
+        if rows := [row for errors in found.values() for row in errors.to_pylist()]:
+            self._permit.check()
+            self._rows += rows
+
+
+class _Zombie:
+    """A life whose thread sleeps between its last check and a commit; or that has just ended."""
+
+    def __init__(self, life: OneWriter) -> None:
+        self._life = life
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+        while self._thread.is_alive() and not life._permit.asleep.wait(0.005):
+            pass
+
+    def wake(self) -> None:
+        """Its commit comes now, however late."""
+        self._life._permit.wake.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with suppress(Exception):  # it is refused in many ways
+            self._life._advance(self._life.resolved)
+        self._life.close()
+
+
+class OneWriter:
+    """``cuts``: which version each table had at which ts, as in the ledger."""
+
+    def __init__(
+        self,
+        feed: Iterable[Message],
+        folder: Path,
+        dice: random.Random,
+        rules: tuple[TableRule, ...],
+    ) -> None:
+        self.cuts: list[dict[str, Any]] = []
+        self.letters: list[dict[str, Any]] = []
+        self._dice = dice
+        self._logs: dict[int, list[bytes]] = defaultdict(list)
+        for partition, _, value in feed:
+            self._logs[partition].append(value)
+        self._parts = {each: TopicPartition(TOPIC, each) for each in self._logs}
+        sink = DeltaSink(warehouse=str(folder), apply_engine="merge-on-write", tables=rules)
+        source = KafkaSource(
+            brokers=("nowhere",),
+            topic=TOPIC,
+            topics=(TOPIC,),
+            protocol="canal-json",
+            partition_num=3,
+        )
+        self._changefeed = Changefeed(id="shop", source=source, sink=sink)
+        self._filter, self._forms = TableFilter(FilterSettings()), TableForms(rules)
+        self._folder = folder
+        self._progress: dict[TableName, ProgressRow] = {}
+        self.deaths = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """A new owner, by the rows of progress."""
+        there = [row.checkpoint_ts for row in self._progress.values() if row.state != DROPPED]
+        ts = min(there, default=START_TS)
+        self._row = ChangefeedRow(
+            changefeed_id="shop", start_ts=START_TS, checkpoint_ts=ts, resolved_ts=ts
+        )
+        self._at = dict.fromkeys(self._logs, 0)
+        self._watermarks = Watermarks(partitions=frozenset(self._parts.values()))
+        self._spans = SinkTables(self._changefeed.sink, self._row, self._forms)
+        self._spans.resume(self._progress)
+        self._carry = Carry(folder=self._folder.with_name("carry"))
+        self._ddls: dict[DdlKey, DdlEvent] = {}
+        self._permit = _Permit()
+        self._applier = Applier(
+            changefeed=self._changefeed,
+            batch=BatchSettings(),
+            spark=lambda: None,  # type: ignore[arg-type, return-value]
+            permit=self._permit,
+            spans=self._spans,
+            dead_letters=_Letters(self._permit, self.letters),  # type: ignore[arg-type]
+            job_tag="",
+        )
+
+    @property
+    def resolved(self) -> Ts:
+        return Ts(max(self._watermarks.global_ts - 1, START_TS))
+
+    def _end_life(self) -> None:
+        failpoint.configure("")
+        self.close()
+
+    def close(self) -> None:
+        self._applier.close()
+        self._carry.close()
+
+    def run(self, *, most_deaths: int = 0, most_zombies: int = 0) -> None:
+        zombies: list[_Zombie] = []
+        try:
+            while any(self._at[each] < len(log) for each, log in self._logs.items()):
+                if self.deaths < most_deaths and self._dice.random() < 0.1:
+                    step = self._dice.choice(STEPS)
+                    failpoint.configure(f"{step}=raise:{self._dice.randint(1, 4)}")
+                try:
+                    self._read(self._dice.randint(1, 60))
+                    if len(zombies) < most_zombies and self._dice.random() < 0.1:
+                        zombies.append(self._fall_asleep())
+                    if zombies and self._dice.random() < 0.1:
+                        self._dice.choice(zombies).wake()
+                    self._advance(self.resolved)
+                    if self._dice.random() < 0.3:
+                        self._note()
+                except FailpointHit:
+                    self.deaths += 1
+                    self._end_life()
+                    self._begin()
+            for each in zombies:
+                each.wake()
+        finally:
+            self._end_life()
+
+    def _fall_asleep(self) -> _Zombie:
+        """In the middle of what it does next; somebody else takes over."""
+        zombie = copy(self)
+        zombie._progress, zombie.cuts, zombie._ddls = {**self._progress}, [], {**self._ddls}
+        zombie._permit.sleep_at(self._dice.randint(1, 6))
+        asleep = _Zombie(zombie)
+        self._begin()
+        return asleep
+
+    def _note(self) -> None:
+        """Rows of progress, as the owner writes them."""
+        for name, table in self._spans.items():
+            before = self._progress.get(name)
+            row = first_progress(table, self._row, {})
+            if (
+                before is None
+                or before.state == DROPPED
+                or before.checkpoint_ts <= table.checkpoint
+            ):
+                self._progress[name] = row
+
+    # Reading.
+
+    def _read(self, most: int) -> None:
+        wanted = {each.name: wanted_of(each, each.checkpoint) for each in self._spans.values()}
+        marks: dict[TopicPartition, RecordedWatermark] = {}
+        for partition, log in self._logs.items():
+            begin = self._at[partition]
+            end = min(begin + self._dice.randint(0, most), len(log))
+            for block in self._decoded(partition, begin, end, wanted):
+                if block.kind is Kind.DDL:
+                    self._keep_ddls(block)
+                elif block.kind is Kind.WATERMARK:
+                    ts = Ts(block.max_ts or 0)
+                    mark = RecordedWatermark(ts=ts, offset=block.last)
+                    marks[self._parts[partition]] = mark
+                else:
+                    self._keep(block)
+            self._at[partition] = end
+        positions = {self._parts[each]: at for each, at in self._at.items()}
+        self._watermarks = self._watermarks.advance(marks, positions)
+
+    def _decoded(self, partition: int, begin: int, end: int, wanted: Wanted) -> Iterable[Block]:
+        chunk = Messages(
+            topic=TOPIC,
+            partition=partition,
+            offsets=pa.array(range(begin, end), pa.int64()),
+            values=pa.array(self._logs[partition][begin:end], pa.binary()),
+        )
+        return decode(chunk, wanted)
+
+    def _keep(self, block: Block) -> None:
+        assert block.kind is not Kind.BAD, block.table().to_pylist()
+        if block.kind is Kind.ROW and block.body is not None:
+            self._carry.add(block)
+
+    def _keep_ddls(self, block: Block) -> None:
+        for each in block.table().to_pylist():
+            ddl = DdlEvent(
+                commit_ts=Ts(each["commit_ts"]),
+                offset=each["offset"],
+                name=TableName(each["schema_name"], each["table_name"]),
+                ddl_type=each["ddl_type"],
+                query=each["query"],
+            )
+            self._ddls.setdefault(ddl.key, ddl)
+
+    def _join(self, name: TableName) -> None:
+        """What was read before anybody had the table."""
+        wanted = {name: wanted_of(self._spans[name], self._spans[name].checkpoint)}
+        for partition, end in self._at.items():
+            for block in self._decoded(partition, 0, end, wanted):
+                self._keep(block)
+
+    # Writing.
+
+    def _advance(self, resolved: Ts) -> None:
+        while True:
+            planned = self._plan(resolved)
+            for creation in planned.creations:
+                name = creation.event.name
+                if name in self._spans:
+                    continue
+                schema = definition(creation, self._spans.schemas(), self._spans.defined)
+                self._spans.create(name, schema, creation.event, creation.event.commit_ts)
+                self._note()
+                self._join(name)
+            self._apply(planned.limit, set(self._spans))
+            self._cut(planned.limit)
+            gone = [key for key, each in self._ddls.items() if each.commit_ts <= planned.limit]
+            for key in gone:
+                del self._ddls[key]
+            if planned.runs is None:
+                assert planned.blocked is None, (planned.blocked, planned.why)
+                return
+            self._carry_out(planned.runs)
+
+    def _plan(self, limit: Ts) -> DdlPlan:
+        return plan(
+            in_order(self._ddls.values()),
+            checkpoint=Ts(self._row.checkpoint_ts),
+            start_ts=Ts(START_TS),
+            limit=limit,
+            table_filter=self._filter,
+            known=self._spans.schemas(),
+            seen=self._spans.last_ddls(),
+            shaped={name: table.shape_ts for name, table in self._spans.items()},
+            orders={},
+            defined=self._spans.defined,
+            forms=self._forms,
+            unmade={},
+        )
+
+    def _apply(self, limit: Ts, names: set[TableName]) -> None:
+        due = []
+        for name in sorted(names):
+            span = self._spans[name]
+            if blocks := self._carry.due(name, span.checkpoint, limit):
+                task = TableTask(
+                    name=name,
+                    schema=self._spans.schema_or_empty(name),
+                    checkpoint=span.checkpoint,
+                    form=self._spans.forms.of(name),
+                )
+                due.append(DueTable(task=task, blocks=blocks))
+        held = self._applier.apply(due, limit) if due else frozenset()
+        for name in held:  # a DDL of somebody else has run on it
+            assert name in self._applier.altered, f"{name} is held"
+            span = self._spans[name]
+            row = first_progress(span, self._row, {})
+            self._spans.put(self._spans.opened(name, row, span.checkpoint))
+        self._spans.idle_to(limit, names - held)
+        if held:
+            self._apply(limit, set(held))
+        for name in names:
+            self._carry.drop_applied(name, limit)
+
+    def _carry_out(self, step: DdlStep) -> None:
+        nothing = lambda: None  # noqa: E731
+        context: Any = SimpleNamespace(changefeed=self._changefeed, trust=self._permit)
+        rows: Any = SimpleNamespace(spans=self._spans, save_schemas=nothing)
+        for name in step.turns:
+            with DdlRun(context, rows, step, name) as run:
+                done = run.until_done(Event())
+            assert done is not None
+            if isinstance(done, RenamedSpans):
+                self._rename(done)
+            elif isinstance(done, EndedSpan):
+                self._end(done)
+            else:
+                self._spans.put(done)
+
+    def _rename(self, done: RenamedSpans) -> None:
+        """The rows of the new names are written before those of the old ones end."""
+        names = {table.name for table in done.made}
+        for table in done.made:
+            self._progress[table.name] = first_progress(table, self._row, {})
+        failpoint.failpoint(Failpoint.AFTER_PROGRESS)
+        for each in done.ended:
+            if each.table.name not in names:
+                self._end(each)
+            else:
+                self._carry.forget(each.table.name)
+                self._spans.end(each.table.name, each.at_ts)
+        for table in done.made:
+            self._spans.put(table)
+            self._join(table.name)
+
+    def _end(self, ended: EndedSpan) -> None:
+        before = self._progress[ended.table.name]
+        self._progress[ended.table.name] = ended_progress(before, ended.at_ts, ended.version)
+        self._carry.forget(ended.table.name)
+        self._spans.end(ended.table.name, ended.at_ts)
+
+    def _cut(self, ts: Ts) -> None:
+        versions = {str(name): each.version_at_checkpoint for name, each in self._spans.items()}
+        is_one_moment = all(each.checkpoint == ts for each in self._spans.values())
+        if any(at > ts for at in self._spans.ended.values()):
+            return  # it was there, and nobody knows in which version
+        if versions and is_one_moment and None not in versions.values():
+            self.cuts.append({"primary_ts": ts, "tables": versions})
