@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PROGRESS_INTERVAL_S: Final = 1.0  # how often an idle watch asks etcd for progress (as TiCDC does)
+PROGRESS_INTERVAL_S: Final = 3.0  # how often an idle watch asks etcd for progress
 WAITING_S: Final = 0.05  # ... and how often a watch does that holds events back
 RECONNECT_S: Final = 0.5
 
