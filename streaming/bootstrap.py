@@ -19,7 +19,6 @@ from coordination.etcd.etcd3_client import connect
 from coordination.etcd.keys import check_cluster_id
 from coordination.scheduler.grpc_calls import check_free
 from streaming.preflight import check_changefeed, has_finished
-from streaming.run_capture import RunCapture
 from streaming.scratch import scratch
 from streaming.session import SparkOnDemand
 
@@ -39,11 +38,18 @@ def run(settings: Settings) -> int:
         stack.enter_context(scratch())
         check_changefeed(settings.changefeed)
         check_free(settings.transport.addr)
-        etcd, client = stack.enter_context(connected_etcd(settings.etcd))
         spark = SparkOnDemand()
         stack.callback(spark.stop)
-        if not has_finished(settings.changefeed):
-            spark.begin()  # now, since Spark starts slower than all else until it is needed
+        is_to_read = not has_finished(settings.changefeed)
+        # As soon as nothing can be wrong any more, since Spark starts slower than all else until it
+        # is needed: an embedded etcd and the imports below take a second of that time.
+        if is_to_read and settings.etcd.embedded:
+            spark.begin()
+        etcd, client = stack.enter_context(connected_etcd(settings.etcd))
+        if is_to_read:
+            spark.begin()
+        from streaming.run_capture import RunCapture
+
         capture = RunCapture(settings, client=client, cluster_id=etcd.cluster_id, spark=spark)
         stack.enter_context(handling(asking(capture.request_stop)))
         capture.run(is_host=settings.etcd.embedded)
