@@ -36,6 +36,10 @@ class Read:
         """How many offsets it covers; some offsets may hold no message."""
         return sum(self.end.values()) - sum(self.begin.values())
 
+    @property
+    def has_more_than_watermarks(self) -> bool:
+        return any(each.kind not in (Kind.WATERMARK, Kind.DONE) for each in self.blocks)
+
     def first_ts(
         self, above: int = 0, ended: Mapping[TableName, Ts] | None = None
     ) -> dict[TableName, Ts]:

@@ -37,7 +37,8 @@ from streaming.cluster.span_writer import SpanWriter
 
 logger = logging.getLogger(__name__)
 
-TURN_S = 0.1  # between two turns of the worker when nothing wakes it
+TURN_S = 0.1  # between two turns of the worker while its last spans leave
+REST_S = 1.0  # ... and otherwise, when nothing wakes it
 SOON_S = 0.01  # ... while newcomers wait to learn from which offsets the stream has their rows
 
 
@@ -54,7 +55,7 @@ class StreamReplica(RoleWorker):
         self._incarnation: int | None = None  # of the last writer
         self._is_reading = False
         self._reached = 0
-        self._turn_s = TURN_S
+        self._turn_s = REST_S
         self._concern: str | None = None  # the one that was reported last
         self._thread.start()
 
@@ -170,12 +171,13 @@ class StreamReplica(RoleWorker):
             newcomers.catch_up(together, self._step)
         if coming:
             self._stream.wake()
-        self._turn_s = SOON_S if newcomers.coming() else TURN_S
+        self._turn_s = SOON_S if newcomers.coming() else REST_S
 
     def _leave_if_empty(self) -> None:
         """Leave the stream when the last span is gone (the owner's reader may keep it running)."""
         if self._writer is not None and not self._held.count():
             self._leave()
+        self._turn_s = TURN_S if self._held.count() else REST_S
         if self._held.count():
             self._stream.wake()  # all spans here are leaving: their last commits may have ended
             self._context.wake()
@@ -200,6 +202,7 @@ class StreamReplica(RoleWorker):
             if self._backoff.is_long and not was_long:
                 self._warn(f"the stream fails, and is tried again: {line(error)}")
             self._closing.wait(wait_s)
+            self._woken.set()
             self._try_again()
         except Stop:
             self._break_off()

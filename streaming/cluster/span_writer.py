@@ -85,7 +85,6 @@ class SpanWriter(StreamRole):
         self.has_lost_rows = False  # then another writer must read everything again
         self._seen: tuple[object, ...] | None = None  # the inputs of the last `apply_due`
         self._taken = 0  # how many reads
-        self._is_held = False  # some table could not be committed: it is tried again
         self._joined: dict[TableName, _Joined] = {}
         self._bad: list[Block] = []
 
@@ -193,14 +192,14 @@ class SpanWriter(StreamRole):
         self._unknown.look_again(self._joined.keys(), now_s=time.monotonic())
         counts = (self._held.changes, self._taken, self.newcomers.steps)
         seen = (*counts, resolved, self._unknown.found())
-        if seen == self._seen and not self._is_held:
+        if seen == self._seen and not self.is_held:
             return
         held = {each.id: each for each in self._held.assignments()}
         self._drop_leavers(held)
         self._take_in(held)
         self._open()
         self._write_bad()
-        self._is_held = False
+        self.is_held = False
         for limit, names in sorted(self._due(resolved).items()):
             self._apply(limit, names)
         for joined in self._joined.values():
@@ -289,7 +288,7 @@ class SpanWriter(StreamRole):
         held = self._applier.apply(due, limit) | self._permit.withdrawn
         self._log.applied(due, limit, time.monotonic() - started_s)
         altered = sorted(self._applier.altered)
-        self._is_held |= bool(held - set(altered))
+        self.is_held |= bool(held - set(altered))
         failpoint(Failpoint.AFTER_APPLY)
         self._spans.idle_to(limit, [name for name in names if name not in held])
         if altered and (names := self._looked_again(altered)):

@@ -46,6 +46,7 @@ class StreamRole:
     def __init__(self, on_failed: Callable[[BaseException], None]) -> None:
         """``on_failed``: called by `failed` with its error. After that the role does nothing until
         `retry`."""
+        self.is_held = False  # some table could not be committed: as time passes it may be free
         self._on_failed = on_failed
         self._is_failed = threading.Event()
 

@@ -36,15 +36,17 @@ from streaming.watermark import Watermarks
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.5  # between two looks whether the query still runs
+LOOK_EVERY_S = 2.0  # between two looks whether the query still runs
 LEASE_S = 30.0  # of one batch of the query: each batch costs Spark as much as a small read
-BUSY_WAIT_S = 0.05  # between two looks at the ends while messages come: a look costs a millisecond
-IDLE_WAIT_S = 0.2  # ... and when none has come for `IDLE_AFTER_S`
+BUSY_WAIT_S = 0.05  # between two looks at the ends while rows come: a look costs a millisecond
+IDLE_WAIT_S = 0.2  # ... and when nothing but watermarks has come for `IDLE_AFTER_S`
 IDLE_AFTER_S = 5.0
+HELD_WAIT_S = 0.2  # between two looks at a table that could not be committed
+REST_S = 1.0  # ... of the applying thread when nothing wakes it; then a target-ts may be reached
 # After a read that reached the ends, reading pauses as long as the read took, at most this long: a
 # job costs the same for one message as for a thousand, and where messages trickle in, reading would
 # take the time that applying needs.
-REST_S = 0.1
+PAUSE_S = 0.1
 
 
 class StreamRun:
@@ -69,7 +71,7 @@ class StreamRun:
         self._watermarks = watermarks
         self.taken_position: Offsets = dict(begin)
         self.taken_watermarks = watermarks
-        self.last_read_s = time.monotonic()
+        self.last_read_s = self._last_rows_s = time.monotonic()
         self._reads: queue.Queue[Read] = queue.Queue(1)
         self._work = threading.Event()  # for the applying thread
         self._news = threading.Event()  # for the reading thread
@@ -223,19 +225,20 @@ class StreamRun:
         assert self._reader is not None
         read = self._read(self._reader, self._position, ends, wanted, first_messages=first_messages)
         if read is None:
-            is_idle = time.monotonic() - self.last_read_s > IDLE_AFTER_S
-            self._work.set()  # as time passes, a target-ts may be reached, or a held table be free
+            is_idle = time.monotonic() - self._last_rows_s > IDLE_AFTER_S
             self._pause(IDLE_WAIT_S if is_idle else BUSY_WAIT_S)
             return
         self._source.check_unchanged(self._shape)
         self._position = dict(read.position)
         self._watermarks = read.watermarks
         self.last_read_s = time.monotonic()
+        if read.has_more_than_watermarks:
+            self._last_rows_s = self.last_read_s
         self._backoff.reset()
         context.concerns.say(STREAM, None)
         self._hand_over(replace(read, ends_ms=ends_ms))
         if all(read.position[p] >= at for p, at in ends.items()):
-            self._pause(min(read.job_ms / 1e3, REST_S))
+            self._pause(min(read.job_ms / 1e3, PAUSE_S))
 
     def _submit(self) -> dict[TableName, WantedTable]:
         """Tell the roles where the next read begins, and collect the rows that they want of it."""
@@ -308,7 +311,7 @@ class StreamRun:
 
     def _apply(self) -> None:
         while not self._stopping.is_set():
-            self._work.wait(1.0)
+            self._work.wait(HELD_WAIT_S if any(each.is_held for each in self._roles()) else REST_S)
             self._work.clear()
             read = None
             with suppress(queue.Empty):
