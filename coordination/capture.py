@@ -57,8 +57,12 @@ class Capture:
         )
         self._leadership = Leadership(role, jobs, candidate, self._capture_guards)
         self._state = context.new_state()
-        self.processor = ProcessorReactor(role, lambda: self._leadership.is_held)
-        self._worker = context.new_worker(self.processor, self._state, self._capture_guards)
+        self.processor = ProcessorReactor(
+            role, owns=lambda: self._leadership.is_held, wake=lambda: self._worker.news()
+        )
+        self._worker = context.new_worker(
+            self.processor, self._state, self._capture_guards, lambda: self.processor.due_at
+        )
 
     @classmethod
     def begin(cls, context: CaptureContext, jobs: OwnerJobs) -> Capture:

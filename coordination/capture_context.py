@@ -19,7 +19,7 @@ from coordination.fence import Fence
 from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import RunningError
 from coordination.model import CaptureID, CaptureInfo, Ownership, ProcessorEpoch, Revision
-from coordination.orchestrator.etcd_worker import EtcdWorker, Reactor
+from coordination.orchestrator.etcd_worker import REST_S, EtcdWorker, Reactor
 from coordination.orchestrator.snapshot import Snapshot
 from coordination.ports import DataPlane
 from coordination.running_errors import running_error
@@ -56,6 +56,7 @@ class CaptureContext:
     rng: random.Random = field(default_factory=random.Random)
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     tick_interval_s: float = FLUSH_INTERVAL_S
+    rest_s: float = REST_S
     is_driven: bool = False  # sessions have no threads; the simulation drives them
     removal_grace_s: float | None = None  # None: computed from the session's TTL
     tries_again: bool = True  # whether a changefeed is tried again after an error, or has failed
@@ -74,6 +75,7 @@ class CaptureContext:
         reactor: Reactor[GlobalReactorState],
         state: GlobalReactorState,
         guards: Callable[[], Sequence[Compare]],
+        due_at: Callable[[], float],
     ) -> EtcdWorker[GlobalReactorState]:
         return EtcdWorker(
             client=self.client,
@@ -86,6 +88,8 @@ class CaptureContext:
             reactor=reactor,
             state=state,
             tick_interval_s=self.tick_interval_s,
+            rest_s=self.rest_s,
+            due_at=due_at,
             wake=self.woken.set,
         )
 

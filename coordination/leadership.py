@@ -187,7 +187,12 @@ class Leadership:
     def _new_owner(self, revision: Revision) -> _OwnerRole:
         leads = Compare(self._candidate.key, "create", revision)
         ownership = replace(self._role.ownership, election_revision=revision)
-        reactor = OwnerReactor(self._role, ownership, self._jobs)
+        reactor = OwnerReactor(self._role, ownership, self._jobs, wake=lambda: worker.news())
         capture = self._role.capture
-        worker = capture.new_worker(reactor, capture.new_state(), lambda: (*self._guards(), leads))
+        worker = capture.new_worker(
+            reactor,
+            capture.new_state(),
+            lambda: (*self._guards(), leads),
+            lambda: reactor.due_at,
+        )
         return _OwnerRole(reactor=reactor, worker=worker, revision=revision)

@@ -214,10 +214,16 @@ class DataPlane(Protocol):
     ) -> ControlWriter: ...
 
     def show(
-        self, info: ChangefeedInfo, trust: Trust, ownership: Ownership, standing: Standing
+        self,
+        info: ChangefeedInfo,
+        trust: Trust,
+        ownership: Ownership,
+        standing: Standing,
+        wake: Wake,
     ) -> None:
         """Begin to write the state of a changefeed that has no open control writer to the control
-        tables. That is tried until it is done, another `show` replaces it, or `withdraw` ends it.
+        tables. That is tried until it is done (then `wake` is called), another `show` replaces it,
+        or `withdraw` ends it.
         """
         ...
 

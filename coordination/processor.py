@@ -13,7 +13,7 @@ A reactor of one thread: everything slow happens in the data plane.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -69,12 +69,17 @@ class _Run:
 
 class ProcessorReactor:
     """See the module's picture. ``owns`` says whether this capture has the owner role right now; if
-    not, changefeeds whose schedule rows name it as their owner are released."""
+    not, changefeeds whose schedule rows name it as their owner are released. ``wake`` has the next
+    tick come soon; any thread."""
 
-    def __init__(self, role: SessionContext, owns: Callable[[], bool]) -> None:
+    def __init__(
+        self, role: SessionContext, *, owns: Callable[[], bool], wake: Callable[[], None]
+    ) -> None:
         self.is_stopping = False
         self._role = role
         self._owns = owns
+        self._wake = wake
+        self._is_waiting = True  # for something of which nobody tells
         self._runs: dict[ChangefeedName, _Run] = {}
         self._closing = Closings("the replica", role.end_within_s)
         self._inboxes: dict[str, list[Message]] = {}
@@ -86,16 +91,23 @@ class ProcessorReactor:
         return sum(run.replica.get_table_span_count() for run in self._runs.values())
 
     @property
+    def due_at(self) -> float:
+        """When the next tick is due though nothing happens; monotonic."""
+        return float("-inf") if self.is_stopping or self._is_waiting else float("inf")
+
+    @property
     def is_closed(self) -> bool:
         return not self._runs and not self._closing.names()
 
-    def post(self, messages: Iterable[Message]) -> None:
-        """Take messages for agents; the next tick reads them. Messages for an agent that is not
-        here (yet) are dropped: the owner sends again what still matters."""
+    def post(self, messages: Sequence[Message]) -> None:
+        """Take messages for agents; the next tick, which comes soon, reads them. Messages for an
+        agent that is not here (yet) are dropped: the owner sends again what still matters."""
         for message in messages:
             inbox = self._inboxes.setdefault(message.changefeed_id, [])
             if len(inbox) < MAX_INBOX:
                 inbox.append(message)
+        if messages:
+            self._wake()
 
     def serve_again(self) -> None:
         """Take a drain back: the agents report ALIVE again."""
@@ -117,12 +129,14 @@ class ProcessorReactor:
         """Follow etcd and run the agents. Raises ``CaptureSuicide`` if a replica does not close in
         time; an error of one changefeed is only reported."""
         self._closing.check(now_s)
+        self._is_waiting = False
         for name in [each for each in self._runs if each not in state.changefeeds]:
             self._retire(name)
         for changefeed in list(state.changefeeds.values()):
             self._follow(changefeed)
         for name, run in list(self._runs.items()):
             self._tick_run(run, state.changefeeds[name])
+        self._is_waiting |= bool(self._closing.names())
         self._inboxes.clear()
 
     def _follow(self, changefeed: ChangefeedReactorState) -> None:
@@ -148,8 +162,9 @@ class ProcessorReactor:
             self._write_refusal(refusal, changefeed)
             return
         try:
-            replica = capture.data_plane.open_replica(info, role.trust, capture.woken.set)
+            replica = capture.data_plane.open_replica(info, role.trust, self._wake)
         except (Fenced, TryAgain):
+            self._is_waiting = True
             return
         except Exception as error:  # noqa: BLE001 - it is reported, and the other changefeeds go on
             log_failure(logger, f"could not open a replica changefeed_id={info.id}", error)

@@ -102,6 +102,10 @@ class GlobalReactorState:
         began_at = self._began_at
         return began_at is not None and deadline.is_given_away(began_at, self._grace_s, now_s)
 
+    def is_settled(self, now_s: float) -> bool:
+        """Whether no capture's grace is running."""
+        return not self._gone_at and self.knows_the_dead(now_s)
+
     def remove_stale_positions(self) -> None:
         """Have the reports deleted of captures whose grace is over and of deleted changefeeds."""
         for _, changefeed in sorted(self.changefeeds.items()):

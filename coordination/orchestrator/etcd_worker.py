@@ -13,6 +13,10 @@ A transaction without an answer may still take effect, even after a read that di
 is *settled* first: the delete counter that it compares is counted up, after which it either has
 happened or never will. Then the state is read again, and the reactor ticks again.
 
+Between ticks the worker rests. News end the rest: an event of etcd, or `news` (a message has come,
+the data plane has got on). So does the reactor's own `due_at`, and at last `REST_S`: a wake-up that
+was lost delays the work, and cannot stop it.
+
 All of this runs on one thread. The watch calls back on another one, which only queues and wakes.
 """
 
@@ -37,6 +41,7 @@ SILENCE_S: Final = 10.0  # without a watch batch for so long, the keys are read 
 OWED_S: Final = 2.0  # the same while an event must come: of an own write, or of a conflict
 RETRY_S: Final = 0.5  # between reads while etcd does not answer
 SLOW_TXN_S: Final = 1.0  # a transaction that takes longer is logged
+REST_S: Final = 1.0  # between two ticks, at most
 TICK_BURST: Final = 2  # ticks in a row after a rest, as TiCDC: an event does not wait for the timer
 
 
@@ -74,17 +79,19 @@ class Reactor(Protocol[S_contra]):
 
 @dataclass(slots=True)
 class TickLimit:
-    """How often a reactor may tick: with news as soon as the rate allows, without news once per
-    interval. Times are on the monotonic clock, in seconds."""
+    """When a reactor ticks: with news as soon as the rate allows; without news when it is due, but
+    not within ``interval_s`` of the last tick, and within ``rest_s`` in any case. Times are on the
+    monotonic clock, in seconds."""
 
     interval_s: float
+    rest_s: float = REST_S
     _last: float = float("-inf")
     _paid_until: float = float("-inf")  # when the ticks so far would end, one per interval
 
-    def due_at(self, *, has_news: bool) -> float:
-        """When the next tick may take place; -inf is at once."""
+    def due_at(self, *, has_news: bool, reactor_due_at: float = float("-inf")) -> float:
+        """When the next tick takes place; -inf is at once."""
         if not has_news:
-            return self._last + self.interval_s
+            return min(max(self._last + self.interval_s, reactor_due_at), self._last + self.rest_s)
         return self._paid_until - self.interval_s * (TICK_BURST - 1)
 
     def take(self, now: float) -> None:
@@ -106,16 +113,21 @@ class EtcdWorker(Generic[S]):
         state: S,
         tick_interval_s: float,
         wake: Callable[[], None],
+        rest_s: float = REST_S,
+        due_at: Callable[[], float] = lambda: float("-inf"),
     ) -> None:
-        """`snapshot` is empty, and names the keys to follow. `wake` is called on the watch's thread
-        when events have come."""
+        """`snapshot` is empty, and names the keys to follow. `wake` is called when there are news:
+        on the watch's thread, or by who calls `news`. `due_at` says when the reactor needs its next
+        tick even without news, on the monotonic clock; by default as soon as ``tick_interval_s``
+        allows, and at the latest `rest_s` after the last one."""
         self._client = client
         self._clock = clock
         self._reactor = reactor
         self._state = state
         self._wake = wake
         self._snapshot = snapshot
-        self._tick_limit = TickLimit(tick_interval_s)
+        self._due_at = due_at
+        self._tick_limit = TickLimit(tick_interval_s, rest_s)
         self._pending: list[PatchGroup] = []
         self._has_news = False  # since the last tick
         self._must_read = True  # before anything else
@@ -131,6 +143,12 @@ class EtcdWorker(Generic[S]):
     def revision(self) -> Revision:
         """The revision of etcd up to which this worker has seen all changes."""
         return self._snapshot.revision
+
+    def news(self) -> None:
+        """Something outside of etcd has happened that the reactor is to see: it ticks as soon as
+        the rate allows. Any thread."""
+        self._has_news = True
+        self._wake()
 
     def close(self) -> None:
         """End the watch. Idempotent."""
@@ -295,7 +313,8 @@ class EtcdWorker(Generic[S]):
 
     @property
     def _tick_wait_s(self) -> float:
-        return self._tick_limit.due_at(has_news=self._has_news) - self._clock.monotonic()
+        due_at = self._tick_limit.due_at(has_news=self._has_news, reactor_due_at=self._due_at())
+        return due_at - self._clock.monotonic()
 
     def _apply_updates(self) -> None:
         for key, kv in self._snapshot.take_updates():
@@ -304,7 +323,7 @@ class EtcdWorker(Generic[S]):
     def _tick(self) -> None:
         now = self._clock.monotonic()
         self._tick_limit.take(now)
-        self._has_news = False
+        self._has_news = False  # before the tick looks: what comes meanwhile has one of its own
         self._state.update_pending_change(now)
         self._reactor.tick(self._state, now)
         self._pending += self._state.take_patches()

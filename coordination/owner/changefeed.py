@@ -16,7 +16,7 @@ after its back-off."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from coordination.capture_context import SessionContext
@@ -66,10 +66,18 @@ class ChangefeedOwner:
     the changefeed's error; a refused term ends the launch, and the changefeed is launched anew
     after ``LAUNCH_AGAIN_S``. Only ``CaptureSuicide`` and ``Fenced`` are raised."""
 
-    def __init__(self, name: ChangefeedName, role: SessionContext, ownership: Ownership) -> None:
+    def __init__(
+        self,
+        name: ChangefeedName,
+        role: SessionContext,
+        ownership: Ownership,
+        wake: Callable[[], None],
+    ) -> None:
+        """``wake`` has the next tick come soon; any thread."""
         self.name = name
         self._role = role
         self._ownership = ownership
+        self._wake = wake
         self._feed_state = FeedStateManager(
             random=role.capture.rng.random, tries_again=role.capture.tries_again
         )
@@ -92,6 +100,14 @@ class ChangefeedOwner:
     @property
     def is_closed(self) -> bool:
         return self._term is None and not self._closing.names()
+
+    @property
+    def due_at(self) -> float:
+        """When the next tick is due though nothing happens; monotonic."""
+        if self._term is not None:
+            return self._term.due_at
+        does_rest = self._shown is not None and self.is_closed
+        return float("inf") if does_rest else float("-inf")
 
     def close(self, *, drop: bool) -> None:
         """Begin to end its run; `is_closed` says when that is done. `drop`: write nothing more."""
@@ -216,7 +232,7 @@ class ChangefeedOwner:
         if standing.state.is_running or not self.is_closed or standing == self._shown:
             return
         self._shown = standing
-        role.capture.data_plane.show(info, role.trust, self._ownership, standing)
+        role.capture.data_plane.show(info, role.trust, self._ownership, standing, self._wake)
 
     def _withdraw(self) -> None:
         """Stop showing its state: from now on its control writer does that."""
@@ -244,7 +260,7 @@ class ChangefeedOwner:
         self._ran_epoch = info.epoch
         try:
             control = role.capture.data_plane.open_control_writer(
-                info, role.trust, self._ownership, role.capture.woken.set
+                info, role.trust, self._ownership, self._wake
             )
             try:
                 self._term = Term(

@@ -147,6 +147,10 @@ class OwnerJobs:
         self._wake()
         return future
 
+    @property
+    def has_some(self) -> bool:
+        return not self._inbox.empty()
+
     def carry_out(self, context: JobContext | None) -> None:
         """Do all jobs that were posted. Called on the coordination thread. With None (this capture
         is not the owner) they fail with ``NotOwner``."""

@@ -11,7 +11,7 @@ tells living captures that still own a changefeed to stop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 
 from coordination.capture_context import SessionContext
 from coordination.etcd import keys
@@ -30,13 +30,23 @@ MAX_INBOX = 10_000  # messages of one changefeed that are kept while the owner d
 
 
 class OwnerReactor:
-    """The reactor of one leadership, made anew each time the capture is elected. One thread."""
+    """The reactor of one leadership, made anew each time the capture is elected. One thread.
+    ``wake`` has the next tick come soon; any thread."""
 
-    def __init__(self, role: SessionContext, ownership: Ownership, jobs: OwnerJobs) -> None:
+    def __init__(
+        self,
+        role: SessionContext,
+        ownership: Ownership,
+        jobs: OwnerJobs,
+        *,
+        wake: Callable[[], None],
+    ) -> None:
         self.wants_to_resign = False  # it was asked to be drained
         self._role = role
         self._ownership = ownership
         self._jobs = jobs
+        self._wake = wake
+        self._is_waiting = True  # for something of which nobody tells
         self.feeds: dict[ChangefeedName, ChangefeedOwner] = {}
         self._leaving: list[ChangefeedOwner] = []  # still ending; their keys are gone from etcd
         self._inboxes: dict[str, list[Message]] = {}
@@ -49,13 +59,22 @@ class OwnerReactor:
     def is_closed(self) -> bool:
         return all(feed.is_closed for feed in (*self.feeds.values(), *self._leaving))
 
-    def post(self, messages: Iterable[Message]) -> None:
-        """Take messages from agents; the next tick reads them. More than ``MAX_INBOX`` of a
-        changefeed are dropped."""
+    def post(self, messages: Sequence[Message]) -> None:
+        """Take messages from agents; the next tick, which comes soon, reads them. More than
+        ``MAX_INBOX`` of a changefeed are dropped."""
         for message in messages:
             inbox = self._inboxes.setdefault(message.changefeed_id, [])
             if len(inbox) < MAX_INBOX:
                 inbox.append(message)
+        if messages:
+            self._wake()
+
+    @property
+    def due_at(self) -> float:
+        """When the next tick is due though nothing happens; monotonic."""
+        if self._is_waiting or self._jobs.has_some:
+            return float("-inf")
+        return min((feed.due_at for feed in self.feeds.values()), default=float("inf"))
 
     def take_outbox(self) -> list[Message]:
         taken, self._outbox = self._outbox, []
@@ -81,6 +100,7 @@ class OwnerReactor:
             self._tick_feeds(state, now_s)
         self._inboxes.clear()
         state.remove_stale_positions()
+        self._is_waiting = bool(self._leaving) or not state.is_settled(now_s)
 
     def _resign(self) -> None:
         self.wants_to_resign = True
@@ -137,6 +157,8 @@ class OwnerReactor:
             if feed is None:
                 if any(each.name == name for each in self._leaving):
                     continue  # its last run has not ended yet
-                feed = self.feeds[name] = ChangefeedOwner(name, self._role, self._ownership)
+                feed = self.feeds[name] = ChangefeedOwner(
+                    name, self._role, self._ownership, self._wake
+                )
             inbox = self._inboxes.get(name.id, ())
             self._outbox += feed.tick(changefeed, inbox, state, now_s)

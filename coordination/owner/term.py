@@ -27,7 +27,7 @@ from coordination.scheduler.coordinator import (
     CoordinatorInfo,
     CoordinatorTick,
 )
-from coordination.scheduler.messages import NO_TS, Message
+from coordination.scheduler.messages import NO_TS, Checkpoint, Message
 from coordination.scheduler.schedulers import SchedulerSettings
 
 RECORD_S: Final = 1.0  # between two records of progress
@@ -74,6 +74,8 @@ class Term:
         self._published_ts = NO_TS  # the next sync point is the first one above it
         self._is_on_grid = True
         self._record_at = float("-inf")
+        self._recorded: Checkpoint | None = None
+        self.due_at = float("-inf")  # when the next tick is due though nothing happens; monotonic
         self._recorded_sync_ts = NO_TS
         self._is_finished = False
 
@@ -114,12 +116,19 @@ class Term:
         )
         if ticked.can_proceed:
             self._proceed(coordinator, ticked, scan, now_s)
+        self.due_at = self._next_due_at(ticked, scan)
         return TermTick(
             outbox=tuple(each for each in ticked.outbox if each.to != UNSEEN),
             checkpoint_ts=ticked.checkpoint.checkpoint_ts,
             min_table_barrier_ts=barrier.min_table_barrier_ts,
             is_known=ticked.can_proceed and self._may_tell(ticked.checkpoint.checkpoint_ts),
         )
+
+    def _next_due_at(self, ticked: CoordinatorTick, scan: DdlScan) -> float:
+        is_waiting = ticked.is_awaiting or bool(scan.pending) or not ticked.can_proceed
+        if is_waiting or not self._may_tell(ticked.checkpoint.checkpoint_ts):
+            return float("-inf")
+        return float("inf") if ticked.checkpoint == self._recorded else self._record_at
 
     def _may_tell(self, checkpoint_ts: Ts) -> bool:
         """Whether etcd may be told this checkpoint. The target-ts is told only after the control
@@ -208,6 +217,7 @@ class Term:
         if now_s < self._record_at and not is_news and not finished:
             return  # never at the end: the control writer is closed right after it
         self._record_at = now_s + RECORD_S
+        self._recorded = ticked.checkpoint
         if is_sync_point:
             self._recorded_sync_ts = checkpoint_ts
         self.control.record(

@@ -30,6 +30,7 @@ from coordination.scheduler.messages import (
 )
 from coordination.scheduler.reports import ReportView
 
+REST_HEARTBEAT_S: Final = 1.0  # between two heartbeats while nothing is awaited of the captures
 SILENT_TICKS: Final = 60  # 3 s: a capture that has not answered by then may never do
 
 
@@ -59,7 +60,7 @@ News = tuple[CaptureID, Sequence[TableStatus]]  # a capture, and its statuses th
 
 
 class CaptureManager:
-    """Mutable; one thread. Time is counted in ticks."""
+    """Mutable; one thread. Time is counted in ticks while anything is awaited of the captures."""
 
     def __init__(self, *, owner_id: CaptureID, heartbeat_tick: int) -> None:
         self.captures: dict[CaptureID, CaptureStatus] = {}
@@ -67,6 +68,7 @@ class CaptureManager:
         self._heartbeat_tick = heartbeat_tick
         self._ticks = 0
         self._sent = 0  # the number of the last heartbeats
+        self._sent_at = float("-inf")
         self._sent_barrier: Barrier | None = None
         self._unreached: Collection[CaptureID] = ()  # no owner has reached them: they have no spans
 
@@ -78,6 +80,12 @@ class CaptureManager:
         ``SILENT_TICKS``, since it may be about to answer."""
         states = [each.state for each in self.captures.values() if not self._is_silent(each)]
         return bool(states) and CaptureState.UNINITIALIZED not in states
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether every capture lives, has answered, and is to go on."""
+        found = self.captures.values()
+        return all(each.state is CaptureState.INITIALIZED and not each.is_gone for each in found)
 
     @property
     def initialized(self) -> dict[CaptureID, CaptureStatus]:
@@ -120,16 +128,25 @@ class CaptureManager:
         asked: Mapping[CaptureID, Sequence[int]],
         draining: Collection[CaptureID],
         barrier: Barrier,
+        now_s: float,
+        *,
+        is_awaiting: bool,
     ) -> list[tuple[CaptureID, Heartbeat]]:
         """The heartbeats to send in this tick; ``asked`` are spans to report even if unchanged.
 
-        They are due every ``heartbeat_tick`` ticks, and at once when the barrier has moved, since
-        rows wait for it. Each carries the barrier."""
+        They are due every ``heartbeat_tick`` ticks while anything is awaited of the captures, else
+        every ``REST_HEARTBEAT_S``; and at once when the barrier has moved, since rows wait for it.
+        Each carries the barrier. ``now_s`` is monotonic."""
         self._ticks += 1
         is_news = self._sent_barrier is not None and barrier != self._sent_barrier
-        if self._ticks % self._heartbeat_tick and not is_news:
+        if is_awaiting:
+            is_due = not self._ticks % self._heartbeat_tick
+        else:
+            is_due = now_s - self._sent_at >= REST_HEARTBEAT_S
+        if not is_due and not is_news:
             return []
         self._sent += 1
+        self._sent_at = now_s
         self._sent_barrier = barrier
         return [
             (

@@ -61,6 +61,7 @@ class CoordinatorTick:
     outbox: tuple[Message, ...]
     checkpoint: Checkpoint  # of the changefeed; the last one, while it cannot proceed
     can_proceed: bool
+    is_awaiting: bool  # of the captures: an answer, a span's way to them, rows' way to their tables
 
 
 class Coordinator:
@@ -131,11 +132,17 @@ class Coordinator:
         for table_id, span_set in replication.unsettled.items():
             for capture_id in span_set.holders:
                 asked.setdefault(capture_id, []).append(table_id)
-        bodies += self.captures.next_heartbeats(asked, self.schedulers.draining, barrier)
+        is_awaiting = self._is_awaiting(barrier)
+        bodies += self.captures.next_heartbeats(
+            asked, self.schedulers.draining, barrier, now_s, is_awaiting=is_awaiting
+        )
         # Not to captures that were removed in this very tick.
         outbox = [self._message(*each) for each in bodies if each[0] in self.captures.captures]
         return CoordinatorTick(
-            outbox=tuple(outbox), checkpoint=self.checkpoint, can_proceed=can_proceed
+            outbox=tuple(outbox),
+            checkpoint=self.checkpoint,
+            can_proceed=can_proceed,
+            is_awaiting=is_awaiting,
         )
 
     # What the owner asks for between ticks.
@@ -217,6 +224,14 @@ class Coordinator:
             max(checkpoint_ts, old.checkpoint_ts), max(new.resolved_ts, old.resolved_ts)
         )
         return True
+
+    def _is_awaiting(self, barrier: Barrier) -> bool:
+        return (
+            not self.captures.is_at_rest
+            or not self.replication.is_settled
+            or bool(self.schedulers.moves or self.schedulers.draining)
+            or self.checkpoint.checkpoint_ts < barrier.min_table_barrier_ts
+        )
 
     def _message(self, to: CaptureID, body: Body) -> Message:
         return Message(

@@ -81,7 +81,12 @@ class SparkDataPlane:
         return DeltaControlWriter(self._role_context("control", info, trust, wake), ownership)
 
     def show(
-        self, info: ChangefeedInfo, trust: Trust, ownership: Ownership, standing: Standing
+        self,
+        info: ChangefeedInfo,
+        trust: Trust,
+        ownership: Ownership,
+        standing: Standing,
+        wake: Wake,
     ) -> None:
         try:
             changefeed = self._own or changefeed_settings(info)
@@ -95,6 +100,7 @@ class SparkDataPlane:
                     ownership=ownership,
                     trust=trust,
                     standing=standing,
+                    wake=wake,
                 )
             )
         self._shown[info.id] = standing.state

@@ -21,7 +21,7 @@ from conf.settings import DeltaSink
 from coordination.errors import Fenced, TermRefused, TidelakeError
 from coordination.metadata.model import FeedState
 from coordination.model import ChangefeedID, Ownership
-from coordination.ports import Standing
+from coordination.ports import Standing, Wake
 from coordination.trust import Trust
 from sinks.changefeeds import ENDED, ChangefeedRow, ChangefeedState
 from streaming.control_tables import ControlTables
@@ -60,13 +60,14 @@ def as_ended(row: ChangefeedRow, standing: Standing) -> ChangefeedRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingUpdate:
     """The standing of a changefeed that is to be written: to which warehouse, and by which
-    owner."""
+    owner. ``wake`` is called when it is written or cannot be."""
 
     changefeed_id: ChangefeedID
     sink: DeltaSink
     ownership: Ownership
     trust: Trust
     standing: Standing
+    wake: Wake
 
     def write(self) -> None:
         """Write state and error into the changefeed's row and, unless it has finished, `stopped`
@@ -135,3 +136,4 @@ class StandingUpdates:
         with self._lock:
             if self._waiting.get(update.changefeed_id) is update:
                 del self._waiting[update.changefeed_id]
+        update.wake()

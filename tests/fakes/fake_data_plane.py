@@ -75,10 +75,12 @@ class FakeDataPlane:
         trust: Trust,  # noqa: ARG002 - the port's
         ownership: Ownership,  # noqa: ARG002
         standing: Standing,
+        wake: Wake,
     ) -> None:
         here = [each for each in self.controls if each.changefeed_id == info.id]
         assert all(each.is_closed() for each in here), "a control writer is open to say it"
         self.warehouse_of(info.id).standing = standing
+        wake()
 
     def withdraw(self, changefeed_id: ChangefeedID) -> None:
         """Nothing waits."""

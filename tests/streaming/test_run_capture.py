@@ -57,7 +57,7 @@ class Plane(FakeDataPlane):
 
     def show(self, *named: Any) -> None:
         super().show(*named)
-        self.shown = named[-1]
+        self.shown = next(each for each in named if isinstance(each, Standing))
 
     def has_shown(self, changefeed_id: ChangefeedID, state: FeedState) -> bool:
         del changefeed_id

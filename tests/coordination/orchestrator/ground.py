@@ -161,6 +161,7 @@ class Ground:
         client: object = None,
         guards: Sequence[Compare] = (),
         tick_interval_s: float = 0.02,
+        due_at: Callable[[], float] = lambda: float("-inf"),
         clock: Clock | None = None,
     ) -> EtcdWorker[MapState]:
         made = EtcdWorker(
@@ -170,6 +171,7 @@ class Ground:
             reactor=reactor,
             state=MapState(self.root),
             tick_interval_s=tick_interval_s,
+            due_at=due_at,
             wake=self._woken.set,
         )
         self._workers.append(made)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from coordination.errors import TryAgain
 from coordination.etcd.client import Compare, delete
+from coordination.orchestrator.etcd_worker import REST_S
 from coordination.orchestrator.transaction import MAX_TXN_BYTES, Patch, TransactionTooLarge
 from tests.coordination.orchestrator.ground import FaultyClient, Ground, MapState, Ticks
 
@@ -280,6 +283,33 @@ def test_ticks_keep_to_their_rate_however_much_happens(ground: Ground):
     began = ground.clock.monotonic()
     ground.drive(worker, until=lambda: ground.clock.monotonic() > began + 1.0)
     assert 5 <= len(reactor.seen) <= 23
+
+
+def test_a_reactor_rests_until_it_has_news(ground: Ground):
+    reactor = Ticks()
+    worker = ground.worker(reactor, due_at=lambda: math.inf)
+    ground.drive(worker, until=lambda: len(reactor.seen) == 1)
+    assert worker.run_once() > REST_S / 2
+    worker.news()
+    worker.run_once()
+    assert len(reactor.seen) == 2
+    ground.put("a", b"1")
+    ground.drive(worker, until=lambda: len(reactor.seen) == 3, patience_s=REST_S / 2)
+
+
+def test_a_wake_up_that_is_lost_costs_a_rest_and_no_more(ground: Ground):
+    reactor = Ticks()
+    worker = ground.worker(reactor, due_at=lambda: math.inf)
+    ground.drive(worker, until=lambda: len(reactor.seen) == 1)
+    ground.drive(worker, until=lambda: len(reactor.seen) == 2, patience_s=REST_S + 0.5)
+
+
+def test_what_a_reactor_waits_for_ends_its_rest(ground: Ground):
+    reactor, due_at = Ticks(), [math.inf]
+    worker = ground.worker(reactor, due_at=lambda: due_at[0])
+    ground.drive(worker, until=lambda: len(reactor.seen) == 1)
+    due_at[0] = -math.inf
+    ground.drive(worker, until=lambda: len(reactor.seen) == 2, patience_s=REST_S / 2)
 
 
 def test_a_patch_may_come_from_anywhere_but_must_be_of_a_watched_key(ground: Ground):

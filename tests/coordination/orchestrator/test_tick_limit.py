@@ -18,6 +18,15 @@ def test_without_news_there_is_one_tick_per_interval():
     assert limit.due_at(has_news=False) == 11.0
 
 
+def test_a_reactor_that_is_not_due_rests():
+    limit = TickLimit(0.05, rest_s=1.0)
+    limit.take(10.0)
+    assert limit.due_at(has_news=False, reactor_due_at=10.0) == 10.05
+    assert limit.due_at(has_news=False, reactor_due_at=10.3) == 10.3
+    assert limit.due_at(has_news=False, reactor_due_at=math.inf) == 11.0, "a wake-up may be lost"
+    assert limit.due_at(has_news=True, reactor_due_at=math.inf) <= 10.0
+
+
 def test_news_after_a_rest_are_not_made_to_wait():
     limit = TickLimit(1.0)
     limit.take(10.0)

@@ -57,7 +57,7 @@ def answer(*statuses: TableStatus, **fields: object) -> HeartbeatResponse:
 
 def beat(made: CaptureManager, times: int = 1) -> list[tuple[CaptureID, Heartbeat]]:
     for _ in range(times):
-        sent = made.next_heartbeats({}, (), BARRIER)
+        sent = made.next_heartbeats({}, (), BARRIER, 0.0, is_awaiting=True)
     return sent
 
 
@@ -106,7 +106,7 @@ def test_captures_come_and_go_with_etcd():
 def test_every_heartbeat_has_the_barrier_what_was_seen_and_what_is_asked_for():
     made = manager(A, B)
     made.handle_messages([message(answer(ONE))])
-    assert made.next_heartbeats({A: [3, 4]}, B, BARRIER) == [
+    assert made.next_heartbeats({A: [3, 4]}, B, BARRIER, 0.0, is_awaiting=True) == [
         (A, Heartbeat(number=1, seen=5, table_ids=(3, 4), barrier=BARRIER)),
         (B, Heartbeat(number=1, is_stopping=True, barrier=BARRIER)),
     ]
@@ -114,8 +114,17 @@ def test_every_heartbeat_has_the_barrier_what_was_seen_and_what_is_asked_for():
 
 def test_heartbeats_have_their_ticks():
     made = manager(A, heartbeat_tick=2)
-    sent = [made.next_heartbeats({}, (), BARRIER) for _ in range(6)]
+    sent = [made.next_heartbeats({}, (), BARRIER, 0.0, is_awaiting=True) for _ in range(6)]
     assert [len(heartbeats) for heartbeats in sent] == [0, 1, 0, 1, 0, 1]
+
+
+def test_a_heartbeat_a_second_is_enough_while_nothing_is_awaited():
+    made = manager(A, heartbeat_tick=2)
+    sent = [
+        made.next_heartbeats({}, (), BARRIER, tick * 0.25, is_awaiting=False) for tick in range(9)
+    ]
+    assert [len(heartbeats) for heartbeats in sent] == [1, 0, 0, 0, 1, 0, 0, 0, 1]
+    assert made.next_heartbeats({}, (), Barrier(Ts(901)), 2.1, is_awaiting=False), "rows wait"
 
 
 def test_liveness_makes_a_capture_stopping_until_a_drain_is_taken_back():
@@ -164,7 +173,8 @@ def test_a_scan_is_kept_until_the_next_one():
 def test_a_barrier_that_has_moved_does_not_wait_for_the_next_heartbeat():
     made, moved = manager(A, heartbeat_tick=2), Barrier(Ts(901))
     sent = [
-        made.next_heartbeats({}, (), barrier) for barrier in (BARRIER, BARRIER, moved, moved, moved)
+        made.next_heartbeats({}, (), barrier, 0.0, is_awaiting=True)
+        for barrier in (BARRIER, BARRIER, moved, moved, moved)
     ]
     told = [[heartbeat.barrier for _, heartbeat in each] for each in sent]
     assert told == [[], [BARRIER], [moved], [moved], []]

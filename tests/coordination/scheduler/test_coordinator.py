@@ -127,6 +127,36 @@ def test_a_capture_that_goes_is_replaced_at_once():
     assert add.checkpoint == (150, 150)
 
 
+def test_it_awaits_the_captures_until_every_row_and_span_is_where_it_belongs():
+    cluster = Cluster("ab", 4)
+
+    def awaits() -> bool:
+        assert cluster.last is not None
+        return cluster.last.is_awaiting
+
+    cluster.tick(20)
+    assert cluster.is_settled
+    assert awaits(), "the rows up to the barrier"
+    cluster.advance(cluster.barrier.global_barrier_ts)
+    cluster.tick(5)
+    assert not awaits()
+    cluster.barrier = Barrier(Ts(cluster.barrier.global_barrier_ts + 1))
+    cluster.tick(5)
+    assert awaits()
+    cluster.advance(cluster.barrier.global_barrier_ts)
+    cluster.tick(5)
+    assert not awaits()
+    cluster.die("b")
+    cluster.tick(1)
+    assert awaits(), "the dead one's spans"
+    cluster.bury("b")
+    cluster.tick(20)
+    assert not awaits()
+    cluster.start("c")
+    cluster.tick(1)
+    assert awaits(), "its answer"
+
+
 def test_draining_says_how_many_spans_are_left():
     cluster = Cluster("ab", 4)
     drain = cluster.coordinator.drain_capture

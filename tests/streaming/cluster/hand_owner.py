@@ -113,7 +113,7 @@ class Stage:
         """As the owner does when nothing runs."""
         ownership = self._ownership(name)
         trust = self._trust(name, opened_fence(ownership))
-        self.plane.show(self.info, trust, ownership, standing)
+        self.plane.show(self.info, trust, ownership, standing, self.woken.set)
 
     def close(self) -> None:
         for part in (*self.replicas.values(), *self.controls):

@@ -43,6 +43,7 @@ class Place:
     warehouse: str
 
     def __post_init__(self) -> None:
+        self.woken = threading.Event()
         self.changefeeds = Changefeeds(self.warehouse)
         first = ChangefeedRow(changefeed_id=FEED, start_ts=1, checkpoint_ts=7, resolved_ts=9)
         row = self.changefeeds.claim(first, ownership(), ttl_s=1, stop=threading.Event())
@@ -77,6 +78,7 @@ class Place:
             ownership=owner,
             trust=Trust(fence, identity),
             standing=standing,
+            wake=self.woken.set,
         )
 
     @property
