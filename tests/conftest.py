@@ -113,6 +113,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         **STATIC_CONF,
         **RUNTIME_CONF,
         **CHECKPOINT_CONF,
+        # VACUUM makes a task of each of as many partitions, 10,000 unless told.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
         "spark.driver.memory": "2g",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
     }

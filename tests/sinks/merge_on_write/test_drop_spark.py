@@ -26,13 +26,11 @@ def test_sparks_vacuum_leaves_what_is_kept(
     dropped = ddl(uri, None, C + 1, on_drop=on_drop)
     engine.alter(dropped)
     engine.close()
-    session = spark.newSession()
-    session.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    session.sql(f"VACUUM delta.`{uri}` RETAIN 0 HOURS")
-    assert session.read.format("delta").load(uri).count() == 0
+    spark.sql(f"VACUUM delta.`{uri}` RETAIN 0 HOURS")
+    assert spark.read.format("delta").load(uri).count() == 0
     left = {path.suffix for path in Path(uri).iterdir() if path.is_file()}
     assert left == ({".parquet", ".bin"} if on_drop == "keep" else set())
     if on_drop == "keep":
-        found = session.read.format("delta").load(kept_uri(uri, dropped.ddl)).collect()
+        found = spark.read.format("delta").load(kept_uri(uri, dropped.ddl)).collect()
         assert {row["id"]: row["v"] for row in found} == before
         assert {row["n"] for row in found} == {None}

@@ -72,9 +72,7 @@ FOREIGN: dict[str, tuple[Callable[[SparkSession, str], object], Callable[[Rows],
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
     session = spark.newSession()
-    session.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     session.conf.set("spark.sql.shuffle.partitions", "1")
-    session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "1")
     return session
 
 

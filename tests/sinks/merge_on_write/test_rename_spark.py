@@ -25,12 +25,10 @@ def test_two_tables_swap_their_names(spark: SparkSession, tmp_path: Path) -> Non
     put(engine, f"{folder}/b", C, MORE)
     put_users(engine, f"{folder}/a", C, {"b1": -1})
     wanted = {"a": {**before["b"], "b1": -1}, "b": changed(before["a"], MORE)}
-    session = spark.newSession()
-    session.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
 
     def check() -> None:
         for name, rows in wanted.items():
-            read = session.read.format("delta").load(f"{folder}/{name}")
+            read = spark.read.format("delta").load(f"{folder}/{name}")
             assert dict(map(tuple, read.collect())) == rows
             files = KernelReader(spark, f"{folder}/{name}").rows()
             assert dict(tuple(row.values()) for each in files.values() for row in each) == rows
@@ -38,10 +36,10 @@ def test_two_tables_swap_their_names(spark: SparkSession, tmp_path: Path) -> Non
 
     check()
     for name in wanted:
-        session.sql(f"VACUUM delta.`{folder}/{name}` RETAIN 0 HOURS")
+        spark.sql(f"VACUUM delta.`{folder}/{name}` RETAIN 0 HOURS")
     check()
-    session.sql(f"DELETE FROM delta.`{folder}/b` WHERE id IN (1, 21)")
-    session.sql(f"OPTIMIZE delta.`{folder}/a`")
+    spark.sql(f"DELETE FROM delta.`{folder}/b` WHERE id IN (1, 21)")
+    spark.sql(f"OPTIMIZE delta.`{folder}/a`")
     wanted["b"] = changed(wanted["b"], {1: None, 21: None})
     check()
     put(engine, f"{folder}/b", C + 1, {0: None, 2: "again"})
@@ -50,7 +48,7 @@ def test_two_tables_swap_their_names(spark: SparkSession, tmp_path: Path) -> Non
     wanted["a"]["b2"] = -2
     wanted["b"] = changed(wanted["b"], {0: None, 2: "again"})
     for name in wanted:
-        session.sql(f"VACUUM delta.`{folder}/{name}` RETAIN 0 HOURS")
+        spark.sql(f"VACUUM delta.`{folder}/{name}` RETAIN 0 HOURS")
     check()
-    old = session.read.format("delta").option("versionAsOf", 4).load(f"{folder}/a")
+    old = spark.read.format("delta").option("versionAsOf", 4).load(f"{folder}/a")
     assert dict(map(tuple, old.collect())) == before["a"]
