@@ -23,6 +23,7 @@ def run(uri: str, warehouse: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
+@pytest.mark.soak  # in make test with PLAIN and executors elsewhere: test_executors
 def test_tls_and_scram_from_the_source_uri_to_the_table(
     secured_broker: SecuredBroker, tmp_path: Path
 ) -> None:
@@ -39,10 +40,12 @@ def test_tls_and_scram_from_the_source_uri_to_the_table(
     letters = read_rows(tmp_path / "lake" / "_tidelake" / "dead_letters")
     assert [each["value"] for each in letters] == [b"{"]
 
-    wrong = broker.source_uri(
-        "sasl_tls", topic, broker.trusted + broker.login("PLAIN", password="wrong-one")
-    )
-    refused = run(wrong, tmp_path / "other")
+
+def test_a_wrong_password_is_refused_in_a_line(
+    secured_broker: SecuredBroker, tmp_path: Path
+) -> None:
+    broker, login = secured_broker, secured_broker.login("PLAIN", password="wrong-one")
+    refused = run(broker.source_uri("sasl_tls", "any", broker.trusted + login), tmp_path / "lake")
     assert refused.returncode in (1, 2)
     assert "Traceback" not in refused.stderr
     assert "password" in refused.stderr.splitlines()[-1]
