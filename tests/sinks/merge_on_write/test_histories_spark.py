@@ -26,15 +26,17 @@ from tests.sinks.merge_on_write.kernel_reader import KernelReader
 pytestmark = pytest.mark.spark
 STEPS = 12
 FIRST = 1000  # seeds that delta-rs alone does not read
-# Of each reader; a hundred of them in make soak.
-SPARKS = 4
-KERNELS = 5
-SPARKS_OF_ALL = 2
-KERNELS_OF_ALL = 3
-ALTERED = 2
+SOAKED = 10  # of each test; Kernel takes seconds for one, and Spark's plans do
 
 Predicate = tuple[str, str, Any]  # column, sign, value
 Seen = dict[int, list[Row]]
+
+
+def seeds(count: int) -> pytest.MarkDecorator:
+    """So many in make test, and SOAKED in make soak."""
+    more = range(FIRST + count, FIRST + SOAKED)
+    soaked = (pytest.param(seed, marks=pytest.mark.soak) for seed in more)
+    return pytest.mark.parametrize("seed", [*range(FIRST, FIRST + count), *soaked])
 
 
 @pytest.fixture
@@ -82,48 +84,48 @@ def wanted(history: History, predicate: Predicate) -> list[Row]:
     ]
 
 
-def test_spark_reads_the_model(session: SparkSession, tmp_path: Path) -> None:
-    for seed in range(FIRST, FIRST + SPARKS):
-        spark_reads(session, lived(seed, tmp_path))
+@seeds(2)
+def test_spark_reads_the_model(session: SparkSession, tmp_path: Path, seed: int) -> None:
+    spark_reads(session, lived(seed, tmp_path))
 
 
-def test_spark_reads_what_each_commit_left(session: SparkSession, tmp_path: Path) -> None:
-    for seed in range(FIRST, FIRST + SPARKS_OF_ALL):
-        seen: Seen = {}
-        history = lived(seed, tmp_path, seen)
-        reader = session.read.format("delta")
-        versions = [
-            reader.option("versionAsOf", version).load(history.target.uri) for version in seen
-        ]
-        for found, (version, rows) in zip(each_of(versions), seen.items(), strict=True):
-            problem = history.difference(found, rows)
-            assert problem is None, f"version {version}: {problem} after {history.log}"
+@seeds(1)
+def test_spark_reads_what_each_commit_left(
+    session: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    seen: Seen = {}
+    history = lived(seed, tmp_path, seen)
+    reader = session.read.format("delta")
+    versions = [reader.option("versionAsOf", version).load(history.target.uri) for version in seen]
+    for found, (version, rows) in zip(each_of(versions), seen.items(), strict=True):
+        problem = history.difference(found, rows)
+        assert problem is None, f"version {version}: {problem} after {history.log}"
 
 
-def test_kernel_reads_what_each_commit_left(spark: SparkSession, tmp_path: Path) -> None:
-    for seed in range(FIRST, FIRST + KERNELS_OF_ALL):
-        seen: Seen = {}
-        history = lived(seed, tmp_path, seen)
-        for version, rows in seen.items():
-            found = KernelReader(spark, history.target.uri, version).rows()
-            problem = history.difference((row for part in found.values() for row in part), rows)
-            assert problem is None, f"version {version}: {problem} after {history.log}"
+@seeds(1)
+def test_kernel_reads_what_each_commit_left(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    seen: Seen = {}
+    history = lived(seed, tmp_path, seen)
+    for version, rows in seen.items():
+        found = KernelReader(spark, history.target.uri, version).rows()
+        problem = history.difference((row for part in found.values() for row in part), rows)
+        assert problem is None, f"version {version}: {problem} after {history.log}"
 
 
+@seeds(1)
 def test_spark_and_kernel_read_a_table_whose_shape_changes(
-    session: SparkSession, tmp_path: Path
+    session: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     """What each commit left in the shape of that version, and the last one by predicates."""
-    for seed in range(FIRST, FIRST + ALTERED):
-        seen: Seen = {}
-        history = lived(seed, tmp_path, seen, AlteredHistory)
-        for version, rows in seen.items():
-            reader = session.read.format("delta").option("versionAsOf", version)
-            found = reader.load(history.target.uri).toArrow().to_pylist()
-            problem = history.difference(found, rows)
-            assert problem is None, f"version {version}: {problem} after {history.log}"
-        spark_reads(session, history)
-        kernel_reads(session, history)
+    seen: Seen = {}
+    history = lived(seed, tmp_path, seen, AlteredHistory)
+    for version, rows in seen.items():
+        reader = session.read.format("delta").option("versionAsOf", version)
+        found = reader.load(history.target.uri).toArrow().to_pylist()
+        problem = history.difference(found, rows)
+        assert problem is None, f"version {version}: {problem} after {history.log}"
+    spark_reads(session, history)
+    kernel_reads(session, history)
 
 
 @pytest.mark.soak
@@ -172,9 +174,9 @@ def condition(history: History, predicate: Predicate) -> Column:
     return {"=": column == literal, "<=": column <= literal, ">=": column >= literal}[sign]
 
 
-def test_kernel_reads_the_model(spark: SparkSession, tmp_path: Path) -> None:
-    for seed in range(FIRST, FIRST + KERNELS):
-        kernel_reads(spark, lived(seed, tmp_path))
+@seeds(2)
+def test_kernel_reads_the_model(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    kernel_reads(spark, lived(seed, tmp_path))
 
 
 def kernel_reads(spark: SparkSession, history: History) -> None:
