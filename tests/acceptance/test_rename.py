@@ -46,7 +46,7 @@ def test_each_row_is_in_its_table_after_every_rename(new_lives: MakeLives, seed:
 
 
 def test_a_rename_is_carried_out_once_whoever_dies_over_it(new_lives: MakeLives) -> None:
-    lives, history = new_lives(max_messages=20), Renames(3, steps=90, ddl_every=4)
+    lives, history = new_lives(max_messages=20), Renames(3, steps=48, ddl_every=4)
     lives.produce(history.messages)
     points = [Failpoint.BEFORE_DDL, Failpoint.AFTER_DDL, Failpoint.AFTER_PROGRESS]
     points += [Failpoint.AFTER_DDL, Failpoint.AFTER_CHANGEFEED, Failpoint.AFTER_DDL]
@@ -60,7 +60,7 @@ def test_a_rename_is_carried_out_once_whoever_dies_over_it(new_lives: MakeLives)
 
 def test_an_owner_dies_between_two_commits_of_a_rename(new_lives: MakeLives) -> None:
     """Some tables have left their old names, and not all of them have come to their new ones."""
-    lives, history = new_lives(max_messages=20), Renames(4, steps=60, ddl_every=4)
+    lives, history = new_lives(max_messages=20), Renames(4, steps=20, ddl_every=4)
     lives.produce(history.messages)
     victim = f"{Failpoint.AMID_RENAME}=raise:3"
     while (error := lives.live(victim, target_ts=history.last_ts)) is not None:
