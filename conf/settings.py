@@ -236,6 +236,9 @@ class BatchSettings:
     key_index_memory_mib: int = setting("key-index-memory-mib", 1024)
     # A warning is logged when more rows than this are read but not due; reading goes on.
     carry_warn_rows: int = setting("carry-warn-rows", 5_000_000)
+    # While a table waits for an operator, the others go on until so many messages lie between it
+    # and them: its rows are kept meanwhile, and a restart reads all that once more.
+    held_messages: int = setting("held-messages", 50_000_000)
     # With W = target-ts in all partitions and no message for this long, the feed has ended.
     quiet_s: float = setting("quiet-s", 10.0)
 
@@ -243,6 +246,7 @@ class BatchSettings:
         require(self.max_messages > 0, "max-batch-messages must be positive")
         require(self.apply_threads > 0, "apply-threads must be positive")
         require(self.key_index_memory_mib > 0, "key-index-memory-mib must be positive")
+        require(self.held_messages >= 0, "held-messages must not be negative")
         require(self.min_commit_interval_s >= 0, "min-commit-interval-s must not be negative")
 
 

@@ -1,8 +1,9 @@
 """``_tidelake/blocked_ddls``: DDLs that could not be run, and what operators say of them.
 
-An owner notes a DDL before it stops for it. ``tidelake ddl skip|apply`` adds an operator's word,
-and the next owner goes by it. A word counts for one table and commit-ts, and for ever: after a
-rewind the DDL comes again. Rows carry no term: what was read is so, whoever has read it.
+An owner notes a DDL for which a table waits, or before it stops for it. ``tidelake ddl skip|apply``
+adds an operator's word, and the owner goes by it, or the next one. A word counts for one table and
+commit-ts, and for ever: after a rewind the DDL comes again. Rows carry no term: what was read is
+so, whoever has read it.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ DdlAction = Literal["skip", "apply"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockedDdl:
-    """A DDL that has stopped its changefeed. Identity: changefeed, table and commit-ts."""
+    """A DDL for which its table waits, or that has stopped its changefeed. Identity: changefeed,
+    table and commit-ts."""
 
-    changefeed_id: Annotated[str, "the changefeed that it stops"]
+    changefeed_id: Annotated[str, "the changefeed whose table waits, or that it stops"]
     schema_name: Annotated[str, "MySQL schema"]
     table_name: Annotated[str, "MySQL table; empty: it is about the schema"]
     commit_ts: Annotated[int, "TSO of the DDL"]
     query: Annotated[str, "the statement as it was sent"]
     reason: Annotated[str, "why it cannot be run"]
-    noted_at: Annotated[datetime | None, "when it stopped the changefeed last"] = None
+    noted_at: Annotated[datetime | None, "when the last wait for it began"] = None
     action: Annotated[
         DdlAction | None, TEXT, "skip or apply: an operator has said so; null: it blocks"
     ] = None
@@ -87,13 +89,13 @@ class BlockedDdls:
         action: DdlAction,
         sql: str | None = None,
     ) -> BlockedDdl:
-        """An operator's word; the row as it is then. The same one twice is one commit. ConfigError
-        where no such DDL has been noted."""
+        """An operator's word; the row as it is then. The same one twice is one commit, unless it
+        blocks again since the first. ConfigError where no such DDL has been noted."""
         known = self.read(changefeed_id).get(place)
         if known is None:
             name, commit_ts = place
             raise ConfigError(
-                f"no DDL of {name} at commit-ts {commit_ts} has stopped changefeed "
+                f"no DDL of {name} at commit-ts {commit_ts} has blocked changefeed "
                 f"{changefeed_id}: `tidelake ddl list` shows those that have"
             )
         ordered = known
@@ -102,7 +104,9 @@ class BlockedDdls:
             nonlocal ordered
             found = _of(view, changefeed_id)
             ordered = found[place]
-            if (ordered.action, ordered.sql) == (action, sql):
+            said_at, noted_at = ordered.ordered_at, ordered.noted_at
+            is_done = said_at is not None and noted_at is not None and noted_at <= said_at
+            if is_done and (ordered.action, ordered.sql) == (action, sql):
                 return None
             ordered = replace(ordered, action=action, sql=sql, ordered_at=datetime.now(UTC))
             return replaced(view, changefeed_id, {**found, place: ordered}.values())

@@ -21,6 +21,7 @@ from sinks.txn import check_term, claim
 
 WHOLE_TABLE = "(-inf, +inf)"
 STOPPED = "stopped"  # no capture fills the table at present
+BLOCKED = "blocked"  # by a DDL that cannot run: an operator has to say how it goes on
 DROPPED = "dropped"  # by a DDL at its checkpoint: rows and DDLs at or below it are old
 
 
@@ -35,7 +36,9 @@ class ProgressRow:
     generation: Annotated[int, INT32, "of the table; 1: a dropped one goes on in its log"]
     span: Annotated[str, "the part of the table; for now all of it"] = WHOLE_TABLE
     state: Annotated[
-        str, "replicating, warning (no key, or no column) … stopped: nobody fills it; or dropped"
+        str,
+        "replicating, warning (no key, or no column), blocked (by a DDL) … stopped: nobody fills "
+        "it; or dropped",
     ]
     checkpoint_ts: Annotated[int, "TSO: every change at or below is in the table"]
     resolved_ts: Annotated[int, "TSO: what the source has promised so far"]

@@ -1,4 +1,4 @@
-"""``tidelake ddl``: DDLs that have stopped a changefeed, and how to go on."""
+"""``tidelake ddl``: DDLs that hold a table or have stopped a changefeed, and how to go on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streaming.cli_options import (
 )
 
 ddl = typer.Typer(
-    help="Show the DDLs that have stopped a changefeed, and decide how it goes on.",
+    help="Show the DDLs that hold a table or a changefeed, and decide how it goes on.",
     no_args_is_help=True,
 )
 
@@ -47,7 +47,7 @@ def list_ddls(
     config: ConfigFile = None,
     output_format: Format = "table",
 ) -> None:
-    """List the DDLs that have stopped a changefeed, and what was decided about each.
+    """List the DDLs that hold a table or have stopped a changefeed, and what was decided of each.
 
     Prints the table, the commit-ts, the statement and the reason why it cannot be run.
     """
@@ -69,10 +69,10 @@ def skip(
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
 ) -> None:
-    """Skip a DDL that has stopped a changefeed: the target table stays as it is.
+    """Skip a DDL that holds a table or a changefeed: the target table stays as it is.
 
-    Then start the `tidelake run` again. In a cluster give --etcd, which also resumes the
-    failed changefeed. Giving the command twice does no harm.
+    A changefeed that runs goes on within seconds. Else start the `tidelake run` again; in a cluster
+    give --etcd, which also resumes the failed changefeed. Giving the command twice does no harm.
 
     Example:
       tidelake ddl skip -c shop --table shop.orders --commit-ts 451023 --sink-uri delta:///data/lake
@@ -101,11 +101,11 @@ def apply(
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
 ) -> None:
-    """Run another statement in place of a DDL that has stopped a changefeed, or try it again.
+    """Run another statement in place of a DDL that holds a table or a changefeed, or try it again.
 
     Without --sql the DDL itself is tried again: after an upgrade, or when its obstacle is gone.
-    Then start the `tidelake run` again. In a cluster give --etcd, which also resumes the
-    failed changefeed.
+    A changefeed that runs goes on within seconds. Else start the `tidelake run` again; in a cluster
+    give --etcd, which also resumes the failed changefeed.
 
     Example:
       tidelake ddl apply -c shop --table shop.orders --commit-ts 451023 \\
@@ -150,7 +150,7 @@ def _order(
         op = None
         if not cluster.etcd.embedded:
             op = stack.enter_context(operator(cluster.etcd, cluster.transport))
-        ordered, row = order_ddl(
+        ordered, row, is_done = order_ddl(
             sink,
             changefeed_id=changefeed_id,
             table=table,
@@ -160,7 +160,7 @@ def _order(
         )
         runs = "is passed over" if action == "skip" else f"is run as: {sql or ordered.query}"
         typer.echo(f"{table}: the DDL at commit-ts {commit_ts} {runs}")
-        if row.checkpoint_ts >= commit_ts:
+        if is_done:
             typer.echo("that has been done already")
         else:
             typer.echo(go_on(row, op))

@@ -1,7 +1,7 @@
-"""``tidelake ddl``: which DDLs have stopped a changefeed, and an operator's word to go on.
+"""``tidelake ddl``: which DDLs hold a table or have stopped a changefeed, and an operator's word.
 
 The word goes into ``_tidelake/blocked_ddls``, beside the tables: a `run` and a cluster find it
-there, whenever they start again.
+there, at once where they wait for it, else when they start again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sinks.blocked_ddls import BlockedDdl, DdlAction
 from sinks.changefeeds import ChangefeedRow
 from sinks.ddl.effects import NoEffect, Unsupported
 from sinks.ddl.statements import read_ddl
+from sinks.progress import ProgressRow
 from streaming.control_tables import ControlTables
 from streaming.operations import Operator
 
@@ -26,14 +27,21 @@ Row = Mapping[str, Any]
 def list_ddls(sink: DeltaSink, changefeed_id: str | None) -> list[Row]:
     """Those that block now, and those that an operator has decided upon."""
     tables = ControlTables.of(sink)
-    checkpoints = {row.changefeed_id: row.checkpoint_ts for row in tables.changefeeds.read_all()}
+    changefeeds = {row.changefeed_id: row for row in tables.changefeeds.read_all()}
+    of_tables = {(row.changefeed_id, row.name): row for row in tables.progress.read_all()}
+
+    def reached_ts(row: BlockedDdl) -> int:
+        changefeed = changefeeds.get(row.changefeed_id)
+        of_table = of_tables.get((row.changefeed_id, row.name))
+        return 0 if changefeed is None else _reached_ts(changefeed, of_table)
+
     return [
         {
             "changefeed": row.changefeed_id,
             "table": str(row.name),
             "commit_ts": row.commit_ts,
             "commit_time": tso_time(row.commit_ts),
-            "state": _state(row, checkpoints.get(row.changefeed_id, 0)),
+            "state": _state(row, reached_ts(row)),
             "query": row.query,
             "reason": row.reason,
             "sql": row.sql,
@@ -41,6 +49,13 @@ def list_ddls(sink: DeltaSink, changefeed_id: str | None) -> list[Row]:
         for row in tables.blocked_ddls.read_all()
         if changefeed_id in (None, row.changefeed_id)
     ]
+
+
+def _reached_ts(row: ChangefeedRow, of_table: ProgressRow | None) -> int:
+    """How far the DDL's table is: further than the changefeed, where that waits for another one."""
+    if of_table is None or of_table.incarnation != row.incarnation:
+        return row.checkpoint_ts
+    return max(row.checkpoint_ts, of_table.checkpoint_ts)
 
 
 def _state(row: BlockedDdl, checkpoint_ts: int) -> str:
@@ -62,9 +77,9 @@ def order_ddl(
     commit_ts: int,
     action: DdlAction,
     sql: str | None = None,
-) -> tuple[BlockedDdl, ChangefeedRow]:
-    """Store the word; ConfigError where there is no such DDL, or it is too late for another word
-    than the one that has been carried out."""
+) -> tuple[BlockedDdl, ChangefeedRow, bool]:
+    """Store the word; whether it has been carried out already. ConfigError where there is no such
+    DDL, or it is too late for another word than the one that has been carried out."""
     schema, _, name = table.partition(".")
     place = TableName(schema, name), Ts(commit_ts)
     if sql is not None:
@@ -73,14 +88,16 @@ def order_ddl(
     known = tables.blocked_ddls.read(changefeed_id).get(place)
     row = tables.changefeeds.read(changefeed_id) if known is not None else None
     is_said = known is not None and (known.action, known.sql) == (action, sql)
-    if row is not None and row.checkpoint_ts >= commit_ts and not is_said:
+    of_table = tables.progress.read(changefeed_id).get(place[0])
+    reached_ts = _reached_ts(row, of_table) if row is not None else 0
+    if reached_ts >= commit_ts and not is_said:
         raise ConfigError(
             f"changefeed {changefeed_id} is beyond that DDL, at checkpoint-ts "
-            f"{row.checkpoint_ts}: nothing can be said of it any more"
+            f"{reached_ts}: nothing can be said of it any more"
         )
     ordered = tables.blocked_ddls.order(changefeed_id, place, action, sql)
     assert row is not None, "who notes a DDL has a row"
-    return ordered, row
+    return ordered, row, reached_ts >= commit_ts
 
 
 def _check_statement(sql: str, name: TableName) -> None:
@@ -105,7 +122,7 @@ def go_on(row: ChangefeedRow, op: Operator | None) -> str:
     if row.is_of_a_run:
         if row.state in ("failed", "stopped"):
             return "start `tidelake run` again: it goes on from there"
-        return "`tidelake run` goes on from there with its next start"
+        return "a `tidelake run` that is up goes on from there, else its next start does"
     resume = f"`tidelake changefeed resume -c {row.changefeed_id}` goes on from there"
     if op is None:
         return resume

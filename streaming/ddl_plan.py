@@ -3,22 +3,22 @@
 Due is ``checkpoint < commit_ts <= limit``; a DDL at the checkpoint itself is judged by its table,
 not by the number (rule 1), since a feed that ended at its target-ts may send it last. ``CREATE
 TABLE`` comes before any row of its table, so it needs no cut in the batch. What has no effect on a
-target passes. Any other DDL blocks: rows below it are applied, then it runs (`DdlStep`), or the
-changefeed stops with an error that quotes it; nothing is half applied.
+target passes. Any other DDL blocks: rows below it are applied, then it runs (`DdlStep`).
+
+One that cannot run holds its table, where it is surely about that one table alone (`HeldTable`):
+the table's later DDLs wait for it, those of other tables do not. A DDL of several tables of which
+one is held waits too, and holds all tables. Any other that cannot run stops the changefeed with an
+error that quotes it; nothing is half applied.
 
 An operator may have said of a DDL that stopped it: pass over it, or run another statement in its
 place (``tidelake ddl``)."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from conf.settings import Changefeed
-from conf.sink_uri import sink_uri_of
-from coordination.errors import TidelakeError
-from coordination.model import TableName, Ts, tso_time
+from coordination.model import TableName, Ts
 from sinks.blocked_ddls import BlockedDdl
 from sinks.ddl import classify as reasons
 from sinks.ddl.effects import (
@@ -36,6 +36,7 @@ from streaming.ddl_steps import (
     DdlEvent,
     DdlStep,
     exchanged_names,
+    is_about_one,
     is_rename,
     old_names,
     rename_step_of,
@@ -44,16 +45,7 @@ from streaming.ddl_steps import (
 from streaming.filter import TableFilter, TableForms
 from streaming.schema_file import Definitions
 
-
-class DdlNotSupported(TidelakeError):
-    """A DDL that cannot be run: an operator says how to go on (``tidelake ddl``)."""
-
-    code = "CDC:ErrExecDDLFailed"
-
-    def __init__(self, text: str, ddl: DdlEvent | None = None, why: str = "") -> None:
-        super().__init__(text)
-        self.ddl = ddl
-        self.why = why
+Place = tuple[TableName, Ts]  # of a DDL: its table and commit-ts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +55,26 @@ class Creation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTable:
+    """A table that waits below a DDL until an operator has said how to go on."""
+
+    event: DdlEvent
+    why: str
+
+    @property
+    def name(self) -> TableName:
+        return self.event.name
+
+    @property
+    def place(self) -> Place:
+        return self.event.name, self.event.commit_ts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DdlPlan:
     """How far rows may be applied, which tables are made before, and the DDL that then runs, or
-    stops the changefeed. What it does not block goes on to the next one that blocks.
+    stops the changefeed, or waits for ``held`` tables. What it does not block goes on to the next
+    one that blocks.
     """
 
     limit: Ts
@@ -75,6 +84,21 @@ class DdlPlan:
     runs: DdlStep | None = None
     next_limit: Ts | None = None  # below the next DDL that is not passed over
     unmade: TableName | None = None  # this table must be made before its DDL above the limit
+    held: tuple[HeldTable, ...] = ()  # in order; these tables go no further than to their DDL
+
+    def leaves(self, ddl: DdlEvent) -> bool:
+        """Whether it has not been looked at, or waits with its table."""
+        is_waiting = any(
+            ddl.name == each.name and ddl.commit_ts >= each.event.commit_ts for each in self.held
+        )
+        return is_waiting or ddl.commit_ts > self.limit
+
+    @property
+    def stops_for(self) -> HeldTable | None:
+        """For which DDL the changefeed stops where nothing goes on: the first in order."""
+        if self.held:
+            return self.held[0]
+        return HeldTable(event=self.blocked, why=self.why) if self.blocked is not None else None
 
 
 def in_order(ddls: Iterable[DdlEvent]) -> list[DdlEvent]:
@@ -94,7 +118,8 @@ def plan(
     known: Mapping[TableName, TableSchema | None],
     seen: Mapping[TableName, Ts],
     shaped: Mapping[TableName, Ts],
-    orders: Mapping[tuple[TableName, Ts], BlockedDdl],
+    orders: Mapping[Place, BlockedDdl],
+    failed: Mapping[Place, str],
     defined: Definitions,
     unmade: Mapping[TableName, Ts],
     forms: TableForms,
@@ -103,41 +128,107 @@ def plan(
     that exist already, None for one without a key; ``seen``: the last DDL that has run on each of
     them, and on those that were dropped; ``shaped``: the one that their shape is of, which is
     newer after a rewind; ``orders``: what operators have said, by table and commit-ts;
-    ``defined``: what the schema file says of tables that do not exist yet; ``unmade``: where the
-    rows of those begin that nobody has defined; ``forms``: which of them are change logs.
+    ``failed``: why those did not run that were tried; ``defined``: what the schema file says of
+    tables that do not exist yet; ``unmade``: where the rows of those begin that nobody has defined;
+    ``forms``: which of them are change logs.
     """
-    creations: list[Creation] = []
-    schemas = _followed(_with_defined(known, ddls, defined), table_filter, orders)
+    planning = _Planning(
+        known=known,
+        schemas=_followed(_with_defined(known, ddls, defined), table_filter, orders),
+        seen=seen,
+        shaped=shaped,
+        failed=failed,
+        defined=defined,
+        unmade=unmade,
+        table_filter=table_filter,
+        forms=forms,
+    )
     due = _due(ddls, table_filter, checkpoint=checkpoint, start_ts=start_ts, limit=limit)
     for sent, sent_statement, last in due:
-        event, statement = _as_ordered(
-            sent, sent_statement, orders.get((sent.name, sent.commit_ts))
-        )
-        wall = DdlPlan(limit=Ts(event.commit_ts - 1), creations=tuple(creations), blocked=event)
-        ddl = reasons.outcome(statement, schemas.get(event.name))
-        if not is_rename(statement) and event.commit_ts <= seen.get(event.name, 0):
-            continue  # it has come again, or is of a table that was dropped
+        place = sent.name, sent.commit_ts
+        found = planning.meet(place, *_as_ordered(sent, sent_statement, orders.get(place)))
+        if found is not None and found.runs is not None:
+            return replace(found, next_limit=_limit_behind(last, ddls, limit))
+        if found is not None:
+            return found
+    return planning.plan(limit)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Planning:
+    """The DDLs one after the other, until one blocks. The fields are those of ``plan``; ``schemas``
+    are those of all tables as of the DDL that comes next."""
+
+    known: Mapping[TableName, TableSchema | None]
+    schemas: dict[TableName, TableSchema | None]
+    seen: Mapping[TableName, Ts]
+    shaped: Mapping[TableName, Ts]
+    failed: Mapping[Place, str]
+    defined: Definitions
+    unmade: Mapping[TableName, Ts]
+    table_filter: TableFilter
+    forms: TableForms
+    creations: list[Creation] = field(default_factory=list)
+    held: dict[TableName, HeldTable] = field(default_factory=dict)
+
+    def plan(self, limit: int) -> DdlPlan:
+        held = tuple(self.held.values())
+        return DdlPlan(limit=Ts(limit), creations=tuple(self.creations), held=held)
+
+    def meet(self, place: Place, event: DdlEvent, statement: Statement) -> DdlPlan | None:
+        """The plan where this DDL blocks; None where the next one is to be looked at."""
+        name = event.name
+        if name in self.held:
+            return None if is_about_one(event, statement) else self._wall(event)
+        if not is_rename(statement) and event.commit_ts <= self.seen.get(name, 0):
+            return None  # it has come again, or is of a table that was dropped
+        ddl = reasons.outcome(statement, self.schemas.get(name))
         if isinstance(ddl, CreateTable | CreateTableLike):
-            if event.name in known:  # it has come again: its schema may be another by now
-                continue
-            made = _schema(ddl, schemas, defined)
-            if made is None:
-                return replace(wall, why="the table that it names was not read")
-            creations.append(Creation(event=event, table=ddl))
-            schemas[event.name] = made
-        elif isinstance(ddl, Unsupported):
-            about = old_names(statement) or [event.name, *exchanged_names(statement)]
-            if (name := _waits_for(event.commit_ts, about, schemas, unmade)) is not None:
-                return replace(wall, unmade=name)
-            is_log = forms.of(event.name).is_log
-            runs = _step(
-                event, statement, schemas, seen, shaped, table_filter=table_filter, is_log=is_log
-            )
-            if isinstance(runs, DdlStep):
-                return replace(wall, runs=runs, next_limit=_limit_behind(last, ddls, limit))
-            if runs is not None:
-                return replace(wall, why=runs or ddl.reason)
-    return DdlPlan(limit=limit, creations=tuple(creations))
+            return self._create(event, ddl)
+        return self._change(place, event, statement, ddl) if isinstance(ddl, Unsupported) else None
+
+    def _wall(self, event: DdlEvent) -> DdlPlan:
+        return replace(self.plan(event.commit_ts - 1), blocked=event)
+
+    def _create(self, event: DdlEvent, ddl: CreateTable | CreateTableLike) -> DdlPlan | None:
+        if event.name in self.known:  # it has come again: its schema may be another by now
+            return None
+        if isinstance(ddl, CreateTableLike) and ddl.source in self.held:
+            return self._wall(event)
+        made = _schema(ddl, self.schemas, self.defined)
+        if made is None:
+            return replace(self._wall(event), why="the table that it names was not read")
+        self.creations.append(Creation(event=event, table=ddl))
+        self.schemas[event.name] = made
+        return None
+
+    def _change(
+        self, place: Place, event: DdlEvent, statement: Statement, ddl: Unsupported
+    ) -> DdlPlan | None:
+        about = old_names(statement) or [event.name, *exchanged_names(statement)]
+        first = _waits_for(event.commit_ts, about, self.schemas, self.unmade)
+        if first is not None:
+            return replace(self._wall(event), unmade=first)
+        runs = _step(
+            event,
+            statement,
+            self.schemas,
+            self.seen,
+            self.shaped,
+            table_filter=self.table_filter,
+            is_log=self.forms.of(event.name).is_log,
+        )
+        if runs is None:
+            return None
+        if isinstance(runs, DdlStep) and place not in self.failed:
+            is_free = self.held.keys().isdisjoint(runs.touched)
+            return replace(self._wall(event), runs=runs if is_free else None)
+        why = self.failed.get(place) or (runs if isinstance(runs, str) else "") or ddl.reason
+        made = (each.event.name for each in self.creations)
+        if is_about_one(event, statement) and event.name in (*self.known, *made):
+            self.held[event.name] = HeldTable(event=event, why=why)
+            return None
+        return replace(self._wall(event), why=why)
 
 
 def _step(
@@ -175,7 +266,7 @@ def _waits_for(
 def _followed(
     schemas: Mapping[TableName, TableSchema | None],
     table_filter: TableFilter,
-    orders: Mapping[tuple[TableName, Ts], BlockedDdl],
+    orders: Mapping[Place, BlockedDdl],
 ) -> dict[TableName, TableSchema | None]:
     """What is known of a table's indexes is not sure where DDLs of them may be passed over."""
     events = (("create index", "alter table"), ("drop index", "alter table"))
@@ -276,26 +367,3 @@ def definition(
     schema = _schema(creation.table, known, defined)
     assert schema is not None, "the plan has seen it"
     return schema
-
-
-def refusal(ddl: DdlEvent, why: str, way: str = "") -> DdlNotSupported:
-    """The error that quotes a DDL and says how to go on."""
-    at = f"{tso_time(ddl.commit_ts):%Y-%m-%d %H:%M:%S} UTC"
-    text = (
-        f"DDL at commit-ts {ddl.commit_ts} ({at}) on {ddl.name} is not supported yet: {ddl.query} "
-        f"({why}). Everything below it is applied. {way}"
-    )
-    return DdlNotSupported(text.rstrip(), ddl, why)
-
-
-def way_past(ddl: DdlEvent, changefeed: Changefeed) -> str:
-    """The commands that go on from a DDL that cannot be run."""
-    name = str(ddl.name) if ddl.name.table else ddl.name.schema
-    at = (
-        f"-c {changefeed.id} --table {shlex.quote(name)} --commit-ts {ddl.commit_ts} "
-        f"--sink-uri {shlex.quote(sink_uri_of(changefeed.sink.warehouse))}"
-    )
-    return (
-        f"To go on: `tidelake ddl skip {at}` passes over it, and the target stays as it is; "
-        f"`tidelake ddl apply {at} --sql 'ALTER TABLE …'` runs that statement in its place"
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -10,18 +11,21 @@ from sinks.ddl.classify import KEY, RENAMES_UNREAD
 from sinks.ddl.effects import (
     AddIndex,
     AlterTable,
+    CreateTable,
     DropDatabase,
     DropPartition,
     DropPartitions,
     DropTable,
     Effect,
     ExchangePartition,
+    NoEffect,
     PassedOver,
     RecoverTable,
     RenameTable,
     Statement,
     TruncatePartition,
     TruncateTable,
+    Unsupported,
 )
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.schema import TableSchema
@@ -53,6 +57,19 @@ LOSES_KEY = (
 FIRST_KEY = (
     "the table gets its first key, and the rows that it had without one are not in the target: "
     "pass over it, and load the table anew, or replicate it with write-mode = 'append'"
+)
+
+
+_OF_ONE_TABLE = frozenset({"ALTER", "CINDEX", "DINDEX", "TRUNCATE"})  # canal-json's types
+_OF_A_SECOND_TABLE = frozenset({"EXCHANGE", "RENAME"})
+_ABOUT_ONE = (
+    AlterTable,
+    CreateTable,
+    DropPartition,
+    DropTable,
+    PassedOver,
+    TruncatePartition,
+    TruncateTable,
 )
 
 
@@ -100,6 +117,16 @@ class DdlStep:
         if self.exchanges_with is not None:
             return self.name, self.exchanges_with
         return (*self.ends, *(old for old, _ in self.moves)) or (self.name,)
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether it is about the table alone that its message names."""
+        return not self.moves and self.names == (self.event.name,)
+
+    @property
+    def touched(self) -> set[TableName]:
+        """All names whose tables are others afterwards."""
+        return {*self.names, *(new for _, new in self.moves), *(self.recovers or ())}
 
     @property
     def alone(self) -> tuple[TableName, ...]:
@@ -158,6 +185,24 @@ def step_of(  # noqa: PLR0911 - one per kind
         case (ExchangePartition() as effect,):
             return _exchanged(event, effect, schemas, shaped)
     return ""
+
+
+def is_about_one(event: DdlEvent, statement: Statement) -> bool:
+    """Whether the DDL is surely about the table alone that its message names. The text of one that
+    is not understood tells no names; the kind that TiCDC says it is of does, but for the clauses of
+    an ALTER TABLE that name a second table."""
+    name = event.name
+    if not name.table:
+        return False
+    match statement.effects:
+        case (Unsupported(),):
+            words = set(re.findall(r"\w+", event.query.upper()))
+            return event.ddl_type in _OF_ONE_TABLE and words.isdisjoint(_OF_A_SECOND_TABLE)
+        case (NoEffect(),):
+            return True
+        case (effect,):
+            return isinstance(effect, _ABOUT_ONE) and effect.name == name
+    return False
 
 
 def is_rename(statement: Statement) -> bool:

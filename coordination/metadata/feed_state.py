@@ -154,8 +154,8 @@ class FeedStateManager:
         self._random = random
         self._tries_again = tries_again
         self._backoff: Backoff | None = None
-        self._checkpoint_ts = NO_TS  # the highest that was seen
-        self._checkpoint_at: float | None = None  # since when
+        self._reached_ts = NO_TS  # the highest that was seen
+        self._reached_at: float | None = None  # since when
         self._trouble_ts = NO_TS  # what the checkpoint must pass to be out of trouble
 
     def decide(
@@ -165,14 +165,19 @@ class FeedStateManager:
         errors: Sequence[RunningError],
         warnings: Sequence[RunningError],
         now_s: float,
+        *,
+        reached_ts: Ts = NO_TS,
     ) -> Decision | None:
         """What is to be written now, or None. Sets `should_run` to hold once it is written.
 
-        `errors` and `warnings` are what the captures reported since the last tick.
+        `errors` and `warnings` are what the captures reported since the last tick. `reached_ts` is
+        progress too: a table that waits for an operator holds the checkpoint, and the warning that
+        says so, for long.
         """
         state = known_state(info)
         checkpoint_ts = status.checkpoint_ts if status else NO_TS
-        self._see(state, checkpoint_ts, now_s)
+        reached_ts = max(checkpoint_ts, reached_ts)
+        self._see(state, reached_ts, now_s)
         decision = (
             self._finished(state, info, checkpoint_ts)
             or self._errors(state, errors, checkpoint_ts, now_s)
@@ -183,13 +188,15 @@ class FeedStateManager:
         self.should_run = after.is_running
         return decision
 
-    def _see(self, state: FeedState, checkpoint_ts: Ts, now_s: float) -> None:
+    def _see(self, state: FeedState, reached_ts: Ts, now_s: float) -> None:
         if state not in (FeedState.WARNING, FeedState.PENDING):  # resumed: the back-off begins anew
             self._backoff, self._trouble_ts = None, NO_TS
         if not state.is_running:
-            self._checkpoint_at = None
-        if self._checkpoint_at is None or checkpoint_ts > self._checkpoint_ts:
-            self._checkpoint_ts, self._checkpoint_at = checkpoint_ts, now_s
+            self._reached_at = None
+        if state is FeedState.WARNING and reached_ts > self._reached_ts:
+            self._backoff = None  # it goes on, whatever the warning is about
+        if self._reached_at is None or reached_ts > self._reached_ts:
+            self._reached_ts, self._reached_at = reached_ts, now_s
 
     def _finished(
         self, state: FeedState, info: ChangefeedInfo, checkpoint_ts: Ts
@@ -224,8 +231,8 @@ class FeedStateManager:
         if not warnings or not state.is_running:
             return None
         self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
-        assert self._checkpoint_at is not None
-        is_stuck = now_s - self._checkpoint_at > self.error_stuck_s
+        assert self._reached_at is not None
+        is_stuck = now_s - self._reached_at > self.error_stuck_s
         if is_stuck and state in TRANSITIONS[FeedEvent.GIVE_UP]:
             return self._give_up(state, warnings[-1])
         return Decision(event=FeedEvent.WARNING, error=warnings[-1])

@@ -53,7 +53,7 @@ from coordination.owner.term import UNSEEN, Term
 from coordination.ports import Standing
 from coordination.running_errors import OWNER_UNKNOWN
 from coordination.scheduler.coordinator import Coordinator
-from coordination.scheduler.messages import Message
+from coordination.scheduler.messages import NO_TS, Message
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,7 @@ class ChangefeedOwner:
         self._role = role
         self._ownership = ownership
         self._wake = wake
+        self._reached_ts = NO_TS  # by all tables that do not wait for an operator
         self._feed_state = FeedStateManager(
             random=role.capture.rng.random, tries_again=role.capture.tries_again
         )
@@ -217,7 +218,9 @@ class ChangefeedOwner:
         if self._refusal is not None and info.warning == self._refusal:
             self._refusal = None
         warnings += [self._refusal] if self._refusal is not None else []
-        decision = self._feed_state.decide(info, changefeed.status, errors, warnings, now_s)
+        decision = self._feed_state.decide(
+            info, changefeed.status, errors, warnings, now_s, reached_ts=self._reached_ts
+        )
         if decision is not None:
             self._log_decision(info, decision)
             changefeed.add_group(changefeed.writes(by_owner=True).feed_event(decision))
@@ -296,6 +299,7 @@ class ChangefeedOwner:
         if ticked is None:
             return ()
         self._log_moves(term)
+        self._reached_ts = ticked.others_ts
         if ticked.is_known:
             changefeed.add_group(
                 changefeed.writes(by_owner=True).advance_checkpoint(

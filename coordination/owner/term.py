@@ -6,6 +6,9 @@
                                                                             └► progress rows
     barrier = min(DDL scan, pending DDL, next sync point, target-ts), never below the checkpoint
 
+A table may wait for an operator at a DDL that cannot run. The checkpoint waits with it; the other
+tables go on, and so do their DDLs, until nothing goes on any more: then the changefeed stops.
+
 Nothing of one term is used in another: the fences of an earlier term are below this one's, and the
 agents drop messages of another launch or changefeed epoch.
 """
@@ -43,6 +46,7 @@ class TermTick:
 
     outbox: tuple[Message, ...]
     checkpoint_ts: Ts
+    others_ts: Ts  # the same without the tables that wait for an operator
     min_table_barrier_ts: Ts
     is_known: bool
 
@@ -113,13 +117,17 @@ class Term:
             unreached=unreached,
             gone=gone,
             is_searched=scan.has_rows,
+            held=held_tables(scan),
         )
+        if held_tables(scan):  # the others go on over sync points: no barrier may fall back to one
+            self._published_ts = max(self._published_ts, barrier.global_barrier_ts)
         if ticked.can_proceed:
             self._proceed(coordinator, ticked, scan, now_s)
         self.due_at = self._next_due_at(ticked, scan)
         return TermTick(
             outbox=tuple(each for each in ticked.outbox if each.to != UNSEEN),
             checkpoint_ts=ticked.checkpoint.checkpoint_ts,
+            others_ts=ticked.others_ts,
             min_table_barrier_ts=barrier.min_table_barrier_ts,
             is_known=ticked.can_proceed and self._may_tell(ticked.checkpoint.checkpoint_ts),
         )
@@ -195,15 +203,24 @@ class Term:
             checkpoint_ts=checkpoint_ts,
             ddl_scan_ts=scan.position_ts if is_searched else checkpoint_ts,
             pending_ddls=scan.pending,
-            next_sync_point_ts=self._sync_point_ts,
+            next_sync_point_ts=None if held_tables(scan) else self._sync_point_ts,
             target_ts=self._info.target_ts or None,
         )
+
+    def _nothing_goes_on(self, coordinator: Coordinator, others_ts: Ts, scan: DdlScan) -> bool:
+        """Whether tables wait for an operator, and there are no others, or these may not go on."""
+        held = held_tables(scan)
+        is_over = 0 < self._info.target_ts <= others_ts
+        is_over |= held.issuperset(coordinator.replication.tables)
+        return bool(held) and is_over and others_ts >= scan.pending[0].commit_ts
 
     def _proceed(
         self, coordinator: Coordinator, ticked: CoordinatorTick, scan: DdlScan, now_s: float
     ) -> None:
         checkpoint_ts = ticked.checkpoint.checkpoint_ts
-        due = first_due(scan.pending, checkpoint_ts)
+        due = first_due(scan.pending, ticked.others_ts)
+        if due is None and self._nothing_goes_on(coordinator, ticked.others_ts, scan):
+            due = scan.pending[0]
         if due is not None:
             self.control.run_ddl(due)
         is_all_known = due is None and scan.position_ts >= checkpoint_ts
@@ -238,16 +255,22 @@ def _ended_before(claim: Claim) -> TermTick:
     return TermTick(
         outbox=(),
         checkpoint_ts=claim.checkpoint_ts,
+        others_ts=claim.checkpoint_ts,
         min_table_barrier_ts=claim.checkpoint_ts,
         is_known=True,
     )
 
 
-def first_due(pending: Sequence[PendingDdl], checkpoint_ts: Ts) -> PendingDdl | None:
-    """The DDL to run now: the first in order, if the checkpoint has reached it; else None. So DDLs
-    run one at a time."""
-    first = next(iter(pending), None)
-    return first if first is not None and first.commit_ts <= checkpoint_ts else None
+def held_tables(scan: DdlScan) -> set[int]:
+    """The IDs of the tables that wait for an operator."""
+    return {each for ddl in scan.pending if ddl.is_held for each in ddl.table_ids or ()}
+
+
+def first_due(pending: Sequence[PendingDdl], reached_ts: Ts) -> PendingDdl | None:
+    """The DDL to run now: the first in order that waits for no operator, if all tables have reached
+    it that do not either; else None. So DDLs run one at a time."""
+    first = next((each for each in pending if not each.is_held), None)
+    return first if first is not None and first.commit_ts <= reached_ts else None
 
 
 def read_offsets(coordinator: Coordinator) -> dict[str, int]:

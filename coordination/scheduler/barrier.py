@@ -43,10 +43,14 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingDdl:
-    """A DDL that was read but has not run. ``table_ids`` is None if it blocks all tables."""
+    """A DDL that was read but has not run. ``table_ids`` is None if it blocks all tables.
+
+    ``is_held``: it cannot run until an operator has said how to go on. Its tables wait for that,
+    and nothing else does: no other DDL of theirs is pending."""
 
     commit_ts: Ts
     table_ids: Collection[int] | None
+    is_held: bool = False
 
 
 def compute_barrier(

@@ -60,6 +60,7 @@ class SpanProgress:
 class CoordinatorTick:
     outbox: tuple[Message, ...]
     checkpoint: Checkpoint  # of the changefeed; the last one, while it cannot proceed
+    others_ts: Ts  # ... without the tables that wait for an operator
     can_proceed: bool
     is_awaiting: bool  # of the captures: an answer, a span's way to them, rows' way to their tables
 
@@ -85,6 +86,8 @@ class Coordinator:
         )
         self.schedulers = Schedulers(settings, rng)
         self.checkpoint = Checkpoint(checkpoint_ts, checkpoint_ts)  # of the last tick
+        self.others_ts = checkpoint_ts  # of it too, without the tables that wait for an operator
+        self._registered_to_ts = checkpoint_ts  # what lies at or below it was registered once
         self._unknown: dict[tuple[str, str], UnknownTable] = {}
 
     def add_table(self, span: Span, start_ts: Ts) -> None:
@@ -103,11 +106,13 @@ class Coordinator:
         unreached: Collection[CaptureID] = (),
         gone: Collection[CaptureID] = (),
         is_searched: bool = False,
+        held: Collection[int] = (),
     ) -> CoordinatorTick:
         """One tick. ``alive`` are the captures in etcd, with those that are dead and within their
         grace (docs/cluster.md 18): these are ``gone``. ``unreached`` are captures to which no
         owner's message has ever come. ``is_searched``: the owner itself has searched for tables up
-        to the barrier; captures without spans report no scans. Raises MultiplePrimaries."""
+        to the barrier; captures without spans report no scans. ``held`` are the tables that wait
+        for an operator. Raises MultiplePrimaries."""
         replication = self.replication
         news = self.captures.handle_messages(filter(self._is_ours, inbox))
         for capture_id, _ in news:
@@ -124,7 +129,7 @@ class Coordinator:
                 reported = {c.id: c.view.statuses for c in captures.values()}
                 replication.initialize(reported, self.checkpoint.checkpoint_ts)
             replication.handle_schedule(self.schedulers.schedule(captures, replication, now_s))
-        can_proceed = self._advance_checkpoint(barrier, is_searched)
+        can_proceed = self._advance_checkpoint(barrier, is_searched, held)
         bodies: list[tuple[CaptureID, Body]] = [*replication.take_outbox()]
         # Unsettled spans are asked about in every heartbeat: an order that was lost is sent again
         # only when a report shows that it was not followed.
@@ -143,6 +148,7 @@ class Coordinator:
             checkpoint=self.checkpoint,
             can_proceed=can_proceed,
             is_awaiting=is_awaiting,
+            others_ts=self.others_ts,
         )
 
     # What the owner asks for between ticks.
@@ -198,8 +204,8 @@ class Coordinator:
         for table in scan.unknown_tables if scan is not None else ():
             name = (table.schema, table.table)
             known = self._unknown.get(name, table)
-            # At or below the checkpoint: an old scan, and the table was registered and dropped.
-            is_old = table.commit_ts <= self.checkpoint.checkpoint_ts
+            # At or below it: an old scan, and the table was registered and dropped.
+            is_old = table.commit_ts <= self._registered_to_ts
             if not is_old and not self.replication.has_table(*name):
                 self._unknown[name] = min(known, table, key=lambda t: t.commit_ts)
 
@@ -213,7 +219,9 @@ class Coordinator:
         limits += [Ts(table.commit_ts - 1) for table in self._unknown.values()]
         return min(limits, default=None)
 
-    def _advance_checkpoint(self, barrier: Barrier, is_searched: bool) -> bool:
+    def _advance_checkpoint(
+        self, barrier: Barrier, is_searched: bool, held: Collection[int]
+    ) -> bool:
         """Move the checkpoint on. False while it cannot proceed: a table has no set yet."""
         new = self.replication.advance_checkpoint(barrier)
         if new is None:
@@ -223,6 +231,10 @@ class Coordinator:
         self.checkpoint = Checkpoint(
             max(checkpoint_ts, old.checkpoint_ts), max(new.resolved_ts, old.resolved_ts)
         )
+        others_ts = self.replication.others_ts(barrier, held) if held else checkpoint_ts
+        others_ts = others_ts if limit_ts is None else min(others_ts, limit_ts)
+        self.others_ts = max(others_ts, self.checkpoint.checkpoint_ts)
+        self._registered_to_ts = max(self._registered_to_ts, self.others_ts)
         return True
 
     def _is_awaiting(self, barrier: Barrier) -> bool:
@@ -231,6 +243,8 @@ class Coordinator:
             or not self.replication.is_settled
             or bool(self.schedulers.moves or self.schedulers.draining)
             or self.checkpoint.checkpoint_ts < barrier.min_table_barrier_ts
+            # While one table waits, the others are on their way.
+            or (bool(barrier.table_barriers) and self.others_ts < barrier.global_barrier_ts)
         )
 
     def _message(self, to: CaptureID, body: Body) -> Message:

@@ -9,7 +9,7 @@ dropped tables, the spans of each capture), so that a tick without changes walks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -211,6 +211,12 @@ class ReplicationManager:
     def is_settled(self) -> bool:
         """Whether every table is replicating, and no span is being moved or stopped."""
         return not (self.missing or self.absent or self.unsettled or self.dropped or self.running)
+
+    def others_ts(self, barrier: Barrier, held: Collection[int]) -> Ts:
+        """The least checkpoint of the tables that are not in ``held``. It walks over all sets."""
+        others = [table_id for table_id in self.tables if table_id not in held]
+        reached = (min(self.sets[each].checkpoint_ts, barrier.limit_ts(each)) for each in others)
+        return min(reached, default=barrier.global_barrier_ts)
 
     def is_reported(self, ts: Ts) -> bool:
         """Whether the capture that writes it has reported every table at ``ts``, so that the Delta

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coordination.failpoint import Failpoint, failpoint
@@ -27,11 +27,13 @@ from streaming.cluster.progress_rows import (
     first_progress,
     low_water,
     made_again,
+    past_tables,
     reported_progress,
     resumed_progress,
     schema_row,
     span_of,
     there_at,
+    with_blocked,
 )
 from streaming.cluster.reads import Marks, texts
 from streaming.control_tables import ControlTables
@@ -192,22 +194,21 @@ class ControlRows:
         marks: Marks,
         backlog: Backlog,
         source_left_s: float | None,
+        blocked: Collection[TableName] = (),
     ) -> bool:
         """What captures have reported, and the owner has read. Whether its sync point is in the
-        ledger now. ``reading``: the low water of the owner's own reading."""
+        ledger now. ``reading``: the low water of the owner's own reading; ``blocked``: the tables
+        that wait for an operator."""
         with self._lock:
             self._save_schemas()
             reported = [each for each in advance.spans if self._is_current(each.span)]
-            self._write_progress(
-                [
-                    self._with_ddl(
-                        reported_progress(
-                            self.progress[each.span.name], each, advance.source_offsets
-                        )
-                    )
-                    for each in reported
-                ]
-            )
+            moved = [
+                self._with_ddl(
+                    reported_progress(self.progress[each.span.name], each, advance.source_offsets)
+                )
+                for each in reported
+            ]
+            self._write_progress(with_blocked(moved, self.progress, blocked))
             failpoint(Failpoint.AFTER_PROGRESS)
             row = replace(
                 self._row_after(advance, reading, marks, backlog), source_left_s=source_left_s
@@ -278,6 +279,10 @@ class ControlRows:
 
     def _publish(self, at_ts: Ts) -> bool:
         self.dead_letters.refreshed()
+        created = {name: table.created_ts for name, table in self.spans.items()}
+        if beyond := past_tables(self.progress.values(), at_ts, created):
+            logger.info("sync point passed over ts=%d beyond=%s", at_ts, beyond[0])
+            return True
         snapshot = cut(self.row.changefeed_id, self.progress.values(), at_ts, self._letters)
         if snapshot is None:
             logger.warning("not every table is exactly at the sync point ts=%d", at_ts)

@@ -14,33 +14,35 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from coordination.errors import Fenced, Stop, TermRefused, TidelakeError, TryAgain
-from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership, TermNumber, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.messages import NO_TS
-from sinks.changefeeds import ChangefeedRow
 from sinks.jvm_errors import line
 from streaming.backlog import BacklogMeter
 from streaming.backoff import PASSING
+from streaming.cluster.blocked_tables import BlockedTables
+from streaming.cluster.claimed_row import claimed_row
 from streaming.cluster.control_rows import ControlRows
-from streaming.cluster.ddl_run import carry_out, noted, pending_ddls
-from streaming.cluster.owners_reader import Known, OwnersReader
+from streaming.cluster.ddl_run import carry_out, noted
+from streaming.cluster.known import Known, pending_ddls
+from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.progress_rows import merged, registered
 from streaming.cluster.reads import Offsets, parsed, texts
 from streaming.cluster.role_context import RoleContext, RoleWorker
 from streaming.cluster.standing import as_ended, as_running
 from streaming.concerns import etcd_concern
-from streaming.ddl_plan import refusal
+from streaming.ddl_plan import HeldTable
+from streaming.ddl_refusal import DdlNotSupported, refusal
 from streaming.ddl_steps import DdlKey, DdlStep
 from streaming.retention_watch import RetentionWatch
 from streaming.source.kafka import Source
-from streaming.start_point import first_row, settle
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class _ClaimedTerm:
     """What the control writer works with once its term is claimed."""
 
     rows: ControlRows
+    blocked: BlockedTables
     reader: OwnersReader
     retention: RetentionWatch
 
@@ -73,7 +76,7 @@ class DeltaControlWriter(RoleWorker):
         self._removed: list[int] = []
         self._published_ts: Ts | None = None
         self._advance: Advance | None = None
-        self._refusal: TidelakeError | None = None  # of a DDL that is due and cannot be run
+        self._stops_for: HeldTable | None = None  # a DDL that is due and cannot be run
         self._running: DdlKey | None = None  # the last DDL that was begun
         self._meter = BacklogMeter()
         self._is_reading = False
@@ -97,19 +100,23 @@ class DeltaControlWriter(RoleWorker):
         """See the port. A DDL that cannot be run stops the changefeed, after everything below it
         has been written."""
         self._check()
-        known = self._known
-        if known is None or known.plan.blocked is None or known.blocked_at != ddl.commit_ts:
-            return
-        if known.plan.runs is None:
-            self._refusal = refusal(known.plan.blocked, known.plan.why)
-        elif self._running != known.plan.blocked.key:
-            self._running = known.plan.blocked.key
-            step = known.plan.runs
-            # On a thread of its own: a rewrite of a table may take longer than the changefeed's row
-            # stays fresh, and the control writer's thread has to refresh that row.
-            threading.Thread(
-                target=self._run_ddl, args=(self._term, step), name="ddl", daemon=True
-            ).start()
+        with self._lock:
+            if self._known is None or self._scan is not self._next_scan:
+                return  # it is of an older plan
+            if ddl not in self._scan.pending:
+                return
+            step = self._known.plan.runs
+            if step is None or ddl.is_held:
+                self._stops_for = self._known.plan.stops_for
+                return
+            if self._known.blocked_at != ddl.commit_ts or self._running == step.event.key:
+                return
+            self._running = step.event.key
+        # On a thread of its own: a rewrite of a table may take longer than the changefeed's row
+        # stays fresh, and the control writer's thread has to refresh that row.
+        threading.Thread(
+            target=self._run_ddl, args=(self._term, step), name="ddl", daemon=True
+        ).start()
 
     def take_changes(self) -> Changes:
         self._check()
@@ -173,7 +180,8 @@ class DeltaControlWriter(RoleWorker):
                     raise Stop("closed before the claim") from error
 
     def _begin(self) -> _ClaimedTerm:
-        context, row = self._context, self._claimed_row()
+        context = self._context
+        row = claimed_row(context, self._ownership, self._closing)
         rows = ControlRows(
             context.tables,
             row,
@@ -182,12 +190,14 @@ class DeltaControlWriter(RoleWorker):
         )
         rows.save(row)
         rows.resume(context.progress(), lambda: context.dead_letters(row, term=row.term))
+        blocked = BlockedTables(context)
         term = _ClaimedTerm(
             rows=rows,
+            blocked=blocked,
             reader=OwnersReader(
                 context,
                 rows,
-                context.tables.blocked_ddls.read(row.changefeed_id),
+                blocked,
                 on_known=partial(self._on_known, rows),
                 on_failed=self._fail,
             ),
@@ -218,54 +228,32 @@ class DeltaControlWriter(RoleWorker):
         context.wake()
         return term
 
-    def _claimed_row(self) -> ChangefeedRow:
-        """Claim the next term in the three tables of changefeeds, progress and snapshots. Returns
-        the changefeed's row as this owner is to use it; it is not saved yet.
-
-        Raises what ``Changefeeds.claim`` and ``settle`` raise, and SourceLost for offsets that are
-        gone."""
-        context, changefeed, start_id = self._context, self._context.changefeed, self._start_id()
-        failpoint(Failpoint.BEFORE_CLAIM)
-        claimed = context.tables.changefeeds.claim(
-            first_row(changefeed, start_id),
-            self._ownership,
-            ttl_s=context.ttl_s,
-            stop=self._closing,
-            check=context.trust.check,
-        )
-        context.tables.progress.claim(changefeed.id, claimed.term)
-        context.tables.snapshots.claim(changefeed.id, claimed.term)
-        failpoint(Failpoint.AFTER_CLAIM)
-        row = settle(claimed, changefeed, context.source.shape(), context.source, start_id)
-        if row.state != "finished":  # a finished one reads nothing more: Kafka may delete its data
-            context.source.check_offsets(parsed(row.source_offsets), row.checkpoint_ts)
-        else:
-            logger.info("finished already checkpoint_ts=%d", row.checkpoint_ts)
-        return row
-
-    def _start_id(self) -> str | None:
-        """A new ID for each time that an operator has said where to start. It holds the etcd's ID,
-        since each etcd counts epochs anew. None for a `run`, whose arguments say where to start."""
-        context = self._context
-        if context.start_epoch is None:
-            return None
-        etcd = self._ownership.etcd_cluster_id
-        return f"{etcd}/{context.start_epoch}/{context.changefeed.start_ts}"
-
     def _turn(self, term: _ClaimedTerm) -> None:
         try:
             self._context.trust.check()
             if term.rows.row.state != "finished":
                 self._read_on(term)
             self._record(term)
+            if term.blocked.look(self._held, time.monotonic(), term.rows.row.checkpoint_ts):
+                term.reader.ran(None)
         except PASSING as error:
             self._context.check_jvm()
             self._closing.wait(self._backoff.next_s(error))
             term.reader.retry()
 
+    @property
+    def _held(self) -> Sequence[HeldTable]:
+        return () if self._known is None else self._known.plan.held
+
     def _run_ddl(self, term: _ClaimedTerm, step: DdlStep) -> None:
         try:
             carry_out(self._context, term.rows, term.reader, step, self._closing)
+        except DdlNotSupported as error:
+            if not step.is_of_one:
+                self._fail(error)
+                return
+            term.blocked.fail(step.event, error.why)
+            term.reader.ran(None)
         except BaseException as error:  # noqa: BLE001 - looked at by our own thread
             self._fail(error)
 
@@ -313,9 +301,11 @@ class DeltaControlWriter(RoleWorker):
         tables are written before the coordination thread hears of the tables (docs/cluster.md
         10)."""
         rows.add([(made.table, texts(made.low_water)) for made in known.made])
-        pending = pending_ddls(known, rows)
+        pending = pending_ddls(known, rows.spans, rows.row.incarnation)
         with self._lock:
             self._known = known
+            if any(each.event.key == self._running for each in known.plan.held):
+                self._running = None  # an operator may have it tried again
             incarnation = rows.row.incarnation
             self._added += [registered(each.table, incarnation) for each in known.made]
             self._removed += known.removed
@@ -363,15 +353,18 @@ class DeltaControlWriter(RoleWorker):
             marks=self._stream.watermarks.to_record(),
             backlog=self._meter.look(now_s),
             source_left_s=term.retention.left_s,
+            blocked={each.name for each in self._held},
         )
         if published:
             with self._lock:
                 self._published_ts = advance.sync_point_ts
             self._context.wake()
-        if self._refusal is not None and self._known is not None:
-            blocked_at = self._known.blocked_at
-            if blocked_at is not None and rows.row.checkpoint_ts >= blocked_at:
-                raise self._refusal  # everything below the DDL is written, and its cut published
+        stop = self._known.plan.stops_for if self._known is not None else None
+        is_far = term.blocked.too_far(read, reading) if self._held else ""
+        is_there = stop is not None and rows.row.checkpoint_ts >= stop.event.commit_ts - 1
+        if stop is not None and is_there and (is_far or stop == self._stops_for):
+            # Everything below the DDL is written, and its cut published.
+            raise refusal(stop.event, stop.why + is_far)
 
     # The end.
 

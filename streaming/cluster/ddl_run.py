@@ -12,10 +12,8 @@ from typing import Self
 from coordination.errors import Fenced, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
-from coordination.scheduler.barrier import PendingDdl
 from coordination.secrets import revealed_options
 from sinks.apply import Applied, Skipped, TableHeld
-from sinks.blocked_ddls import BlockedDdl
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.exchanged import PartitionExchange, exchange
@@ -31,11 +29,12 @@ from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.tables import DdlIdentity
 from sinks.text_arrays import CastRules
 from streaming.backoff import PASSING, RetryBackoff
+from streaming.cluster.blocked_tables import noted_row
 from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
-from streaming.cluster.owners_reader import Known, OwnersReader
-from streaming.cluster.progress_rows import span_of
+from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.role_context import RoleContext
-from streaming.ddl_plan import DdlNotSupported, refusal, way_past
+from streaming.ddl_plan import HeldTable
+from streaming.ddl_refusal import DdlNotSupported, refusal, way_past
 from streaming.ddl_steps import DdlStep
 from streaming.sink_table import SinkTable
 
@@ -244,21 +243,6 @@ def carry_out(
             reader.ran(each)
 
 
-def pending_ddls(known: Known, rows: ControlRows) -> tuple[PendingDdl, ...]:
-    """What tables wait for. One that runs on some tables holds those alone; all of them wait for
-    the next, and for one that brings a table back."""
-    plan = known.plan
-    if known.blocked_at is None:
-        return ()
-    if plan.runs is None or plan.next_limit is None or not plan.runs.names:
-        return (PendingDdl(commit_ts=known.blocked_at, table_ids=None),)
-    spans = [span_of(rows.spans[name], rows.row.incarnation) for name in plan.runs.names]
-    return (
-        PendingDdl(commit_ts=known.blocked_at, table_ids=[each.table_id for each in spans]),
-        PendingDdl(commit_ts=plan.next_limit, table_ids=None),
-    )
-
-
 def noted(error: BaseException, context: RoleContext) -> BaseException:
     """What the changefeed stops for; of a DDL that cannot be run with the commands that go on, and
     `tidelake ddl list` finds it. Storage that is away hides no reason: the next start comes to the
@@ -266,14 +250,7 @@ def noted(error: BaseException, context: RoleContext) -> BaseException:
     if not isinstance(error, DdlNotSupported) or error.ddl is None:
         return error
     changefeed, ddl = context.changefeed, error.ddl
-    row = BlockedDdl(
-        changefeed_id=changefeed.id,
-        schema_name=ddl.name.schema,
-        table_name=ddl.name.table,
-        commit_ts=ddl.commit_ts,
-        query=ddl.query,
-        reason=error.why,
-    )
+    row = noted_row(changefeed.id, HeldTable(event=ddl, why=error.why))
     with suppress(TidelakeError):
         context.trust.check()
         context.tables.blocked_ddls.note(row)

@@ -3,8 +3,9 @@
     DDL ──resolved──► CREATE TABLE: made at once, registered at its commit-ts (*)
                       of no effect: passed
                       any other: blocks; it runs when the checkpoint is there (`ran`), or
-                      the changefeed stops; a DROP TABLE ends the span of its table, a
-                      RENAME TABLE too, and begins one under the new name
+                      holds its table until an operator has said how to go on, or the
+                      changefeed stops; a DROP TABLE ends the span of its table, a RENAME
+                      TABLE too, and begins one under the new name
     rows of no table of ours ──resolved──► no DDL made it: as the schema file defines it, else
                       from the types in its messages below its next DDL
 
@@ -19,16 +20,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from coordination.errors import TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts
 from coordination.watchdog import Watched
-from sinks.blocked_ddls import BlockedDdl
 from streaming.apply.row_block import RowBlock
 from streaming.apply.shape import NewestWholeRow, Untold, WholeRow
+from streaming.cluster.blocked_tables import BlockedTables
 from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
+from streaming.cluster.known import Known, MadeTable
 from streaming.cluster.progress_rows import span_of
 from streaming.cluster.reads import Offsets, Read, low, texts
 from streaming.cluster.role_context import RoleContext
@@ -44,31 +46,6 @@ MOST_WAITING = 256  # reads that are remembered one by one: a watermark may stan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeTable:
-    """A table that was made, and from where its rows must be read."""
-
-    table: SinkTable
-    low_water: Offsets
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """Every DDL at or below ``position_ts`` is behind us, but for the blocked one and what follows
-    it."""
-
-    position_ts: Ts
-    made: tuple[MadeTable, ...]
-    removed: tuple[int, ...]  # table IDs of spans that a DDL has ended
-    plan: DdlPlan
-
-    @property
-    def blocked_at(self) -> Ts | None:
-        """Where tables wait for a DDL: it has not happened to them."""
-        blocked = self.plan.blocked
-        return Ts(blocked.commit_ts - 1) if blocked is not None else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _FirstRow:
     """Of a table that nobody has made. ``whole_from_ts``: at or above it whole rows may tell what
     the table is; None: all rows so far are at or below the changefeed's start."""
@@ -79,14 +56,14 @@ class _FirstRow:
 
 
 class OwnersReader(StreamRole):
-    """``orders``: what operators have said of DDLs that stopped it. ``on_known`` gets each step
-    forward, in order."""
+    """``blocked``: what is known of DDLs that cannot run. ``on_known`` gets each step forward, in
+    order."""
 
     def __init__(
         self,
         context: RoleContext,
         rows: ControlRows,
-        orders: Mapping[tuple[TableName, Ts], BlockedDdl],
+        blocked: BlockedTables,
         *,
         on_known: Callable[[Known], None],
         on_failed: Callable[[BaseException], None],
@@ -97,7 +74,7 @@ class OwnersReader(StreamRole):
         self._dead_letters = rows.dead_letters
         self._start_ts = Ts(rows.row.start_ts)
         self._first_checkpoint_ts = Ts(rows.row.checkpoint_ts)
-        self._orders = orders
+        self._blocked = blocked
         self._filter = context.filter
         self._trust = context.trust
         self._stream = context.stream
@@ -111,7 +88,7 @@ class OwnersReader(StreamRole):
         self._waiting: list[tuple[Ts, Offsets]] = []  # of reads with rows above what is planned
         self._unreported: list[MadeTable] = []
         self._removed: list[int] = []  # and not reported either
-        self._ran: deque[SinkTable | EndedSpan | RenamedSpans] = deque()
+        self._ran: deque[SinkTable | EndedSpan | RenamedSpans | None] = deque()
         self._has_run = False  # a DDL, and what comes behind it is not planned yet
         self.low_water: Offsets = {}  # from where this reading must begin again
 
@@ -197,8 +174,9 @@ class OwnersReader(StreamRole):
         held += [first.low_water for first in self._first_rows.values()]
         self.low_water = low([self._stream.position, *held])
 
-    def ran(self, done: SinkTable | EndedSpan | RenamedSpans) -> None:
-        """The DDL that blocked it has run: the table as it is now. Any thread."""
+    def ran(self, done: SinkTable | EndedSpan | RenamedSpans | None) -> None:
+        """The DDL that blocked it has run: the table as it is now. None: it has not, but something
+        else is known of it. Any thread."""
         self._ran.append(done)
         self._stream.wake()
 
@@ -210,7 +188,7 @@ class OwnersReader(StreamRole):
                 self._rename(done)
             elif isinstance(done, EndedSpan):
                 self._end(done)
-            else:
+            elif done is not None:
                 self._spans.put(done)
             self._ran.popleft()
             self._has_run = True
@@ -269,10 +247,9 @@ class OwnersReader(StreamRole):
             )
         )
         self._unreported, self._removed, self._has_run = [], [], False
-        self._ddls = {
-            key: kept for key, kept in self._ddls.items() if kept[0].commit_ts > planned.limit
-        }
-        self._waiting = [each for each in self._waiting if each[0] > planned.limit]
+        self._ddls = {key: kept for key, kept in self._ddls.items() if planned.leaves(kept[0])}
+        passed_ts = min([planned.limit, *(each.event.commit_ts - 1 for each in planned.held)])
+        self._waiting = [each for each in self._waiting if each[0] > passed_ts]
         self._position_ts = position
 
     def _look_at_open_tables(self) -> None:
@@ -293,7 +270,8 @@ class OwnersReader(StreamRole):
             known=self._spans.schemas(),
             seen=self._spans.last_ddls(),
             shaped={name: table.shape_ts for name, table in self._spans.items()},
-            orders=self._orders,
+            orders=self._blocked.orders,
+            failed=self._blocked.failed,
             defined=self._spans.defined,
             forms=self._spans.forms,
             unmade={

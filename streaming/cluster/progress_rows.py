@@ -5,7 +5,7 @@ Delta version and the fence of a row never fall (I2, I3): the greater of old and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from coordination.model import SEALED_TS, TableName, Ts, fence_number
@@ -13,7 +13,7 @@ from coordination.ports import Advance, RegisteredTable
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Span, stored_table_id
 from sinks.changefeeds import ChangefeedRow
-from sinks.progress import DROPPED, STOPPED, ProgressRow
+from sinks.progress import BLOCKED, DROPPED, STOPPED, ProgressRow
 from sinks.schemas import SchemaRow, columns_of
 from sinks.snapshots import SnapshotRow
 from streaming.sink_table import PAUSED, WARNING, SinkTable
@@ -141,6 +141,20 @@ def reported_progress(
     )
 
 
+def with_blocked(
+    rows: Iterable[ProgressRow],
+    progress: Mapping[TableName, ProgressRow],
+    blocked: Collection[TableName],
+) -> list[ProgressRow]:
+    """The rows to write, with those of tables that wait for an operator: a table whose wait is over
+    moves, and is reported by who writes it."""
+    written = {row.name: row for row in rows}
+    for name in blocked:
+        if (row := written.get(name, progress.get(name))) is not None and row.state != BLOCKED:
+            written[name] = replace(row, state=BLOCKED, updated_at=None)
+    return list(written.values())
+
+
 def _state(before: ProgressRow, reported: SpanProgress, version: int | None) -> str:
     """WARNING where there is no table although rows of it came, or where the table lacks columns
     that its rows have."""
@@ -224,6 +238,16 @@ def there_at(progress: Iterable[ProgressRow], at_ts: Ts) -> list[ProgressRow]:
 def _shown_ts(row: ProgressRow) -> int:
     """What its version shows: of a dropped table, all that was right below the DDL."""
     return row.checkpoint_ts - (row.state == DROPPED)
+
+
+def past_tables(
+    progress: Iterable[ProgressRow], at_ts: Ts, created: Mapping[TableName, Ts]
+) -> list[TableName]:
+    """The tables that are above ``at_ts`` and began at or below it: what they had there cannot be
+    shown. They went on while another one waited for an operator. ``created``: where tables began
+    that a DDL made while the changefeed ran."""
+    tables = (each for each in there_at(progress, at_ts) if _shown_ts(each) > at_ts)
+    return [each.name for each in tables if created.get(each.name, 0) <= at_ts]
 
 
 def cut(

@@ -71,20 +71,30 @@ class FakeControlWriter:
 
     def ddl_scan(self) -> DdlScan:
         self._raise()
-        warehouse, source = self._warehouse, self._source
-        pending = [
-            PendingDdl(
-                commit_ts=Ts(each.commit_ts),
-                table_ids=None if each.kind in ("global", "create") else (each.table_id or 0,),
-            )
-            for each in source.ddls
-            if each.commit_ts <= self._scan_ts and each.commit_ts not in warehouse.ran
-        ]
+        pending, waiting = [], set()
+        for each in self._source.ddls:
+            if each.commit_ts > self._scan_ts or each.commit_ts in self._warehouse.ran:
+                continue
+            if each.table_id in waiting and each.table_id is not None:
+                continue  # it waits its turn
+            ids = None if each.kind in ("global", "create") else (each.table_id or 0,)
+            is_held = self._source.is_unknown(each, self._plane.now())
+            if is_held and any(ids == known.table_ids for known in pending):
+                continue  # it comes when the one before it has run
+            pending.append(PendingDdl(commit_ts=Ts(each.commit_ts), table_ids=ids, is_held=is_held))
+            if is_held:
+                waiting.add(each.table_id)
+                self._warehouse.waited.add(each.commit_ts)
+            if each.kind == "global" and waiting:
+                break
         return DdlScan(position_ts=Ts(self._scan_ts), pending=tuple(pending))
 
     def run_ddl(self, ddl: PendingDdl) -> None:
         self._raise()
         (found,) = (e for e in self._source.ddls if e.commit_ts == ddl.commit_ts)
+        is_held = any(each.is_held for each in self.ddl_scan().pending)
+        if ddl.is_held or (found.kind == "global" and is_held):
+            return  # the real one stops the changefeed
 
         def run() -> None:
             before = set(self._warehouse.registered)

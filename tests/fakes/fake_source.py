@@ -44,6 +44,8 @@ class SourceDdl:
 
 
 class FakeSource:
+    unknown_for_s = 0.0  # so long nobody says how an `alter` is to be run, and its table waits
+
     def __init__(self, started_at: float) -> None:
         self.start_ts = ts_at(started_at)
         self.tables: dict[int, SourceTable] = {}
@@ -69,6 +71,9 @@ class FakeSource:
         while at < end_s:
             table.changes.append(ts_at(at) + len(table.changes) % 7 + 1)
             at += 0.01 + rng.random() * pace_s
+
+    def is_unknown(self, ddl: SourceDdl, now_s: float) -> bool:
+        return ddl.kind == "alter" and ts_at(now_s - self.unknown_for_s) < ddl.commit_ts
 
     def _add_ddls(self, rng: random.Random, started_at: float, run_s: float) -> None:
         def moment(low: float, high: float) -> float:

@@ -18,7 +18,7 @@ from coordination.scheduler.coordinator import SpanProgress
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from streaming.cluster.newcomers import stored_low_water
-from streaming.cluster.progress_rows import cut, low_water, reported_progress
+from streaming.cluster.progress_rows import cut, low_water, past_tables, reported_progress
 from streaming.cluster.reads import Marks
 from tests.fakes.fake_source import FakeSource, SourceDdl
 from tests.fakes.fake_topic import PARTITIONS
@@ -109,6 +109,7 @@ class FakeWarehouse:
         self.owner_revision = 0
         self.owner = ""
         self.ran: set[int] = set()  # commit-ts of DDLs
+        self.waited: set[int] = set()  # ... that have held their tables
         self.published: list[int] = []
         self.progress: dict[int, ProgressRow] = {}
         self.late_landings = 0
@@ -204,7 +205,11 @@ class FakeWarehouse:
             if ddl.kind != "create" and table_id in self.registered:
                 self._require_exactly(table_id, ddl.commit_ts, f"I5: a DDL {ddl.kind} runs early")
         earlier = [each for each in self.source.ddls if each.commit_ts < ddl.commit_ts]
-        require(all(e.commit_ts in self.ran for e in earlier), "I5: DDLs run out of order")
+        left = [each for each in earlier if each.commit_ts not in self.ran]
+        if ddl.table_id is not None:  # those of a table that waits are behind the first of them
+            waiting = {each.table_id for each in left if each.commit_ts in self.waited}
+            left = [e for e in left if e.table_id not in waiting - {ddl.table_id}]
+        require(not left, "I5: DDLs run out of order")
         self.ran.add(ddl.commit_ts)
         if ddl.kind == "create" and ddl.table_id is not None:
             self.register(term, ddl.table_id, ddl.commit_ts, source_offsets)
@@ -291,11 +296,16 @@ class FakeWarehouse:
             self.published.append(sync_ts)  # passed over
             return
         here = {table_id: self.progress[table_id] for table_id in self.registered}
+        created = {row.name: Ts(self.targets[t].start_ts) for t, row in here.items()}
+        if self.waited and past_tables(here.values(), sync_ts, created):
+            self.published.append(sync_ts)  # passed over too: they went on
+            return
         snapshot = cut("shop", here.values(), sync_ts, 0)
         if snapshot is None:
             return
         for table_id, row in here.items():
-            self._require_exactly(table_id, sync_ts, "I5: a sync point finds a table elsewhere")
+            if not self.waited or self.targets[table_id].start_ts <= sync_ts:
+                self._require_exactly(table_id, sync_ts, "I5: a sync point finds a table elsewhere")
             self._check_version(table_id, snapshot.tables.get(str(row.name)), sync_ts)
         self.published.append(sync_ts)
 
@@ -343,7 +353,7 @@ class FakeWarehouse:
                 require(ddl.commit_ts in self.ran, "I5: a commit above a DDL that has not run")
         if self._target_ts is not None:
             require(landing.limit_ts <= self._target_ts, "I5: a commit above the target-ts")
-        if self._sync_interval_ms is not None:
+        if self._sync_interval_ms is not None and not self.waited:
             last = self.published[-1] if self.published else self.source.start_ts
             limit = next_sync_point(last, self._sync_interval_ms)
             require(landing.limit_ts <= limit, "I5: a commit above a sync point")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fakes.fake_source import FakeSource
 from tests.fakes.fake_warehouse import require
 from tests.simulation.invariants import Watchman
 from tests.simulation.mutate import ROOT, Mutation, hunt, mutations
@@ -15,6 +16,7 @@ from tests.simulation.run import SeedFailed, run_seed
 
 SEEDS = 150  # more in make soak, and in make simulate
 SOAKED = 500
+HELD_SEEDS = 10
 CHUNK = 25  # of one test, so that several workers share them
 SAMPLE_SEEDS = 100  # of a planted bug that is not found where it was found before
 
@@ -38,6 +40,14 @@ def garbage_at_the_end() -> Iterator[None]:
 def test_every_invariant_holds_in_every_seed(first: int) -> None:
     for seed in range(first, first + CHUNK):
         run_seed(seed)
+
+
+def test_tables_that_wait_for_an_operator_break_no_invariant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(FakeSource, "unknown_for_s", 10.0)
+    held = [seed for seed in range(HELD_SEEDS) if run_seed(seed).warehouse.waited]
+    assert len(held) > HELD_SEEDS / 3
 
 
 @pytest.mark.parametrize("mutation", mutations(), ids=lambda each: each.name)

@@ -62,4 +62,6 @@ def test_the_same_word_twice_is_one_commit(tmp_path: Path) -> None:
     version = DeltaTable(f"{tmp_path}/_tidelake/blocked_ddls").version()
     assert stored.order("shop", PLACE, "skip") == first
     assert DeltaTable(f"{tmp_path}/_tidelake/blocked_ddls").version() == version
+    stored.note(blocked())  # it was tried, and blocks again
+    assert stored.order("shop", PLACE, "skip").ordered_at != first.ordered_at
     assert stored.order("shop", PLACE, "apply").action == "apply"

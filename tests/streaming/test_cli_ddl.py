@@ -153,7 +153,7 @@ def test_what_has_stopped_nobody_is_refused_and_leaves_nothing(
 ) -> None:
     code, out, err = program("ddl", "skip", *AT)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "no DDL of shop.orders at commit-ts 40 has stopped changefeed shop" in err
+    assert "no DDL of shop.orders at commit-ts 40 has blocked changefeed shop" in err
     assert list(tmp_path.iterdir()) == []
     blocks(tmp_path, table="")
     stopped_at(tmp_path, 39)

@@ -14,7 +14,8 @@ from sinks.blocked_ddls import BlockedDdl, DdlAction
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable, CreateTableLike
 from sinks.schema import TableSchema
-from streaming.ddl_plan import DdlPlan, in_order, plan, refusal, way_past
+from streaming.ddl_plan import DdlPlan, in_order, plan
+from streaming.ddl_refusal import refusal, way_past
 from streaming.ddl_steps import FIRST_KEY, LOSES_KEY, DdlEvent
 from streaming.filter import TableFilter, TableForms
 from streaming.schema_file import read_definitions
@@ -49,6 +50,7 @@ def planned(
     seen: Mapping[str, int] | None = None,
     shaped: Mapping[str, int] | None = None,
     orders: Iterable[BlockedDdl] = (),
+    failed: Mapping[tuple[str, int], str] | None = None,
     defined: str = "",
     unmade: Mapping[str, int] | None = None,
     forms: TableForms | None = None,
@@ -63,6 +65,7 @@ def planned(
         seen={TableName("shop", name): Ts(ts) for name, ts in (seen or {}).items()},
         shaped={TableName("shop", name): Ts(ts) for name, ts in (shaped or {}).items()},
         orders={order.place: order for order in orders},
+        failed={(TableName("shop", n), Ts(ts)): why for (n, ts), why in (failed or {}).items()},
         defined=read_definitions(defined, lambda _: True),
         forms=forms or TableForms(),
         unmade={TableName("shop", name): Ts(ts) for name, ts in (unmade or {}).items()},
@@ -96,7 +99,7 @@ def test_a_ddl_at_the_checkpoint_is_judged_by_its_table() -> None:
 
 def wall(ts: int, table: str = "t") -> DdlEvent:
     query = f"ALTER TABLE `{table}` SECONDARY_UNLOAD"
-    return ddl(ts, query, table, kind="ALTER")
+    return ddl(ts, query, table, kind="QUERY")
 
 
 def test_a_wall_ends_the_rows_right_below_it() -> None:
@@ -181,9 +184,9 @@ def test_what_an_operator_applies_runs_in_its_place() -> None:
 def test_what_an_operator_applies_may_be_refused_too() -> None:
     sql = "ALTER TABLE `t` DROP COLUMN `c`"
     found = planned([create(10), wall(20)], orders=[order(20, "apply", sql)])
-    assert found.blocked is not None
-    assert (found.runs, found.blocked.query) == (None, sql)
-    assert "no column c" in found.why
+    (held,) = found.held
+    assert (found.runs, held.event.query) == (None, sql)
+    assert "no column c" in held.why
 
 
 def test_a_copy_of_a_table_that_was_not_read_is_a_wall() -> None:
@@ -220,7 +223,7 @@ def test_a_create_that_comes_again_says_nothing_of_what_was_altered_since() -> N
     altered = first.change.after
     found = planned([create(10), alter(30)], known=["t"], schema=altered, seen={"t": 20})
     assert made(found) == []
-    assert "c" in found.why  # it is there already: the schema is the altered one
+    assert "c" in found.held[0].why  # it is there already: the schema is the altered one
 
 
 def test_a_table_without_a_key_that_gets_one_is_a_wall() -> None:
@@ -230,7 +233,7 @@ def test_a_table_without_a_key_that_gets_one_is_a_wall() -> None:
         "ALTER TABLE `t` ADD COLUMN `c` INT UNIQUE",
     ):
         found = planned([ddl(20, query, kind="ALTER")], known=["t"])
-        assert (found.runs, found.why) == (None, FIRST_KEY), query
+        assert (found.runs, [each.why for each in found.held]) == (None, [FIRST_KEY]), query
 
 
 def test_an_alter_that_has_run_or_has_no_target_passes() -> None:
@@ -257,7 +260,7 @@ def test_an_alter_that_takes_the_key_or_gives_it_unsent_values_is_a_wall(
     query: str, why: str
 ) -> None:
     found = planned([create(10), ddl(20, query, kind="ALTER")])
-    assert (found.runs, found.why) == (None, why)
+    assert (found.runs, [each.why for each in found.held]) == (None, [why])
 
 
 def test_a_filter_takes_a_wall_away() -> None:
@@ -354,11 +357,11 @@ def test_dropping_the_index_that_is_the_key_is_a_wall() -> None:
     drop = ddl(20, "ALTER TABLE `t` DROP INDEX `by_code`", kind="ALTER")
     other = ddl(20, "ALTER TABLE `t` DROP INDEX `by_n`", kind="ALTER")
     made_here = planned([table, drop])
-    assert (made_here.blocked, made_here.limit) == (drop, 19)
+    assert [each.event for each in made_here.held] == [drop]
     assert planned([table, other]).blocked is None
     first = planned([table]).creations[0].table
     assert isinstance(first, CreateTable)
-    assert planned([drop], known=["t"], schema=first.schema).blocked == drop
+    assert planned([drop], known=["t"], schema=first.schema).held == made_here.held
     assert planned([other], known=["t"], schema=first.schema).blocked is None
 
 

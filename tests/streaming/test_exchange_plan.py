@@ -57,6 +57,7 @@ def planned(
         shaped={name: Ts(ts) for name, ts in (shaped or {}).items()},
         orders={},
         defined=Definitions(),
+        failed={},
         unmade={name: Ts(ts) for name, ts in (unmade or {}).items()},
         forms=TableForms(),
     )

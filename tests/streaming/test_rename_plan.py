@@ -10,7 +10,8 @@ from conf.settings import EventFilter, FilterSettings
 from coordination.model import TableName, Ts
 from sinks.blocked_ddls import BlockedDdl
 from sinks.ddl.classify import RENAMES, RENAMES_UNREAD
-from streaming.ddl_plan import DdlPlan, in_order, plan, refusal
+from streaming.ddl_plan import DdlPlan, in_order, plan
+from streaming.ddl_refusal import refusal
 from streaming.ddl_steps import DdlEvent
 from streaming.filter import TableFilter, TableForms
 from streaming.schema_file import Definitions
@@ -64,6 +65,7 @@ def planned(
         seen={name_of(name): Ts(ts) for name, ts in (seen or {}).items()},
         shaped={},
         orders={order.place: order for order in orders},
+        failed={},
         defined=Definitions(),
         forms=TableForms(),
         unmade={name_of(name): Ts(ts) for name, ts in (unmade or {}).items()},

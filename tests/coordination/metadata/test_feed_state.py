@@ -39,6 +39,7 @@ class Feed:
 
     state: FeedState = NORMAL
     checkpoint_ts: int = 100
+    reached_ts: int = 0
     target_ts: int = 0
     now_s: float = 1000.0
     random: float = 0.5  # no jitter
@@ -58,7 +59,9 @@ class Feed:
             id=ChangefeedID("shop"), state=self.state, target_ts=Ts(self.target_ts)
         )
         status = ChangefeedStatus(checkpoint_ts=Ts(self.checkpoint_ts))
-        decision = self.manager.decide(info, status, errors, warnings, self.now_s)
+        decision = self.manager.decide(
+            info, status, errors, warnings, self.now_s, reached_ts=Ts(self.reached_ts)
+        )
         if decision is not None:
             self.state = next_state(self.state, decision.event)
         assert self.manager.should_run == (self.state in RUNNING)
@@ -203,6 +206,19 @@ def test_warnings_with_progress_are_no_failure_however_long() -> None:
         feed.checkpoint_ts += 1
         feed.tick(warnings=(ERROR,), after_s=60)
         assert feed.state is WARNING
+
+
+def test_one_table_that_waits_is_no_failure_and_its_warning_stays() -> None:
+    feed = Feed(reached_ts=100)
+    feed.tick(warnings=(ERROR,))
+    for number in range(100):
+        feed.reached_ts += 1
+        trouble = (ERROR,) if number % 10 == 5 else ()
+        feed.tick(*trouble, after_s=600)
+        feed.tick(after_s=20)
+        assert feed.state is WARNING
+    feed.checkpoint_ts += 1
+    assert feed.tick() == Decision(event=FeedEvent.ADVANCED)
 
 
 def test_an_error_counts_more_than_a_warning() -> None:

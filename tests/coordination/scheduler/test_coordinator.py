@@ -108,6 +108,16 @@ def test_the_checkpoint_advances_and_never_falls():
     assert tick.checkpoint == (150, 150)
 
 
+def test_a_table_that_waits_for_an_operator_holds_the_checkpoint_and_not_the_others():
+    made, alive = started(1, 2, a=[replicating(1, 120), replicating(2, 150)])
+    barrier = Barrier(Ts(140), {1: Ts(120)})
+    tick = made.poll([], alive, barrier, 0.2, held={1})
+    assert (tick.checkpoint.checkpoint_ts, tick.others_ts) == (120, 140)
+    assert made.poll([], alive, barrier, 0.3, held={1, 2}).others_ts == 140, "no table is left"
+    tick = made.poll([], alive, barrier, 0.4)
+    assert tick.others_ts == 120, "it goes on, and the others' DDLs wait for it again"
+
+
 def test_a_capture_that_joins_pauses_scheduling_but_not_the_checkpoint():
     made, _ = started(1, a=[replicating(1, 150)])
     made.poll([], [A, B], BARRIER, 0.2)

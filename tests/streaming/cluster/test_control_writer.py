@@ -14,7 +14,7 @@ from coordination.scheduler.barrier import PendingDdl
 from sinks.changefeeds import Changefeeds
 from sinks.progress import Progress
 from sinks.tables import inspect
-from streaming.ddl_plan import DdlNotSupported
+from streaming.ddl_refusal import DdlNotSupported
 from tests.acceptance.small_tables import IDLE, A, B, key_only, made, marks, row, small_table
 from tests.services.delta_rows import read_rows
 from tests.shop.canal_json import Change, Column, Ddl, encode_change, encode_ddl
@@ -112,7 +112,7 @@ def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Sta
     owner.until(lambda: row_of().delta_version == stage_version(stage, "deleted"))
     assert (row_of().state, row_of().dead_letters) == ("replicating", 0)
 
-    sql = "ALTER TABLE `shop`.`idle` TRUNCATE PARTITION `p`"
+    sql = "ALTER TABLE `shop`.`idle` EXCHANGE PARTITION `p` WITH TABLE `shop`.`x`"
     wall = Ddl("shop", "idle", "ALTER", sql)
     noted = row(39, 1, "y", table=FOUND, op="UPDATE").replace(b'"v":"y"', b'"v":"y","note":"!"')
     rows = [(1, None, noted)]
@@ -126,7 +126,7 @@ def test_a_table_without_a_ddl_is_found_by_its_rows_and_a_wall_stands(stage: Sta
     owner.until(lambda: found_row().checkpoint_ts >= 39)
     assert (found_row().state, found_row().dropped_columns) == ("warning", {"note": 1})
     owner.control.run_ddl(blocked)
-    with pytest.raises(DdlNotSupported, match="TRUNCATE PARTITION"):
+    with pytest.raises(DdlNotSupported, match="EXCHANGE PARTITION"):
         until(lambda: owner.control.take_changes() and None)
     until(owner.control.is_closed)
     how_it_stands_is_shown(stage)

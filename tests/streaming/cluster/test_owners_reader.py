@@ -17,6 +17,7 @@ from coordination.clock import SystemClock
 from coordination.errors import TryAgain
 from coordination.model import TableName, Ts
 from coordination.watchdog import Watchdog
+from sinks.blocked_ddls import BlockedDdl
 from sinks.schema import schema_from_mysql_types
 from streaming.apply.shape import Untold, WholeRow
 from streaming.cluster.control_rows import EndedSpan
@@ -150,8 +151,9 @@ class Ground:
         context: Any = SimpleNamespace(
             filter=TableFilter(FilterSettings()), trust=nothing, stream=self
         )
+        self.blocked: Any = SimpleNamespace(orders={}, failed={})
         self.reader = OwnersReader(
-            context, rows, {}, on_known=self.known.append, on_failed=self.failures.append
+            context, rows, self.blocked, on_known=self.known.append, on_failed=self.failures.append
         )
 
     def wake(self) -> None:
@@ -290,6 +292,25 @@ def test_a_ddl_of_a_table_that_nobody_made_waits_until_the_rows_below_it_tell_it
     known = Altered([OLD, NEW], ddl_at(120, "TRUNCATE TABLE `a`", "TRUNCATE")).resolve()
     assert known.plan.runs is not None
     assert known.plan.runs.empties
+
+
+def test_a_ddl_that_waits_for_an_operator_is_kept_and_planned_anew_at_a_word() -> None:
+    ground = Altered([OLD, NEW], ddl_at(115, "ALTER TABLE `a` FROBNICATE"), ADD)
+    (held,) = ground.resolve().plan.held
+    assert (held.place, ground.known[-1].plan.limit) == ((A, 115), 1_000)
+    word = BlockedDdl(
+        changefeed_id="shop",
+        schema_name=A.schema,
+        table_name=A.table,
+        commit_ts=115,
+        query="",
+        reason="",
+        action="skip",
+    )
+    ground.blocked.orders = {word.place: word}
+    ground.reader.ran(None)
+    plan = ground.resolve().plan
+    assert (plan.held, plan.runs is not None and plan.runs.is_skipped) == ((), True)
 
 
 def test_a_ddl_below_all_rows_is_in_what_they_tell() -> None:

@@ -19,8 +19,10 @@ from streaming.cluster.progress_rows import (
     low_water,
     made_again,
     merged,
+    past_tables,
     reported_progress,
     resumed_progress,
+    with_blocked,
 )
 from streaming.sink_table import SinkTable
 
@@ -177,6 +179,15 @@ def test_a_cut_wants_every_table_exactly_there():
     assert cut(ROW.changefeed_id, began_later, Ts(70), 2) == snapshot
 
 
+def test_a_table_that_has_gone_on_from_a_cut_is_told_from_one_that_began_later():
+    rows = [replace(BEFORE, checkpoint_ts=70), replace(BEFORE, table_name="b", checkpoint_ts=71)]
+    other = TableName("shop", "b")
+    assert past_tables(rows, Ts(70), {}) == [other]
+    assert past_tables(rows, Ts(70), {other: Ts(70)}) == [other]
+    assert past_tables(rows, Ts(70), {other: Ts(71)}) == []
+    assert past_tables(rows, Ts(71), {}) == []
+
+
 def test_a_table_begins_with_the_owner():
     row = first_progress(SinkTable(name=NAME, checkpoint=Ts(33), version=0), ROW, {"t/0": 9})
     assert (row.fence, row.capture_id, row.checkpoint_ts) == (fence_number(3), "owner", 33)
@@ -186,6 +197,17 @@ def test_a_table_that_an_operator_has_paused_says_so_until_it_is_written_again()
     row = reported_progress(BEFORE, told(70, is_paused=True), {})
     assert row.state == "paused"
     assert reported_progress(row, told(80), {}).state == "replicating"
+
+
+def test_a_table_that_waits_for_an_operator_says_so_until_it_is_written_again():
+    other = replace(BEFORE, table_name="b")
+    (row,) = with_blocked([], {NAME: BEFORE, other.name: other}, {NAME})
+    assert row == replace(BEFORE, state="blocked", updated_at=None)
+    assert with_blocked([], {NAME: row}, {NAME}) == []
+    moved = reported_progress(row, told(70), {})
+    assert with_blocked([moved], {NAME: row}, {NAME}) == [replace(moved, state="blocked")]
+    assert with_blocked([moved], {NAME: row}, ()) == [moved]
+    assert moved.state == "replicating"
 
 
 def test_a_dropped_table_is_in_no_cut_at_or_above_its_ddl_and_holds_nothing_back():

@@ -1,0 +1,120 @@
+"""Tables that wait for an operator: noted, reported, and looked after until there is a word.
+
+    held by the plan ──► a row of `_tidelake/blocked_ddls`, a concern, state `blocked`
+        ▲                                    │ every few seconds: has an operator said something?
+        └── it did not run ◄── planned anew ◄┘
+
+What a table waits for stays to be read again, and what comes of it waits in the carry. So there is
+a limit to how much is read meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from coordination.model import TableName
+from sinks.blocked_ddls import BlockedDdl
+from streaming.cluster.role_context import RoleContext
+from streaming.ddl_plan import HeldTable, Place
+from streaming.ddl_refusal import refusal, way_past
+from streaming.ddl_steps import DdlEvent
+
+logger = logging.getLogger(__name__)
+
+ASK_EVERY_S: Final = 2.0
+REMIND_EVERY_S: Final = 600.0
+
+
+class BlockedTables:
+    """Of one term. ``orders`` and ``failed`` are for any thread: they are replaced, never changed.
+
+    ``orders``: what operators have said; ``failed``: why those DDLs did not run that were tried."""
+
+    def __init__(self, context: RoleContext) -> None:
+        self._context = context
+        self._changefeed = context.changefeed
+        self._noted: dict[Place, HeldTable] = {}
+        self._ask_at_s = 0.0
+        self._remind_at_s = 0.0
+        self.failed: Mapping[Place, str] = {}
+        self.orders = self._read()
+
+    def _read(self) -> Mapping[Place, BlockedDdl]:
+        return self._context.tables.blocked_ddls.read(self._changefeed.id)
+
+    def fail(self, ddl: DdlEvent, why: str) -> None:
+        """It was tried and cannot run; until an operator says something new."""
+        self.failed = {**self.failed, (ddl.name, ddl.commit_ts): why}
+
+    def look(self, held: Sequence[HeldTable], now_s: float, checkpoint_ts: int) -> bool:
+        """Note and report what holds tables, once the changefeed's checkpoint is there: a warning
+        lasts until that rises. Whether an operator has said something since the last call: then
+        plan anew. Blocks for storage."""
+        self._end({each.place for each in held})
+        for each in held:
+            is_there = checkpoint_ts >= held[0].event.commit_ts - 1
+            if is_there and self._noted.get(each.place) != each:
+                self._note(each)
+        if not held or now_s < self._ask_at_s:
+            return False
+        self._ask_at_s = now_s + ASK_EVERY_S
+        if now_s >= self._remind_at_s:
+            if self._remind_at_s:
+                for each in held:
+                    logger.warning("still: %s", self._text(each))
+            self._remind_at_s = now_s + REMIND_EVERY_S
+        before, self.orders = self.orders, self._read()
+        news = {p for p, each in self.orders.items() if _word(each) != _word(before.get(p))}
+        self.failed = {place: why for place, why in self.failed.items() if place not in news}
+        return bool(news)
+
+    def _end(self, held: set[Place]) -> None:
+        for place in self._noted.keys() - held:
+            self._context.concerns.say(_subject(place[0]), None)
+            del self._noted[place]
+
+    def _note(self, held: HeldTable) -> None:
+        self._context.trust.check()
+        self._context.tables.blocked_ddls.note(noted_row(self._changefeed.id, held))
+        self._context.concerns.say(_subject(held.name), None)
+        self._context.concerns.say(_subject(held.name), self._text(held))
+        self._noted[held.place] = held
+
+    def _text(self, held: HeldTable) -> str:
+        told = refusal(held.event, held.why, way_past(held.event, self._changefeed))
+        return f"table {held.name} waits, the other tables go on: {told}"
+
+    def too_far(self, read: Mapping[str, int], low_water: Mapping[str, int]) -> str:
+        """Why tables can wait no longer while others go on; empty where they can."""
+        limit = self._context.batch.held_messages
+        distance = sum(max(0, at - low_water.get(each, at)) for each, at in read.items())
+        if distance <= limit:
+            return ""
+        return (
+            f"; {distance} messages lie between it and where the other tables are, and more than "
+            f"{limit} ([batch] held-messages) are not kept or read again"
+        )
+
+
+def noted_row(changefeed_id: str, held: HeldTable) -> BlockedDdl:
+    ddl = held.event
+    return BlockedDdl(
+        changefeed_id=changefeed_id,
+        schema_name=ddl.name.schema,
+        table_name=ddl.name.table,
+        commit_ts=ddl.commit_ts,
+        query=ddl.query,
+        reason=held.why,
+    )
+
+
+def _subject(name: TableName) -> str:
+    return f"DDL of {name}"
+
+
+def _word(order: BlockedDdl | None) -> object:
+    if order is None or order.action is None:
+        return None
+    return order.action, order.sql, order.ordered_at

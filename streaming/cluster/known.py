@@ -1,0 +1,59 @@
+"""What the owner knows of its tables and DDLs, and what of it the coordination is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordination.model import TableName, Ts
+from coordination.scheduler.barrier import PendingDdl
+from streaming.cluster.progress_rows import span_of
+from streaming.cluster.reads import Offsets
+from streaming.ddl_plan import DdlPlan
+from streaming.sink_table import SinkTable
+from streaming.sink_tables import SinkTables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeTable:
+    """A table that was made, and from where its rows must be read."""
+
+    table: SinkTable
+    low_water: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Every DDL at or below ``position_ts`` is behind us, but for the blocked one and what follows
+    it."""
+
+    position_ts: Ts
+    made: tuple[MadeTable, ...]
+    removed: tuple[int, ...]  # table IDs of spans that a DDL has ended
+    plan: DdlPlan
+
+    @property
+    def blocked_at(self) -> Ts | None:
+        """Where tables wait for a DDL: it has not happened to them."""
+        blocked = self.plan.blocked
+        return Ts(blocked.commit_ts - 1) if blocked is not None else None
+
+
+def pending_ddls(known: Known, spans: SinkTables, incarnation: int) -> tuple[PendingDdl, ...]:
+    """What tables wait for. One that runs on some tables holds those alone; all of them wait for
+    the next, and for one that brings a table back. A table that waits for an operator holds no
+    other one."""
+    plan = known.plan
+
+    def ids(*names: TableName) -> list[int]:
+        return [span_of(spans[name], incarnation).table_id for name in names]
+
+    pending = [
+        PendingDdl(commit_ts=Ts(at_ts - 1), table_ids=ids(name), is_held=True)
+        for name, at_ts in (held.place for held in plan.held)
+    ]
+    if known.blocked_at is not None:
+        names = ids(*plan.runs.names) if plan.runs is not None else []
+        pending.append(PendingDdl(commit_ts=known.blocked_at, table_ids=names or None))
+    if plan.next_limit is not None and plan.runs is not None and plan.runs.names:
+        pending.append(PendingDdl(commit_ts=plan.next_limit, table_ids=None))
+    return tuple(pending)

@@ -1,0 +1,45 @@
+"""What an operator reads of a DDL that cannot be run: the statement, why, and how to go on."""
+
+from __future__ import annotations
+
+import shlex
+
+from conf.settings import Changefeed
+from conf.sink_uri import sink_uri_of
+from coordination.errors import TidelakeError
+from coordination.model import tso_time
+from streaming.ddl_steps import DdlEvent
+
+
+class DdlNotSupported(TidelakeError):
+    """A DDL that cannot be run: an operator says how to go on (``tidelake ddl``)."""
+
+    code = "CDC:ErrExecDDLFailed"
+
+    def __init__(self, text: str, ddl: DdlEvent | None = None, why: str = "") -> None:
+        super().__init__(text)
+        self.ddl = ddl
+        self.why = why
+
+
+def refusal(ddl: DdlEvent, why: str, way: str = "") -> DdlNotSupported:
+    """The error that quotes a DDL and says how to go on."""
+    at = f"{tso_time(ddl.commit_ts):%Y-%m-%d %H:%M:%S} UTC"
+    text = (
+        f"DDL at commit-ts {ddl.commit_ts} ({at}) on {ddl.name} is not supported yet: {ddl.query} "
+        f"({why}). Everything below it is applied. {way}"
+    )
+    return DdlNotSupported(text.rstrip(), ddl, why)
+
+
+def way_past(ddl: DdlEvent, changefeed: Changefeed) -> str:
+    """The commands that go on from a DDL that cannot be run."""
+    name = str(ddl.name) if ddl.name.table else ddl.name.schema
+    at = (
+        f"-c {changefeed.id} --table {shlex.quote(name)} --commit-ts {ddl.commit_ts} "
+        f"--sink-uri {shlex.quote(sink_uri_of(changefeed.sink.warehouse))}"
+    )
+    return (
+        f"To go on: `tidelake ddl skip {at}` passes over it, and the target stays as it is; "
+        f"`tidelake ddl apply {at} --sql 'ALTER TABLE …'` runs that statement in its place"
+    )

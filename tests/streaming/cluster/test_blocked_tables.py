@@ -1,0 +1,90 @@
+"""What is said of tables that wait for an operator, and how an operator's word is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSource
+from coordination.model import TableName, Ts
+from sinks.blocked_ddls import BlockedDdls
+from streaming.cluster import blocked_tables
+from streaming.cluster.blocked_tables import ASK_EVERY_S, REMIND_EVERY_S, BlockedTables
+from streaming.concerns import Concerns
+from streaming.ddl_plan import HeldTable
+from tests.streaming.test_held_tables import unknown
+
+PLACE = TableName("shop", "t"), Ts(20)
+HELD = HeldTable(event=unknown(20), why="it is unknown here")
+OTHER = HeldTable(event=unknown(30, "u"), why="it is unknown here")
+
+
+class Ground:
+    def __init__(self, folder: Path) -> None:
+        source = KafkaSource(
+            brokers=("h:1",), topic="t", topics=("t",), protocol="canal-json", partition_num=1
+        )
+        self.stored = BlockedDdls(str(folder))
+        self.concerns = Concerns()
+        context: Any = SimpleNamespace(
+            changefeed=Changefeed(id="shop", source=source, sink=DeltaSink(warehouse=str(folder))),
+            tables=SimpleNamespace(blocked_ddls=self.stored),
+            trust=SimpleNamespace(check=lambda: None),
+            concerns=self.concerns,
+            batch=BatchSettings(held_messages=100),
+        )
+        self.blocked = BlockedTables(context)
+
+
+def test_each_is_noted_and_said_once_and_again_at_a_low_rate(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    ground = Ground(tmp_path)
+    ground.blocked.look([HELD, OTHER], 99.0, 18)
+    assert not ground.stored.read("shop"), "what lies below is not applied yet"
+    for now_s in (100.0, 101.0, 103.0):
+        assert not ground.blocked.look([HELD, OTHER], now_s, 19)
+    noted = ground.stored.read("shop")
+    assert [row.reason for row in noted.values()] == ["it is unknown here"] * 2
+    assert len(caplog.messages) == 2
+    said = ground.concerns.first
+    assert said is not None
+    assert "table shop.t waits, the other tables go on" in said
+    assert "FROBNICATE" in said
+    assert "`tidelake ddl skip -c shop --table shop.t --commit-ts 20" in said
+    ground.blocked.look([HELD, OTHER], 103.0 + REMIND_EVERY_S, 19)
+    assert [text.startswith("still: ") for text in caplog.messages] == [False] * 2 + [True] * 2
+    ground.blocked.look([OTHER], 104.0 + REMIND_EVERY_S, 19)
+    assert "table shop.u waits" in (ground.concerns.first or "")
+    ground.blocked.look([], 105.0 + REMIND_EVERY_S, 19)
+    assert ground.concerns.first is None
+
+
+def test_a_word_is_found_and_what_was_tried_may_be_tried_again(tmp_path: Path) -> None:
+    ground, now_s = Ground(tmp_path), 100.0
+    assert not ground.blocked.look([HELD], now_s, 19)
+    ground.stored.order("shop", PLACE, "apply")
+    assert not ground.blocked.look([HELD], now_s + 0.1, 19), "it is asked now and then"
+    assert ground.blocked.look([HELD], now_s + ASK_EVERY_S, 19)
+    assert ground.blocked.orders[PLACE].action == "apply"
+    assert not ground.blocked.look([], now_s + 2 * ASK_EVERY_S, 19)
+    ground.blocked.fail(unknown(20), "a value is too big")
+    failed = HeldTable(event=unknown(20), why=ground.blocked.failed[PLACE])
+    assert not ground.blocked.look([failed], now_s + 3 * ASK_EVERY_S, 19)
+    assert ground.stored.read("shop")[PLACE].reason == "a value is too big"
+    ground.stored.order("shop", PLACE, "apply")
+    assert ground.blocked.look([failed], now_s + 4 * ASK_EVERY_S, 19)
+    assert ground.blocked.failed == {}
+
+
+def test_how_far_the_others_may_go(tmp_path: Path) -> None:
+    blocked = Ground(tmp_path).blocked
+    low_water = {"t/0": 40, "t/1": 7}
+    assert blocked.too_far({"t/0": 100, "t/1": 47, "t/2": 9}, low_water) == ""
+    assert "101 messages lie" in blocked.too_far({"t/0": 101, "t/1": 47}, low_water)
+    assert "held-messages" in blocked.too_far({"t/0": 101, "t/1": 47}, low_water)
+    assert blocked_tables.noted_row("shop", HELD).place == PLACE
