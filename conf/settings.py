@@ -18,7 +18,8 @@ ID_PATTERN = re.compile(r"^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$")  # TiCDC's rule
 ID_MAX_LENGTH = 128
 ANY_LOCAL_PORT = "127.0.0.1:0"
 ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):[0-9]{1,5}$")
-WriteMode = Literal["upsert", "append"]  # the table as it is; its change log
+# The table as it is; its change log; every version of its rows.
+WriteMode = Literal["upsert", "append", "history"]
 ExtraColumn = Literal["_tidelake_commit_ts", "_tidelake_op"]  # of an upserted row's last change
 _REPLACED_ENGINES = {
     "delta-rs": "its merge was replaced by merge-on-write, which auto (the default) takes: "

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from coordination.model import TableName, Ts
-from sinks.change_log import COMMIT_TS
 from sinks.schema import TableSchema
 from sinks.table_form import UPSERT as UPSERTED
 from sinks.table_form import TableForm
@@ -47,7 +46,7 @@ class Target:
     @property
     def sorted_by(self) -> tuple[str, ...]:
         """The columns that the rows of its files are sorted by."""
-        return (COMMIT_TS,) if self.is_log else self.schema.key
+        return self.form.sorted_by(self.schema.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,8 @@ class TableWrite:
 
     ``changes`` has the target's columns (``TableSchema.delivered``, in Delta's types), those of its
     form, and `OP_COLUMN`. It has one row per key, and only the key columns of a DELETE count. For a
-    change log it has no `OP_COLUMN`, and all events in commit order. Spark gets a
+    change log it has no `OP_COLUMN`, and all events in commit order; for a history all versions of
+    each key, and of a DELETE the key and its commit-ts as VALID_FROM_TS. Spark gets a
     DataFrame, merge-on-write an Arrow table. ``before_commit`` checks the fence: the engine calls
     it as late as it can, and it raises when trust has lapsed."""
 

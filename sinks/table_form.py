@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from conf.settings import TableRule, WriteMode
 from coordination.errors import ConfigError
 from coordination.model import Ts
-from sinks.change_log import LOG_COLUMNS
+from sinks.change_log import COMMIT_TS, LOG_COLUMNS
 
 WRITE_MODE: Final = "tidelake.write-mode"  # none: upsert
 EXTRA_COLUMNS: Final = "tidelake.extra-columns"  # none: no such column
@@ -24,6 +24,19 @@ ROW_TS: Final = "_tidelake_commit_ts"  # TiDB's TSO of the row's last change
 ROW_OP: Final = "_tidelake_op"
 ROW_DELETED: Final = "_tidelake_deleted"  # of a soft delete: true; of all other rows false
 INSERTED, UPDATED, DELETED = "insert", "update", "delete"  # the values of ROW_OP
+
+# Of a history: each version of a row is valid from one commit-ts until another one. The moments are
+# the same to the millisecond; no end, and true: it is the row as it is.
+VALID_FROM, VALID_TO, IS_CURRENT = "_valid_from", "_valid_to", "_is_current"
+VALID_FROM_TS, VALID_TO_TS = "_valid_from_ts", "_valid_to_ts"
+HISTORY_COLUMNS: Final = {
+    VALID_FROM: "timestamp",
+    VALID_TO: "timestamp",
+    IS_CURRENT: "boolean",
+    VALID_FROM_TS: "bigint",
+    VALID_TO_TS: "bigint",
+}
+_LOGICAL_BITS: Final = 18  # of a TSO; above them are milliseconds
 _EXTRA: Final = {ROW_TS: "bigint", ROW_OP: "string"}  # with their types in Spark SQL
 
 
@@ -62,10 +75,22 @@ class TableForm:
         return self.mode == "append"
 
     @property
+    def is_history(self) -> bool:
+        """Whether the table holds every version of its rows, each as a row of its own."""
+        return self.mode == "history"
+
+    def sorted_by(self, key: tuple[str, ...]) -> tuple[str, ...]:
+        """The columns that the rows of its files are sorted by, and looked for by: of a history
+        the current versions of keys."""
+        if self.is_log:
+            return (COMMIT_TS,)
+        return (*key, IS_CURRENT) if self.is_history and key else key
+
+    @property
     def columns(self) -> dict[str, str]:
         """The columns behind the table's own, with their types in Spark SQL."""
-        if self.is_log:
-            return LOG_COLUMNS
+        if self.mode != "upsert":
+            return LOG_COLUMNS if self.is_log else HISTORY_COLUMNS
         extra = {name: _EXTRA[name] for name in self.extra_columns}
         return {**extra, ROW_DELETED: "boolean"} if self.soft_delete else extra
 
@@ -77,6 +102,8 @@ class TableForm:
     def ended_at(self, ts: Ts) -> dict[str, Any]:
         """The columns by which a row that is gone since ``ts`` is told, with their values. Empty:
         such rows are taken out. The first column has this value in no other row."""
+        if self.is_history:
+            return {IS_CURRENT: False, VALID_TO: moment_us(ts), VALID_TO_TS: ts}
         if not self.soft_delete:
             return {}
         told = {ROW_TS: ts, ROW_OP: DELETED}
@@ -113,3 +140,8 @@ class TableForm:
 
 
 UPSERT: Final = TableForm()
+
+
+def moment_us(ts: Any) -> Any:
+    """The moment of a TSO, or of an array of them, in microseconds."""
+    return (ts >> _LOGICAL_BITS) * 1000

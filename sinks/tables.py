@@ -41,6 +41,7 @@ TRUNCATED = "tidelake.truncated"  # commit-ts of the last DDL that took rows whi
 LAST_DDL = "tidelake.last-ddl"  # the last one that its writer has run: app ID, commit-ts, order
 WRITER = "tidelake.writer"  # the app ID that may write since the last seal
 SHOWN = "tidelake.shown"  # TSO up to which the table had changes when it was rewound below that
+CLOSED = "tidelake.closed"  # a history's last TRUNCATE: app ID, commit-ts
 REKEYED = "tidelake.rekeyed"  # commit-ts of the last DDL that changed its key, or exchanged rows
 
 ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"

@@ -28,6 +28,7 @@ from sinks.merge_on_write.actions import AppTransaction, DataFile, Json, Metadat
 from sinks.merge_on_write.commit import LostRace
 from sinks.merge_on_write.ended_rows import rows_to_end, write_ended
 from sinks.merge_on_write.file_rows import DeletedRows
+from sinks.merge_on_write.history import Beyond, merged, shown_ts
 from sinks.merge_on_write.kept import NEVER_MS, KeptTable, kept_uri
 from sinks.merge_on_write.key_index import Ordinals
 from sinks.merge_on_write.log_state import LogState
@@ -40,6 +41,7 @@ from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.tables import (
     ALTERED,
+    CLOSED,
     DDL,
     DROPPED,
     LAST_DDL,
@@ -98,9 +100,9 @@ class TableDdl:
     @property
     def sorted_by(self) -> tuple[str, ...]:
         """What the files of the table are sorted by afterwards."""
-        if self.change is None or self.target.is_log:
+        if self.change is None:
             return self.target.sorted_by
-        return self.change.after.key
+        return self.target.form.sorted_by(self.change.after.key)
 
 
 def alter(table: OpenTable, order: TableDdl) -> Applied | Skipped:
@@ -174,6 +176,8 @@ def _noted(order: TableDdl, state: LogState, *, is_in_shape: bool) -> dict[str, 
         properties[REKEYED] = str(order.ddl.commit_ts)  # no rewind: it would be done twice
     elif order.empties or order.is_only_noted:
         properties[TRUNCATED] = str(order.ddl.commit_ts)
+    if order.empties and order.target.form.is_history:
+        properties[CLOSED] = json.dumps([order.target.app_id, order.ddl.commit_ts])
     return properties
 
 
@@ -277,9 +281,9 @@ def _rows_anew(
     gone: list[Json] = []
     marked: list[tuple[DataFile, DeletedRows]] = []
     if order.removes_rows and order.on_drop is None and order.ended:
-        hits = rows_to_end(table, order.ended, _of_partitions(table, order))
+        hits, ended = _to_end(table, order)
         gone, marked = table.taken_out(hits, int(time.time() * 1000))
-        for each in write_ended(table, hits, order.ended, key):
+        for each in write_ended(table, ended, order.ended, key):
             written.append(each)
     elif order.removes_all or (new is not None and new.must_rewrite):
         live = [each.file for each in table.files.values()]
@@ -296,6 +300,22 @@ def _rows_anew(
         found = data_files.physical_rows(rows, table.shape)
         written += write_sorted(table.storage, found, key, table.shape)
     return gone, marked
+
+
+def _to_end(table: OpenTable, order: TableDdl) -> tuple[dict[str, Ordinals], dict[str, Ordinals]]:
+    """The rows to take out, and those of them that have ended."""
+    among = _of_partitions(table, order)
+    hits = rows_to_end(table, order.ended, among)
+    if not order.target.form.is_history:
+        return hits, hits
+    if among is not None and shown_ts(table) >= order.ddl.commit_ts:
+        raise TidelakeError(
+            f"table {order.target.name}: it removes the rows of partitions, and the table, whose "
+            "write-mode is 'history', was rewound and shows later changes: close these rows by hand"
+        )
+    beyond = Beyond.of(table, Ts(order.ddl.commit_ts - 1), order.target.app_id)
+    ended = beyond.taken_back(hits)
+    return merged(ended, beyond.later), ended
 
 
 def _of_partitions(table: OpenTable, order: TableDdl) -> dict[str, Ordinals] | None:

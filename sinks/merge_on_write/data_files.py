@@ -144,6 +144,28 @@ def read_live_pieces(
         dead = dead[part.num_rows :]
 
 
+def read_rows(
+    files: LocatedFiles,
+    file: DataFile,
+    ordinals: npt.NDArray[np.int64],
+    columns: Sequence[ShapeColumn],
+) -> Iterator[pa.Table]:
+    """These rows, whose ordinals rise, as tables with physical names: one for each row group that
+    has some; the others are not read."""
+    with pq.ParquetFile(files.open_input(file.path)) as parquet:
+        begin = 0
+        for group in range(parquet.metadata.num_row_groups):
+            end = begin + parquet.metadata.row_group(group).num_rows
+            low, high = np.searchsorted(ordinals, (begin, end))
+            if high > low:
+                at = pa.array(ordinals[low:high] - begin)
+                arrays = [
+                    values.take(at) for values in _read(parquet, range(group, group + 1), columns)
+                ]
+                yield pa.table(arrays, names=[column.physical for column in columns])
+            begin = end
+
+
 def _read(parquet: pq.ParquetFile, groups: range, columns: Sequence[ShapeColumn]) -> list[pa.Array]:
     have = set(parquet.schema_arrow.names)
     rows = sum(parquet.metadata.row_group(number).num_rows for number in groups)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.key_index import Ordinals
 from sinks.merge_on_write.open_table import OpenTable
-from sinks.merge_on_write.rewrite import SLICE_ROWS, in_slices
+from sinks.merge_on_write.rewrite import in_slices
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 
 
@@ -54,13 +54,10 @@ def write_ended(
 
 def rows_at(table: OpenTable, hits: Mapping[str, Ordinals]) -> Iterator[pa.Table]:
     """These rows, with physical names, in parts."""
+    columns = table.shape.columns
     for path, ordinals in hits.items():
-        each = table.files[path]
-        is_other = np.ones(table.count(each), np.bool_)
-        is_other[ordinals] = False
-        yield from data_files.read_live_pieces(
-            table.located, each.file, is_other, table.shape.columns, SLICE_ROWS
-        )
+        file = table.files[path].file
+        yield from data_files.read_rows(table.located, file, np.sort(ordinals), columns)
 
 
 def _with(table: OpenTable, rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:

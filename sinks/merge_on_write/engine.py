@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conf.settings import WriteMode
 from coordination.errors import TidelakeError
 from coordination.model import Ts
 from sinks.apply import (
@@ -36,6 +37,7 @@ from sinks.merge_on_write.actions import AppTransaction
 from sinks.merge_on_write.alter import TableDdl, alter
 from sinks.merge_on_write.commit import prove_no_other_lock, prove_put_if_absent
 from sinks.merge_on_write.file_rows import IndexMemory
+from sinks.merge_on_write.history import Beyond, VersionsAbove, merged
 from sinks.merge_on_write.key_hash import Mask, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, first_double, sort_keys
 from sinks.merge_on_write.located import LocatedFiles
@@ -82,7 +84,7 @@ class MergeOnWriteEngine:
     def apply(self, write: TableWrite) -> Applied | Skipped:
         """Raises NotForThisEngine for a table that the Spark engine must write, TryAgain where
         other writers came first too often."""
-        kind = _Append if write.target.is_log else _Upsert
+        kind = _WRITES[write.target.form.mode]
         sorted_by = write.target.sorted_by
         return self._run(write.target, sorted_by, lambda table: kind(table, write).run())
 
@@ -266,3 +268,35 @@ class _Append(_Upsert):
 
     def _is_written(self) -> Mask:
         return np.asarray(pc.greater(self._changes[COMMIT_TS], self._reached).to_numpy())
+
+
+class _History(_Append):
+    """One write to a history. As with a change log what the table has reached is left out; what is
+    above closes the current versions of its keys, and adds new ones.
+    """
+
+    operation = "MERGE"
+
+    def __init__(self, table: OpenTable, write: TableWrite) -> None:
+        super().__init__(table, write)
+        self._batch = VersionsAbove(self._changes, write.target.schema.key, write.checkpoint)
+        self._closed: dict[str, Ordinals] = {}
+
+    def _find(self) -> dict[str, Ordinals]:
+        assert self._reached is not None
+        self._batch = VersionsAbove(self._changes, self._write.target.schema.key, self._reached)
+        beyond = Beyond.of(self._table, self._reached, self._write.target.app_id)
+        self._closed = beyond.taken_back(self._batch.find_current(self._table, self._key))
+        return merged(self._closed, beyond.later)
+
+    def _write_rows(self) -> list[NewFile]:
+        table = self._table
+        rows = self._batch.rows(table, self._closed)
+        return write_sorted(table.storage, rows, self._key, table.shape)
+
+
+_WRITES: Mapping[WriteMode, type[_Upsert]] = {
+    "upsert": _Upsert,
+    "append": _Append,
+    "history": _History,
+}

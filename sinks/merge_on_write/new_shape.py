@@ -95,6 +95,11 @@ def reshaped(
     others = {name: field for name, field in fields.items() if name not in known}
     if _makes_anew(change):  # else columns that somebody has added by hand stay
         others = {name: others[name] for name in form.columns}
+    if form.is_history and _key_changes(change) and not _stays_apart(change):
+        raise TidelakeError(
+            "its key changes, and a table of write-mode = 'history' cannot tell which version of a "
+            "row follows which by two keys: move it away, and load it anew"
+        )
     made += others.values()
     _refuse_doubles(made)
     configuration = {
@@ -115,7 +120,7 @@ def reshaped(
         metadata=new_metadata,
         shape=shape,
         columns=tuple(_rewritten(old, shape, origins)),
-        key_changes=not form.is_log and _key_changes(change),
+        key_changes=form.mode == "upsert" and _key_changes(change),
         rekeys=_key_changes(change) and not _stays_apart(change),
     )
 

@@ -33,13 +33,23 @@ from sinks.apply import DELETE, OP_COLUMN, UPSERT
 from sinks.delta_types import arrow_of, arrow_type
 from sinks.merge_on_write.key_hash import keys_of
 from sinks.schema import TableSchema
-from sinks.table_form import DELETED, INSERTED, ROW_DELETED, ROW_OP, ROW_TS, UPDATED, TableForm
+from sinks.table_form import (
+    DELETED,
+    INSERTED,
+    ROW_DELETED,
+    ROW_OP,
+    ROW_TS,
+    UPDATED,
+    VALID_FROM_TS,
+    TableForm,
+)
 from streaming.apply.due_rows import NO_ROWS, Piece, Rows, due_pieces, origins_of
 from streaming.apply.last_change import last_entries
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import RowErrors, error_table, told_errors, unknown_column_errors
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedValues, typed_keys, typed_values
+from streaming.apply.versions import versions
 from streaming.protocols.contract import OLD, OP_DELETE, OP_INSERT
 
 _OPS: Final = pa.array([DELETE, UPSERT])  # by whether the row is written
@@ -69,8 +79,9 @@ def changes(
     if any(len(each.lacking) for each in pieces) or not _cast_last(pieces, rules):
         _cast_all(pieces, rules)
     errors = [(each.piece, errors) for each in pieces for errors in each.errors()]
+    rows = _table(schema, task.form, pieces, rules)
     return TableChanges(
-        rows=_table(schema, task.form, pieces, rules),
+        rows=versions(rows, schema.key) if task.form.is_history else rows,
         errors=error_table(errors, origins_of(blocks)),
         dropped=_dropped(pieces) if rules.drops else {},
     )
@@ -91,7 +102,9 @@ class _PieceChanges:
         self._others = [column for column in then.delivered if column.name not in then.key]
         present = piece.of.carried(self.keys.columns, rules)
         self._present_key = {name: present.columns[name] for name in schema.key}
-        self.key_numbers = keys_of([*self._present_key.values()])
+        # Of a history the last change of each key and commit-ts counts: every version of a row.
+        moments = [pa.array(piece.commit_ts)] if form.is_history else []
+        self.key_numbers = keys_of([*self._present_key.values(), *moments])
         self._has_no_place = present.has_lost  # in the present key, by entry
         self.is_told = None if told is None else told.is_valid().to_numpy(zero_copy_only=False)
         self.unknown = [field.name for field in piece.shape if field.name not in known]
@@ -159,8 +172,13 @@ class _PieceChanges:
         if len(self.lacking):
             yield unknown_column_errors(self.lacking, self.unknown)
 
-    def form_columns(self) -> dict[str, pa.Array]:
-        """Of the last changes. The new row of an UPDATE that changed the key is inserted."""
+    def form_columns(self, form: TableForm) -> dict[str, pa.Array]:
+        """Of the last changes. The new row of an UPDATE that changed the key is inserted. How long
+        a version of a history is valid tells the whole batch: ``versions``."""
+        if form.is_history:
+            kinds = form.columns.items()
+            nothing = {name: pa.nulls(len(self.last), arrow_of(kind)) for name, kind in kinds}
+            return {**nothing, VALID_FROM_TS: pa.array(self.piece.commit_ts[self.last])}
         op = self.piece.op.copy()
         op[self.piece.moved] = OP_INSERT
         return {
@@ -226,7 +244,7 @@ def _table(
         is_written = each.is_written[each.last]
         columns = each.columns(rules)
         if form.columns:
-            columns |= each.form_columns()
+            columns |= each.form_columns(form)
         for name, here in chunks.items():
             here.append(columns[name])
         ops.append(_OPS.take(pa.array(is_written.view(np.int8))))

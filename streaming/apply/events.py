@@ -37,6 +37,7 @@ from sinks.delta_types import arrow_of, arrow_type
 from sinks.merge_on_write.key_hash import Keys, keys_of
 from sinks.merge_on_write.sorted_files import gathered
 from sinks.schema import TableSchema
+from sinks.table_form import moment_us
 from streaming.apply.changes import TableChanges
 from streaming.apply.due_rows import Mask, Piece, Rows, due_pieces, origins_of
 from streaming.apply.last_change import last_entries
@@ -55,7 +56,6 @@ from streaming.apply.typed_rows import TypedKeys, TypedValues, typed_keys, typed
 from streaming.protocols.contract import DATA, OLD, OP_DELETE, OP_UPDATE
 
 _EVENTS: Final = pa.array([DELETED, INSERTED, AFTER_UPDATE])  # by OP_DELETE, OP_INSERT, OP_UPDATE
-_LOGICAL_BITS: Final = 18  # of a TSO; above them are milliseconds
 
 
 def events(
@@ -102,12 +102,11 @@ class _Side:
     def log_columns(self) -> dict[str, pa.Array]:
         piece, rows = self.piece, self.rows
         commit_ts = piece.commit_ts[rows]
-        micros = (commit_ts >> _LOGICAL_BITS) * 1000
         before = pa.repeat(pa.scalar(BEFORE_UPDATE), len(rows))
         return {
             EVENT: before if self.is_before else _EVENTS.take(pa.array(piece.op[rows])),
             COMMIT_TS: pa.array(commit_ts),
-            COMMIT_TIME: pa.array(micros).cast(arrow_of(LOG_COLUMNS[COMMIT_TIME])),
+            COMMIT_TIME: pa.array(moment_us(commit_ts)).cast(arrow_of(LOG_COLUMNS[COMMIT_TIME])),
         }
 
 

@@ -27,6 +27,7 @@ from tests.sinks.merge_on_write.test_change_log import altered
 EXTRA = TableForm(extra_columns=(ROW_TS, ROW_OP))
 SOFT = TableForm(extra_columns=(ROW_TS, ROW_OP), soft_delete=True)
 FORMS = [UPSERT, TableForm(mode="append"), EXTRA, TableForm(soft_delete=True), SOFT]
+FORMS.append(TableForm(mode="history"))
 
 
 @pytest.fixture

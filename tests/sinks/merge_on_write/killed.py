@@ -25,6 +25,7 @@ from tests.sinks.merge_on_write.exchanges import exchanged
 from tests.sinks.merge_on_write.orders import UPSERTED, write
 from tests.sinks.merge_on_write.recoveries import came_back
 from tests.sinks.merge_on_write.renames import renamed
+from tests.sinks.merge_on_write.row_histories import rewound_history_write, rewound_truncate
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -65,6 +66,16 @@ def appended(uri: str) -> None:
     MergeOnWriteEngine({}, keeps_up=False).apply(rewound_write(uri))
 
 
+def historied(uri: str) -> None:
+    """A history that was rewound: what it has of that range is taken back."""
+    MergeOnWriteEngine({}, keeps_up=False).apply(rewound_history_write(uri))
+
+
+def closed(uri: str) -> None:
+    """A TRUNCATE of the same."""
+    MergeOnWriteEngine({}, keeps_up=False).alter(rewound_truncate(uri))
+
+
 def swapped(folder: str) -> None:
     renamed(folder, {"a": "b", "b": "a"})
 
@@ -75,8 +86,8 @@ def moved(folder: str) -> None:
 
 DEEDS: Mapping[str, Callable[[str], None]] = {
     "upsert": upsert, "fold": folded, "upkeep": upkept, "alter": altered, "truncate": emptied,
-    "drop": dropped, "append": appended, "swap": swapped, "rename": moved,
-    "recover": came_back, "exchange": exchanged,
+    "drop": dropped, "append": appended, "history": historied, "close": closed, "swap": swapped,
+    "rename": moved, "recover": came_back, "exchange": exchanged,
 }  # fmt: skip
 
 

@@ -25,6 +25,14 @@ from tests.sinks.merge_on_write.exchanges import Pair, exchanged
 from tests.sinks.merge_on_write.orders import UPSERTED, Changes, Rows, changed, made, rows_of, write
 from tests.sinks.merge_on_write.recoveries import drop, recovered
 from tests.sinks.merge_on_write.renames import contents, put, renamed, two_tables
+from tests.sinks.merge_on_write.row_histories import (
+    CHANGES,
+    expected,
+    history_of,
+    rewound_history,
+    rewound_history_write,
+    rewound_truncate,
+)
 
 LEAST_STEPS = 8  # of each deed: what counts fewer has not looked everywhere
 SWAP = {"a": "b", "b": "a"}
@@ -65,6 +73,33 @@ def test_a_process_is_killed_at_a_write_of_a_change_log(tmp_path: Path) -> None:
         assert isinstance(engine.apply(rewound_write(uri, 100)), Applied)
         engine.close()
         assert events_of(uri) == Counter(EVENTS)
+
+
+@pytest.mark.parametrize("deed", ["history", "close"])
+def test_a_process_is_killed_at_a_write_of_a_history(tmp_path: Path, deed: str) -> None:
+    """Another does it again, and goes on: every version is there once, at every step."""
+    uri = rewound_history(str(tmp_path / "history"))
+    before = expected([each for each in CHANGES if each[0] <= 40])
+    changes = [each for each in CHANGES if each[0] <= 36]
+    if deed == "close":
+        changes = [each for each in CHANGES if each[0] <= 20] + [(21, id, None) for id in range(4)]
+    after = expected(changes)
+    assert history_of(uri) == before
+    seen = []
+    for copy in killed_at_each_step(uri, tmp_path / "copies", deed):
+        nothing_is_missing(copy)
+        seen.append(history_of(copy))
+        engine = MergeOnWriteEngine({}, keeps_up=False)
+        if deed == "close":
+            assert isinstance(engine.alter(rewound_truncate(copy)), Applied | Skipped)
+        assert isinstance(engine.apply(rewound_history_write(copy)), Applied | Skipped)
+        assert isinstance(engine.apply(rewound_history_write(copy, 100)), Applied)
+        engine.close()
+        more = [each for each in CHANGES if each[0] > (20 if deed == "close" else 36)]
+        assert history_of(copy) == expected([*changes, *more])
+    assert len(seen) > LEAST_STEPS
+    turn = seen.index(after)
+    assert seen == [before] * turn + [after] * (len(seen) - turn)
 
 
 @pytest.mark.parametrize(
