@@ -100,7 +100,7 @@ def log_of_a(rows: list[Any]) -> list[Event]:
 
 def streamed(spark: SparkSession, uri: str) -> list[Any]:
     """As a streaming reader gets them, all versions one after the other."""
-    stream = spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(uri)
+    stream = spark.readStream.format("delta").option("maxFilesPerTrigger", 4).load(uri)
     name = f"events_{uuid4().hex}"
     query = stream.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
     query.awaitTermination()
