@@ -123,7 +123,8 @@ def test_captures_that_share_a_changefeed_take_the_new_shape_up(new_lives: MakeL
 
 @pytest.mark.parametrize("seed", [11, pytest.param(12, marks=pytest.mark.soak)])
 def test_a_dropped_table_is_made_again_in_another_shape(new_lives: MakeLives, seed: int) -> None:
-    lives, history = new_lives(max_messages=40), Reshaped(seed, is_dropped=True)
+    history = Reshaped(seed, steps=72, ddl_every=6, is_dropped=True)
+    lives = new_lives(max_messages=40)
     assert len(history.drops()) >= 3
     lives.produce(history.messages)
     for part in (0.3, 0.6, 1.0):
@@ -139,7 +140,7 @@ def test_a_dropped_table_is_made_again_in_another_shape(new_lives: MakeLives, se
 def test_a_drop_runs_once_whoever_dies_over_it(new_lives: MakeLives) -> None:
     lives, history = (
         new_lives(max_messages=20),
-        Reshaped(13, steps=70, ddl_every=4, is_dropped=True),
+        Reshaped(13, steps=40, ddl_every=3, is_dropped=True),
     )
     assert len(history.drops()) >= 4
     lives.produce(history.messages)
@@ -155,7 +156,7 @@ def test_a_drop_runs_once_whoever_dies_over_it(new_lives: MakeLives) -> None:
 
 
 def test_captures_that_share_a_changefeed_end_a_span(new_lives: MakeLives) -> None:
-    lives, history = new_lives(), Reshaped(14, steps=60, ddl_every=5, is_dropped=True)
+    lives, history = new_lives(), Reshaped(14, steps=40, ddl_every=4, is_dropped=True)
     assert len(history.drops()) >= 2
     half, last_ts = len(history.messages) // 2, history.last_ts
     lives.produce(made(900, A))

@@ -92,8 +92,10 @@ def test_spark_submit_reads_a_secured_broker_and_shows_no_secret(
 ) -> None:
     broker, events = secured_broker, tmp_path / "events"
     events.mkdir()
-    login = f"&sasl-mechanism=PLAIN&sasl-user={SASL_USER}&sasl-password=${{env:SHOP_PASSWORD}}"
-    uri = broker.source_uri("sasl_tls", fill(broker), broker.trusted + login)
+    login = "&sasl-mechanism=SCRAM-SHA-512&sasl-password=${env:SHOP_PASSWORD}"
+    uri = broker.source_uri(
+        "sasl_tls", fill(broker), f"{broker.trusted}{login}&sasl-user={SASL_USER}"
+    )
     shown = {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",

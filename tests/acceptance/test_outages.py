@@ -19,7 +19,6 @@ from coordination.model import ChangefeedID
 from tests.acceptance.live_feed import LiveFeed
 from tests.acceptance.processes import (
     STOP_WITHIN_S,
-    TTL_S,
     Life,
     Stage,
     await_,
@@ -30,7 +29,8 @@ from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.acceptance
 
-SHORT_OUTAGE_S = 1.0  # trust lasts 4 s and is renewed at least every 5 / 3 s
+TTL_S = 9
+SHORT_OUTAGE_S = 1.0  # trust lasts 8 s and is renewed at least every 3 s
 SUICIDE, BACK, CLAIMED = "dies by suicide", "capture starts", "claimed the changefeed"
 
 
@@ -91,7 +91,7 @@ def test_etcd_and_broker_go_and_come_back_and_another_etcd_takes_their_place(tmp
         EmbeddedEtcd() as etcd,
         EmbeddedEtcd() as empty,
         KafkaBroker() as broker,
-        Stage(broker, etcd.endpoint, tmp_path) as stage,
+        Stage(broker, etcd.endpoint, tmp_path, ttl_s=TTL_S) as stage,
         LiveFeed(broker, stage.topic, seed=5) as feed,
     ):
         life = stage.start("outages")

