@@ -54,7 +54,7 @@ class SchemaRow:
         "in the order of the table; delta_type is null where MySQL computes the column on reading",
     ]
     key: Annotated[Sequence[str], pa.list_(pa.field("element", TEXT)), "columns of the handle key"]
-    delta_version: Annotated[int | None, "that took the shape up; null: not known"]
+    delta_version: Annotated[int | None, "that took the shape up; null: not known"] = None
 
     def __post_init__(self) -> None:
         at = tso_time(self.commit_ts) if self.commit_ts else None

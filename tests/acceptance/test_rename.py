@@ -33,9 +33,7 @@ def check(lives: Lives, history: Renames, ts: int) -> None:
     lives.assert_history()
 
 
-@pytest.mark.parametrize(
-    ("seed", "steps"), [(1, 72), pytest.param(2, 120, marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize(("seed", "steps"), [(1, 72), pytest.param(2, 120, marks=pytest.mark.soak)])
 def test_each_row_is_in_its_table_after_every_rename(
     new_lives: MakeLives, seed: int, steps: int
 ) -> None:
