@@ -43,7 +43,7 @@ def absolute(file: DataFile, root: str) -> DataFile:
     """As another table names a file of the one at ``root``: by URIs, since readers resolve relative
     ones against the table that names them."""
     is_path = root.startswith("/")
-    base = f"file://{quote(root)}" if is_path else quote(unquote(root), safe="/:@~")
+    base = f"file:{quote(root)}" if is_path else quote(unquote(root), safe="/:@~")
     path = file.path if _is_absolute(file.path) else f"{base}/{file.path}"
     vector = file.deletion_vector
     if vector is None or vector.storage_type != "u":
@@ -84,7 +84,8 @@ class LocatedFiles:
         if not _is_absolute(path):
             return self._storage, unquote(path)
         place, _, name = path.rpartition("/")
-        place = place.removeprefix("file:") if "://" not in place else place
+        if place.startswith("file:") and "://" not in place:
+            place = unquote(place.removeprefix("file:"))
         if place not in self._places:
             self._places[place] = self.open_place(place)
         return self._places[place], unquote(name)

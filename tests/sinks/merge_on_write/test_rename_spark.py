@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.apply import Applied
+from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.spark_engine import SparkEngine
 from tests.sinks.merge_on_write.ddls import C
 from tests.sinks.merge_on_write.kernel_reader import KernelReader
-from tests.sinks.merge_on_write.orders import Changes, changed
-from tests.sinks.merge_on_write.renames import contents, put, put_users, renamed, two_tables
+from tests.sinks.merge_on_write.orders import Changes, changed, rows_of, write
+from tests.sinks.merge_on_write.renames import (
+    contents,
+    named,
+    origin,
+    put,
+    put_users,
+    renamed,
+    two_tables,
+)
 
 pytestmark = pytest.mark.spark
 MORE: Changes = {0: "new", 12: None, 99: "new"}
@@ -52,3 +64,40 @@ def test_two_tables_swap_their_names(spark: SparkSession, tmp_path: Path) -> Non
     check()
     old = spark.read.format("delta").option("versionAsOf", 4).load(f"{folder}/a")
     assert dict(map(tuple, old.collect())) == before["a"]
+
+
+def put_by_spark(spark: SparkSession, uri: str, limit: int, changes: Changes) -> None:
+    """Merged by Spark."""
+    ours = replace(write(uri, limit, changes), target=named(uri))
+    frame = spark.createDataFrame(ours.changes)
+    assert isinstance(SparkEngine({}).apply(replace(ours, changes=frame)), Applied)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(["c"], marks=pytest.mark.soak),
+        pytest.param(["c", "a"], marks=pytest.mark.soak),
+        ["c", "d", "c", "a"],
+    ],
+)
+def test_spark_writes_it_under_every_name(
+    spark: SparkSession, tmp_path: Path, names: list[str]
+) -> None:
+    """Its files are where they were: under the name before, or under this very one."""
+    folder = f"{tmp_path}/shop"
+    create(named(f"{folder}/a"), properties=origin(5))
+    put_by_spark(spark, f"{folder}/a", 10, {at: "old" for at in range(5)})
+    engine = MergeOnWriteEngine({}, keeps_up=False)
+    put(engine, f"{folder}/a", 20, {at: "old" for at in range(10, 15)})
+    put(engine, f"{folder}/a", 21, {0: None, 10: None})
+    engine.close()
+    wanted = rows_of(f"{folder}/a")
+    at_ts, before = 100, "a"
+    for name in names:
+        renamed(folder, {before: name}, commit_ts=at_ts)
+        changes: Changes = {1: f"of {at_ts}", 11: f"of {at_ts}", 12: None, at_ts: "new"}
+        put_by_spark(spark, f"{folder}/{name}", at_ts, changes)
+        wanted = changed(wanted, changes)
+        assert rows_of(f"{folder}/{name}") == wanted
+        at_ts, before = at_ts + 10, name
