@@ -37,6 +37,7 @@ def run(settings: Settings) -> int:
         stack.enter_context(handling(stop_before_start))
         stack.enter_context(scratch())
         check_changefeed(settings.changefeed)
+        check_cluster_id(settings.etcd.cluster_id)
         check_free(settings.transport.addr)
         spark = SparkOnDemand()
         stack.callback(spark.stop)
