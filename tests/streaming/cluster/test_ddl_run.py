@@ -17,9 +17,10 @@ from sinks.ddl.words import read_words
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.progress import DROPPED
 from streaming.cluster.control_rows import EndedSpan, RenamedSpans
-from streaming.cluster.ddl_run import carry_out, pending_ddls
-from streaming.cluster.owners_reader import Known
-from streaming.ddl_plan import DdlNotSupported, DdlPlan, in_order, plan
+from streaming.cluster.ddl_run import carry_out
+from streaming.cluster.known import Known, pending_ddls
+from streaming.ddl_plan import DdlPlan, in_order, plan
+from streaming.ddl_refusal import DdlNotSupported
 from streaming.ddl_steps import DdlEvent
 from streaming.filter import TableFilter
 from streaming.sink_table import SinkTable
@@ -78,6 +79,7 @@ class Ground:
             seen=spans.last_ddls(),
             shaped={each: table.shape_ts for each, table in spans.items()},
             orders={},
+            failed={},
             defined=spans.defined,
             unmade={},
             forms=spans.forms,
@@ -130,7 +132,7 @@ def test_a_dropped_table_is_a_span_again(ground: Ground, tmp_path: Path) -> None
     ground.run(NAME, 100, "DROP TABLE `orders`")
     planned = ground.plan(NAME, 200, "RECOVER TABLE `orders`")
     known = Known(position_ts=Ts(300), made=(), removed=(), plan=planned)
-    (pending,) = pending_ddls(known, ground.owner.rows)
+    (pending,) = pending_ddls(known, ground.owner.spans, ground.owner.rows.row.incarnation)
     assert (pending.commit_ts, pending.table_ids) == (199, None), "all tables wait for it"
     ground.run(NAME, 200, "RECOVER TABLE `orders`")
     span = ground.owner.spans[NAME]
