@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable
 
+import pyspark
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -31,12 +32,16 @@ _MESSAGE = (
 
 
 def spark_session(memory: str) -> SparkSession:
-    """Spark and Delta as they come: only the jars, the cores and the heap are said."""
+    """Spark, Delta and Spark's Kafka source as they come: only the jars, the cores and the heap are
+    said. Tidelake needs no Kafka source, so Spark downloads it itself, the first time."""
     jars = ",".join(str(jar) for jar in sorted((REPOSITORY / ".jars" / "spark").glob("*.jar")))
+    version = pyspark.__version__
     return (
         SparkSession.builder.master("local[2]")
         .appName("bench")
         .config("spark.jars", jars)
+        .config("spark.jars.packages", f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}")
+        .config("spark.jars.ivy", str(REPOSITORY / ".jars" / "naive"))
         .config("spark.driver.memory", memory)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
