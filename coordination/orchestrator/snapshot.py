@@ -129,13 +129,17 @@ class Snapshot:
         self._ahead.clear()
 
     def _check_known(self, kv: KeyValue) -> None:
-        """Raises ``CaptureSuicide`` if a key went back to an older write: etcd was restored.
+        """Raises ``CaptureSuicide`` if a key went back to an older write, or one revision has two
+        values of it: etcd was restored.
 
         That a read has a write which the watch did not bring proves nothing: etcd before 3.5.8 may
         send the first half of a revision as if it were the whole.
         """
         known = self._seen.get(kv.key)
-        if known is not None and kv.mod_revision < known.mod_revision:
+        if known is None:
+            return
+        is_other = kv.mod_revision == known.mod_revision and kv.value != known.value
+        if is_other or kv.mod_revision < known.mod_revision:
             raise CaptureSuicide(
                 f"etcd went back, and on in another way: {kv.key} is of revision "
                 f"{kv.mod_revision}, and was of {known.mod_revision} before: etcd was restored"

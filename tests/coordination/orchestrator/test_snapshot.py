@@ -150,6 +150,13 @@ def test_an_etcd_that_went_back_and_has_come_further_since_is_another_one_too():
         fresh.read(found(25, kv(A, b"0", 3)))
 
 
+def test_one_revision_with_two_values_of_a_key_is_another_etcd_too(snapshot: Snapshot):
+    """Whose revisions have passed the old ones by the time of the read."""
+    snapshot.read(found(57, kv(ROOT + "a", b"before", mod=57)))
+    with pytest.raises(CaptureSuicide, match="restored"):
+        snapshot.read(found(69, kv(ROOT + "a", b"after", mod=57)))
+
+
 def test_what_a_torn_moment_lacked_comes_with_the_next_read():
     """Of revision 10 the watch told one key; etcd before 3.5.8 may say that this was all of it."""
     fresh = Snapshot((ROOT,), COUNTER)
