@@ -154,8 +154,8 @@ class ProcessorReactor:
             self._open(info, changefeed)
 
     def _open(self, info: ChangefeedInfo, changefeed: ChangefeedReactorState) -> None:
-        row, role, capture = changefeed.schedule, self._role, self._role.capture
-        if row is None or row.owner_state is not SchedState.LAUNCHED or row.owner is None:
+        role, capture, owner = self._role, self._role.capture, _owner_in(changefeed)
+        if owner is None:
             return  # no owner yet: late messages of an earlier owner must not find an agent
         refusal = self._refused.get(info.name)
         if refusal is not None and refusal.epoch == info.epoch:
@@ -179,7 +179,7 @@ class ProcessorReactor:
             version=role.info.version,
             replica=replica,
             new_epoch=role.new_epoch,
-            owner=OwnerInfo(id=row.owner, launch=row.launches),
+            owner=owner,
         )
         self._runs[info.name] = _Run(epoch=info.epoch, agent=agent, replica=replica)
         logger.info("replica opened changefeed_id=%s changefeed_epoch=%s", info.id, info.epoch)
@@ -190,6 +190,7 @@ class ProcessorReactor:
         logger.info("replica closes changefeed_id=%s changefeed_epoch=%s", name.id, run.epoch)
 
     def _tick_run(self, run: _Run, changefeed: ChangefeedReactorState) -> None:
+        run.agent.named = _owner_in(changefeed) or run.agent.named
         try:
             self._tick_agent(run, self._inboxes.get(changefeed.name.id, ()))
         except Exception as error:  # noqa: BLE001 - one changefeed must not end the others
@@ -245,3 +246,11 @@ class ProcessorReactor:
         warning = run.warnings[0] if run.warnings else None
         if error is not None or warning is not None:
             changefeed.report(self._role.id, run.epoch, error, warning)
+
+
+def _owner_in(changefeed: ChangefeedReactorState) -> OwnerInfo | None:
+    """Who runs the changefeed, as etcd says; None while nobody does."""
+    row = changefeed.schedule
+    if row is None or row.owner_state is not SchedState.LAUNCHED or row.owner is None:
+        return None
+    return OwnerInfo(id=row.owner, launch=row.launches)

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from coordination.errors import TidelakeError
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch
 from coordination.ports import Replica
 from coordination.scheduler.barrier import Barrier
@@ -39,10 +38,6 @@ from coordination.scheduler.messages import (
     TableStatus,
 )
 from coordination.scheduler.reports import SpanReports
-
-
-class OwnerConflict(TidelakeError):
-    """Two captures send messages as the owner of one launch."""
 
 
 class OwnerInfo(NamedTuple):
@@ -68,12 +63,14 @@ class Agent:
         owner: OwnerInfo = NO_OWNER,
     ) -> None:
         """``owner``: the owner in etcd. Without it the sender of the first message is taken for the
-        owner, and that message may be a late one of an earlier owner."""
+        owner, and that message may be a late one of an earlier owner. ``named`` is to follow what
+        etcd says."""
         self.capture_id = capture_id
         self.changefeed_id = changefeed_id
         self.changefeed_epoch = changefeed_epoch
         self.epoch = new_epoch()
         self.owner = owner
+        self.named = owner  # the owner in etcd, as last read; a newer one may have written already
         self.liveness = Liveness.ALIVE
         self.barrier: Barrier | None = None  # None: nothing is applied above a span's first ts
         # The newest fence that each span was ever given here, by table ID. Fences are kept when
@@ -85,8 +82,8 @@ class Agent:
         self._reports = SpanReports()
 
     def tick(self, inbox: Sequence[Message]) -> tuple[Message, ...]:
-        """Take the messages in their order; returns the messages to send. Raises OwnerConflict, and
-        what the data plane raises."""
+        """Take the messages in their order; returns the messages to send. Raises what the data
+        plane raises."""
         heartbeats: list[tuple[Heartbeat, ProcessorEpoch]] = []
         for message in inbox:
             if self._is_ours(message) and self._accept_owner(message):
@@ -107,18 +104,18 @@ class Agent:
 
     def _accept_owner(self, message: Message) -> bool:
         """False for a message of an earlier owner. A newer owner is adopted: the spans stay as they
-        are, with their streams and fences, but dispatches of the owner before it become stale."""
-        owner_id, launch = message.sender, message.launch
-        if launch == self.owner.launch:
-            if owner_id != self.owner.id:
-                raise OwnerConflict(
-                    f"captures {self.owner.id} and {owner_id} both own changefeed"
-                    f" {self.changefeed_id} in launch {launch}"
-                )
+        are, with their streams and fences, but dispatches of the owner before it become stale.
+
+        A launch is one owner's. But an etcd that was restored from a backup gives its number away a
+        second time, and then both owners write until the first has noticed: etcd says which of them
+        counts, and whom it names is followed even from a higher number."""
+        sender = OwnerInfo(message.sender, message.launch)
+        if sender == self.owner:
             return True
-        if launch < self.owner.launch:
+        is_newer = sender.launch > max(self.owner.launch, self.named.launch)
+        if sender != self.named and not is_newer:
             return False
-        self.owner = OwnerInfo(owner_id, launch)
+        self.owner = sender
         self.epoch = self._new_epoch()
         return True
 

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Ts
-from coordination.scheduler.agent import Agent, OwnerConflict
+from coordination.scheduler.agent import Agent, OwnerInfo
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
     AddTable,
@@ -137,10 +137,25 @@ def test_a_stale_owner_is_dropped():
     assert executor.calls == []
 
 
-def test_two_owners_of_one_launch_are_a_broken_election():
+def test_of_two_owners_of_one_launch_the_one_that_etcd_names_is_followed():
+    """etcd was restored from a backup: the launch was given away twice."""
     agent, _, owner = followed()
-    with pytest.raises(OwnerConflict, match=r"owner and other both own changefeed shop"):
-        agent.tick([Owner("other", owner.launch).says(agent, Heartbeat())])
+    other = Owner("other", owner.launch)
+    assert agent.tick([other.says(agent, Heartbeat())]) == (), "etcd has said nothing of it yet"
+    agent.named = OwnerInfo(other.id, other.launch)
+    before = agent.epoch
+    assert response(agent.tick([other.says(agent, Heartbeat(), epoch="")])).statuses == ()
+    assert (agent.owner, agent.epoch != before) == (agent.named, True)
+    assert agent.tick([owner.says(agent, Heartbeat(is_stopping=True))]) == ()
+    assert agent.liveness is Liveness.ALIVE
+
+
+def test_whom_etcd_names_is_followed_from_a_higher_launch_that_a_restored_etcd_has_forgotten():
+    agent, _, _ = followed()
+    named = Owner("named", 3)
+    agent.named = OwnerInfo(named.id, named.launch)
+    agent.tick([named.says(agent, Heartbeat())])
+    assert agent.owner == agent.named
 
 
 def test_a_message_of_another_changefeed_epoch_is_dropped_and_adopts_nobody():
