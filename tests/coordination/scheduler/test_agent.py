@@ -3,86 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import permutations
 
-import pytest
-
-from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, Ts
-from coordination.scheduler.agent import Agent, OwnerInfo
+from coordination.model import CaptureID, ChangefeedID, Ts
+from coordination.scheduler.agent import OwnerInfo
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
-    AddTable,
-    Body,
-    Checkpoint,
     DispatchTableResponse,
     Heartbeat,
-    HeartbeatResponse,
     Liveness,
-    Message,
     RemoveTable,
     Scan,
     TableState,
     TableStatus,
 )
 from coordination.scheduler.reports import checksum
-from tests.coordination.scheduler.cluster import CHANGEFEED_EPOCH, FEED, make_agent, span
+from tests.coordination.scheduler.cluster import CHANGEFEED_EPOCH, FEED, make_agent
 from tests.coordination.scheduler.fake_executor import FakeExecutor
+from tests.coordination.scheduler.speaking_owner import (
+    Owner,
+    followed,
+    replicating,
+    response,
+)
 
 S = TableState
-Outbox = tuple[Message, ...]
-
-
-class Owner:
-    """Says things to one agent."""
-
-    def __init__(self, name: str = "owner", launch: int = 5) -> None:
-        self.id, self.launch = CaptureID(name), launch
-        self.fence = launch << 32
-
-    def says(self, agent: Agent, body: Body, epoch: str | None = None) -> Message:
-        return Message(
-            version="9.9.9",
-            launch=self.launch,
-            processor_epoch=agent.epoch if epoch is None else ProcessorEpoch(epoch),
-            changefeed_epoch=CHANGEFEED_EPOCH,
-            sender=self.id,
-            to=agent.capture_id,
-            changefeed_id=FEED,
-            body=body,
-        )
-
-    def adds(self, agent: Agent, table: int = 1, *, is_secondary: bool) -> Message:
-        self.fence += 1
-        return self.says(
-            agent,
-            AddTable(
-                span=span(table),
-                is_secondary=is_secondary,
-                checkpoint=Checkpoint(Ts(50), Ts(50)),
-                fence=self.fence,
-            ),
-        )
-
-    def removes(self, agent: Agent, table: int = 1) -> Message:
-        return self.says(agent, RemoveTable(table_id=table, fence=self.fence))
-
-
-def followed(*, is_eager: bool = True) -> tuple[Agent, FakeExecutor, Owner]:
-    """An agent that has an owner already."""
-    executor, owner = FakeExecutor(is_eager=is_eager), Owner()
-    agent = make_agent("c", executor)
-    agent.tick([owner.says(agent, Heartbeat(), epoch="")])
-    return agent, executor, owner
-
-
-def replicating(agent: Agent, owner: Owner, table: int = 1) -> None:
-    agent.tick([owner.adds(agent, table, is_secondary=True)])
-    agent.tick([owner.adds(agent, table, is_secondary=False)])
-
-
-def response(outbox: Outbox) -> HeartbeatResponse:
-    (body,) = [m.body for m in outbox if isinstance(m.body, HeartbeatResponse)]
-    return body
 
 
 def test_a_new_agent_waits_for_an_owner_and_says_nothing():
@@ -349,67 +293,3 @@ def test_a_commit_while_the_span_is_being_stopped_is_not_followed():
     assert executor.statuses == {}
     agent.tick([owner.adds(agent, is_secondary=False)])
     assert executor.statuses == {}, "nothing was prepared that it could go on from"
-
-
-STATES = [S.ABSENT, S.PREPARING, S.PREPARED, S.REPLICATING, S.STOPPING, S.STOPPED]
-GOES_ON = (
-    S.ABSENT,
-    S.PREPARED,
-    S.STOPPED,
-)  # that are added, or asked to be written; the last is gone
-KINDS = ("prepare", "commit", "remove", "heartbeat")
-
-
-def _say(owner: Owner, agent: Agent, kind: str) -> Message:
-    match kind:
-        case "prepare" | "commit":
-            return owner.adds(agent, is_secondary=kind == "prepare")
-        case "remove":
-            return owner.removes(agent)
-        case _:
-            return owner.says(agent, Heartbeat(table_ids=(1,)))
-
-
-def _bring(agent: Agent, executor: FakeExecutor, owner: Owner, state: TableState) -> None:
-    if state is S.ABSENT:
-        return
-    replicating(agent, owner)
-    executor._is_commit.clear()
-    executor.put(1, state)
-    if state is S.REPLICATING:
-        executor._is_commit.add(1)
-    agent.tick([])
-    executor.calls.clear()
-
-
-@pytest.mark.parametrize("is_eager", [True, False])
-@pytest.mark.parametrize("is_one_tick", [True, False])
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("order", list(permutations(KINDS)), ids="-".join)
-def test_all_orders_of_messages_in_all_states(order, state, is_one_tick, is_eager):
-    agent, executor, owner = followed()
-    _bring(agent, executor, owner, state)
-    executor.is_eager = is_eager
-    inbox = [_say(owner, agent, kind) for kind in order]
-    ticks = [agent.tick(inbox)] if is_one_tick else [agent.tick([m]) for m in inbox]
-    _check_told(agent, executor, ticks)
-    for call in executor.calls:  # what comes after a remove finds it stopping, or gone
-        assert call[0] == "remove" or is_eager or state in (S.ABSENT, S.PREPARED, S.STOPPED)
-    for _ in range(4):  # whatever is under way comes to its end, and then nothing more happens
-        if 1 in executor.statuses:
-            executor.get_on(1)
-        agent.tick([])
-    calls = len(executor.calls)
-    assert agent.tick([]) == ()
-    assert len(executor.calls) == calls
-    final = response(agent.tick([owner.says(agent, Heartbeat(table_ids=(1,)))]))
-    assert final.statuses[0].state == executor.get_table_span_status(1).state
-
-
-def _check_told(agent: Agent, executor: FakeExecutor, ticks: list[Outbox]) -> None:
-    answers = [m.body for outbox in ticks for m in outbox]
-    assert sum(isinstance(body, HeartbeatResponse) for body in answers) == 1
-    sequences = [body.sequence for body in answers]
-    assert sequences == sorted(sequences)
-    told = (agent._reports.last(1) or TableStatus(1, S.ABSENT)).state
-    assert told is executor.get_table_span_status(1).state
