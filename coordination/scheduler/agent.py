@@ -107,13 +107,14 @@ class Agent:
         are, with their streams and fences, but dispatches of the owner before it become stale.
 
         A launch is one owner's. But an etcd that was restored from a backup gives its number away a
-        second time, and then both owners write until the first has noticed: etcd says which of them
-        counts, and whom it names is followed even from a higher number."""
+        second time, and then both owners write until the first has noticed: of two with one number,
+        the one that etcd names counts."""
         sender = OwnerInfo(message.sender, message.launch)
         if sender == self.owner:
             return True
-        is_newer = sender.launch > max(self.owner.launch, self.named.launch)
-        if sender != self.named and not is_newer:
+        is_newer = sender.launch > self.owner.launch
+        is_named = sender.launch == self.owner.launch and sender == self.named
+        if not (is_newer or is_named):
             return False
         self.owner = sender
         self.epoch = self._new_epoch()
