@@ -146,6 +146,10 @@ class Watchman:
                 require(set(lost) <= dropped, f"I4: tables that nobody registered: {lost}")
 
     def _one_owner(self) -> None:
+        """I8. (A backup brings back the election key of one that had not heard that it was gone,
+        beside who was elected since: until both have read of it, both lead. Their terms decide.)"""
+        if self._is_lenient:
+            return
         prefix = keys.election_prefix(CLUSTER)
         alive = {
             kv.create_revision
