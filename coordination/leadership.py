@@ -142,6 +142,13 @@ class Leadership:
         if self._owner is not None and self._owner.revision != candidate.revision:
             logger.warning("the election key is gone capture_id=%s", self._role.id)
             self.end(drop=True, resigns=False)
+        elif self._owner is not None and not candidate.leads:
+            logger.warning(
+                "another capture leads again, with an earlier election key: etcd was restored from "
+                "a backup capture_id=%s",
+                self._role.id,
+            )
+            self.end(drop=True, resigns=False)
         elif self._owner is None and candidate.leads:
             self._owner = self._new_owner(candidate.revision)
             logger.info(

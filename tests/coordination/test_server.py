@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from coordination.etcd import keys
-from coordination.etcd.client import delete
+from coordination.etcd.client import KeyValue, delete
 from coordination.metadata.errors import MetadataError
 from coordination.metadata.lookup import read_captures
 from coordination.metadata.model import ChangefeedInfo, FeedState, load
 from coordination.metadata.operator import ChangefeedOperator
-from coordination.model import CaptureID, TableName
+from coordination.model import CaptureID, Revision, TableName
 from coordination.owner.jobs import NotOwner, OwnerJob, R
 from coordination.ports import Standing
 from coordination.server import Phase
@@ -149,6 +149,24 @@ def test_an_owner_whose_key_is_deleted_hands_over_and_lives_on() -> None:
     cluster.until(lambda: cluster.world.owner is not None and cluster.owner is not owner)
     cluster.settle()
     assert life_id(owner) == before
+
+
+def test_an_owner_ceases_when_a_restored_etcd_has_an_earlier_election_key_again() -> None:
+    """Its key was in the backup too, behind the other one: nothing that it had read has changed."""
+    cluster = Cluster(1)
+    cluster.settle()
+    owner, etcd = cluster.owner, cluster.world.etcd
+    earlier = KeyValue(
+        key=f"{keys.election_prefix(CLUSTER)}1",
+        value=b"",
+        create_revision=Revision(1),
+        mod_revision=Revision(1),
+    )
+    cluster.world.put_back(lambda: etcd._kvs.__setitem__(earlier.key, earlier))
+    cluster.until(lambda: owner.owner is None)
+    delete(etcd, earlier.key)
+    cluster.settle()
+    assert cluster.owner is owner
 
 
 def test_a_lost_session_makes_a_new_capture_of_the_same_process() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from coordination.errors import Fenced
 from coordination.etcd import keys
+from coordination.etcd.election import REREAD_S
 from coordination.fence import Fence
 from coordination.metadata.model import (
     ChangefeedInfo,
@@ -147,8 +148,8 @@ class Watchman:
 
     def _one_owner(self) -> None:
         """I8. (A backup brings back the election key of one that had not heard that it was gone,
-        beside who was elected since: until both have read of it, both lead. Their terms decide.)"""
-        if self._is_lenient:
+        beside who was elected since: until that one looks again, both lead. Their terms decide.)"""
+        if self._world.clock.now_s < self._world.lenient_until + REREAD_S:
             return
         prefix = keys.election_prefix(CLUSTER)
         alive = {

@@ -19,6 +19,7 @@ from functools import partial
 from conf.settings import SessionSettings
 from coordination import deadline
 from coordination.capture_context import CaptureContext
+from coordination.errors import TidelakeError
 from coordination.etcd.keys import ChangefeedName
 from coordination.fence import Fence
 from coordination.model import ChangefeedID
@@ -32,7 +33,7 @@ from coordination.watchdog import Watchdog
 from tests.fakes.fake_data_plane import FakeDataPlane, Pace, Sent
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.fakes.fake_replica import PLAYED
-from tests.fakes.fake_warehouse import FakeWarehouse, InvariantBroken
+from tests.fakes.fake_warehouse import FakeWarehouse, InvariantBroken, require
 from tests.simulation.etcd_link import EtcdLink
 from tests.simulation.feeds import CLUSTER, NAME, SimFeed, SimOperator
 from tests.simulation.network import RawNetwork
@@ -172,7 +173,14 @@ class SimCapture:
             if now < self._due_at and not self.woken.is_set():
                 return
             self.woken.clear()
-            wait_s = self.server.run_once()
+            try:
+                wait_s = self.server.run_once()
+            except TidelakeError as error:  # a commit outlasts the end that was asked for
+                require(self.server.is_stopping and "hangs" in str(error), str(error))
+                self._world.tell(f"{self.node} ends in a hurry")
+                self.crash()
+                self._world.captures.remove(self)
+                return
             if wait_s is None:
                 self.close()
                 return
