@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import AppTransaction, DataFile, Json, Metadata
 from sinks.merge_on_write.commit import LostRace
+from sinks.merge_on_write.double_keys import refuse_doubles
 from sinks.merge_on_write.ended_rows import rows_to_end, write_ended
 from sinks.merge_on_write.file_rows import DeletedRows
 from sinks.merge_on_write.history import Beyond, merged, shown_ts
@@ -35,9 +36,10 @@ from sinks.merge_on_write.log_state import LogState
 from sinks.merge_on_write.new_shape import NewShape, reshaped
 from sinks.merge_on_write.open_table import OpenTable
 from sinks.merge_on_write.partition_rows import find_partitions
+from sinks.merge_on_write.parts import PartMapper, one_by_one
 from sinks.merge_on_write.pause import is_paused
-from sinks.merge_on_write.rewrite import check_key, rewrite
-from sinks.merge_on_write.sorted_files import NewFile, write_sorted
+from sinks.merge_on_write.rewrite import PartRewrite, rewrite
+from sinks.merge_on_write.sorted_files import write_sorted
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.tables import (
     ALTERED,
@@ -79,6 +81,7 @@ class TableDdl:
     on_type_change: Literal["rewrite", "stop"] = "rewrite"
     rules: CastRules = field(default_factory=lambda: CastRules(time_zone="UTC", zero_date="null"))
     before_commit: Callable[[], None] = lambda: None
+    map_parts: PartMapper = one_by_one  # of rows that are written anew
 
     @property
     def removes_all(self) -> bool:
@@ -244,12 +247,13 @@ def _clustering(state: LogState, new: NewShape) -> Json | None:
 def _commit(table: OpenTable, order: TableDdl, new: NewShape | None, actions: list[Json]) -> int:
     looked_at = table.state.version
     key = order.target.sorted_by if new is None else order.sorted_by
-    written: list[NewFile] = []
+    written: list[DataFile] = []
     marked: list[tuple[DataFile, DeletedRows]] = []
     is_put = False
     try:
         gone, marked = _rows_anew(table, order, new, key, written)
-        actions += [*gone, *(each.file.add(data_change=True) for each in written)]
+        actions += [*gone, *(each.add(data_change=True) for each in written)]
+        _look_again(table, looked_at, written)
         order.before_commit()
         is_put = True
         version = table.commit(
@@ -260,13 +264,30 @@ def _commit(table: OpenTable, order: TableDdl, new: NewShape | None, actions: li
         )
     except BaseException as error:
         if not is_put or isinstance(error, LostRace):  # no commit names the files, and none will
-            table.storage.delete(each.file.path for each in written)
+            table.storage.delete(each.path for each in written)
         raise
     for file, deleted in marked:
         table.marked(file, deleted)
-    if key:
-        table.learn(key, written)
     return version
+
+
+def _look_again(table: OpenTable, looked_at: int, written: Sequence[DataFile]) -> None:
+    """To write them may have taken hours, and others have written some. Raises LostRace where a
+    commit came meanwhile, TidelakeError where a file is not there."""
+    if not written:
+        return
+    before = table.state
+    table.refresh()
+    if table.state is not before or before.version != looked_at:
+        raise LostRace(f"another commit came first on {table.uri}")
+    there = {each.path: each.size for each in table.storage.list("")}
+    lost = [each.path for each in written if there.get(each.path) != each.size]
+    if lost:
+        raise TidelakeError(
+            f"{len(lost)} of {len(written)} files that were written for {table.uri} are not there, "
+            f"{lost[0]} say: executors write where the driver does not look, or somebody deletes "
+            "files that no commit names yet"
+        )
 
 
 def _rows_anew(
@@ -274,7 +295,7 @@ def _rows_anew(
     order: TableDdl,
     new: NewShape | None,
     key: tuple[str, ...],
-    written: list[NewFile],
+    written: list[DataFile],
 ) -> tuple[list[Json], list[tuple[DataFile, DeletedRows]]]:
     """The actions that take rows out, and the files that stay, with their vectors. What comes in
     their place is ``written``."""
@@ -284,7 +305,7 @@ def _rows_anew(
         hits, ended = _to_end(table, order)
         gone, marked = table.taken_out(hits, int(time.time() * 1000))
         for each in write_ended(table, ended, order.ended, key):
-            written.append(each)
+            written.append(each.file)
     elif order.removes_all or (new is not None and new.must_rewrite):
         live = [each.file for each in table.files.values()]
         if new is not None and not order.removes_all:
@@ -298,7 +319,7 @@ def _rows_anew(
         gone, marked = table.taken_out(hits, int(time.time() * 1000))
     for rows in order.comes() if order.comes is not None else ():
         found = data_files.physical_rows(rows, table.shape)
-        written += write_sorted(table.storage, found, key, table.shape)
+        written += [each.file for each in write_sorted(table.storage, found, key, table.shape)]
     return gone, marked
 
 
@@ -338,14 +359,22 @@ def _operation(order: TableDdl) -> str:
 
 
 def _write(
-    table: OpenTable, order: TableDdl, new: NewShape, key: tuple[str, ...], written: list[NewFile]
+    table: OpenTable, order: TableDdl, new: NewShape, key: tuple[str, ...], written: list[DataFile]
 ) -> None:
     name = order.target.name
-    ddl_ms = order.ddl.commit_ts >> TSO_LOGICAL_BITS
+    work = PartRewrite(
+        uri=table.uri,
+        open_place=table.located.open_place,
+        new=new,
+        key=key,
+        rules=order.rules,
+        ddl_ms=order.ddl.commit_ts >> TSO_LOGICAL_BITS,
+    )
     try:
-        for each in rewrite(table, new, key, order.rules, ddl_ms):
+        for each in rewrite(work, [each.file for each in table.files.values()], order.map_parts):
             written.append(each)
         if new.key_changes:
-            check_key(table, new.shape, key, written)
+            columns = [new.shape.column(name) for name in key]
+            refuse_doubles(written, columns, work, order.map_parts)
     except TidelakeError as error:
         raise type(error)(f"table {name}: {error}") from error

@@ -44,7 +44,7 @@ from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.open_table import OpenTable, TableGone
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
-from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storage
+from sinks.merge_on_write.storage import LocalStorage, StorageOpener, TableStorage
 from sinks.merge_on_write.table_shape import TableShape
 from sinks.merge_on_write.upkeep import TableUpkeep
 from sinks.storage_errors import one_sentence
@@ -67,7 +67,7 @@ class MergeOnWriteEngine:
         keeps_up: bool = True,
     ) -> None:
         """``keeps_up``: whether its thread folds files, writes checkpoints and cleans up."""
-        self._storage_options = dict(storage_options)
+        self._open_place = StorageOpener(dict(storage_options))
         self._memory = IndexMemory(index_memory_bytes)
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="key-index")
         self._tables: dict[str, OpenTable] = {}
@@ -128,7 +128,7 @@ class MergeOnWriteEngine:
                 if not isinstance(storage, LocalStorage):
                     with one_sentence("write to", uri):
                         self._prove(storage)
-                located = LocatedFiles(storage, self._open_storage)
+                located = LocatedFiles(storage, self._open_place)
                 self._tables[uri] = OpenTable(uri, storage, located, self._memory, self._pool)
             return self._tables[uri]
 
@@ -141,7 +141,7 @@ class MergeOnWriteEngine:
         prove_no_other_lock(storage)
 
     def _open_storage(self, uri: str) -> TableStorage:
-        return open_storage(uri, self._storage_options)
+        return self._open_place(uri)
 
 
 def _check_shape(table: OpenTable, target: Target) -> None:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
-_SEEDS = np.frombuffer(os.urandom(16), dtype=np.uint64)
+SEEDS: Words = np.frombuffer(os.urandom(16), dtype=np.uint64)  # of this process
 _STEPS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # odd: a bijection
 _MIX = np.array([0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53], dtype=np.uint64)
 _WORD = 8  # bytes
@@ -52,8 +52,9 @@ def is_numeric(types: Sequence[pa.DataType]) -> bool:
     )
 
 
-def keys_of(arrays: Sequence[pa.Array]) -> Keys:
-    """The keys of rows. ``arrays``: the key columns in the key's order, in the table's types."""
+def keys_of(arrays: Sequence[pa.Array], seeds: Words = SEEDS) -> Keys:
+    """The keys of rows. ``arrays``: the key columns in the key's order, in the table's types.
+    ``seeds``: those of another process, for hashes to compare with its."""
     valid: Mask | None = None
     for array in arrays:
         if array.null_count:
@@ -63,7 +64,7 @@ def keys_of(arrays: Sequence[pa.Array]) -> Keys:
         return Keys(np.empty(0, np.int64), None, None)
     if is_numeric([array.type for array in arrays]):
         return Keys(_numbers(arrays[0]), None, valid)
-    halves = [np.full(len(arrays[0]), seed, np.uint64) for seed in _SEEDS]
+    halves = [np.full(len(arrays[0]), seed, np.uint64) for seed in seeds]
     for array in arrays:
         _absorb(halves, array)
     return Keys(_finish(halves[0]), _finish(halves[1]), valid)

@@ -1,75 +1,114 @@
-"""All live rows of a table as new files of a new shape, a slice at a time.
+"""All live rows of a table as new files of a new shape, a part of the table at a time.
 
-No commit names the files yet. What a slice holds in memory is bounded, whatever the table has; of
-its keys only the index is kept.
+A part is some small data files or a large one. What it becomes depends on nothing but the part, so
+that parts can be done anywhere, and again: the names of its files are new each time. No commit
+names these files yet; those of a part that fails, or whose result nobody took, are orphans, which
+upkeep deletes. What a part holds in memory is a slice of its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write import data_files
-from sinks.merge_on_write.key_hash import Keys
-from sinks.merge_on_write.key_index import first_double, sort_keys
+from sinks.merge_on_write.actions import DataFile
+from sinks.merge_on_write.file_rows import DeletedRows
+from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.new_shape import NewShape, RewrittenColumn
-from sinks.merge_on_write.open_table import OpenTable
+from sinks.merge_on_write.parts import PartMapper
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
-from sinks.merge_on_write.table_shape import NotForThisEngine, ShapeColumn, TableShape
+from sinks.merge_on_write.statistics import rows_in
+from sinks.merge_on_write.storage import TableStorage
+from sinks.merge_on_write.table_shape import NotForThisEngine, TableShape
 from sinks.text_arrays import CastRules
 
 SLICE_BYTES = 128 << 20  # of rows in memory, before they are converted
 SLICE_ROWS = 1_000_000
+PART_BYTES = 64 << 20  # of data files; with `SLICE_ROWS` some seconds of work
 
 
-def rewrite(
-    table: OpenTable, new: NewShape, key: Sequence[str], rules: CastRules, ddl_ms: int
-) -> Iterator[NewFile]:
-    """The new files, each as soon as it is written, sorted by ``key`` within its slice.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRewrite:
+    """Writes the live rows of some data files anew. Can be pickled.
 
     CannotConvert names the column and the first value that has no place in its new type.
     ``ddl_ms``: when the DDL was, for a column that old rows get its time in.
     """
-    order_by = key or (_any_column(new.shape),)
-    for rows in _slices(table, [each.source for each in new.columns if each.source is not None]):
-        columns = [_column(each, rows, rules, ddl_ms) for each in new.columns]
-        made = pa.Table.from_arrays(columns, schema=new.shape.schema())
-        yield from write_sorted(table.storage, made, order_by, new.shape)
+
+    uri: str
+    open_place: Callable[[str], TableStorage]  # a `StorageOpener`, so that it can be pickled
+    new: NewShape
+    key: tuple[str, ...]  # the new files are sorted by it, each slice by itself
+    rules: CastRules
+    ddl_ms: int
+
+    def __call__(self, files: Sequence[DataFile]) -> tuple[DataFile, ...]:
+        storage = self.open_place(self.uri)
+        located, shape = LocatedFiles(storage, self.open_place), self.new.shape
+        order_by = self.key or (_any_column(shape),)
+        written: list[DataFile] = []
+        try:
+            for rows in in_slices(self._live(located, files)):
+                columns = [self._column(each, rows) for each in self.new.columns]
+                made = pa.Table.from_arrays(columns, schema=shape.schema())
+                found = write_sorted(storage, made, order_by, shape)
+                written += [each.file for each in found]
+                self._refuse_null(found)
+        except BaseException:
+            with suppress(OSError):  # it would hide what went wrong
+                storage.delete(each.path for each in written)
+            raise
+        return tuple(written)
+
+    def _live(self, located: LocatedFiles, files: Iterable[DataFile]) -> Iterator[pa.Table]:
+        """The live rows, by physical names."""
+        sources = [each.source for each in self.new.columns if each.source is not None]
+        wanted = list(dict.fromkeys(sources))
+        for file in files:
+            dead = DeletedRows.read(located, file, data_files.count_rows(located, file)).mask
+            yield from data_files.read_live_pieces(located, file, dead, wanted, SLICE_ROWS)
+
+    def _refuse_null(self, found: Iterable[NewFile]) -> None:
+        if self.new.key_changes and any(len(each.index) < each.rows for each in found):
+            raise TidelakeError(
+                f"its key becomes ({', '.join(self.key)}), and there are rows that have NULL in "
+                "it: replicate the table anew, or keep it as it is with [filter] rules"
+            )
+
+    def _column(self, of: RewrittenColumn, rows: pa.Table) -> pa.Array:
+        source = None
+        if of.source is not None:
+            source = data_files.one_array(rows[of.source.physical], of.source.arrow)
+        return of.origin.values(source, rows.num_rows, of.column.arrow, self.rules, self.ddl_ms)
 
 
-def check_key(
-    table: OpenTable, shape: TableShape, key: Sequence[str], written: Sequence[NewFile]
-) -> None:
-    """TidelakeError where a row of the new files has NULL in its key, or two have the same."""
-    columns = [shape.column(name) for name in key]
-    names = ", ".join(key)
-    for each in written:
-        if len(each.index) < each.rows:
-            raise TidelakeError(
-                f"its key becomes ({names}), and there are rows that have NULL in it: replicate "
-                "the table anew, or keep it as it is with [filter] rules"
-            )
-    indexes = [each.index for each in written]
-    if not indexes:
-        return
-    second = None if indexes[0].second is None else np.concatenate([i.second for i in indexes])
-    all_keys = Keys(np.concatenate([index.first for index in indexes]), second, None)
-    at = first_double(sort_keys(all_keys))
-    if at is None:
-        return
-    for each in written:
-        if at < len(each.index):
-            arrays, _ = data_files.read_columns(table.located, each.file, columns)
-            row = int(each.index.ordinals(np.array([at]))[0])
-            values = ", ".join(repr(array[row].as_py()) for array in arrays)
-            raise TidelakeError(
-                f"its key becomes ({names}), and two rows have ({values}): replicate the table "
-                "anew, or keep it as it is with [filter] rules"
-            )
-        at -= len(each.index)
+def rewrite(
+    work: PartRewrite, files: Sequence[DataFile], map_parts: PartMapper
+) -> Iterator[DataFile]:
+    """The new files of these, as their parts are done."""
+    parts = parts_of(files)
+    with closing(map_parts(work, parts, sum(each.size for each in files))) as found:
+        for _, made in zip(parts, found, strict=True):  # none without its result: lost rows
+            yield from made
+
+
+def parts_of(files: Iterable[DataFile]) -> list[tuple[DataFile, ...]]:
+    """In order: small files together, until they are as many rows or bytes as a part has."""
+    parts: list[tuple[DataFile, ...]] = []
+    part: list[DataFile] = []
+    rows = size = 0
+    for each in files:
+        part.append(each)
+        rows, size = rows + (rows_in(each.stats) or 0), size + each.size
+        if rows >= SLICE_ROWS or size >= PART_BYTES:
+            parts.append(tuple(part))
+            part, rows, size = [], 0, 0
+    return [*parts, tuple(part)] if part else parts
 
 
 def _any_column(shape: TableShape) -> str:
@@ -78,19 +117,6 @@ def _any_column(shape: TableShape) -> str:
         if not pa.types.is_list(column.arrow):
             return column.name
     raise NotForThisEngine("it has no column that rows can be sorted by")
-
-
-def _slices(table: OpenTable, columns: Sequence[ShapeColumn]) -> Iterator[pa.Table]:
-    """The live rows, by physical names: small files together, large ones in pieces."""
-    wanted = list(dict.fromkeys(columns))
-    files = list(table.files.values())
-    return in_slices(
-        part
-        for each in files
-        for part in data_files.read_live_pieces(
-            table.located, each.file, table.deleted_rows(each).mask, wanted, SLICE_ROWS
-        )
-    )
 
 
 def in_slices(parts_of_rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -105,10 +131,3 @@ def in_slices(parts_of_rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
             parts, rows, size = [], 0, 0
     if rows:
         yield pa.concat_tables(parts)
-
-
-def _column(of: RewrittenColumn, rows: pa.Table, rules: CastRules, ddl_ms: int) -> pa.Array:
-    source = None
-    if of.source is not None:
-        source = data_files.one_array(rows[of.source.physical], of.source.arrow)
-    return of.origin.values(source, rows.num_rows, of.column.arrow, rules, ddl_ms)

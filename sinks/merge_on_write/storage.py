@@ -10,7 +10,7 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
@@ -91,6 +91,16 @@ def open_storage(uri: str, storage_options: Mapping[str, str]) -> TableStorage:
     from sinks.merge_on_write.object_storage import open_object_storage
 
     return open_object_storage(uri, storage_options)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOpener:
+    """Opens folders by their URIs, also in another process that it was sent to."""
+
+    options: Mapping[str, str] = field(repr=False)  # they may hold a key
+
+    def __call__(self, uri: str) -> TableStorage:
+        return open_storage(uri, self.options)
 
 
 class LocalStorage:

@@ -24,6 +24,7 @@ from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.kept import kept_uri
 from sinks.merge_on_write.log_reader import read_log
+from sinks.merge_on_write.parts import PartMapper, one_by_one
 from sinks.merge_on_write.retention import clean_files
 from sinks.merge_on_write.storage import LocalStorage
 from sinks.schema import Column, MySQLType, TableSchema
@@ -70,6 +71,7 @@ class AlteredHistory(History):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.limit = 10  # behind the CREATE TABLE
+        self.map_parts: PartMapper = one_by_one
         self.kept: dict[str, list[Row]] = {}  # of dropped tables, by their URI
 
     def step(self) -> None:
@@ -239,7 +241,13 @@ class AlteredHistory(History):
     def ddl(self, change: SchemaChange | None, **options: Any) -> Applied | Skipped:
         """Also again, by either engine: that changes nothing."""
         identity = self.identity()
-        order = TableDdl(target=self.target, ddl=identity, change=change, **options)
+        order = TableDdl(
+            target=self.target,
+            ddl=identity,
+            change=change,
+            map_parts=self.map_parts,
+            **options,
+        )
         self.limit += 1
         self.limit -= self.dice.choice((0, 1))  # rows and DDLs of the same ts may follow
         outcome = self.dice.choice(self.engines).alter(order)

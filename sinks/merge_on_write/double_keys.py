@@ -1,0 +1,107 @@
+"""Whether two rows of files that were just written have the same key.
+
+This is about all files at once, and not about a part of them. So the keys, as numbers, are dealt
+out by their values into so many *shares* that one is small enough to be sorted in memory: equal
+keys are in one share. Each share reads the key columns of all files; a table that is twice as
+large has twice as many shares to read twice as much.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from coordination.errors import TidelakeError
+from sinks.merge_on_write import data_files
+from sinks.merge_on_write.actions import DataFile
+from sinks.merge_on_write.key_hash import Keys, Mask, Words, keys_of
+from sinks.merge_on_write.located import LocatedFiles
+from sinks.merge_on_write.parts import PartMapper
+from sinks.merge_on_write.rewrite import PartRewrite
+from sinks.merge_on_write.statistics import rows_in
+from sinks.merge_on_write.storage import TableStorage
+from sinks.merge_on_write.table_shape import ShapeColumn
+
+SHARE_KEYS = 16_000_000  # of eight bytes, which are there twice for a moment: 256 MB
+PIECE_ROWS = 1_000_000
+_AT_ONCE = 1_000  # numbers that come twice and are looked at; among hashes one may be by chance
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOfKeys:
+    """Looks for a double in share ``number`` of ``shares``. Can be pickled."""
+
+    uri: str
+    open_place: Callable[[str], TableStorage]
+    paths: tuple[str, ...]  # of files without deleted rows, and without NULL in a key
+    columns: tuple[ShapeColumn, ...]
+    shares: int
+    seeds: Words = field(default_factory=lambda: np.frombuffer(os.urandom(16), dtype=np.uint64))
+
+    def __call__(self, number: int) -> str | None:
+        """The values of a key that two rows have; None: no two have the same."""
+        found = [keys.first[self._among(keys, number)] for _, keys in self._pieces()]
+        firsts = np.concatenate([np.empty(0, np.uint64), *(each.view(np.uint64) for each in found)])
+        del found
+        firsts.sort()
+        twice = np.unique(firsts[1:][firsts[1:] == firsts[:-1]])
+        del firsts
+        looks = range(0, len(twice), _AT_ONCE)
+        doubles = (self._double(twice[begin : begin + _AT_ONCE]) for begin in looks)
+        return next((each for each in doubles if each is not None), None)
+
+    def _double(self, among: Words) -> str | None:
+        """As above, of keys whose first half is one of these."""
+        seen: set[tuple[int, int]] = set()
+        for arrays, keys in self._pieces():
+            for row in np.flatnonzero(np.isin(keys.first.view(np.uint64), among)).tolist():
+                key = int(keys.first[row]), 0 if keys.second is None else int(keys.second[row])
+                if key in seen:
+                    return ", ".join(repr(array[row].as_py()) for array in arrays)
+                seen.add(key)
+        return None
+
+    def _among(self, keys: Keys, number: int) -> Mask:
+        """By the upper bits: numbers that follow each other are in different shares."""
+        mixed = (keys.first.view(np.uint64) * _SPREAD) >> np.uint64(32)
+        return np.asarray(mixed % np.uint64(self.shares) == number)
+
+    def _pieces(self) -> Iterator[tuple[list[pa.Array], Keys]]:
+        located = LocatedFiles(self.open_place(self.uri), self.open_place)
+        for path in self.paths:
+            file = DataFile({"path": path})
+            for piece in data_files.read_pieces(located, file, self.columns, PIECE_ROWS):
+                arrays = [data_files.one_array(each, each.type) for each in piece.columns]
+                yield arrays, keys_of(arrays, self.seeds)
+
+
+def refuse_doubles(
+    files: Sequence[DataFile],
+    columns: Sequence[ShapeColumn],
+    work: PartRewrite,
+    map_parts: PartMapper,
+) -> None:
+    """TidelakeError with the values of a key that two rows of these files have, which ``work`` has
+    written. ``columns``: the key's."""
+    rows = [rows_in(each.stats) for each in files]
+    shares = max(1, -(-sum(filter(None, rows)) // SHARE_KEYS))
+    share = ShareOfKeys(
+        uri=work.uri,
+        open_place=work.open_place,
+        paths=tuple(each.path for each in files),
+        columns=tuple(columns),
+        shares=shares,
+    )
+    with closing(map_parts(share, range(shares), sum(each.size for each in files))) as looks:
+        found = next((each for each in looks if each is not None), None)
+    if found is not None:
+        raise TidelakeError(
+            f"its key becomes ({', '.join(work.key)}), and two rows have ({found}): replicate the "
+            "table anew, or keep it as it is with [filter] rules"
+        )
