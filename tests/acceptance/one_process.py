@@ -43,6 +43,7 @@ from streaming.apply.table_task import TableTask
 from streaming.cluster.query import CHECKPOINT_PREFIX
 from streaming.run_capture import RunCapture
 from streaming.session import SparkOnDemand, configure
+from tests.acceptance.jvm_calls import refused_here
 from tests.fakes.fake_etcd import FakeEtcd
 from tests.services.delta_rows import read_rows
 from tests.services.kafka_broker import KafkaBroker
@@ -121,7 +122,9 @@ class Life:
 
     def _run(self) -> None:
         try:
-            self._capture.run()
+            with refused_here() as jvm_calls:
+                self._capture.run()
+            assert not jvm_calls, jvm_calls
         except BaseException as error:  # noqa: BLE001  # looked at by the test
             self._error = error
         self._ended.set()
