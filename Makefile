@@ -20,6 +20,8 @@ PYTHON ?=
 PIP_OPTIONS := --retries 10 --timeout 60 --no-input --disable-pip-version-check --progress-bar off
 RUN := .venv/bin/python
 SOURCES := conf coordination sinks streaming tests
+# The tests start a hundred processes: what is imported is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup test lint demo bench bench-quick simulate mutate soak clean
 
@@ -91,7 +93,7 @@ lint: setup
 	$(RUN) -m mypy
 
 test: lint
-	$(RUN) -m pytest -n 2 --dist loadscope --durations 15 || {
+	$(RUN) -m pytest -n 3 --dist loadscope --durations 15 || {
 	  echo "make test: what failed beside another test runs once more, alone; fails it again, it is no matter of load"
 	  $(RUN) -m pytest --last-failed --last-failed-no-failures none
 	}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from conf import masking
+from tests.shares import Shares, in_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,53 +27,15 @@ TWO_WORKERS_SHARE_TWO_CORES = (
     "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=5000 "
     "-XX:Tier4CompileThreshold=40000 -XX:Tier4BackEdgeThreshold=200000"
 )
-SPARK_JARS = ROOT / ".jars" / "spark"
+SPARK_JARS = (ROOT / ".jars" / "spark").resolve()  # as the class archive has them
 
 
-def marked_spark() -> Iterator[str]:
-    """Node IDs: of a module, or of a test or class in one that is not Spark's as a whole."""
-    for path in (ROOT / "tests").rglob("test_*.py"):
-        module, text = path.relative_to(ROOT).as_posix(), path.read_text()
-        if re.search(r"^pytestmark = .*mark\.spark\b", text, re.MULTILINE):
-            yield module
-        marked = r"^@pytest\.mark\.spark\n(?:@.*\n)*(?:def|class) (\w+)"
-        for name in re.findall(marked, text, re.MULTILINE):
-            yield f"{module}::{name}"
-
-
-SPARKS = frozenset(marked_spark())
-
-
-class OneSpark(LoadScopeScheduling):
-    """All that is Spark's in one worker: a second JVM would load and compile everything again.
-
-    (xdist's own groups do not reach pytest 9's node IDs.)
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        module, _, test = nodeid.partition("::")
-        (name,) = re.findall(r"^\w+", test)
-        return "spark" if SPARKS & {module, f"{module}::{name}"} else nodeid
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpark:
-    return OneSpark(config, log)
-
-
-# What needs the whole machine runs beside what needs the least of it.
-LAST = ("tests/acceptance/test_cluster.py", "tests/simulation/test_simulation.py")
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
+    return Shares(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For the worker without Spark the longest come first: processes."""
-
-    def turn(item: pytest.Item) -> int:
-        module = item.nodeid.partition("::")[0]
-        if module in LAST:
-            return 2 + LAST.index(module)
-        return int(item.get_closest_marker("acceptance") is None)
-
-    items.sort(key=turn)
+    in_turn(items)
 
 
 def pytest_collection_finish() -> None:
