@@ -3,11 +3,12 @@
 Three workers share two cores, as half of what the tests do is to wait: for a lease that ends, for a
 process that starts. The queue is
 
-    all of Spark | what starts processes, the longest first | Kafka's | others | the simulation
+    lives of the program over Spark | what starts processes, the longest first | other modules |
+    the simulation | the rest of Spark
 
-and two workers take from its head, the others from its end: so one has Spark, one has processes,
-and beside them runs what needs a core and no patience, nor a broker of its worker. They meet in the
-middle, at short modules.
+and two workers take from its head, the others from its end; they meet in the middle, at short
+modules. Two workers have a Spark: what lives load and compile in its JVM, reads of a stream, and
+what the rest does, queries, have little in common, and one worker would take half as long again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).resolve().parents[1]
 FROM_THE_HEAD = 2  # workers
-SPARK = "spark"
+LIVES, QUERIES = "lives over Spark", "the rest of Spark"
 LONGEST = ("tests/acceptance/test_cluster.py", "tests/acceptance/test_versions.py")
 LAST = "tests/simulation/test_simulation.py"
 
@@ -47,34 +48,34 @@ def is_sparks(nodeid: str) -> bool:
     return not SPARKS.isdisjoint((module, f"{module}::{name}"))
 
 
+def scope_of(nodeid: str) -> str:
+    """What is handed out as one. (xdist's own groups do not reach pytest 9's node IDs.)"""
+    module = nodeid.partition("::")[0]
+    is_acceptance = module.startswith("tests/acceptance/")
+    if is_sparks(nodeid):
+        return LIVES if is_acceptance else QUERIES
+    return nodeid if is_acceptance or module == LAST else module
+
+
 def in_turn(items: list[pytest.Item]) -> None:
     """Sort them as the queue has them."""
 
     def turn(item: pytest.Item) -> int:
-        module = item.nodeid.partition("::")[0]
-        if is_sparks(item.nodeid):
-            return 0
+        module, scope = item.nodeid.partition("::")[0], scope_of(item.nodeid)
+        if scope in (LIVES, QUERIES):
+            return 0 if scope == LIVES else 100
         if item.get_closest_marker("acceptance") is not None:
             return 1 + (LONGEST.index(module) if module in LONGEST else len(LONGEST))
-        if item.get_closest_marker("kafka") is not None:
-            return 2 + len(LONGEST)
-        return 3 + len(LONGEST) + (module == LAST)
+        return 98 + (module == LAST)
 
     items.sort(key=turn)
 
 
 class Shares(LoadScopeScheduling):
-    """All that is Spark's in one worker: a second JVM would load and compile everything again.
-
-    (xdist's own groups do not reach pytest 9's node IDs.)
-    """
+    """Gives each worker its share of the queue."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if is_sparks(nodeid):
-            return SPARK
-        module = nodeid.partition("::")[0]
-        is_long = module == LAST or module.startswith("tests/acceptance/")
-        return nodeid if is_long else module
+        return scope_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if self.nodes.index(node) >= FROM_THE_HEAD:
