@@ -76,9 +76,16 @@ class ReadTask:
 @cache
 def _settle() -> None:
     """Done once in each worker process. Spark makes a worker collect garbage after every task, and
-    to look through all that was imported took longer than a small read: freeze that."""
+    to look through all that was imported took longer than a small read: freeze that. Meanwhile
+    nothing is collected: Python would look through all messages again for every few hundred new
+    ones, a tenth of a read's work, and find nothing.
+
+    glibc keeps freed memory for the next chunk. Arrow's own pool gives it back, and the kernel
+    clears it anew for each chunk."""
     pa.set_cpu_count(1)  # the other cores run other tasks
+    pa.set_memory_pool(pa.system_memory_pool())
     gc.freeze()
+    gc.disable()
 
 
 def _task(settings: ConsumerConfig, plain: bytes, decode: Decoder, budget_bytes: int) -> ReadTask:

@@ -55,7 +55,7 @@ def by_head(
     return groups, np.concatenate(others) if others else rest[:0]
 
 
-def some(values: pa.BinaryArray, positions: Positions) -> pa.BinaryArray:
+def some(values: pa.Array, positions: Positions) -> pa.Array:
     """The messages at rising positions, without a copy where they are all or side by side."""
     if len(positions) and positions[-1] - positions[0] == len(positions) - 1:
         return values.slice(int(positions[0]), len(positions))

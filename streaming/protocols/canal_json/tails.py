@@ -1,4 +1,4 @@
-"""The ends of many row messages, from ``mysqlType`` on, parsed in one call."""
+"""The ends of many row messages, from behind ``mysqlType`` on, parsed in one call."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def all_named(table: pa.Table, tails: Tails, at: Positions) -> Mask:
     missing = _null_values(column(table, "data").flatten(), len(table))
     if not missing.any():
         return np.ones(len(table), np.bool_)
-    for name in table.column_names[4:]:
+    for name in table.column_names[3:]:
         missing += ~valid(column(table, name))
     old = column(table, "old")
     olds = lengths(old)
@@ -151,19 +151,6 @@ def valid(array: pa.Array) -> Mask:
     if not array.null_count:
         return np.ones(len(array), np.bool_)
     return array.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-
-
-def are_all(values: pa.StringArray, text: str) -> bool:
-    """Whether every value is ``text``: by its bytes, sooner than a comparison by value."""
-    value, count = text.encode(), len(values)
-    if values.null_count or values.offset or not count:
-        return False
-    _, offsets, data = values.buffers()
-    ends = np.frombuffer(offsets, np.int32, count + 1)
-    even = np.arange(count + 1, dtype=np.int32) * len(value)
-    return np.array_equal(ends, even) and (
-        not value or data.slice(0, int(ends[-1])).equals(pa.py_buffer(value * count))
-    )
 
 
 def lengths(lists: pa.ListArray) -> Positions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from typing import Any
 
 import pyarrow as pa
@@ -164,6 +165,56 @@ def test_other_columns_or_types_make_other_blocks(slowly: list[bytes | None]) ->
     blocks = read(values, wanted(NAME))
     assert [block.rows for block in blocks] == [3 * MANY, *[MANY] * 4]
     assert len(slowly) < len(values) / 2  # for a handful of messages more calls do not pay
+    assert plain(blocks) == plain(one_by_one(values, wanted(NAME)))
+
+
+def test_types_in_any_order_are_read_at_once(slowly: list[bytes | None]) -> None:
+    """Go writes a map in an order of its own; a type may hold what stands between two types."""
+    types = {"id": "bigint", "v": "enum('a','\",\"')", "w": "decimal(9,2)", "x": "enum(',')"}
+    data = [dict.fromkeys(types, "1")]
+    orders = [dict(order) for order in permutations(types.items())]
+    values = [message(mysqlType=order, data=data) for order in orders] * (MANY // len(orders) + 1)
+    blocks = read(values, wanted(NAME))
+    assert [block.rows for block in blocks] == [len(values)]
+    assert slowly == []
+    assert plain(blocks) == plain(one_by_one(values, wanted(NAME)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"id":"bigint","id":"bigint","vv":"ab"}',  # a name twice
+        '{"id":"ab","v":"bigint","vv":"bigint"}',  # types of other columns
+        '{"id":"bigint","v":"ab","vw":"bigint"}',  # another name
+        '{"id":"bigint","v":"ab";"vv":"bigint"}',
+        '{"id":"bigint","v":"ab","vv":"bigin\\"}',
+        '{"id":"bigint","v":",","vv":"bigint" }',  # a type that is a comma
+        '{"id":"bigint","v":null,"vv":"bigint"}',
+        '{"id":"bigint","v":"ab", "vv":"bigin"}',
+    ],
+)
+def test_odd_types_among_plain_ones(text: str, slowly: list[bytes | None]) -> None:
+    usual = '{"id":"bigint","v":"ab","vv":"bigint"}'
+    types = json.loads(usual)
+    plain_one = message(mysqlType=types, data=[dict.fromkeys(types, "1")])
+    odd = plain_one.replace(usual.encode(), text.encode())
+    assert odd != plain_one
+    values = [*[plain_one] * MANY, odd, *[plain_one] * MANY]
+    blocks = read(values, wanted(NAME))
+    assert accounted(blocks, len(values))
+    assert slowly == [odd]
+    assert plain(blocks) == plain(one_by_one(values, wanted(NAME)))
+
+
+@pytest.mark.parametrize("name", ["data", "old", "_tidb"])
+def test_another_order_of_names_in_all(name: str) -> None:
+    fields = json.loads(message(type="UPDATE", old=[{"id": "2", "v": "b"}]))
+    moved = fields.pop(name)
+    at = list(fields).index("sqlType")
+    ordered = {**dict(list(fields.items())[:at]), name: moved, **dict(list(fields.items())[at:])}
+    values = [json.dumps(ordered, separators=(",", ":")).encode()] * MANY
+    blocks = read(values, wanted(NAME))
+    assert accounted(blocks, MANY)
     assert plain(blocks) == plain(one_by_one(values, wanted(NAME)))
 
 
