@@ -280,7 +280,8 @@ class ControlRows:
     def _publish(self, at_ts: Ts) -> bool:
         self.dead_letters.refreshed()
         created = {name: table.created_ts for name, table in self.spans.items()}
-        if beyond := past_tables(self.progress.values(), at_ts, created):
+        beyond = past_tables(self.progress.values(), at_ts, created)
+        if beyond := [*beyond, *self._ended_past(at_ts)]:
             logger.info("sync point passed over ts=%d beyond=%s", at_ts, beyond[0])
             return True
         snapshot = cut(self.row.changefeed_id, self.progress.values(), at_ts, self._letters)
@@ -300,12 +301,18 @@ class ControlRows:
         tables = there_at(self.progress.values(), at_ts)
         if any(self._known.get(each.name) != (at_ts, each.delta_version) for each in tables):
             return
-        if any(ts > at_ts and name not in self._known for name, ts in self.spans.ended.items()):
-            return  # it was there, and nobody knows in which version
+        if self._ended_past(at_ts):
+            return
         self._last_cut_ts = at_ts
         snapshot = cut(row.changefeed_id, tables, at_ts, self._letters) if tables else None
         if snapshot is not None:
             self._tables.snapshots.publish(snapshot, row.term)
+
+    def _ended_past(self, at_ts: Ts) -> list[TableName]:
+        """Tables that were there and are dropped since, and nobody knows in which version they had
+        what they had then: who dropped one may have died before it said so."""
+        ended = (name for name, ts in self.spans.ended.items() if ts > at_ts)
+        return [name for name in ended if self._known.get(name, (0, None))[0] != at_ts]
 
     def _write_progress(self, rows: Iterable[ProgressRow]) -> None:
         changed = [row for row in rows if row != self.progress.get(row.name)]

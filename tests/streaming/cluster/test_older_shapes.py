@@ -176,6 +176,8 @@ MODES: dict[str, tuple[Literal["rewrite", "null"], TableRule]] = {
     "null": ("null", TableRule(matcher=("*.*",))),
     "log": ("rewrite", TableRule(matcher=("*.*",), write_mode="append")),
     "deleted rows stay": ("rewrite", WHOLE),
+    "history": ("rewrite", TableRule(matcher=("*.*",), write_mode="history")),
+    "history, null": ("null", TableRule(matcher=("*.*",), write_mode="history")),
 }
 
 
@@ -187,7 +189,7 @@ def changefeed(warehouse: Path, mode: str = "rewrite") -> Changefeed:
 
 def live(seed: int, folder: Path, mode: str) -> None:
     rule = MODES[mode][1]
-    keeps_all = rule.write_mode == "append" or rule.soft_delete
+    keeps_all = rule.write_mode != "upsert" or rule.soft_delete
     history, dice = Reshaping(seed, keeps_all=keeps_all), random.Random(seed)
     life = Life(folder, changefeed(folder, mode), [])
     try:
