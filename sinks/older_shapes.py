@@ -11,6 +11,7 @@ over it, and columns may have been altered by hand.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -35,7 +36,8 @@ from sinks.ddl.effects import (
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.ddl.statements import read_ddl
 from sinks.delta_types import arrow_type
-from sinks.schema import Column, MySQLType, TableSchema
+from sinks.partitioning import Partitioning
+from sinks.schema import INTEGER_TYPES, Column, MySQLType, TableSchema
 from sinks.schemas import SchemaRow
 from sinks.text_arrays import CastRules
 
@@ -130,6 +132,38 @@ def older_shapes(
         last_ts = Ts((first or known[-1]).commit_ts - 1)
         found.append(RowShape(last_ts=last_ts, schema=present, is_known=False))
     return tuple(reversed(found))
+
+
+def partitions_then(
+    rows: Iterable[SchemaRow], present: TableSchema, *, made_ts: Ts, ddl_ts: Ts
+) -> Partitioning | None:
+    """How the table was partitioned right below ``ddl_ts``, by the present names of its columns.
+    None: it is not known, or one of these columns is gone, or has other values since. Arguments as
+    of ``older_shapes``."""
+    rows = [row for row in rows if row.commit_ts >= made_ts]
+    before = [row for row in rows if row.commit_ts < ddl_ts]
+    if not before:
+        return None
+    last = max(before, key=lambda row: row.commit_ts)
+    shapes = older_shapes(rows, present, made_ts=made_ts, on_add_default="null")
+    then = next((each for each in shapes if each.last_ts >= ddl_ts - 1), None)
+    if last.partitioning is None or (then is not None and not then.is_known):
+        return None
+    found = Partitioning.from_json(json.loads(last.partitioning))
+    names = [_name_now(name, () if then is None else then.steps) for name in found.columns]
+    columns = tuple(name for name in names if name is not None)
+    return replace(found, columns=columns) if len(columns) == len(names) else None
+
+
+def _name_now(name: str, steps: Iterable[ShapeStep]) -> str | None:
+    """Of a column that has the same values after these steps."""
+    for step in steps:
+        came = (of for of, _ in step.origins if of.source and of.source.lower() == name.lower())
+        origin = next(came, None)
+        if origin is None or not all(of.name in INTEGER_TYPES for of in origin.types or ()):
+            return None
+        name = origin.name
+    return name
 
 
 def _step(change: SchemaChange, ddl_ts: int, on_add_default: OnAddDefault) -> ShapeStep:

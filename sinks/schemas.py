@@ -8,6 +8,7 @@ term is asked, a repeat changes nothing, and what a crash has lost is added at t
 from __future__ import annotations
 
 import functools
+import json
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ class SchemaRow:
     ]
     key: Annotated[Sequence[str], pa.list_(pa.field("element", TEXT)), "columns of the handle key"]
     delta_version: Annotated[int | None, "that took the shape up; null: not known"] = None
+    partitioning: Annotated[str | None, "as JSON; null: there is none, or it is not known"] = None
 
     def __post_init__(self) -> None:
         at = tso_time(self.commit_ts) if self.commit_ts else None
@@ -77,6 +79,11 @@ def columns_of(schema: TableSchema) -> list[dict[str, Any]]:
         }
         for column in schema.columns
     ]
+
+
+def partitioning_of(schema: TableSchema) -> str | None:
+    """As ``SchemaRow.partitioning`` has it."""
+    return None if schema.partitioning is None else json.dumps(schema.partitioning.to_json())
 
 
 class Schemas:

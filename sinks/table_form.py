@@ -109,6 +109,11 @@ class TableForm:
         told = {ROW_TS: ts, ROW_OP: DELETED}
         return {ROW_DELETED: True, **{name: told[name] for name in self.extra_columns}}
 
+    @property
+    def not_ended(self) -> dict[str, Any]:
+        """Of a history the same columns in a row that has not ended."""
+        return {IS_CURRENT: True, VALID_TO: None, VALID_TO_TS: None}
+
     def refuse_names(self, names: Iterable[str]) -> None:
         """Raises ConfigError where a column of the table has the name of one of the form's."""
         for name in names:

@@ -40,8 +40,8 @@ EXCHANGES_UNREAD = (
     "it exchanges rows with a table that was not read: [filter] leaves it out, or it has no key"
 )
 PARTITIONS_OF_LATER = (
-    "it moves or removes the rows of partitions, and what is known of the table's partitions is of "
-    "a later DDL, since the table was rewound: mend these rows by hand"
+    "it moves or removes the rows of partitions, and the table was rewound to below later DDLs, by "
+    "which it is not known any more which rows those are: mend them by hand"
 )
 RECOVERS_UNKNOWN = (
     "it brings a table back, and [filter] passes over DDLs that take rows away, so that it is not "
@@ -103,6 +103,7 @@ class DdlStep:
     change: SchemaChange | None = None
     empties: bool = False  # its rows go
     partitions: tuple[str, ...] = ()  # ... or those of these partitions
+    is_rewound: bool = False  # the table's shape is of this DDL already, or of a later one
     is_skipped: bool = False  # an operator has said so
     ends: tuple[TableName, ...] = ()
     moves: tuple[tuple[TableName, TableName], ...] = ()
@@ -176,8 +177,7 @@ def step_of(  # noqa: PLR0911 - one per kind
             schema = schemas.get(name)
             if schema is None:
                 return None
-            is_later = event.commit_ts < shaped.get(name, 0)
-            return PARTITIONS_OF_LATER if is_later else _without_partitions(event, schema, effect)
+            return _without_partitions(event, schema, effect, shaped.get(name, Ts(0)))
         case (RecoverTable(name=told, new_name=new),):
             known = {_folded(name): name for name in seen}
             recovers = known.get(_folded(told), told), new or event.name
@@ -266,14 +266,19 @@ def _dropped(statement: Statement, schemas: Iterable[TableName]) -> list[TableNa
 
 
 def _without_partitions(
-    event: DdlEvent, schema: TableSchema, effect: TruncatePartition | DropPartition
+    event: DdlEvent,
+    schema: TableSchema,
+    effect: TruncatePartition | DropPartition,
+    shape_ts: Ts,
 ) -> DdlStep | str:
     name = effect.name
     if not effect.partitions:  # of ALL
         return DdlStep(event=event, name=name, empties=True)
+    step = DdlStep(event=event, name=name, partitions=effect.partitions)
+    if event.commit_ts <= shape_ts:
+        return replace(step, is_rewound=True)
     if schema.partitioning is None:
         return PARTITIONS_UNKNOWN
-    step = DdlStep(event=event, name=name, partitions=effect.partitions)
     if isinstance(effect, TruncatePartition):
         return step
     try:

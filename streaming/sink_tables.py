@@ -158,7 +158,7 @@ class SinkTables(dict[TableName, SinkTable]):
         if row.incarnation < self._row.incarnation:
             if self._is_rewinding:
                 refuse_another_key(name, state, self._row.checkpoint_ts)
-            state = self._seal(name, row.incarnation, row.generation, Ts(row.checkpoint_ts))
+            state = self._seal(name, state, row.incarnation, row.generation, Ts(row.checkpoint_ts))
         target = self._target(name, schema_of(name, state), row.generation, state)
         begin = max(self._start_point(row, state.identity(target.app_id)), state.made_again_ts)
         span = self._span(target, state, Ts(begin))
@@ -178,8 +178,7 @@ class SinkTables(dict[TableName, SinkTable]):
 
     def _start_point(self, row: ProgressRow, identity: int | None) -> Ts:
         """Rule 5: of the same incarnation the greater of identity and progress; else where it was
-        sealed.
-        """
+        sealed."""
         if row.incarnation < self._row.incarnation:
             recorded = row.checkpoint_ts
             if self._is_rewinding:
@@ -187,16 +186,19 @@ class SinkTables(dict[TableName, SinkTable]):
             return Ts(identity if identity is not None else recorded)
         return Ts(max(row.checkpoint_ts, identity or 0))
 
-    def _seal(self, name: TableName, oldest: int, generation: int, checkpoint: Ts) -> TargetState:
+    def _seal(
+        self, name: TableName, state: TargetState, oldest: int, generation: int, checkpoint: Ts
+    ) -> TargetState:
         """End the app IDs of older incarnations: an old zombie's write is skipped whatever its L
-        (rule 4). A rewind begins at its own ts, whatever the table shows already.
-        """
+        (rule 4). A rewind begins at its own ts, whatever the table shows already; but not below the
+        DDL that brought it to its name, since what it had before does not come again."""
         apps = [self._app_id(name, i, generation) for i in range(oldest, self._row.incarnation)]
         newest = self._app_id(name, self._row.incarnation, generation)
 
         def begin(reached: Ts) -> Ts:
             start = max(checkpoint, reached)
-            return Ts(min(start, self._row.checkpoint_ts) if self._is_rewinding else start)
+            back_to = max(self._row.checkpoint_ts, state.made_again_ts)
+            return Ts(min(start, back_to) if self._is_rewinding else start)
 
         incarnation = {INCARNATION: str(self._row.incarnation)}
         sealed = seal(self.uri(name), apps, newest, begin, self._options, properties=incarnation)
@@ -273,7 +275,7 @@ class SinkTables(dict[TableName, SinkTable]):
         assert state is not None
         made_by = state.incarnation or 0
         if made_by < self._row.incarnation:  # made, but never filled, before the rewind
-            state = self._seal(name, made_by, FIRST_GENERATION, start)
+            state = self._seal(name, state, made_by, FIRST_GENERATION, start)
         target = self._target(name, schema_of(name, state), FIRST_GENERATION, state)
         return self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0)))
 
@@ -385,15 +387,13 @@ class SinkTables(dict[TableName, SinkTable]):
 
     def schema_or_empty(self, name: TableName) -> TableSchema:
         """The schema that its rows are cast by; without columns for a table whose rows are dead
-        letters.
-        """
+        letters."""
         target = self[name].target
         return target.schema if target else TableSchema(columns=(), key=())
 
     def idle_to(self, limit: Ts, names: Iterable[TableName]) -> None:
         """Every span of these without an unapplied change is at ``limit`` too: no commit, only
-        progress (rule 5).
-        """
+        progress (rule 5)."""
         for name in names:
             span = self[name]
             if span.checkpoint < limit:

@@ -29,7 +29,7 @@ from sinks.merge_on_write.commit import LostRace
 from sinks.merge_on_write.double_keys import refuse_doubles
 from sinks.merge_on_write.ended_rows import rows_to_end, write_ended
 from sinks.merge_on_write.file_rows import DeletedRows
-from sinks.merge_on_write.history import Beyond, merged, shown_ts
+from sinks.merge_on_write.history import Beyond, Hits, merged, without
 from sinks.merge_on_write.kept import NEVER_MS, KeptTable, kept_uri
 from sinks.merge_on_write.key_index import Ordinals
 from sinks.merge_on_write.log_state import LogState
@@ -41,6 +41,7 @@ from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.rewrite import PartRewrite, rewrite
 from sinks.merge_on_write.sorted_files import write_sorted
 from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.partitioning import Partitioning
 from sinks.tables import (
     ALTERED,
     CLOSED,
@@ -59,8 +60,9 @@ from sinks.text_arrays import CastRules
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDdl:
     """What a DDL does to one target. ``change`` None: its shape stays; ``empties``: its rows go;
-    ``partitions``: those of these go, by the definition in ``target.schema``. A change log keeps
-    its rows, which are what happened.
+    ``partitions``: those of these go, by the definition in ``target.schema``, or, of a table that
+    was rewound to below later DDLs, by that of then (``partitions_then``). A change log keeps its
+    rows, which are what happened.
 
     Neither (a DDL that an operator skips): only its position is put into the table. ``on_drop``: a
     DROP TABLE, which empties the table and marks it; with ``keep`` its files stay, under the name
@@ -74,6 +76,7 @@ class TableDdl:
     change: SchemaChange | None = None
     empties: bool = False
     partitions: tuple[str, ...] = ()
+    partitions_then: Partitioning | None = None
     on_drop: Literal["keep", "drop", "rename"] | None = None
     makes_again: bool = False
     comes: Callable[[], Iterator[pa.Table]] | None = None
@@ -179,7 +182,7 @@ def _noted(order: TableDdl, state: LogState, *, is_in_shape: bool) -> dict[str, 
         properties[REKEYED] = str(order.ddl.commit_ts)  # no rewind: it would be done twice
     elif order.empties or order.is_only_noted:
         properties[TRUNCATED] = str(order.ddl.commit_ts)
-    if order.empties and order.target.form.is_history:
+    if (order.empties or order.partitions) and order.target.form.is_history:
         properties[CLOSED] = json.dumps([order.target.app_id, order.ddl.commit_ts])
     return properties
 
@@ -302,10 +305,11 @@ def _rows_anew(
     gone: list[Json] = []
     marked: list[tuple[DataFile, DeletedRows]] = []
     if order.removes_rows and order.on_drop is None and order.ended:
-        hits, ended = _to_end(table, order)
+        hits, anew = _to_end(table, order)
         gone, marked = table.taken_out(hits, int(time.time() * 1000))
-        for each in write_ended(table, ended, order.ended, key):
-            written.append(each.file)
+        for rows_of, values in anew:
+            for each in write_ended(table, rows_of, values, key):
+                written.append(each.file)
     elif order.removes_all or (new is not None and new.must_rewrite):
         live = [each.file for each in table.files.values()]
         if new is not None and not order.removes_all:
@@ -315,7 +319,7 @@ def _rows_anew(
         removed_ms = NEVER_MS if is_kept else int(time.time() * 1000)
         gone = [file.remove(removed_ms, data_change=True) for file in live]
     elif order.partitions:
-        hits = _of_partitions(table, order) or {}
+        hits = _of_partitions(table, order, None)
         gone, marked = table.taken_out(hits, int(time.time() * 1000))
     for rows in order.comes() if order.comes is not None else ():
         found = data_files.physical_rows(rows, table.shape)
@@ -323,29 +327,31 @@ def _rows_anew(
     return gone, marked
 
 
-def _to_end(table: OpenTable, order: TableDdl) -> tuple[dict[str, Ordinals], dict[str, Ordinals]]:
-    """The rows to take out, and those of them that have ended."""
-    among = _of_partitions(table, order)
-    hits = rows_to_end(table, order.ended, among)
-    if not order.target.form.is_history:
-        return hits, hits
-    if among is not None and shown_ts(table) >= order.ddl.commit_ts:
-        raise TidelakeError(
-            f"table {order.target.name}: it removes the rows of partitions, and the table, whose "
-            "write-mode is 'history', was rewound and shows later changes: close these rows by hand"
-        )
-    beyond = Beyond.of(table, Ts(order.ddl.commit_ts - 1), order.target.app_id)
-    ended = beyond.taken_back(hits)
-    return merged(ended, beyond.later), ended
+def _to_end(table: OpenTable, order: TableDdl) -> tuple[Hits, list[tuple[Hits, Mapping[str, Any]]]]:
+    """The rows to take out, and those of them that are written anew, with these values."""
+    there = rows_to_end(table, order.ended)
+    form = order.target.form
+    beyond = Beyond(later={}, reopened={})
+    if form.is_history:
+        beyond = Beyond.of(table, Ts(order.ddl.commit_ts - 1), order.target.app_id)
+    current = beyond.taken_back(there)
+    ended = _of_partitions(table, order, current) if order.partitions else current
+    opened = without(beyond.reopened, ended)
+    out = merged(merged(ended, beyond.later), opened)
+    return out, [(ended, order.ended), (opened, form.not_ended)]
 
 
-def _of_partitions(table: OpenTable, order: TableDdl) -> dict[str, Ordinals] | None:
-    """None: it is not about partitions."""
-    if not order.partitions:
-        return None
-    schema, name = order.target.schema, order.target.name
+def _of_partitions(table: OpenTable, order: TableDdl, among: Hits | None) -> dict[str, Ordinals]:
+    schema, then, name = order.target.schema, order.partitions_then, order.target.name
     try:
-        return find_partitions(table, schema, order.partitions, order.rules)
+        return find_partitions(
+            table,
+            schema if then is None else replace(schema, partitioning=then),
+            order.partitions,
+            order.rules,
+            among=among,
+            are_all_known=then is None,
+        )
     except TidelakeError as error:
         raise type(error)(f"table {name}: {error}") from error
 

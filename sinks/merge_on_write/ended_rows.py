@@ -21,24 +21,14 @@ from sinks.merge_on_write.rewrite import in_slices
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 
 
-def rows_to_end(
-    table: OpenTable, ended: Mapping[str, Any], among: Mapping[str, Ordinals] | None
-) -> dict[str, Ordinals]:
-    """The live rows that have not ended: file path to ordinals. ``among``: of these alone."""
+def rows_to_end(table: OpenTable, ended: Mapping[str, Any]) -> dict[str, Ordinals]:
+    """The live rows that have not ended: file path to ordinals."""
     name, value = next(iter(ended.items()))
     found = {}
     for path, each in table.files.items():
-        if among is not None and path not in among:
-            continue
-        (values,), rows = data_files.read_columns(
-            table.located, each.file, [table.shape.column(name)]
-        )
+        (values,), _ = data_files.read_columns(table.located, each.file, [table.shape.column(name)])
         has_ended = pc.fill_null(pc.equal(values, value), False).to_numpy(zero_copy_only=False)
         is_hit = ~has_ended & ~table.deleted_rows(each).mask
-        if among is not None:
-            is_among = np.zeros(rows, np.bool_)
-            is_among[among[path]] = True
-            is_hit &= is_among
         if is_hit.any():
             found[path] = np.flatnonzero(is_hit)
     return found

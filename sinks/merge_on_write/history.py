@@ -43,8 +43,8 @@ class Beyond:
 
     @classmethod
     def of(cls, table: OpenTable, ts: Ts, app_id: str) -> Beyond:
-        """``app_id``: the writer's. Where it has carried out a TRUNCATE TABLE that is later, that
-        has taken the table back."""
+        """``app_id``: the writer's. Where it has carried out a TRUNCATE that is later, of the table
+        or of partitions, that has taken the table back."""
         if shown_ts(table) <= ts or closed_ts(table, app_id) > ts:
             return cls(later={}, reopened={})
         columns = [table.shape.column(name) for name in (VALID_FROM_TS, VALID_TO_TS)]
@@ -61,11 +61,7 @@ class Beyond:
 
     def taken_back(self, current: Hits) -> dict[str, Ordinals]:
         """Which versions were the current ones, where ``current`` are so now."""
-        kept = {
-            path: np.setdiff1d(rows, self.later.get(path, rows[:0]))
-            for path, rows in current.items()
-        }
-        return merged(_some(kept), self.reopened)
+        return merged(without(current, self.later), self.reopened)
 
 
 def shown_ts(table: OpenTable) -> int:
@@ -111,6 +107,12 @@ def merged(one: Hits, other: Hits) -> dict[str, Ordinals]:
     for path, rows in other.items():
         found[path] = np.union1d(found[path], rows) if path in found else rows
     return found
+
+
+def without(hits: Hits, gone: Hits) -> dict[str, Ordinals]:
+    """The rows of the one that are not of the other."""
+    left = {path: np.setdiff1d(rows, gone.get(path, rows[:0])) for path, rows in hits.items()}
+    return _some(left)
 
 
 class VersionsAbove:

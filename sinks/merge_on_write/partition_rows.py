@@ -7,7 +7,7 @@ table's: then nothing is taken out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
 
@@ -34,11 +34,19 @@ _FUNCTION_TYPES = {"YEAR": _DATES, "TO_DAYS": _DATES, "UNIX_TIMESTAMP": ("timest
 
 
 def find_partitions(
-    table: OpenTable, schema: TableSchema, names: Sequence[str], rules: CastRules
+    table: OpenTable,
+    schema: TableSchema,
+    names: Sequence[str],
+    rules: CastRules,
+    *,
+    among: Mapping[str, Ordinals] | None = None,
+    are_all_known: bool = True,
 ) -> dict[str, Ordinals]:
     """Where the live rows of these partitions are: file path to ordinals, hit files alone.
 
-    Raises TidelakeError where the definition does not tell, or does not fit the rows.
+    ``among``: of these rows alone. ``are_all_known`` False: the definition is an older one, and
+    rows that have come since may be in none of its partitions. Raises TidelakeError where the
+    definition does not tell, or does not fit the rows.
     """
     partitioning = schema.partitioning
     if partitioning is None:
@@ -52,6 +60,8 @@ def find_partitions(
     physical = [table.shape.column(column.name) for column in columns]
     found: dict[str, Ordinals] = {}
     for each in list(table.files.values()):
+        if among is not None and each.file.path not in among:
+            continue
         pieces = data_files.read_pieces(table.located, each.file, physical, PIECE_ROWS)
         places = [
             places_of(
@@ -63,8 +73,10 @@ def find_partitions(
             for piece in pieces
         ]
         live = ~table.deleted_rows(each).mask
+        if among is not None:
+            live &= np.isin(np.arange(len(live)), among[each.file.path])
         place = np.concatenate(places) if places else np.empty(0, np.int64)
-        if (place[live] < 0).any():
+        if are_all_known and (place[live] < 0).any():
             raise TidelakeError(
                 "there are rows that are in none of the partitions that are known of it"
             )

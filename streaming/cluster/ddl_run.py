@@ -26,6 +26,8 @@ from sinks.merge_on_write.recovered import (
 )
 from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.older_shapes import partitions_then
+from sinks.partitioning import Partitioning
 from sinks.tables import DdlIdentity
 from sinks.text_arrays import CastRules
 from streaming.backoff import PASSING, RetryBackoff
@@ -35,7 +37,7 @@ from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.role_context import RoleContext
 from streaming.ddl_plan import HeldTable
 from streaming.ddl_refusal import DdlNotSupported, refusal, way_past
-from streaming.ddl_steps import DdlStep
+from streaming.ddl_steps import PARTITIONS_OF_LATER, DdlStep
 from streaming.sink_table import SinkTable
 
 logger = logging.getLogger(__name__)
@@ -218,13 +220,29 @@ class DdlRun:
         return [self._looked_at(each) for each in (other, name)]
 
     def _alter(self) -> Applied | Skipped | None:
+        order = self._order
         try:
-            return None if self._order is None else self._engine.alter(self._order)
+            if order is not None and order.partitions and self._step.is_rewound:
+                order = replace(order, partitions_then=self._partitions_then())
+            return None if order is None else self._engine.alter(order)
         except NotForThisEngine:
             if not self._step.is_skipped:
                 raise
             logger.info("the table takes no note of it table=%s", self._step.name)
             return None
+
+    def _partitions_then(self) -> Partitioning:
+        """Below the DDL, of a table that was rewound and has a later shape."""
+        changefeed, table = self._context.changefeed, self._table
+        assert table is not None
+        assert table.target is not None
+        rows = self._context.tables.schemas.of_table(changefeed.id, table.name, table.generation)
+        found = partitions_then(
+            rows, table.target.schema, made_ts=table.created_ts, ddl_ts=self._ddl.commit_ts
+        )
+        if found is None:
+            raise TidelakeError(PARTITIONS_OF_LATER)
+        return found
 
 
 def carry_out(

@@ -14,7 +14,7 @@ from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Span, stored_table_id
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import BLOCKED, DROPPED, STOPPED, ProgressRow
-from sinks.schemas import SchemaRow, columns_of
+from sinks.schemas import SchemaRow, columns_of, partitioning_of
 from sinks.snapshots import SnapshotRow
 from streaming.sink_table import PAUSED, WARNING, SinkTable
 
@@ -39,6 +39,7 @@ def schema_row(table: SinkTable, changefeed_id: str) -> SchemaRow | None:
         columns=columns_of(table.target.schema),
         key=table.target.schema.key,
         delta_version=table.shaped_at,
+        partitioning=partitioning_of(table.target.schema),
     )
 
 

@@ -16,17 +16,23 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from conf.settings import TableRule
 from tests.acceptance.books_journal import Journal, Part
 from tests.acceptance.changing_partitions import HashPartitions, Partitions, RangePartitions
 from tests.acceptance.changing_table import KEY, ChangingTable
+from tests.acceptance.shown import DELETED_STAY, LOGGED, UPSERTED, VERSIONED, Shown
 from tests.shop.history import Event
 
-LOG_NAMES = "*.postings*"  # of the change log, for the settings
-_NAMES = (  # that tables take from each other; those of the log are its own
-    *("bank.checking", "bank.savings", "bank.loans", "shop.orders", "shop.items"),
-    *("bank.spare", "shop.savings", "vault.loans", "vault.orders"),
-)
-_NAMES_OF_LOGS = ("bank.postings", "bank.postings2", "vault.postings")
+_NAMES = {  # that tables take from each other, and as which they stand in the settings
+    "account": (
+        *("bank.checking", "bank.savings", "bank.loans", "bank.spare"),
+        *("shop.savings", "vault.loans", "vault.savings"),
+    ),
+    "order": ("shop.orders", "shop.spare", "vault.orders"),
+    "item": ("shop.items", "bank.items", "vault.items"),
+    "posting": ("bank.postings", "bank.postings2", "vault.postings"),
+}
+_FORMS = (UPSERTED, UPSERTED, VERSIONED, DELETED_STAY)
 NAMES_ALONE = 0.8  # the least roll of a history in which tables are renamed, dropped and made
 _TMP = "shop.tmp"
 _MOST_ACCOUNTS, _MOST_ORDERS, _MOST_POSTINGS = 40, 30, 30  # of a table
@@ -43,31 +49,48 @@ class Books(Journal):
         transactions: int = 1_000_000,
         ddl_every: int = 6,
         rate: float = 500.0,
-        has_log: bool = True,
+        has_forms: bool = True,
         least_roll: float = 0.0,
     ) -> None:
-        """``ddl_every`` so many transactions; ``has_log``: a change log, beside its tables;
-        ``least_roll``: of the dice that choose a DDL (`_some_ddl`)."""
+        """``ddl_every`` so many transactions; ``has_forms``: a change log, and other tables in
+        other forms than upserted; ``least_roll``: of the dice that choose a DDL (`_some_ddl`)."""
         dice = random.Random(seed)
         super().__init__(dice, rate, splits=dice.random() < 0.5)
-        self.seed, self.has_log = seed, has_log
+        self.seed, self.has_forms = seed, has_forms
         self._transactions, self._ddl_every = transactions, ddl_every
         self._least_roll = least_roll
         self._last_id = 0
-        account = {"balance": "int"}
+        parts: tuple[Part, ...] = ("account", "order", "item")
+        self._forms: dict[Part, Shown] = {
+            each: dice.choice(_FORMS) if has_forms else UPSERTED for each in parts
+        }
+        if has_forms:
+            self._forms["posting"] = LOGGED
+
+        def table(name: str, part: Part, role: str, **options: Any) -> ChangingTable:
+            schema, _, name = name.partition(".")
+            (role, kind), form = role.split(":"), self._forms.get(part, UPSERTED)
+            made = ChangingTable(schema, name, dice, roles={role: kind}, form=form, **options)
+            self._parts[made] = part
+            return made
+
         self._accounts = [
-            ChangingTable("bank", "checking", dice, roles=account),
-            ChangingTable("bank", "savings", dice, roles=account),
-            ChangingTable("bank", "loans", dice, roles=account, partitioned=HashPartitions),
+            table("bank.checking", "account", "balance:int"),
+            table("bank.savings", "account", "balance:int"),
+            table("bank.loans", "account", "balance:int", partitioned=HashPartitions),
         ]
-        self._orders = ChangingTable("shop", "orders", dice, roles={"count": "smallint"})
-        item = {"order": "int NULL"}
-        self._items = ChangingTable("shop", "items", dice, roles=item, partitioned=RangePartitions)
-        amount = {"amount": "int"}
-        self._postings = ChangingTable("bank", "postings", dice, roles=amount, is_log=True)
+        self._orders = table("shop.orders", "order", "count:smallint")
+        self._items = table("shop.items", "item", "order:int NULL", partitioned=RangePartitions)
+        self._postings = table("bank.postings", "posting", "amount:int")
         self._tables = [*self._accounts, self._orders, self._items]
-        if has_log:
+        if has_forms:
             self._tables.append(self._postings)
+
+    @property
+    def rules(self) -> tuple[TableRule, ...]:
+        """``[[sink.tables]]``."""
+        found = {part: form for part, form in self._forms.items() if form is not UPSERTED}
+        return tuple(form.rule(_NAMES[part]) for part, form in found.items())
 
     def ended(self, name: str, since: int) -> bool:
         """Whether a table has lost this name after this ts."""
@@ -78,7 +101,7 @@ class Books(Journal):
         for schema in ("bank", "shop", "vault"):
             yield self.passing(schema, "", "QUERY", f"CREATE DATABASE `{schema}`")
         for table in self._tables:
-            yield self.created(table, self._part(table))
+            yield self.created(table)
         actions, weights = zip(*self._actions().items(), strict=True)
         for number in range(1, self._transactions + 1):
             yield from self._new_partitions()
@@ -87,14 +110,6 @@ class Books(Journal):
             while (transaction := self.commit()) is None:
                 self._dice.choices(actions, weights)[0]()
             yield transaction
-
-    def _part(self, table: ChangingTable) -> Part:
-        parts: Mapping[ChangingTable, Part] = {
-            self._orders: "order",
-            self._items: "item",
-            self._postings: "posting",
-        }
-        return parts.get(table, "account")
 
     # What happens in the bank and in the shop.
 
@@ -262,14 +277,15 @@ class Books(Journal):
         if self._dice.random() < 0.4:
             table.rename(self._dice.choice(self._free_names(table)))
             other = self._dice.choice(self._tables)
-            if other is not table and other.is_log == table.is_log:
+            if other is not table and self._parts[other] == self._parts[table]:
                 yield from self._become(name, other)
-        yield self.created(table, self._part(table))
+        yield self.created(table)
 
     def _renamed(self, table: ChangingTable) -> Iterator[Event]:
         """Alone, behind another one that takes its name, or in exchange for the name of another."""
         roll, name = self._dice.random(), self._dice.choice(self._free_names(table))
-        other = self._dice.choice([each for each in self._tables if each.is_log == table.is_log])
+        part = self._parts[table]
+        other = self._dice.choice([each for each in self._tables if self._parts[each] == part])
         if other is table or roll < 0.4:
             yield from self._become(name, table)
             return
@@ -288,8 +304,7 @@ class Books(Journal):
 
     def _free_names(self, table: ChangingTable) -> list[str]:
         taken = {each.full_name for each in self._tables}
-        names = _NAMES_OF_LOGS if table.is_log else _NAMES
-        return [name for name in names if name not in taken]
+        return [name for name in _NAMES[self._parts[table]] if name not in taken]
 
     def _about_partitions(self, table: ChangingTable, partitions: Partitions) -> Iterator[Event]:
         if self._dice.random() < 0.3:

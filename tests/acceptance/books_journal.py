@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from coordination.model import TSO_LOGICAL_BITS
-from tests.acceptance.changing_table import KEY, ChangingTable, Row
+from tests.acceptance.changing_table import ChangingTable, Row
 from tests.shop.canal_json import Change, Ddl, Op
 from tests.shop.history import START_TS, SchemaChange, Transaction
 
 Part = Literal["account", "order", "item", "posting"]
-EVENT_COLUMNS = ("_op", "_commit_ts", "_commit_time")  # of a change log, behind all others
 
 
 @dataclass(frozen=True, slots=True)
 class TableThen:
     """What a target is from some moment on. ``roles`` as `ChangingTable` has them; ``key`` tells
-    its rows apart."""
+    its rows apart, and ``is_live`` those of the table as it is."""
 
     part: Part
     columns: tuple[str, ...]
     key: tuple[str, ...]
     roles: Mapping[str, str]
-    kept: Sequence[Row]  # a list of events grows on
-    count: int
-
-    @property
-    def rows(self) -> Sequence[Row]:
-        return self.kept[: self.count]
+    rows: Sequence[Row]
+    is_live: Callable[[Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +85,8 @@ class Journal:
             return None
         ts = self._next_ts()
         for table, each in found.items():
-            if table.is_log:
-                table.note(each, ts)
+            if table.form.after is not None:
+                table.shown = table.form.after(table.shown, each, ts)
             self._look_at(table)
         self._note()
         return Transaction(ts, tuple(sorted(changes, key=lambda change: change.op)))
@@ -114,15 +109,17 @@ class Journal:
         self._note()
         return event
 
-    def created(self, table: ChangingTable, part: Part) -> SchemaChange:
-        self._parts[table] = part
+    def created(self, table: ChangingTable) -> SchemaChange:
         self._look_at(table)
         return self.passing(table.schema, table.name, "CREATE", table.creation)
 
     def changed(self, table: ChangingTable, kind: str, query: str) -> SchemaChange:
         """The DDL, which has changed ``table`` here already."""
+        ts = self._next_ts()
+        table.shown = table.form.ended(table.shown, table.rows, ts)
         self._look_at(table)
-        return self._effective(self.passing(table.schema, table.name, kind, query))
+        self._note()
+        return self._effective(SchemaChange(ts, Ddl(table.schema, table.name, kind, query)))
 
     def dropped(self, table: ChangingTable) -> SchemaChange:
         del self._then[table]
@@ -156,15 +153,15 @@ class Journal:
     # Moments.
 
     def _look_at(self, table: ChangingTable) -> None:
-        rows = table.events if table.is_log else list(table.rows.values())
+        form = table.form
         columns = [column.name for column in table.columns]
         self._then[table] = TableThen(
             part=self._parts[table],
-            columns=(*columns, *EVENT_COLUMNS) if table.is_log else tuple(columns),
-            key=(KEY, "_commit_ts", "_op") if table.is_log else (KEY,),
+            columns=(*columns, *form.columns),
+            key=form.key,
             roles=dict(table.roles),
-            kept=rows,
-            count=len(rows),
+            rows=table.shown if form.after is not None else list(table.rows.values()),
+            is_live=form.is_live,
         )
 
     def _note(self) -> None:

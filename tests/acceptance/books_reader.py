@@ -37,15 +37,21 @@ class BooksReader:
         self._check(ts, {name: self._newest(name) for name in moment.tables})
 
     def check_ddls(self, ts: int) -> None:
-        """Each that changes a target, up to this ts, is one commit of it."""
+        """Each that changes a target, up to this ts, is one commit of it. What removes rows is one
+        of each incarnation that has come to it."""
         found: Counter[tuple[str, int, int]] = Counter()  # a name that is left and taken: two
+        writers: Counter[tuple[str, int, int, str]] = Counter()
         for path in Path(self._warehouse).glob("[!_]*/*/_delta_log/*.json"):
-            for line in path.read_text().splitlines():
-                told = json.loads(line).get("commitInfo", {}).get("userMetadata") or "{}"
-                if (ddl := json.loads(told)).keys() >= {"commit_ts", "query"}:
-                    found[str(path.parent), ddl["commit_ts"], ddl["order"]] += 1
+            actions = [json.loads(line) for line in path.read_text().splitlines()]
+            info = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
+            ddl = json.loads(info.get("userMetadata") or "{}")
+            if ddl.keys() >= {"commit_ts", "query"}:
+                at = str(path.parent), ddl["commit_ts"], ddl["order"]
+                apps = [each["txn"]["appId"] for each in actions if "txn" in each]
+                writers[*at, "" if info["operation"] == "ALTER TABLE" else str(apps)] += 1
+                found[at] += 1
         where = f"seed {self._books.seed}"
-        twice = [each for each, count in found.items() if count > 1]
+        twice = [each for each, count in writers.items() if count > 1]
         assert not twice, f"{where}: {twice}"
         wanted = {at for at in self._books.ddls if at <= ts}
         missing = wanted - {at for _, at, _ in found}
@@ -89,6 +95,9 @@ class BooksReader:
 
 def broken(moment: Moment, found: Mapping[str, list[Row]]) -> list[str]:
     """The invariants that do not hold in these rows."""
+    found = {
+        name: [row for row in found[name] if moment.tables[name].is_live(row)] for name in found
+    }
     lines = []
     total: Any = 0
     counts: dict[int, int] = {}

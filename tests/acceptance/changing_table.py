@@ -7,10 +7,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
-from coordination.model import TSO_LOGICAL_BITS
 from tests.acceptance.changing_partitions import Partitions
 from tests.acceptance.changing_values import (
     CONVERSIONS,
@@ -21,7 +19,8 @@ from tests.acceptance.changing_values import (
     ZEROS,
     with_four_digits,
 )
-from tests.shop.canal_json import Change, Column, Table
+from tests.acceptance.shown import UPSERTED, Shown
+from tests.shop.canal_json import Column, Table
 from tests.shop.tables import type_sql
 
 KEY = "id"
@@ -51,11 +50,11 @@ class ChangingTable:
         *,
         roles: Mapping[str, str],
         partitioned: Callable[[random.Random, int], Partitions] | None = None,
-        is_log: bool = False,
+        form: Shown = UPSERTED,
     ) -> None:
         """``roles`` -> types, ``NULL`` behind one that may be; ``partitioned``: by what, from which
-        id on; ``is_log``: its target shows the events of its rows."""
-        self.schema, self.name, self.is_log = schema, name, is_log
+        id on; ``form``: what its target shows."""
+        self.schema, self.name, self.form = schema, name, form
         self._dice = dice
         self._types, self._partitioned = roles, partitioned
         self._names = 0
@@ -67,7 +66,7 @@ class ChangingTable:
         self.partitions = self._partitioned(dice, first_id) if self._partitioned else None
         self.roles = {role: role for role in roles}
         self.rows: dict[int, Row] = {}
-        self.events: list[Row] = []  # of a log; a DDL makes a new list of them
+        self.shown: list[Row] = []  # by the target, where that is not `rows`; never changed
         self.key: tuple[str, ...] = (KEY,)
         self._key_index = ""  # the unique one that is the key; empty: the primary key is
         self._table: Table | None = None
@@ -110,18 +109,6 @@ class ChangingTable:
         self.schema, _, self.name = full_name.partition(".")
         self._table = None
 
-    def note(self, changes: Iterable[Change], commit_ts: int) -> None:
-        """What a log of them shows."""
-        at = datetime.fromtimestamp((commit_ts >> TSO_LOGICAL_BITS) / 1000, UTC)
-        said = {"INSERT": "insert", "UPDATE": "update_postimage", "DELETE": "delete"}
-        for change in changes:
-            sides = [(said[change.op], change.row)]
-            if change.old is not None:
-                sides.append(("update_preimage", change.old))
-            self.events += [
-                {**row, "_op": op, "_commit_ts": commit_ts, "_commit_time": at} for op, row in sides
-            ]
-
     # Rows.
 
     def new_row(self, id: int, **by_role: Any) -> Row:
@@ -151,7 +138,8 @@ class ChangingTable:
         """By a DDL of some kind; the statement."""
         kinds = [self._add, self._add_filled, self._add_zero, self._add_two, self._drop]
         kinds += [self._drop_two, self._drop_and_add, self._rename, self._convert, self._reorder]
-        kinds += [self._set_default, self._widen_key, self._change_key]
+        kinds += [self._set_default, self._widen_key]
+        kinds += [self._change_key] if self.form.takes_other_keys else []
         while not (part := self._dice.choice(kinds)()):
             pass
         return f"ALTER TABLE {self.sql_name} {part}"
@@ -175,7 +163,7 @@ class ChangingTable:
         added: Mapping[str, Any] | None = None,
     ) -> None:
         """``values``: of columns whose values are not those of the same name; ``added``: what old
-        rows show in new ones, but for events, which have nothing there."""
+        rows show in new ones, but for events of a log, which have nothing there."""
         self.columns, self._table = tuple(columns), None
         found, new = values or {}, added or {}
         names = [column.name for column in self.columns]
@@ -191,9 +179,9 @@ class ChangingTable:
             }
 
         self.rows = {id: of(row, new) for id, row in self.rows.items()}
-        told = ("_op", "_commit_ts", "_commit_time")
-        nothing = dict.fromkeys(new)
-        self.events = [of(row, nothing) | {name: row[name] for name in told} for row in self.events]
+        filled = new if self.form.fills_columns else dict.fromkeys(new)
+        extra = self.form.columns
+        self.shown = [of(row, filled) | {name: row[name] for name in extra} for row in self.shown]
 
     def _free(self) -> list[Defined]:
         taken = {KEY, *self.roles.values()}
@@ -203,7 +191,7 @@ class ChangingTable:
         return [column for column in self._free() if column.name not in self.key]
 
     def _values_of(self, column: Defined) -> list[Any]:
-        return [row[column.name] for row in (*self.rows.values(), *self.events)]
+        return [row[column.name] for row in (*self.rows.values(), *self.shown)]
 
     def _new(self, kind: str, *, nullable: bool = True) -> Defined:
         """Of a name that was never there, or that was dropped."""

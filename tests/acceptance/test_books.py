@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from conf.settings import TableRule
 from coordination.failpoint import Failpoint
-from tests.acceptance.books import LOG_NAMES, Books
+from tests.acceptance.books import Books
 from tests.acceptance.books_reader import BooksReader
 from tests.acceptance.one_process import Lives
 from tests.acceptance.small_tables import MakeLives, new_topics
@@ -29,7 +28,7 @@ BATCH_MESSAGES = 40
 RATE_PER_S = 0.4  # of transactions, on TiDB's clock
 SYNC_POINT_MS = 10_000  # of the same
 LEAST_SNAPSHOTS = 8
-ENGINES = {True: ("auto",), False: ("auto", "auto", "spark")}  # with a change log, and without
+ENGINES = {True: ("auto",), False: ("auto", "auto", "spark")}  # with other forms, and without
 
 
 @pytest.fixture
@@ -43,15 +42,12 @@ def new_lives(
 
 
 def opened(lives: Lives, seed: int, transactions: int) -> Books:
-    """Books whose whole feed is in the topic, restarts of TiCDC and all; those of even seeds have a
-    change log, which Spark does not write."""
-    has_log = seed % 2 == 0
-    if has_log:
-        changefeed = lives.settings.changefeed
-        rule = TableRule(matcher=(LOG_NAMES,), write_mode="append")
-        sink = replace(changefeed.sink, tables=(rule,))
-        lives.settings = replace(lives.settings, changefeed=replace(changefeed, sink=sink))
-    books = Books(seed, transactions=transactions, rate=RATE_PER_S, has_log=has_log)
+    """Books whose whole feed is in the topic, restarts of TiCDC and all; those of even seeds have
+    tables in other forms, which Spark does not write."""
+    books = Books(seed, transactions=transactions, rate=RATE_PER_S, has_forms=seed % 2 == 0)
+    changefeed = lives.settings.changefeed
+    sink = replace(changefeed.sink, tables=books.rules)
+    lives.settings = replace(lives.settings, changefeed=replace(changefeed, sink=sink))
     settings = FeedSettings(seed=seed, watermark_every=3, replay_every=9)
     lives.produce(messages(books.events(), settings))
     return books
@@ -89,7 +85,7 @@ def test_every_snapshot_balances_whoever_fails(new_lives: MakeLives, seed: int) 
     books = opened(lives, seed, transactions=150)
     for _ in range(40):
         victim = f"{dice.choice(list(Failpoint))}=raise:{dice.randint(1, 12)}"
-        settings = {"engine": dice.choice(ENGINES[books.has_log]), "target_ts": books.last_ts}
+        settings = {"engine": dice.choice(ENGINES[books.has_forms]), "target_ts": books.last_ts}
         errors = lives.live_together(dice.randint(1, 2), victim, **settings)
         assert all(error is None or "failpoint" in str(error) for error in errors), (seed, errors)
         if None in errors:

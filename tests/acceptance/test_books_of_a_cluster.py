@@ -7,6 +7,7 @@ deeds again, though not the moments at which they come.
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from conf.settings import TableRule
 from coordination.etcd.embedded import EmbeddedEtcd
-from tests.acceptance.books import LOG_NAMES, Books
+from tests.acceptance.books import Books
 from tests.acceptance.books_reader import BooksReader
 from tests.acceptance.cluster import FEED, Cluster
 from tests.acceptance.live_feed import LiveFeed
@@ -30,7 +32,6 @@ RATE_PER_S = 10.0
 DDL_EVERY = 40  # transactions
 DEEDS = 8
 TABLES = 6
-LOGS = f'[[sink.tables]]\nmatcher = ["{LOG_NAMES}"]\nwrite-mode = "append"\n'
 LEAST_SNAPSHOTS = 5
 STOP_WITHIN_S = 60.0
 NAMES = ("a", "b")
@@ -131,6 +132,17 @@ class Deeds:
         )
 
 
+def text_of(rule: TableRule) -> str:
+    """In a changefeed file."""
+    lines = {
+        "matcher": json.dumps(rule.matcher),
+        "write-mode": json.dumps(rule.write_mode),
+        "soft-delete": json.dumps(rule.soft_delete),
+        "extra-columns": json.dumps(rule.extra_columns),
+    }
+    return "\n".join(["[[sink.tables]]", *(f"{at} = {text}" for at, text in lines.items()), ""])
+
+
 @pytest.mark.parametrize("seed", chosen_seeds(2))
 def test_every_snapshot_balances(
     broker: KafkaBroker, etcd: EmbeddedEtcd, tmp_path: Path, seed: int
@@ -146,7 +158,7 @@ def test_every_snapshot_balances(
             cluster.start(name)
         for server in cluster.servers.values():
             server.life.await_line("capture starts")
-        cluster.create(settings=LOGS)
+        cluster.create(settings="".join(map(text_of, feed.books.rules)))
         with feed:
             cluster.await_shared_out(TABLES, among=len(NAMES))
             for _ in range(DEEDS):

@@ -43,7 +43,7 @@ def test_every_snapshot_balances(
         transactions=200,
         ddl_every=4,
         rate=RATE_PER_S,
-        has_log=False,
+        has_forms=False,
         least_roll=NAMES_ALONE,
     )
     settings = FeedSettings(seed=seed, watermark_every=3, replay_every=9)

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from coordination.model import Ts
-from sinks.older_shapes import RowShape, older_shapes
+from sinks.older_shapes import RowShape, older_shapes, partitions_then
+from sinks.partitioning import Partition, Partitioning
 from sinks.schema import Column, MySQLType, TableSchema
-from sinks.schemas import SchemaRow, columns_of
+from sinks.schemas import SchemaRow, columns_of, partitioning_of
 from sinks.text_arrays import CastRules
 
 RULES = CastRules(time_zone="UTC", zero_date="null")
@@ -153,3 +154,52 @@ def test_text_of_a_table_of_bytes_is_bytes() -> None:
     assert known([FIRST, added], schema("id int", "v varchar(20)", "b blob")) == [
         (19, ["id", "v"], True)
     ]
+
+
+def by(column: str, *bounds: int) -> Partitioning:
+    names = [Partition(name=f"p{n}", less_than=(str(bound),)) for n, bound in enumerate(bounds)]
+    return Partitioning(method="range", columns=(column,), partitions=tuple(names))
+
+
+def divided(row: SchemaRow, partitioning: Partitioning | None) -> SchemaRow:
+    of = replace(schema("id int"), partitioning=partitioning)
+    return replace(row, partitioning=partitioning_of(of))
+
+
+CUT = row(MADE_TS, "CREATE TABLE a …", "id int", "d int")
+GROWN = row(20, "ALTER TABLE a ADD PARTITION …", "id int", "d int")
+LATER = {  # the columns that a DDL at 30 makes, and what the column d is called then
+    "ALTER TABLE a ADD x INT": (("id int", "d int", "x int"), "d"),
+    "ALTER TABLE a RENAME COLUMN D TO e": (("id int", "e int"), "e"),
+    "ALTER TABLE a CHANGE d e BIGINT": (("id int", "e bigint"), "e"),
+    "ALTER TABLE a MODIFY d VARCHAR(9)": (("id int", "d varchar(9)"), None),
+    "ALTER TABLE a DROP d": (("id int",), None),
+    "ALTER TABLE a DROP d, ADD d INT": (("id int", "d int"), None),
+}
+
+
+@pytest.mark.parametrize("statement", LATER)
+def test_partitions_of_then_have_the_names_of_now(statement: str) -> None:
+    columns, name = LATER[statement]
+    rows = [
+        divided(CUT, by("d", 5)),
+        divided(GROWN, by("d", 5, 9)),
+        divided(row(30, statement, *columns), by("d", 5, 9)),
+    ]
+
+    def then(ts: int, of: Sequence[SchemaRow] = rows) -> Partitioning | None:
+        return partitions_then(of, schema(*columns), made_ts=Ts(MADE_TS), ddl_ts=Ts(ts))
+
+    assert then(20) == (name and by(name, 5))
+    assert then(25) == then(30) == (name and by(name, 5, 9))
+    assert then(MADE_TS) is None
+    assert then(25, [rows[0], divided(GROWN, None), rows[2]]) is None
+    assert then(20, [divided(CUT, None), *rows[1:]]) is None
+
+
+def test_partitions_of_a_shape_that_is_not_known_are_not() -> None:
+    skipped = row(30, "ALTER TABLE a ADD y INT", "id int", "x int", "d int")
+    rows = [divided(each, by("d", 5)) for each in (CUT, GROWN, skipped)]
+    present = schema("id int", "x int", "d int")
+    assert partitions_then(rows, present, made_ts=Ts(MADE_TS), ddl_ts=Ts(20)) is None
+    assert partitions_then(rows, present, made_ts=Ts(MADE_TS), ddl_ts=Ts(40)) == by("d", 5)

@@ -1,16 +1,16 @@
 """One capture by hand, without Spark, Kafka and etcd: it reads a feed in chunks, writes rows and
 carries DDLs out, one step after the other, with the program's own parts. Now and then it dies at a
-fail point, and goes on by what the tables and its last rows of progress say."""
+fail point, or is rewound, and goes on by what the tables and its last rows of progress say."""
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,103 +25,44 @@ from conf.settings import (
     TableRule,
 )
 from coordination import failpoint
-from coordination.errors import Fenced
 from coordination.failpoint import Failpoint, FailpointHit
 from coordination.model import TableName, Ts
 from sinks.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.progress import DROPPED, ProgressRow
+from sinks.schemas import SchemaRow
+from sinks.tables import inspect
 from streaming.apply.applier import Applier, DueTable
 from streaming.apply.carry import Carry
 from streaming.apply.table_task import TableTask
 from streaming.cluster.control_rows import EndedSpan, RenamedSpans
 from streaming.cluster.ddl_run import DdlRun
 from streaming.cluster.newcomers import wanted_of
-from streaming.cluster.progress_rows import ended_progress, first_progress
+from streaming.cluster.older_shapes import OlderShapes
+from streaming.cluster.progress_rows import (
+    ended_progress,
+    first_progress,
+    resumed_progress,
+    schema_row,
+)
 from streaming.ddl_plan import DdlPlan, definition, in_order, plan
 from streaming.ddl_steps import DdlEvent, DdlKey, DdlStep
 from streaming.filter import TableFilter, TableForms
 from streaming.protocols.canal_json import decode
 from streaming.protocols.contract import Block, Kind, Messages, Wanted
+from streaming.sink_table import SinkTable
 from streaming.sink_tables import SinkTables
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
 from tests.shop.feed import Message
 from tests.shop.history import START_TS
+from tests.streaming.one_life import STEPS, Letters, Permit, Zombie
 
 TOPIC = "books"
-STEPS = (
-    *(Failpoint.BEFORE_DDL, Failpoint.AMID_RENAME, Failpoint.AFTER_DDL, Failpoint.AFTER_DDL),
-    *(Failpoint.AFTER_FENCE_CHECK, Failpoint.AFTER_APPLY_ONE, Failpoint.AFTER_PROGRESS),
-    Failpoint.AFTER_CREATE_TABLE,
-)
-
-
-class _Permit:
-    """Always given, unless it falls asleep: then the pass that it slept at is the last one."""
-
-    capture_id = "by-hand"
-
-    def __init__(self) -> None:
-        self.asleep, self.wake = Event(), Event()
-        self._left: int | None = None
-
-    def sleep_at(self, nth: int) -> None:
-        self._left = nth
-
-    def check(self) -> None:
-        if self._left is None:
-            return
-        if self.wake.is_set():
-            raise Fenced("its trust is over")
-        self._left -= 1
-        if self._left <= 0:
-            self.asleep.set()
-            self.wake.wait()
-
-    def begin(self, _name: TableName, _limit: Ts) -> None:
-        self.check()
-
-    def ended(self, name: TableName) -> None: ...
-
-    def signature(self, _name: TableName) -> Mapping[str, object]:
-        return {"fence": 1}
-
-
-class _Letters:
-    """Rows that could not be applied; whoever has lost its trust notes none."""
-
-    def __init__(self, permit: _Permit, rows: list[dict[str, Any]]) -> None:
-        self._permit, self._rows = permit, rows
-
-    def add_rows(self, found: Mapping[TableName, pa.Table]) -> None:
-        if rows := [row for errors in found.values() for row in errors.to_pylist()]:
-            self._permit.check()
-            self._rows += rows
-
-
-class _Zombie:
-    """A life whose thread sleeps between its last check and a commit; or that has just ended."""
-
-    def __init__(self, life: OneWriter) -> None:
-        self._life = life
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
-        while self._thread.is_alive() and not life._permit.asleep.wait(0.005):
-            pass
-
-    def wake(self) -> None:
-        """Its commit comes now, however late."""
-        self._life._permit.wake.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        with suppress(Exception):  # it is refused in many ways
-            self._life._advance(self._life.resolved)
-        self._life.close()
 
 
 class OneWriter:
-    """``cuts``: which version each table had at which ts, as in the ledger."""
+    """``cuts``: which version each table had at which ts, as in the ledger. ``rewinds``: from where
+    to where it was rewound."""
 
     def __init__(
         self,
@@ -149,36 +90,71 @@ class OneWriter:
         self._filter, self._forms = TableFilter(FilterSettings()), TableForms(rules)
         self._folder = folder
         self._progress: dict[TableName, ProgressRow] = {}
+        self._shapes: dict[tuple[TableName, Ts], SchemaRow] = {}  # as in `_tidelake/schemas`
         self.deaths = 0
+        self.rewinds: list[tuple[Ts, Ts]] = []
+        ts = START_TS
+        self._row = ChangefeedRow(
+            changefeed_id="shop", start_ts=ts, checkpoint_ts=ts, resolved_ts=ts
+        )
         self._begin()
 
-    def _begin(self) -> None:
+    def _begin(self, back_to: Ts | None = None) -> None:
         """A new owner, by the rows of progress."""
         there = [row.checkpoint_ts for row in self._progress.values() if row.state != DROPPED]
-        ts = min(there, default=START_TS)
-        self._row = ChangefeedRow(
-            changefeed_id="shop", start_ts=START_TS, checkpoint_ts=ts, resolved_ts=ts
+        ts = Ts(min(there, default=self._row.start_ts))
+        before = self._row
+        self._row = replace(
+            before,
+            checkpoint_ts=ts,
+            resolved_ts=ts,
+            state="rewinding" if ts < before.max_published_ts else "running",
         )
+        if back_to is not None:
+            self._row = replace(
+                before,
+                incarnation=before.incarnation + 1,
+                state="rewinding",
+                start_ts=back_to,
+                checkpoint_ts=back_to,
+                resolved_ts=back_to,
+                max_published_ts=max(before.max_published_ts, ts),
+            )
         self._at = dict.fromkeys(self._logs, 0)
         self._watermarks = Watermarks(partitions=frozenset(self._parts.values()))
         self._spans = SinkTables(self._changefeed.sink, self._row, self._forms)
         self._spans.resume(self._progress)
+        for name, at_ts in self._spans.ended.items():
+            if (mark := self._progress[name]).state != DROPPED:
+                self._progress[name] = ended_progress(mark, at_ts, None)
+        for name, table in self._spans.items():
+            self._progress[name] = resumed_progress(table, self._progress[name], self._row)
+            self._note_shape(table)
+        self._older = OlderShapes(self._changefeed, self._shapes_of)
         self._carry = Carry(folder=self._folder.with_name("carry"))
         self._ddls: dict[DdlKey, DdlEvent] = {}
-        self._permit = _Permit()
+        self._permit = Permit()
         self._applier = Applier(
             changefeed=self._changefeed,
             batch=BatchSettings(),
             spark=lambda: None,  # type: ignore[arg-type, return-value]
             permit=self._permit,
             spans=self._spans,
-            dead_letters=_Letters(self._permit, self.letters),  # type: ignore[arg-type]
+            dead_letters=Letters(self._permit, self.letters),  # type: ignore[arg-type]
             job_tag="",
         )
 
     @property
     def resolved(self) -> Ts:
-        return Ts(max(self._watermarks.global_ts - 1, START_TS))
+        return Ts(max(self._watermarks.global_ts - 1, self._row.start_ts))
+
+    def _note_shape(self, table: SinkTable) -> None:
+        if (row := schema_row(table, self._changefeed.id)) is not None:
+            self._shapes.setdefault((table.name, row.commit_ts), row)
+
+    def _shapes_of(self, name: TableName, generation: int) -> Sequence[SchemaRow]:
+        found = [each for (of, _), each in self._shapes.items() if of == name]
+        return [each for each in found if each.generation == generation]
 
     def _end_life(self) -> None:
         failpoint.configure("")
@@ -188,8 +164,8 @@ class OneWriter:
         self._applier.close()
         self._carry.close()
 
-    def run(self, *, most_deaths: int = 0, most_zombies: int = 0) -> None:
-        zombies: list[_Zombie] = []
+    def run(self, *, most_deaths: int = 0, most_zombies: int = 0, most_rewinds: int = 0) -> None:
+        zombies: list[Zombie] = []
         try:
             while any(self._at[each] < len(log) for each, log in self._logs.items()):
                 if self.deaths < most_deaths and self._dice.random() < 0.1:
@@ -204,6 +180,8 @@ class OneWriter:
                     self._advance(self.resolved)
                     if self._dice.random() < 0.3:
                         self._note()
+                    if len(self.rewinds) < most_rewinds and self._dice.random() < 0.05:
+                        self._rewind()
                 except FailpointHit:
                     self.deaths += 1
                     self._end_life()
@@ -213,12 +191,27 @@ class OneWriter:
         finally:
             self._end_life()
 
-    def _fall_asleep(self) -> _Zombie:
+    def _rewind(self) -> None:
+        """To somewhere above the last DDL that no rewind goes below."""
+        uris = [self._spans.uri(name) for name in self._spans]
+        rekeyed = [state.rekeyed_ts for uri in uris if (state := inspect(uri, {})) is not None]
+        least = max([START_TS, *(ts - 1 for ts in rekeyed)])
+        there = [table.checkpoint for table in self._spans.values()]
+        now = min(there, default=Ts(START_TS))
+        if least < now:
+            self._note()
+            self.close()
+            back_to = Ts(self._dice.randrange(least, now))
+            self.rewinds.append((now, back_to))
+            self._begin(back_to)
+
+    def _fall_asleep(self) -> Zombie:
         """In the middle of what it does next; somebody else takes over."""
         zombie = copy(self)
         zombie._progress, zombie.cuts, zombie._ddls = {**self._progress}, [], {**self._ddls}
+        zombie._shapes = {**self._shapes}
         zombie._permit.sleep_at(self._dice.randint(1, 6))
-        asleep = _Zombie(zombie)
+        asleep = Zombie(zombie._permit, lambda: zombie._advance(zombie.resolved), zombie.close)
         self._begin()
         return asleep
 
@@ -292,12 +285,15 @@ class OneWriter:
     def _advance(self, resolved: Ts) -> None:
         while True:
             planned = self._plan(resolved)
+            assert planned.runs or planned.stops_for is None, planned.stops_for
+            assert not planned.held, planned.held
             for creation in planned.creations:
                 name = creation.event.name
                 if name in self._spans:
                     continue
                 schema = definition(creation, self._spans.schemas(), self._spans.defined)
                 self._spans.create(name, schema, creation.event, creation.event.commit_ts)
+                self._note_shape(self._spans[name])
                 self._note()
                 self._join(name)
             self._apply(planned.limit, set(self._spans))
@@ -306,7 +302,6 @@ class OneWriter:
             for key in gone:
                 del self._ddls[key]
             if planned.runs is None:
-                assert planned.blocked is None, (planned.blocked, planned.why)
                 return
             self._carry_out(planned.runs)
 
@@ -321,6 +316,7 @@ class OneWriter:
             seen=self._spans.last_ddls(),
             shaped={name: table.shape_ts for name, table in self._spans.items()},
             orders={},
+            failed={},
             defined=self._spans.defined,
             forms=self._forms,
             unmade={},
@@ -336,6 +332,7 @@ class OneWriter:
                     schema=self._spans.schema_or_empty(name),
                     checkpoint=span.checkpoint,
                     form=self._spans.forms.of(name),
+                    older=self._older.of(span),
                 )
                 due.append(DueTable(task=task, blocks=blocks))
         held = self._applier.apply(due, limit) if due else frozenset()
@@ -352,18 +349,25 @@ class OneWriter:
 
     def _carry_out(self, step: DdlStep) -> None:
         nothing = lambda: None  # noqa: E731
-        context: Any = SimpleNamespace(changefeed=self._changefeed, trust=self._permit)
+        schemas = SimpleNamespace(of_table=lambda _, *table: self._shapes_of(*table))
+        context: Any = SimpleNamespace(
+            changefeed=self._changefeed,
+            trust=self._permit,
+            tables=SimpleNamespace(schemas=schemas),
+        )
         rows: Any = SimpleNamespace(spans=self._spans, save_schemas=nothing)
         for name in step.turns:
             with DdlRun(context, rows, step, name) as run:
                 done = run.until_done(Event())
             assert done is not None
-            if isinstance(done, RenamedSpans):
-                self._rename(done)
-            elif isinstance(done, EndedSpan):
-                self._end(done)
-            else:
-                self._spans.put(done)
+            for each in done:
+                if isinstance(each, RenamedSpans):
+                    self._rename(each)
+                elif isinstance(each, EndedSpan):
+                    self._end(each)
+                else:
+                    self._spans.put(each)
+                    self._note_shape(each)
 
     def _rename(self, done: RenamedSpans) -> None:
         """The rows of the new names are written before those of the old ones end."""
@@ -379,6 +383,7 @@ class OneWriter:
                 self._spans.end(each.table.name, each.at_ts)
         for table in done.made:
             self._spans.put(table)
+            self._note_shape(table)
             self._join(table.name)
 
     def _end(self, ended: EndedSpan) -> None:
@@ -392,5 +397,7 @@ class OneWriter:
         is_one_moment = all(each.checkpoint == ts for each in self._spans.values())
         if any(at > ts for at in self._spans.ended.values()):
             return  # it was there, and nobody knows in which version
+        if ts <= max(self._row.max_published_ts, self._spans.shown_ts):
+            return  # a table shows what it had beyond it
         if versions and is_one_moment and None not in versions.values():
             self.cuts.append({"primary_ts": ts, "tables": versions})

@@ -330,6 +330,10 @@ def test_a_table_that_was_made_again_begins_there(dropped: DropLake) -> None:
     dropped.row = replace(dropped.row, incarnation=2, state="rewinding", checkpoint_ts=20)
     rewound = dropped.resumed(checkpoint_ts=90)
     assert (rewound[NAME].checkpoint, rewound.last_ddls()) == (70, {NAME: 70})
+    state, target = rewound.at(NAME), rewound[NAME].target
+    assert state is not None
+    assert target is not None
+    assert state.identity(target.app_id) == 70  # what it may have from below does not come again
 
 
 def test_a_table_that_was_made_again_without_a_key_is_none_of_deltas(dropped: DropLake) -> None:

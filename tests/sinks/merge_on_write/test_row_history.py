@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
@@ -76,8 +76,8 @@ class Capture:
 
 
 class Race:
-    """Random changes, captures that race for them, rewinds, TRUNCATEs, folds and kills; and the
-    model."""
+    """Random changes, captures that race for them, rewinds, TRUNCATEs of the table and of
+    partitions, folds and kills; and the model."""
 
     def __init__(self, seed: int, uri: str) -> None:
         self.dice = random.Random(seed)
@@ -87,7 +87,7 @@ class Race:
             (*place, None if self.dice.random() < 0.25 else f"v{n}")
             for n, place in enumerate(sorted(set(self.dice.choices(places, k=150))))
         ]
-        target = made_history(uri)
+        target = made_in_partitions(uri)
         self.engines = [MergeOnWriteEngine({}, keeps_up=False) for _ in range(2)]
         self.captures = [Capture(target=target, checkpoint=5) for _ in range(2)]
         self.zombies: list[Capture] = []
@@ -102,8 +102,8 @@ class Race:
 
     def step(self) -> None:
         steps: list[Callable[[], None]] = [self.write, self.killed, self.raced, self.fold]
-        steps += [self.zombie, self.rewind, self.reopen, self.truncate]
-        self.dice.choices(steps, (8, 2, 3, 2, 1, 0.7, 1, 0.7))[0]()
+        steps += [self.zombie, self.rewind, self.reopen, self.truncate, self.remove]
+        self.dice.choices(steps, (8, 2, 3, 2, 1, 0.7, 1, 0.7, 1))[0]()
         assert history_of(self.uri) == expected(self.applied)
 
     def write(self) -> None:
@@ -150,6 +150,15 @@ class Race:
             table.storage = plain
 
     def truncate(self) -> None:
+        self._run(lambda target, ts: truncate(target, ts), range(6))
+
+    def remove(self) -> None:
+        """One partition or two."""
+        names = self.dice.sample(list(PARTITIONS), self.dice.choice((1, 2)))
+        gone = [id for name in names for id in PARTITIONS[name]]
+        self._run(lambda target, ts: removal(target, ts, *names), gone)
+
+    def _run(self, ddl: Callable[[Target, int], TableDdl], gone: Iterable[int]) -> None:
         """At a ts of its own: the changes of the feed have none between."""
         at = self.dice.randrange(2)
         capture, ts = self.captures[at], self.reached + 1
@@ -157,10 +166,10 @@ class Race:
             return
         self.captures = [replace(each, checkpoint=self.reached) for each in self.captures]
         self.changes = [each for each in self.changes if each[0] != ts]
-        assert isinstance(self.engines[at].alter(truncate(capture.target, ts)), Applied)
-        assert isinstance(self.engines[1 - at].alter(truncate(capture.target, ts)), Skipped)
+        assert isinstance(self.engines[at].alter(ddl(capture.target, ts)), Applied)
+        assert isinstance(self.engines[1 - at].alter(ddl(capture.target, ts)), Skipped)
         self.take_back()
-        self.applied += [(ts, id, None) for id in range(6)]
+        self.applied += [(ts, id, None) for id in gone]
         self.truncated_at = ts
 
     def take_back(self) -> None:
@@ -256,28 +265,66 @@ def test_ddls_of_columns_keep_every_version(engine: MergeOnWriteEngine, uri: str
     ]  # fmt: skip
 
 
-def test_a_partition_that_goes_closes_its_rows(engine: MergeOnWriteEngine, uri: str) -> None:
-    """A second time nothing is current there; of a rewound table it is refused in one line."""
+PARTITIONS = {"p0": range(2), "p1": range(2, 4), "p2": range(4, 6)}  # ids
+LISTS = ",".join(
+    f"PARTITION {name} VALUES IN ({ids[0]},{ids[1]})" for name, ids in PARTITIONS.items()
+)
+
+
+def made_in_partitions(uri: str) -> Target:
     query = (
-        "CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR(20)) PARTITION BY RANGE (`id`) "
-        "(PARTITION p0 VALUES LESS THAN (2), PARTITION p1 VALUES LESS THAN (MAXVALUE))"
+        f"CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR(20)) PARTITION BY LIST (`id`) ({LISTS})"
     )
     (effect,) = read_ddl(query, "CREATE", "shop", "t").effects
     assert isinstance(effect, CreateTable)
     target = replace(history_target(uri), schema=effect.schema)
     create(target, properties=ORIGIN)
+    return target
+
+
+def removal(target: Target, ts: int, *names: str) -> TableDdl:
+    return replace(truncate(target, ts), empties=False, partitions=names)
+
+
+def test_a_partition_that_goes_closes_its_rows(engine: MergeOnWriteEngine, uri: str) -> None:
+    """A second time nothing is current there."""
+    target = made_in_partitions(uri)
     changes: list[Change] = [(10, 1, "a"), (20, 1, "b"), (30, 2, "c")]
     engine.apply(history_write(target, 5, 40, changes))
     for ts in (50, 60):
-        order = replace(truncate(target, ts), empties=False, partitions=("p0",))
-        assert isinstance(engine.alter(order), Applied)
+        assert isinstance(engine.alter(removal(target, ts, "p0")), Applied)
         assert history_of(uri) == expected([*changes, (50, 1, None)])
+
+
+def test_a_partition_that_goes_again_after_a_rewind_takes_back_what_is_beyond(
+    engine: MergeOnWriteEngine, uri: str
+) -> None:
+    target = made_in_partitions(uri)
+    changes: list[Change] = [(10, 1, "a"), (10, 2, "b"), (10, 4, "c"), (60, 2, "d"), (60, 4, None)]
+    engine.apply(history_write(target, 5, 40, changes))
+    engine.alter(removal(target, 50, "p0"))
+    engine.apply(history_write(target, 50, 70, changes))
     later = replace(target, app_id=app_id("shop", 2, NAME, 1))
-    seal(uri, [target.app_id], later.app_id, lambda _: Ts(25), {})
-    order = replace(truncate(later, 30), empties=False, partitions=("p0",))
-    with pytest.raises(TidelakeError, match="was rewound and shows later changes") as error:
-        engine.alter(order)
-    assert "\n" not in str(error.value)
+    seal(uri, [target.app_id], later.app_id, lambda _: Ts(20), {})
+    assert isinstance(engine.alter(removal(later, 50, "p0")), Applied)
+    assert history_of(uri) == expected([*changes[:3], (50, 1, None)])
+    engine.apply(history_write(later, 50, 70, changes))
+    assert history_of(uri) == expected([*changes, (50, 1, None)])
+
+
+def test_versions_that_have_ended_need_be_in_no_partition(
+    engine: MergeOnWriteEngine, uri: str
+) -> None:
+    """Those of a partition that was dropped are in none that is known."""
+    target = made_in_partitions(uri)
+    changes: list[Change] = [(10, 1, "a"), (10, 2, "b"), (10, 4, "c")]
+    engine.apply(history_write(target, 5, 40, changes))
+    engine.alter(removal(target, 50, "p0"))
+    partitioning = target.schema.partitioning
+    assert partitioning is not None
+    schema = replace(target.schema, partitioning=partitioning.without(["p0"]))
+    engine.alter(removal(replace(target, schema=schema), 60, "p1"))
+    assert history_of(uri) == expected([*changes, (50, 1, None), (60, 2, None)])
 
 
 @pytest.mark.parametrize(
