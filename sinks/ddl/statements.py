@@ -35,6 +35,14 @@ _STATISTICS = "statistics are not replicated"
 _VIEWS = "views are not replicated"
 _SEQUENCES = "sequences are not replicated"
 _FLASHBACK = "it brings rows back that TiCDC does not send: load the tables anew"
+_FLASHBACK_SCHEMA = (
+    "it brings the tables of a database back, and TiCDC does not send their rows: pass over it, "
+    "and load these tables anew"
+)
+_FLASHBACK_CLUSTER = (
+    "it takes the cluster back to an earlier time, and of that TiCDC sends the rows alone: pass "
+    "over it if no DDL ran since that time; else load the tables of these DDLs anew, too"
+)
 _TEMPORARY = "temporary tables are not replicated"
 
 # Statements that their first words decide: why they have no effect, and their event types.
@@ -241,7 +249,8 @@ def _renamed(words: Words, name: TableName) -> Effect:
 
 def _recover(words: Words, name: TableName) -> Statement | None:
     if not words.accept("TABLE"):
-        return _of(Unsupported(reason=_FLASHBACK))
+        is_schema = words.accept_any("DATABASE", "SCHEMA")
+        return _of(Unsupported(reason=_FLASHBACK_SCHEMA if is_schema else _FLASHBACK_CLUSTER))
     if words.accept("BY", "JOB"):
         why = "it does not say which DROP TABLE: if the last one, apply RECOVER TABLE with its name"
         return _of(Unsupported(reason=why), "recover table")

@@ -93,10 +93,8 @@ class OneWriter:
         self._shapes: dict[tuple[TableName, Ts], SchemaRow] = {}  # as in `_tidelake/schemas`
         self.deaths = 0
         self.rewinds: list[tuple[Ts, Ts]] = []
-        ts = START_TS
-        self._row = ChangefeedRow(
-            changefeed_id="shop", start_ts=ts, checkpoint_ts=ts, resolved_ts=ts
-        )
+        at = dict.fromkeys(("start_ts", "checkpoint_ts", "resolved_ts"), START_TS)
+        self._row = ChangefeedRow(changefeed_id="shop", **at)
         self._begin()
 
     def _begin(self, back_to: Ts | None = None) -> None:
@@ -153,8 +151,8 @@ class OneWriter:
             self._shapes.setdefault((table.name, row.commit_ts), row)
 
     def _shapes_of(self, name: TableName, generation: int) -> Sequence[SchemaRow]:
-        found = [each for (of, _), each in self._shapes.items() if of == name]
-        return [each for each in found if each.generation == generation]
+        found = self._shapes.items()
+        return [row for (of, _), row in found if (of, row.generation) == (name, generation)]
 
     def _end_life(self) -> None:
         failpoint.configure("")
@@ -193,11 +191,9 @@ class OneWriter:
 
     def _rewind(self) -> None:
         """To somewhere above the last DDL that no rewind goes below."""
-        uris = [self._spans.uri(name) for name in self._spans]
-        rekeyed = [state.rekeyed_ts for uri in uris if (state := inspect(uri, {})) is not None]
-        least = max([START_TS, *(ts - 1 for ts in rekeyed)])
-        there = [table.checkpoint for table in self._spans.values()]
-        now = min(there, default=Ts(START_TS))
+        states = (inspect(self._spans.uri(name), {}) for name in self._spans)
+        least = max([START_TS, *(each.rekeyed_ts - 1 for each in states if each is not None)])
+        now = min((table.checkpoint for table in self._spans.values()), default=Ts(START_TS))
         if least < now:
             self._note()
             self.close()
