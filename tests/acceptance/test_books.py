@@ -6,19 +6,15 @@ A seed that fails is told; it fails again with ``-k``. ``test_books_of_a_cluster
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from coordination.failpoint import Failpoint
 from tests.acceptance.books import Books
 from tests.acceptance.books_reader import BooksReader
 from tests.acceptance.one_process import Lives
-from tests.acceptance.small_tables import MakeLives, new_topics
-from tests.services.kafka_broker import KafkaBroker
+from tests.acceptance.small_tables import MakeLives
 from tests.shop.feed import FeedSettings, messages
 from tests.sinks.merge_on_write.histories import chosen_seeds
 
@@ -31,14 +27,9 @@ LEAST_SNAPSHOTS = 8
 ENGINES = {True: ("auto",), False: ("auto", "auto", "spark")}  # with other forms, and without
 
 
-@pytest.fixture
-def new_lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeLives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+@pytest.fixture(autouse=True)
+def short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coordination.owner.term.interval_ms", lambda _config: SYNC_POINT_MS)
-    with new_topics(spark, broker, tmp_path) as make:
-        yield make
 
 
 def opened(lives: Lives, seed: int, transactions: int) -> Books:

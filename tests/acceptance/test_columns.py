@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from conf.settings import EventFilter, FilterSettings
-from tests.acceptance.small_tables import A, MakeLives, made, marks, new_topics, row, values
-from tests.services.kafka_broker import KafkaBroker
+from tests.acceptance.small_tables import A, MakeLives, made, marks, row, values
 from tests.shop.canal_json import Change, Column, Ddl, encode_change, encode_ddl
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -21,15 +18,6 @@ MORE = Column("more", "varchar(20)")
 PAST = FilterSettings(
     event_filters=(EventFilter(matcher=("shop.a",), ignore_event=("add column",)),)
 )
-
-
-@pytest.fixture
-def make_lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeLives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(spark, broker, tmp_path) as make:
-        yield make
 
 
 def wide(ts: int, id: int, **more: str) -> bytes:
@@ -42,10 +30,10 @@ def wide(ts: int, id: int, **more: str) -> bytes:
 
 
 def test_a_column_is_a_dead_letter_until_it_was_added_by_hand_and_is_filled_from_then_on(
-    make_lives: MakeLives, spark: SparkSession
+    new_lives: MakeLives, spark: SparkSession
 ) -> None:
     """Where an event filter passes over the DDL that adds it."""
-    lives = make_lives()
+    lives = new_lives()
     alter = "ALTER TABLE `shop`.`a` ADD COLUMN `kind` ENUM('new','old')"
     ddl = encode_ddl(Ddl("shop", "a", "ALTER", alter), 30, 0)
     early = wide(40, 2, kind="new")
@@ -74,9 +62,9 @@ def test_a_column_is_a_dead_letter_until_it_was_added_by_hand_and_is_filled_from
 
 
 def test_dropped_values_are_counted_and_warned_of_until_there_is_a_column_for_them(
-    make_lives: MakeLives, spark: SparkSession, caplog: pytest.LogCaptureFixture
+    new_lives: MakeLives, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lives = make_lives()
+    lives = new_lives()
     lives.produce([*made(10, A), *((1, None, wide(20, n, more="y")) for n in (1, 2)), *marks(50)])
     lives.finish(target_ts=40, on_unknown_column="drop")
     lives.produce([(1, None, wide(60, 3, more="y", kind="new")), (1, None, row(61, 4, "z"))])

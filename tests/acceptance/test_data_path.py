@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,11 +24,9 @@ from tests.acceptance.small_tables import (
     key_only,
     made,
     marks,
-    new_topics,
     row,
     values,
 )
-from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import (
     Ddl,
     encode_watermark,
@@ -40,15 +37,6 @@ from tests.shop.model import Model, table_difference
 from tests.shop.tables import ORDER_LINES, PAYMENTS
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-
-@pytest.fixture
-def make_lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeLives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(spark, broker, tmp_path) as make:
-        yield make
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +69,9 @@ def partitions_apart(sent: Sequence[Message], dice: random.Random) -> list[Messa
 
 
 def test_duplicates_of_any_kind_leave_tables_and_versions_as_they_are(
-    make_lives: MakeLives, feed: Feed, caplog: pytest.LogCaptureFixture
+    new_lives: MakeLives, feed: Feed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lives = make_lives()
+    lives = new_lives()
     dice = random.Random(1)
     lives.produce(feed.messages)
     with caplog.at_level(logging.DEBUG, logger="streaming.cluster.stream_run"):
@@ -107,8 +95,8 @@ def test_duplicates_of_any_kind_leave_tables_and_versions_as_they_are(
     assert not lives.dead_letters()
 
 
-def test_a_partition_without_a_watermark_holds_everything_back(make_lives: MakeLives) -> None:
-    lives = make_lives()
+def test_a_partition_without_a_watermark_holds_everything_back(new_lives: MakeLives) -> None:
+    lives = new_lives()
     lives.produce([*made(10, A), (1, None, row(20, 1, "x"))])
     lives.produce([mark for mark in marks(50) if mark[0] != 2])
     life = lives.begin(target_ts=40)
@@ -128,8 +116,8 @@ def test_a_partition_without_a_watermark_holds_everything_back(make_lives: MakeL
     assert values(lives, "a") == {1: "x"}
 
 
-def test_surplus_partitions_are_ignored(make_lives: MakeLives) -> None:
-    lives = make_lives(5)
+def test_surplus_partitions_are_ignored(new_lives: MakeLives) -> None:
+    lives = new_lives(5)
     lives.produce([*made(10, A), (2, None, row(20, 1, "x")), *marks(50)])
     lives.produce([(3, None, b"garbage"), (4, None, row(30, 2, "not ours"))])
     lives.finish(target_ts=40)
@@ -140,8 +128,8 @@ def test_surplus_partitions_are_ignored(make_lives: MakeLives) -> None:
     assert sorted(found.source_offsets) == [f"{lives.topics[0]}/{n}" for n in range(3)]
 
 
-def test_several_topics_of_any_number_of_partitions(make_lives: MakeLives) -> None:
-    lives = make_lives(PARTITIONS, 2)
+def test_several_topics_of_any_number_of_partitions(new_lives: MakeLives) -> None:
+    lives = new_lives(PARTITIONS, 2)
     default, other = lives.topics
     lives.produce([*made(10, A, B), (1, None, row(20, 1, "x")), *marks(50)], default)
     lives.produce([(1, None, row(20, 7, "y", table=B)), *marks(50, 2)], other)
@@ -152,9 +140,9 @@ def test_several_topics_of_any_number_of_partitions(make_lives: MakeLives) -> No
     assert sorted(cut["tables"]) == ["shop.a", "shop.b"]
 
 
-def test_a_feed_that_ended_at_its_target_finishes_when_it_is_quiet(make_lives: MakeLives) -> None:
+def test_a_feed_that_ended_at_its_target_finishes_when_it_is_quiet(new_lives: MakeLives) -> None:
     """W = T everywhere; the last DDL comes behind the watermark of its own ts."""
-    lives = make_lives(quiet_s=0.5)
+    lives = new_lives(quiet_s=0.5)
     lives.produce([*made(10, A), (1, None, row(40, 1, "x")), *marks(40), *made(40, B)])
     lives.finish(target_ts=40)
     assert values(lives, "a") == {1: "x"}
@@ -163,10 +151,10 @@ def test_a_feed_that_ended_at_its_target_finishes_when_it_is_quiet(make_lives: M
 
 
 def test_a_broker_that_is_away_for_a_moment_is_waited_for(
-    make_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
+    new_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the middle of a batch, and again when the stream starts anew."""
-    lives = make_lives()
+    lives = new_lives()
     lives.produce([*made(10, A), (1, None, row(20, 1, "x")), *marks(50)])
     calls = {"check_unchanged": 0, "check_offsets": 0}
 
@@ -193,9 +181,9 @@ def test_a_broker_that_is_away_for_a_moment_is_waited_for(
 
 
 def test_a_ddl_wall_stops_above_all_that_lies_below_and_a_filter_goes_past(
-    make_lives: MakeLives, feed: Feed
+    new_lives: MakeLives, feed: Feed
 ) -> None:
-    lives = make_lives()
+    lives = new_lives()
     query = "ALTER TABLE `shop`.`customers` EXCHANGE PARTITION `p` WITH TABLE `shop`.`x`"
     middle = len(feed.events) // 3
     wall_ts = feed.events[middle].commit_ts + 1
@@ -224,11 +212,11 @@ def test_a_ddl_wall_stops_above_all_that_lies_below_and_a_filter_goes_past(
 
 
 def test_a_start_behind_create_table_takes_the_types_of_the_rows(
-    make_lives: MakeLives, caplog: pytest.LogCaptureFixture
+    new_lives: MakeLives, caplog: pytest.LogCaptureFixture
 ) -> None:
     feed = shop_feed(transactions=40, later_ddls=False)
     start_ts = max(event.commit_ts for event in feed.events if isinstance(event, SchemaChange))
-    lives = make_lives()
+    lives = new_lives()
     sent = messages(feed.events, CLEAN)
     lives.produce([each for each in sent if b'"isDdl":true' not in each[2]])
     with caplog.at_level(logging.WARNING, logger="streaming"):
@@ -252,9 +240,9 @@ def test_a_start_behind_create_table_takes_the_types_of_the_rows(
     assert list(lives.rows("payments")[0]) == [column.name for column in PAYMENTS.columns]
 
 
-def test_a_table_without_a_ddl_is_made_with_its_first_whole_row(make_lives: MakeLives) -> None:
+def test_a_table_without_a_ddl_is_made_with_its_first_whole_row(new_lives: MakeLives) -> None:
     """What is cut to its key does not tell the columns: of A only DELETEs come, of B large rows."""
-    lives = make_lives()
+    lives = new_lives()
     cut = key_only(row(20, 1, "large", table=B), onlyHandleKey=True)
     gone = key_only(row(25, 1, "large", table=B, op="DELETE"))
     lives.produce([(1, None, key_only(row(20, 1, "x", op="DELETE"))), (1, None, cut)])
@@ -288,11 +276,11 @@ def test_a_table_without_a_ddl_is_made_with_its_first_whole_row(make_lives: Make
     [("merge-on-write", 0), pytest.param("spark", 13, marks=pytest.mark.soak)],
 )
 def test_jobs_and_commits_of_one_batch_are_counted(
-    make_lives: MakeLives, spark: SparkSession, engine: str, most_jobs_per_table: int
+    new_lives: MakeLives, spark: SparkSession, engine: str, most_jobs_per_table: int
 ) -> None:
     """A job for the counts and one for the rows, of the tables' reader and of the owner's; one
     commit per table."""
-    lives = make_lives(engine=engine)
+    lives = new_lives(engine=engine)
     rows = [(1, None, row(20, n, "x", table=table)) for table in (A, B, IDLE) for n in range(9)]
     lives.produce([*made(10, A, B, IDLE), *rows, *marks(50)])
     lives.finish(target_ts=40)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from conf.settings import EventFilter, FilterSettings
 from coordination.errors import TidelakeError
@@ -24,27 +21,16 @@ from tests.acceptance.small_tables import (
     MakeLives,
     made,
     marks,
-    new_topics,
     row,
     values,
 )
-from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import Change, encode_change, encode_ddl
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-@pytest.fixture
-def make_lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeLives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(spark, broker, tmp_path) as make:
-        yield make
-
-
-def test_what_cannot_be_applied_is_kept_with_its_bytes(make_lives: MakeLives) -> None:
-    lives = make_lives()
+def test_what_cannot_be_applied_is_kept_with_its_bytes(new_lives: MakeLives) -> None:
+    lives = new_lives()
     bad_cast = row(30, 1, "bad", op="UPDATE", n=77).replace(b'"n":"77"', b'"n":"seven"')
     cut = row(35, 2, "cut").replace(b'"commitTs"', b'"onlyHandleKey":true,"commitTs"')
     logged = encode_change(Change(table=KEYLESS, op="INSERT", row={"x": 1}), 36, 0)
@@ -89,9 +75,9 @@ def test_what_cannot_be_applied_is_kept_with_its_bytes(make_lives: MakeLives) ->
 
 
 def test_ignored_events_of_a_table_without_a_key_are_no_dead_letters(
-    make_lives: MakeLives,
+    new_lives: MakeLives,
 ) -> None:
-    lives = make_lives()
+    lives = new_lives()
     lives.produce([(0, None, encode_ddl(CREATE_KEYLESS, 10, 0))])
     changes = [Change(table=KEYLESS, op=op, row={"x": 1}) for op in ("INSERT", "DELETE")]
     lives.produce([*((1, None, encode_change(change, 20, 0)) for change in changes), *marks(50)])
@@ -100,8 +86,8 @@ def test_ignored_events_of_a_table_without_a_key_are_no_dead_letters(
     assert [letter["offset"] for letter in lives.dead_letters()] == [0]
 
 
-def test_on_error_fail_stops_instead_and_names_the_message(make_lives: MakeLives) -> None:
-    lives = make_lives()
+def test_on_error_fail_stops_instead_and_names_the_message(new_lives: MakeLives) -> None:
+    lives = new_lives()
     bad_cast = row(30, 1, "bad", n=77).replace(b'"n":"77"', b'"n":"seven"')
     lives.produce([*made(10, A), (1, None, bad_cast), *marks(50)])
     error = lives.live(target_ts=40, on_error="fail")
@@ -119,10 +105,10 @@ def test_on_error_fail_stops_instead_and_names_the_message(make_lives: MakeLives
 
 
 def test_a_zombies_dead_letters_do_not_come_back(
-    make_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
+    new_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They were looked through and deleted while it slept, right before it added them."""
-    lives = make_lives()
+    lives = new_lives()
     bad_cast = row(30, 1, "bad", n=77).replace(b'"n":"77"', b'"n":"seven"')
     lives.produce([*made(10, A), (1, None, bad_cast), (2, None, b"garbage"), *marks(50)])
     asleep, wake, merge = threading.Event(), threading.Event(), DeadLetters.merge

@@ -6,17 +6,13 @@ Each test is a chain of lives over one feed (``one_process``); ``test_restarts``
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
-from uuid import uuid4
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.settings import FilterSettings
 from coordination.failpoint import Failpoint
 from tests.acceptance.one_process import Feed, Life, Lives, Sleep, shop_feed
-from tests.services.kafka_broker import KafkaBroker
+from tests.acceptance.small_tables import MakeLives
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -35,14 +31,8 @@ def feed() -> Feed:
 
 
 @pytest.fixture
-def lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Lives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    topic = f"lives-{uuid4().hex[:8]}"
-    broker.create_topic(topic, partitions=3)
-    yield Lives(spark, broker, tmp_path, topics=[topic], max_messages=60)
-    broker.delete_topic(topic)
+def lives(new_lives: MakeLives) -> Lives:
+    return new_lives(max_messages=60)
 
 
 def victims() -> list[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from conf.settings import FilterSettings
 from coordination.errors import TidelakeError
@@ -24,29 +22,18 @@ from tests.acceptance.small_tables import (
     advised_ts,
     made,
     marks,
-    new_topics,
     row,
     values,
 )
-from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-@pytest.fixture
-def make_lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeLives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(spark, broker, tmp_path) as make:
-        yield make
-
-
 def test_a_start_where_kafka_has_forgotten_is_refused_until_it_cannot_matter(
-    make_lives: MakeLives,
+    new_lives: MakeLives,
 ) -> None:
     """Rows above a watermark may be sent before it: one that is left shows nothing."""
-    lives = make_lives()
+    lives = new_lives()
     lives.produce([*made(10, A), (1, None, row(40, 1, "gone")), *marks(30)])
     lives.broker.delete_records(lives.topics[0], {1: 1})
 
@@ -65,9 +52,9 @@ def test_a_start_where_kafka_has_forgotten_is_refused_until_it_cannot_matter(
     assert f"It can be rewound to {start_ts} at the earliest" in str(error)
 
 
-def test_what_kafka_deleted_comes_by_a_new_topic(make_lives: MakeLives) -> None:
+def test_what_kafka_deleted_comes_by_a_new_topic(new_lives: MakeLives) -> None:
     """What the refusal says is done, to the letter: the tables are taken up as they are."""
-    lives = make_lives()
+    lives = new_lives()
     lives.produce([*made(10, A), (1, None, row(20, 1, "x")), *marks(30)])
     lives.finish(target_ts=25)
     lives.produce([(1, None, row(40, 2, "lost")), *marks(50)])
@@ -89,10 +76,10 @@ def test_what_kafka_deleted_comes_by_a_new_topic(make_lives: MakeLives) -> None:
 
 
 def test_what_a_wider_filter_would_take_up_in_the_middle_is_refused(
-    make_lives: MakeLives,
+    new_lives: MakeLives,
 ) -> None:
     """A rewind has all of it; a table that is made behind the change is whole."""
-    lives = make_lives()
+    lives = new_lives()
     only_a = FilterSettings(rules=("shop.a",))
     lives.produce([*made(10, A, B), (1, None, row(20, 1, "x")), *marks(30)])
     lives.produce([(1, None, row(40, 1, "x", table=B)), *marks(50)])
@@ -110,9 +97,9 @@ def test_what_a_wider_filter_would_take_up_in_the_middle_is_refused(
     assert values(lives, "b") == {1: "x", 2: "y"}
 
 
-def test_a_table_that_a_filter_leaves_out_stays_where_it_was(make_lives: MakeLives) -> None:
+def test_a_table_that_a_filter_leaves_out_stays_where_it_was(new_lives: MakeLives) -> None:
     """Its progress would otherwise say that changes are in it which were never applied."""
-    lives = make_lives()
+    lives = new_lives()
     without_b = FilterSettings(rules=("*.*", "!shop.b"))
     lives.produce(
         [*made(10, A, B), (1, None, row(20, 1, "x")), (1, None, row(20, 1, "x", table=B))]
@@ -150,10 +137,10 @@ def fails_above(ts: int) -> Callable[[DeltaControlWriter, Any, Advance], None]:
 
 
 def test_no_cut_is_published_while_a_table_shows_what_it_had_beyond_a_rewind(
-    make_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
+    new_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table may have been far ahead of what the changefeed's row says."""
-    lives = make_lives()
+    lives = new_lives()
     lives.produce([*made(10, A), (1, None, row(20, 1, "x")), *marks(30)])
     lives.finish(target_ts=25)
     later = [(1, None, row(ts, 1, f"at {ts}", op="UPDATE")) for ts in (40, 60)]

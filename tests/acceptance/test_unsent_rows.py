@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from pyspark.sql import SparkSession
 
 from coordination.failpoint import Failpoint
 from tests.acceptance.small_tables import (
@@ -15,13 +11,11 @@ from tests.acceptance.small_tables import (
     MakeLives,
     made,
     marks,
-    new_topics,
     row,
     small_table,
     values,
 )
 from tests.services.delta_rows import read_rows
-from tests.services.kafka_broker import KafkaBroker
 from tests.shop.canal_json import Ddl, encode_ddl
 from tests.shop.feed import Message
 
@@ -33,15 +27,6 @@ CREATE_PARTS = (
 )
 BOTH = ("parts", "b")
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-
-@pytest.fixture
-def new_lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeLives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(spark, broker, tmp_path) as make:
-        yield make
 
 
 def ddl(ts: int, table: str, query: str, kind: str = "QUERY") -> Message:

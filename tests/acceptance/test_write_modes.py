@@ -3,17 +3,14 @@ rewind, as Spark reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from conf.settings import TableRule
 from coordination.failpoint import Failpoint
-from tests.acceptance.small_tables import A, B, MakeLives, made, marks, new_topics, row
-from tests.services.kafka_broker import KafkaBroker
+from tests.acceptance.small_tables import A, B, MakeLives, made, marks, row
 from tests.shop.canal_json import Ddl, encode_ddl
 from tests.shop.feed import Message
 
@@ -29,24 +26,15 @@ RULES = (
 )
 
 
-@pytest.fixture
-def make_lives(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeLives]:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with new_topics(spark, broker, tmp_path) as make:
-        yield make
-
-
 def truncate(name: str, ts: int) -> Message:
     ddl = Ddl("shop", name, "TRUNCATE", f"TRUNCATE TABLE `shop`.`{name}`")
     return 0, None, encode_ddl(ddl, ts, 0)
 
 
 def test_every_mode_through_crash_replay_truncate_and_rewind(
-    make_lives: MakeLives, spark: SparkSession
+    new_lives: MakeLives, spark: SparkSession
 ) -> None:
-    lives = make_lives()
+    lives = new_lives()
     changefeed = lives.settings.changefeed
     sink = replace(changefeed.sink, tables=RULES)
     lives.settings = replace(lives.settings, changefeed=replace(changefeed, sink=sink))

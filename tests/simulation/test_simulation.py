@@ -14,7 +14,7 @@ from tests.simulation.invariants import Watchman
 from tests.simulation.mutate import ROOT, Mutation, hunt, mutations
 from tests.simulation.run import SeedFailed, run_seed
 
-SEEDS = 150  # more in make soak, and in make simulate
+SEEDS = 100  # more in make soak, and in make simulate
 SOAKED = 500
 HELD_SEEDS = 10
 CHUNK = 25  # of one test, so that several workers share them
