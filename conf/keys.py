@@ -22,6 +22,7 @@ from conf.settings import (
     ExtraColumn,
     KafkaSource,
     SessionSettings,
+    TableKey,
     TransportSettings,
     WriteMode,
 )
@@ -185,6 +186,7 @@ _SINK: Table = {
             "write-mode": UsedKey("text", get_args(WriteMode)),
             "extra-columns": UsedKey("texts", get_args(ExtraColumn)),
             "soft-delete": UsedKey("boolean"),
+            "key": UsedKey("text", get_args(TableKey)),
         }
     ],
     "kafka-config": UsedKey("map"),

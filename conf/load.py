@@ -257,14 +257,16 @@ def _table_rules(document: Document) -> tuple[TableRule, ...]:
             write_mode=row.get("write-mode", "upsert"),
             extra_columns=tuple(row.get("extra-columns", ())),
             soft_delete=row.get("soft-delete", False),
+            key=row.get("key"),
         )
         for row in document.get("sink", {}).get("tables", ())
     )
     require(all(rule.matcher for rule in rules), "sink.tables: one of them has no matcher")
     require(
-        not document.get("force-replicate") or any(r.write_mode == "append" for r in rules),
-        "force-replicate sends tables without a key too: give them write-mode = 'append' in "
-        "[[sink.tables]], or leave it out",
+        not document.get("force-replicate")
+        or any(rule.key or rule.write_mode == "append" for rule in rules),
+        "force-replicate sends tables without a key too: give them write-mode = 'append' or key = "
+        "'all-columns' in [[sink.tables]], or leave it out",
     )
     return rules
 

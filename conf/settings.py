@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):[0-9]{1,5}$")
 # The table as it is; its change log; every version of its rows.
 WriteMode = Literal["upsert", "append", "history"]
 ExtraColumn = Literal["_tidelake_commit_ts", "_tidelake_op"]  # of an upserted row's last change
+TableKey = Literal["all-columns"]
 _REPLACED_ENGINES = {
     "delta-rs": "its merge was replaced by merge-on-write, which auto (the default) takes: "
     "leave the key out"
@@ -142,17 +143,28 @@ class TableRule:
     write_mode: WriteMode = "upsert"
     extra_columns: tuple[ExtraColumn, ...] = ()
     soft_delete: bool = False  # a deleted row stays, and is marked
+    key: TableKey | None = None  # of tables that have none
 
     @property
     def is_plain(self) -> bool:
-        """Whether the table has its own columns alone, which every engine can write."""
-        return self.write_mode == "upsert" and not self.extra_columns and not self.soft_delete
+        """Whether every engine can write the tables."""
+        is_changed = self.extra_columns or self.soft_delete or self.key
+        return self.write_mode == "upsert" and not is_changed
+
+    def told(self) -> dict[str, object]:
+        """For comparisons with what programs from before a setting have told."""
+        return {name: value for name, value in asdict(self).items() if value or name != "key"}
 
     def __post_init__(self) -> None:
         require(
             self.write_mode == "upsert" or not (self.extra_columns or self.soft_delete),
             f"sink.tables: extra-columns and soft-delete are of upserted tables, and write-mode is "
             f"{self.write_mode!r}: leave them out",
+        )
+        require(
+            self.write_mode == "upsert" or self.key is None,
+            f"sink.tables: key = {self.key!r} is of upserted tables, and write-mode is "
+            f"{self.write_mode!r}: leave it out",
         )
 
 
@@ -173,8 +185,9 @@ class DeltaSink:
     def __post_init__(self) -> None:
         require(
             self.apply_engine != "spark" or all(rule.is_plain for rule in self.tables),
-            "sink.tables: apply-engine is 'spark', which writes upserted tables without extra "
-            "columns and soft deletes; all else is written by merge-on-write alone",
+            "sink.tables: apply-engine is 'spark', which writes upserted tables by a key of their "
+            "own, without extra columns and soft deletes; all else is written by merge-on-write "
+            "alone",
         )
         require(self.snapshot_retention_h > 0, "snapshot-retention-h must be 1 hour or more")
 

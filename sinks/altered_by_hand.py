@@ -89,7 +89,9 @@ def schema_as_it_is(
                 "a column is not in the target any more table=%s column=%s", name, column.name
             )
     left = [column for column in stored.columns if column.generated == "virtual"]
-    return replace(stored, columns=(*kept, *added, *[c for c in left if c.name not in there]))
+    left = [column for column in left if column.name not in there]
+    now = replace(stored, columns=(*kept, *added, *left))
+    return now.by_all_columns() if stored.key_is_row else now
 
 
 def _by_hand(name: TableName, column: DeltaColumn) -> Column | None:

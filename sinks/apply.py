@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
 from sinks.schema import TableSchema
 from sinks.table_form import UPSERT as UPSERTED
@@ -42,6 +43,25 @@ class Target:
     @property
     def is_log(self) -> bool:
         return self.form.is_log
+
+    @property
+    def needs_old_rows(self) -> bool:
+        """Whether the whole old row of an UPDATE is needed, not only its key."""
+        return self.form.needs_old_rows or self.schema.key_is_row
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every engine can write it."""
+        return self.form == UPSERTED and not self.schema.key_is_row
+
+    def refuse_for_spark(self) -> None:
+        """Raises ConfigError for a table that the Spark engine does not write."""
+        if not self.is_plain:
+            raise ConfigError(
+                f"table {self.name}: {self.form} is written by merge-on-write alone, and this sink "
+                "is written by Spark: let the table be 'upsert' without more in [[sink.tables]], "
+                "or choose another apply-engine or sink-uri"
+            )
 
     @property
     def sorted_by(self) -> tuple[str, ...]:

@@ -126,6 +126,7 @@ def older_shapes(
         first = before
         if schema != _schema(row) or any(name != of for name, of in change.sources.items()):
             steps = (_step(change, row.commit_ts, on_add_default), *steps)
+            schema = replace(schema, key_is_row=present.key_is_row)  # no rewind goes below another
             found.append(RowShape(last_ts=Ts(row.commit_ts - 1), schema=schema, steps=steps))
     # Where no CREATE TABLE was read, the first shape was told by rows, and is that of older ones.
     if first is None or first is not known[0] or (first.statement and first.commit_ts > made_ts):
@@ -190,7 +191,8 @@ def _change(before: TableSchema, row: SchemaRow) -> SchemaChange | None:
     tries: list[tuple[bool, list[Change]]] = [(False, changes), (True, changes), (False, [])]
     for binary, tried in tries:
         try:
-            change = evolved(replace(before, key=(), binary_charset=binary), tried)
+            plain = replace(before, key=(), key_is_row=False, binary_charset=binary)
+            change = evolved(plain, tried)
         except ValueError:
             continue
         if _columns(change.after) == after:

@@ -182,6 +182,9 @@ class Index:
 class TableSchema:
     """Columns in table order and the handle key (empty: a table without one, rule 8).
 
+    ``key_is_row``: the table has no key, and the user wants its rows told apart by all columns,
+    which are ``key`` then. So NULL is a value in it, and equal rows are one.
+
     ``indexes`` is empty, without even the key's, in a schema that an earlier release stored and in
     one that comes from a row's ``mysqlType``.
     """
@@ -189,6 +192,7 @@ class TableSchema:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     key_index: str | None = None  # the unique index that is the handle key; None: the PRIMARY KEY
+    key_is_row: bool = False
     indexes: tuple[Index, ...] = ()  # all of them, in the order of TiDB's index IDs
     binary_charset: bool = False  # the table's CHARACTER SET is binary: text columns hold bytes
     partitioning: Partitioning | None = None  # None: it has no partitions, or they are not known
@@ -199,6 +203,11 @@ class TableSchema:
     def delivered(self) -> tuple[Column, ...]:
         """The columns that TiCDC sends: all but virtual generated ones."""
         return tuple(column for column in self.columns if column.generated != "virtual")
+
+    def by_all_columns(self) -> TableSchema:
+        """With all columns as the key."""
+        key = tuple(column.name for column in self.delivered)
+        return replace(self, key=key, key_index=None, key_is_row=True)
 
     def column(self, name: str) -> Column:
         """The column of that name, in any case, as in MySQL. Raises KeyError."""
@@ -225,6 +234,7 @@ class TableSchema:
             "columns": columns,
             "key": list(self.key),
             "key_index": self.key_index,
+            **({"key_is_row": True} if self.key_is_row else {}),
             "indexes": [
                 {"name": index.name, "columns": list(index.columns), "kind": index.kind}
                 for index in self.indexes
@@ -255,6 +265,7 @@ class TableSchema:
             columns=columns,
             key=tuple(fields["key"]),
             key_index=fields.get("key_index"),
+            key_is_row=fields.get("key_is_row", False),
             indexes=tuple(
                 Index(index["name"], tuple(index["columns"]), index["kind"])
                 for index in fields.get("indexes", ())

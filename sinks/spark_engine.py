@@ -79,7 +79,7 @@ class SparkEngine:
         self._storage_options = dict(storage_options)
 
     def apply(self, write: TableWrite) -> Applied | Skipped:
-        write.target.form.refuse_for_spark(write.target.name)
+        write.target.refuse_for_spark()
         if (before := self._reached(write)) is not None:
             return before
         try:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from conf.settings import TableRule, WriteMode
 from coordination.errors import ConfigError
 from coordination.model import Ts
 from sinks.change_log import COMMIT_TS, LOG_COLUMNS
+from sinks.schema import TableSchema
 
 WRITE_MODE: Final = "tidelake.write-mode"  # none: upsert
 EXTRA_COLUMNS: Final = "tidelake.extra-columns"  # none: no such column
@@ -43,16 +44,23 @@ _EXTRA: Final = {ROW_TS: "bigint", ROW_OP: "string"}  # with their types in Spar
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableForm:
     """``extra_columns``: those of an upserted table, in the order of the table's columns.
-    ``soft_delete``: its deleted rows stay, marked by ``ROW_DELETED``."""
+    ``soft_delete``: its deleted rows stay, marked by ``ROW_DELETED``. ``all_columns``: they are the
+    key, as long as the table has none; a table may come to it, and go on without."""
 
     mode: WriteMode = "upsert"
     extra_columns: tuple[str, ...] = ()
     soft_delete: bool = False
+    all_columns: bool = field(default=False, compare=False)
 
     @classmethod
     def of_rule(cls, rule: TableRule) -> TableForm:
         extra = (name for name in _EXTRA if name in rule.extra_columns)
-        return cls(mode=rule.write_mode, extra_columns=tuple(extra), soft_delete=rule.soft_delete)
+        return cls(
+            mode=rule.write_mode,
+            extra_columns=tuple(extra),
+            soft_delete=rule.soft_delete,
+            all_columns=rule.key == "all-columns",
+        )
 
     @classmethod
     def of_properties(cls, properties: Mapping[str, str]) -> TableForm:
@@ -78,6 +86,21 @@ class TableForm:
     def is_history(self) -> bool:
         """Whether the table holds every version of its rows, each as a row of its own."""
         return self.mode == "history"
+
+    def keyed(self, schema: TableSchema) -> TableSchema:
+        """The schema with the key by which the table's rows are told apart."""
+        own = replace(schema, key=(), key_is_row=False) if schema.key_is_row else schema
+        return own.by_all_columns() if self.all_columns and not own.key else own
+
+    def refuse_without_key(self, name: object, schema: TableSchema) -> None:
+        """Raises ConfigError for a table that was upserted by all columns, where that is no longer
+        said."""
+        if schema.key_is_row and not self.all_columns:
+            raise ConfigError(
+                f"table {name} has no key and is upserted by all its columns, and [[sink.tables]] "
+                f"says {self} without key = 'all-columns': set it as it was, or move the table "
+                "away and load it anew"
+            )
 
     def sorted_by(self, key: tuple[str, ...]) -> tuple[str, ...]:
         """The columns that the rows of its files are sorted by, and looked for by: of a history
@@ -124,15 +147,6 @@ class TableForm:
                     "[filter] rules"
                 )
 
-    def refuse_for_spark(self, name: object) -> None:
-        """Raises ConfigError for a form that the Spark engine does not write."""
-        if self != UPSERT:
-            raise ConfigError(
-                f"table {name}: {self} is written by merge-on-write alone, and this sink is "
-                "written by Spark: let the table be 'upsert' without more in [[sink.tables]], or "
-                "choose another apply-engine or sink-uri"
-            )
-
     def __str__(self) -> str:
         """As in ``[[sink.tables]]``."""
         told: dict[str, Any] = {"write-mode": self.mode}
@@ -140,6 +154,8 @@ class TableForm:
             told["extra-columns"] = list(self.extra_columns)
         if self.soft_delete:
             told["soft-delete"] = True
+        if self.all_columns:
+            told["key"] = "all-columns"
         texts = {key: "true" if value is True else repr(value) for key, value in told.items()}
         return ", ".join(f"{key} = {text}" for key, text in texts.items())
 

@@ -58,7 +58,7 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
         "on-drop": changefeed.on_drop,
     }
     if changefeed.sink.tables:
-        agreed["sink.tables"] = [asdict(each) for each in changefeed.sink.tables]
+        agreed["sink.tables"] = [each.told() for each in changefeed.sink.tables]
     as_text = {name: None if value is None else str(value) for name, value in agreed.items()}
     return ChangefeedInfo(
         id=ChangefeedID(changefeed.id),

@@ -31,6 +31,7 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.statements import read_ddl
 from sinks.schema import TableSchema
+from sinks.table_form import TableForm
 from streaming.ddl_steps import (
     RECOVERS_UNKNOWN,
     DdlEvent,
@@ -130,11 +131,11 @@ def plan(
     newer after a rewind; ``orders``: what operators have said, by table and commit-ts;
     ``failed``: why those did not run that were tried; ``defined``: what the schema file says of
     tables that do not exist yet; ``unmade``: where the rows of those begin that nobody has defined;
-    ``forms``: which of them are change logs.
+    ``forms``: how each is written.
     """
     planning = _Planning(
         known=known,
-        schemas=_followed(_with_defined(known, ddls, defined), table_filter, orders),
+        schemas=_followed(_with_defined(known, ddls, defined, forms), table_filter, orders),
         seen=seen,
         shaped=shaped,
         failed=failed,
@@ -199,7 +200,7 @@ class _Planning:
         if made is None:
             return replace(self._wall(event), why="the table that it names was not read")
         self.creations.append(Creation(event=event, table=ddl))
-        self.schemas[event.name] = made
+        self.schemas[event.name] = self.forms.of(event.name).keyed(made)
         return None
 
     def _change(
@@ -216,7 +217,7 @@ class _Planning:
             self.seen,
             self.shaped,
             table_filter=self.table_filter,
-            is_log=self.forms.of(event.name).is_log,
+            form=self.forms.of(event.name),
         )
         if runs is None:
             return None
@@ -239,7 +240,7 @@ def _step(
     shaped: Mapping[TableName, Ts],
     *,
     table_filter: TableFilter,
-    is_log: bool,
+    form: TableForm,
 ) -> DdlStep | str | None:
     """As ``ddl_steps.step_of``."""
     if is_rename(statement):
@@ -248,7 +249,7 @@ def _step(
     removals = ("drop table", "truncate table")
     if any(table_filter.ignores_ddl(name, (each,), "") for name in told for each in removals):
         return RECOVERS_UNKNOWN
-    return step_of(event, statement, schemas, seen, shaped, is_log=is_log)
+    return step_of(event, statement, schemas, seen, shaped, form=form)
 
 
 def _waits_for(
@@ -326,12 +327,15 @@ def _as_ordered(
 
 
 def _with_defined(
-    known: Mapping[TableName, TableSchema | None], ddls: Iterable[DdlEvent], defined: Definitions
+    known: Mapping[TableName, TableSchema | None],
+    ddls: Iterable[DdlEvent],
+    defined: Definitions,
+    forms: TableForms,
 ) -> dict[TableName, TableSchema | None]:
     """The known schemas, and those of the schema file, by the names of the file and of the DDLs."""
     names = [*(each.name for each in defined.values()), *(event.name for event in ddls)]
-    found = {name: defined.schema(name) for name in names if name in defined}
-    return {**found, **known}
+    found = {name: schema for name in names if (schema := defined.schema(name)) is not None}
+    return {**{name: forms.of(name).keyed(each) for name, each in found.items()}, **known}
 
 
 def _schema(

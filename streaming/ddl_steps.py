@@ -29,6 +29,7 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.evolve import SchemaChange, evolved
 from sinks.schema import TableSchema
+from sinks.table_form import UPSERT, TableForm
 
 DdlKey = tuple[Ts, str, TableName]
 
@@ -50,13 +51,16 @@ RECOVERS_UNKNOWN = (
 
 
 LOSES_KEY = (
-    "the table loses its key, without which no row can be told from another: pass over it if the "
+    "the table loses its last key, without which its rows are not told apart. If equal rows may be "
+    "one row, give it key = 'all-columns' in [[sink.tables]] and start again (in a cluster: pause, "
+    "update and resume the changefeed): it goes on with this DDL. Else pass over the DDL if the "
     "columns of the old key stay unique, or move the table away and load it anew with write-mode = "
     "'append'"
 )
 FIRST_KEY = (
     "the table gets its first key, and the rows that it had without one are not in the target: "
-    "pass over it, and load the table anew, or replicate it with write-mode = 'append'"
+    "pass over it, and load the table anew, or replicate it with write-mode = 'append' or key = "
+    "'all-columns' in [[sink.tables]]"
 )
 
 
@@ -150,11 +154,11 @@ def step_of(  # noqa: PLR0911 - one per kind
     seen: Mapping[TableName, Ts],
     shaped: Mapping[TableName, Ts],
     *,
-    is_log: bool = False,
+    form: TableForm = UPSERT,
 ) -> DdlStep | str | None:
     """None where there is no target; a text where it cannot be run, with the reason if there is
     more to say than what kind of DDL it is. ``statement``: what ``event`` says. ``schemas``,
-    ``seen`` and ``shaped`` as ``ddl_plan.plan`` has them; ``is_log``: the table is a change log."""
+    ``seen`` and ``shaped`` as ``ddl_plan.plan`` has them; ``form``: the table's."""
     match statement.effects:
         case (DropDatabase() | DropTable(), *_):
             names = _dropped(statement, schemas)
@@ -162,8 +166,8 @@ def step_of(  # noqa: PLR0911 - one per kind
             return DdlStep(event=event, name=event.name, ends=ends) if ends else None
         case (AlterTable(name=name) | TruncateTable(name=name) | PassedOver(name=name) as effect,):
             schema = schemas.get(name)
-            if schema is None or not (schema.key or is_log):
-                is_first = name in schemas and _adds_key(effect) and not is_log
+            if schema is None or not (schema.key or form.is_log):
+                is_first = name in schemas and _adds_key(effect) and not form.is_log
                 return FIRST_KEY if is_first else None
             if not isinstance(effect, AlterTable):
                 is_skipped = isinstance(effect, PassedOver)
@@ -172,7 +176,7 @@ def step_of(  # noqa: PLR0911 - one per kind
                 )
             if event.commit_ts <= shaped.get(name, 0):
                 return DdlStep(event=event, name=name)
-            return _altered(event, schema, effect, is_log=is_log)
+            return _altered(event, schema, effect, form)
         case (TruncatePartition(name=name) | DropPartition(name=name) as effect,):
             schema = schemas.get(name)
             if schema is None:
@@ -317,26 +321,29 @@ def _adds_key(effect: AlterTable | TruncateTable | PassedOver) -> bool:
 
 
 def _altered(
-    event: DdlEvent, schema: TableSchema, effect: AlterTable, *, is_log: bool
+    event: DdlEvent, schema: TableSchema, effect: AlterTable, form: TableForm
 ) -> DdlStep | str:
     try:
         change = evolved(schema, effect.changes)
     except ValueError as error:
         return str(error)
-    if not is_log and schema.key and not change.after.key:
+    change = replace(change, after=form.keyed(change.after))
+    if not form.is_log and not change.after.key:
         return LOSES_KEY
-    if not _is_sure(change, is_log=is_log):
+    if not _is_sure(change, is_log=form.is_log):
         return KEY
     return DdlStep(event=event, name=effect.name, change=change)
 
 
 def _is_sure(change: SchemaChange, *, is_log: bool) -> bool:
     """Whether it is known which key the table has afterwards, and its rows tell the values of it:
-    those of a change log need not.
+    those of a change log need not, and all columns tell them all.
 
     A unique index becomes the key by what is known of the table's indexes; of a table that an
     earlier release made, and where DDLs were passed over, that may be no longer so."""
     before, after = change.before, change.after
+    if after.key_is_row:
+        return True
     sources = {change.sources[name] for name in after.key}
     is_same = sources == set(before.key)
     is_told = is_log or None not in sources

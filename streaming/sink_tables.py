@@ -41,6 +41,12 @@ from streaming.apply.shape import Untold, WholeRow
 from streaming.ddl_steps import DdlEvent
 from streaming.filter import TableForms
 from streaming.passed import refuse_what_was_passed
+from streaming.refused_tables import (
+    refuse_a_gap,
+    refuse_if_foreign,
+    refuse_late,
+    refuse_unless_ours,
+)
 from streaming.schema_file import Definitions, refuse_unlike, schema_of_row
 from streaming.sink_table import (
     FIRST_GENERATION,
@@ -116,7 +122,7 @@ class SinkTables(dict[TableName, SinkTable]):
             if span.is_dropped:
                 self.end(name, span.checkpoint)
                 continue
-            self._refuse_a_gap(span)
+            refuse_a_gap(span, self._row)
             self.put(span)
 
     def opened(self, name: TableName, row: ProgressRow, at_least: Ts) -> SinkTable:
@@ -126,26 +132,18 @@ class SinkTables(dict[TableName, SinkTable]):
         span = self._resumed(name, row)
         return replace(span, checkpoint=Ts(max(span.checkpoint, at_least)))
 
-    def _refuse_a_gap(self, span: SinkTable) -> None:
-        """What a table lacks and nobody will read again is never skipped in silence."""
-        if span.checkpoint < self._row.checkpoint_ts:
-            raise TidelakeError(
-                f"table {span.name} is at checkpoint-ts {span.checkpoint} and the changefeed at "
-                f"{self._row.checkpoint_ts}: what came between is not in the table, since [filter] "
-                "left it out for a while or --overwrite-checkpoint-ts went forward. Leave it out "
-                f"again, or start with --overwrite-checkpoint-ts {span.checkpoint} at most"
-            )
-
     def _resumed(self, name: TableName, row: ProgressRow, *, lengthens: bool = False) -> SinkTable:
         if row.state == DROPPED:
             return SinkTable(name=name, checkpoint=Ts(row.checkpoint_ts), state=DROPPED)
         state = self.at(name)
         is_ours = state is not None and state.changefeed_id == self._row.changefeed_id
         if row.delta_version is None and not is_ours:
+            if self.forms.of(name).all_columns and not self._is_rewinding:
+                refuse_late(row, self._row)
             return SinkTable(
                 name=name, checkpoint=self._start_point(row, None), state=unmade_state(row)
             )
-        self._refuse_unless_ours(name, row, state)
+        refuse_unless_ours(self.uri(name), row, state, self._row)
         assert state is not None
         has_left = state.left_version is not None and row.delta_version is not None
         if state.dropped_ts is not None and not has_left:  # else its RENAME TABLE comes again
@@ -210,45 +208,17 @@ class SinkTables(dict[TableName, SinkTable]):
     def _is_rewinding(self) -> bool:
         return self._row.state == "rewinding"
 
-    def _refuse_unless_ours(
-        self, name: TableName, row: ProgressRow, state: TargetState | None
-    ) -> None:
-        if state is None:
-            raise TidelakeError(
-                f"table {name} is gone from {self.uri(name)} though progress says that it is "
-                "filled: restore it, or exclude it with [filter] rules, or load it anew with "
-                "--overwrite-checkpoint-ts"
-            )
-        if row.delta_version is not None and state.version < row.delta_version:
-            raise TidelakeError(
-                f"table {name} is at Delta version {state.version}, progress says "
-                f"{row.delta_version}: it was replaced by an older copy. Restore the newer one, or "
-                "rewind with --overwrite-checkpoint-ts"
-            )
-        self._refuse_if_foreign(name, state)
-
-    def _refuse_if_foreign(self, name: TableName, state: TargetState) -> None:
-        ours = self._row.changefeed_id
-        if state.changefeed_id != ours:
-            raise TidelakeError(
-                f"table {name} at {self.uri(name)} belongs to {state.changefeed_id or 'nobody'}, "
-                f"not to changefeed {ours}: use another sink-uri, or move the table away"
-            )
-        if (state.incarnation or 0) > self._row.incarnation:
-            raise TidelakeError(
-                f"table {name} belongs to a newer incarnation of changefeed {ours}: stop this "
-                "process; the newer one goes on"
-            )
-
     def create(
         self, name: TableName, schema: TableSchema, ddl: DdlEvent, start: Ts, shape_ts: Ts = NO_DDL
     ) -> None:
         """Make the target and its span; without a usable key only the span, in state warning.
         ``shape_ts``: DDLs at or below are in the schema already."""
+        schema = self.forms.of(name).keyed(schema)
         if not schema.key and not self.forms.of(name).is_log:
             logger.warning(
                 "the table has no primary key and no NOT NULL unique key: its rows go to "
-                "dead_letters (a change log takes them: write-mode in [[sink.tables]]) table=%s",
+                "dead_letters (write-mode = 'append' or key = 'all-columns' in [[sink.tables]] "
+                "takes them) table=%s",
                 name,
             )
             self.put(SinkTable(name=name, checkpoint=start, is_keyless=True, state=WARNING))
@@ -337,7 +307,7 @@ class SinkTables(dict[TableName, SinkTable]):
         """No row has told what the table is; if it is there nevertheless, it says so itself."""
         state = self.at(name)
         if state is not None and not state.is_dropped:
-            self._refuse_if_foreign(name, state)
+            refuse_if_foreign(name, self.uri(name), state, self._row)
             self.put(self._taken_up(name, state, start))
             return
         known = self.get(name, SinkTable(name=name, checkpoint=start))
@@ -373,6 +343,7 @@ class SinkTables(dict[TableName, SinkTable]):
         form = self.forms.of(name)
         if state is not None:
             refuse_other_form(state, name, form)
+        form.refuse_without_key(name, schema)
         return Target(
             name=name,
             uri=self.uri(name),

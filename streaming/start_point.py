@@ -36,7 +36,7 @@ def fingerprint(changefeed: Changefeed) -> str:
     if changefeed.on_add_default != "rewrite":
         parts["on-add-default"] = changefeed.on_add_default
     if changefeed.sink.tables:
-        parts["tables"] = [asdict(rule) for rule in changefeed.sink.tables]
+        parts["tables"] = [rule.told() for rule in changefeed.sink.tables]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 

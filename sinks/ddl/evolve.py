@@ -261,7 +261,7 @@ class _Places:
 
 def _all_indexes(schema: TableSchema) -> Sequence[Index]:
     """The schema's indexes with the key's, which a schema without ``indexes`` lacks."""
-    if schema.indexes or not schema.key:
+    if schema.indexes or not schema.key or schema.key_is_row:
         return schema.indexes
     if schema.key_index is None:
         return (Index(PRIMARY, schema.key, "primary"),)

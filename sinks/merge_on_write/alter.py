@@ -28,6 +28,7 @@ from sinks.merge_on_write.actions import AppTransaction, DataFile, Json, Metadat
 from sinks.merge_on_write.commit import LostRace
 from sinks.merge_on_write.double_keys import refuse_doubles
 from sinks.merge_on_write.ended_rows import rows_to_end, write_ended
+from sinks.merge_on_write.equal_rows import take_equal_out
 from sinks.merge_on_write.file_rows import DeletedRows
 from sinks.merge_on_write.history import Beyond, Hits, merged, without
 from sinks.merge_on_write.kept import NEVER_MS, KeptTable, kept_uri
@@ -381,6 +382,9 @@ def _write(
             written.append(each)
         if new.key_changes:
             columns = [new.shape.column(name) for name in key]
-            refuse_doubles(written, columns, work, order.map_parts)
+            if new.key_is_row:
+                take_equal_out(written, columns, work, order.map_parts)
+            else:
+                refuse_doubles(written, columns, work, order.map_parts)
     except TidelakeError as error:
         raise type(error)(f"table {name}: {error}") from error

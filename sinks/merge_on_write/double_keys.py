@@ -35,23 +35,26 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareOfKeys:
-    """Looks for a double in share ``number`` of ``shares``. Can be pickled."""
+    """Looks at the keys in share ``number`` of ``shares``. Can be pickled."""
 
     uri: str
     open_place: Callable[[str], TableStorage]
-    paths: tuple[str, ...]  # of files without deleted rows, and without NULL in a key
+    paths: tuple[str, ...]  # of files without deleted rows
     columns: tuple[ShapeColumn, ...]
     shares: int
     seeds: Words = field(default_factory=lambda: np.frombuffer(os.urandom(16), dtype=np.uint64))
 
-    def __call__(self, number: int) -> str | None:
-        """The values of a key that two rows have; None: no two have the same."""
+    def twice(self, number: int) -> Words:
+        """The first halves of keys that come more than once, rising."""
         found = [keys.first[self._among(keys, number)] for _, keys in self._pieces()]
         firsts = np.concatenate([np.empty(0, np.uint64), *(each.view(np.uint64) for each in found)])
         del found
         firsts.sort()
-        twice = np.unique(firsts[1:][firsts[1:] == firsts[:-1]])
-        del firsts
+        return np.unique(firsts[1:][firsts[1:] == firsts[:-1]])
+
+    def __call__(self, number: int) -> str | None:
+        """The values of a key that two rows have; None: no two have the same."""
+        twice = self.twice(number)
         looks = range(0, len(twice), _AT_ONCE)
         doubles = (self._double(twice[begin : begin + _AT_ONCE]) for begin in looks)
         return next((each for each in doubles if each is not None), None)
@@ -73,12 +76,37 @@ class ShareOfKeys:
         return np.asarray(mixed % np.uint64(self.shares) == number)
 
     def _pieces(self) -> Iterator[tuple[list[pa.Array], Keys]]:
+        for _, arrays, keys in self.pieces():
+            yield arrays, keys
+
+    def pieces(
+        self, more: Sequence[ShapeColumn] = ()
+    ) -> Iterator[tuple[tuple[int, int], list[pa.Array], Keys]]:
+        """Of each piece the number of its file and that of its first row there, the values of the
+        key's columns and ``more``, and the keys."""
         located = LocatedFiles(self.open_place(self.uri), self.open_place)
-        for path in self.paths:
-            file = DataFile({"path": path})
-            for piece in data_files.read_pieces(located, file, self.columns, PIECE_ROWS):
+        for number, path in enumerate(self.paths):
+            file, begin = DataFile({"path": path}), 0
+            columns = (*self.columns, *more)
+            for piece in data_files.read_pieces(located, file, columns, PIECE_ROWS):
                 arrays = [data_files.one_array(each, each.type) for each in piece.columns]
-                yield arrays, keys_of(arrays, self.seeds)
+                keys = keys_of(arrays[: len(self.columns)], self.seeds)
+                yield (number, begin), arrays, keys
+                begin += piece.num_rows
+
+
+def share_of(
+    files: Sequence[DataFile], columns: Sequence[ShapeColumn], work: PartRewrite
+) -> ShareOfKeys:
+    """Of these files, which ``work`` has written. ``columns``: the key's."""
+    rows = [rows_in(each.stats) for each in files]
+    return ShareOfKeys(
+        uri=work.uri,
+        open_place=work.open_place,
+        paths=tuple(each.path for each in files),
+        columns=tuple(columns),
+        shares=max(1, -(-sum(filter(None, rows)) // SHARE_KEYS)),
+    )
 
 
 def refuse_doubles(
@@ -87,18 +115,11 @@ def refuse_doubles(
     work: PartRewrite,
     map_parts: PartMapper,
 ) -> None:
-    """TidelakeError with the values of a key that two rows of these files have, which ``work`` has
-    written. ``columns``: the key's."""
-    rows = [rows_in(each.stats) for each in files]
-    shares = max(1, -(-sum(filter(None, rows)) // SHARE_KEYS))
-    share = ShareOfKeys(
-        uri=work.uri,
-        open_place=work.open_place,
-        paths=tuple(each.path for each in files),
-        columns=tuple(columns),
-        shares=shares,
-    )
-    with closing(map_parts(share, range(shares), sum(each.size for each in files))) as looks:
+    """TidelakeError with the values of a key that two rows of these files have. The arguments are
+    those of ``share_of``."""
+    share = share_of(files, columns, work)
+    size_bytes = sum(each.size for each in files)
+    with closing(map_parts(share, range(share.shares), size_bytes)) as looks:
         found = next((each for each in looks if each is not None), None)
     if found is not None:
         raise TidelakeError(

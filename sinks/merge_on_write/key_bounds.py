@@ -22,8 +22,9 @@ Bounds = tuple[Any, Any]
 
 
 def bounds_of(column: pa.Array | pa.ChunkedArray) -> Bounds | None:
-    """The bounds of a column; None where it has none (no rows, only NULLs, floating point)."""
-    if pa.types.is_floating(column.type):  # bounds would not cover NaN
+    """The bounds of a column's values; None where it has none (no rows, only NULLs, floating point,
+    lists)."""
+    if pa.types.is_floating(column.type) or pa.types.is_list(column.type):  # NaN is in no bounds
         return None
     found = pc.min_max(column)
     low, high = _ordered(found["min"]), _ordered(found["max"])

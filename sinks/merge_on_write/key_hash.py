@@ -4,7 +4,8 @@ A key of one integer, date or timestamp column is that number. Every other key (
 several columns) becomes a 128-bit hash over the canonical bytes of its values. Their lengths and
 their order count, so that ``("a", "bc")`` and ``("ab", "c")`` differ. The hash has a random seed in
 each process, so keys cannot be made to collide on purpose. Keys that are equal to Delta (0.0 and
--0.0, any NaN) have one canonical form. NumPy works on all rows at once, without a loop over them.
+-0.0, any NaN) have one canonical form, and so has NULL, which is a value where all columns are the
+key. NumPy works on all rows at once, without a loop over them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 
 Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
+Part = npt.NDArray[np.int64] | Words
 
 SEEDS: Words = np.frombuffer(os.urandom(16), dtype=np.uint64)  # of this process
 _STEPS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # odd: a bijection
@@ -31,14 +33,12 @@ _WORD = 8  # bytes
 class Keys:
     """Keys of rows as numbers, one entry per row.
 
-    A key that is one number is ``first``, which is then ordered as the key is. A hash has its
-    halves in ``first`` and ``second``. ``valid`` is False where a key column is NULL: such a row
-    equals no other. None: all are valid.
+    A key that is one number is ``first``, which is then ordered as the key is; ``second`` is 1 for
+    NULL, else 0. A hash has its halves in ``first`` and ``second``. None: all of ``second`` is 0.
     """
 
-    first: npt.NDArray[np.int64] | Words
+    first: Part
     second: Words | None
-    valid: Mask | None
 
     def __len__(self) -> int:
         return len(self.first)
@@ -55,19 +55,19 @@ def is_numeric(types: Sequence[pa.DataType]) -> bool:
 def keys_of(arrays: Sequence[pa.Array], seeds: Words = SEEDS) -> Keys:
     """The keys of rows. ``arrays``: the key columns in the key's order, in the table's types.
     ``seeds``: those of another process, for hashes to compare with its."""
-    valid: Mask | None = None
-    for array in arrays:
-        if array.null_count:
-            here = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False))
-            valid = here if valid is None else valid & here
     if not len(arrays[0]):
-        return Keys(np.empty(0, np.int64), None, None)
+        return Keys(np.empty(0, np.int64), None)
     if is_numeric([array.type for array in arrays]):
-        return Keys(_numbers(arrays[0]), None, valid)
+        nulls = _is_null(arrays[0]).astype(np.uint64) if arrays[0].null_count else None
+        return Keys(_numbers(arrays[0]), nulls)
     halves = [np.full(len(arrays[0]), seed, np.uint64) for seed in seeds]
     for array in arrays:
-        _absorb(halves, array)
-    return Keys(_finish(halves[0]), _finish(halves[1]), valid)
+        _absorb_or_null(halves, array)
+    return Keys(_finish(halves[0]), _finish(halves[1]))
+
+
+def _is_null(array: pa.Array) -> Mask:
+    return np.asarray(array.is_null().to_numpy(zero_copy_only=False))
 
 
 def _numbers(array: pa.Array) -> npt.NDArray[np.int64]:
@@ -78,8 +78,22 @@ def _numbers(array: pa.Array) -> npt.NDArray[np.int64]:
     return np.asarray(filled.to_numpy(zero_copy_only=False)).astype(np.int64, copy=False)
 
 
+def _absorb_or_null(halves: list[Words], array: pa.Array) -> None:
+    """As ``_absorb``; a NULL mixes in what no value does."""
+    if not array.null_count:
+        _absorb(halves, array)
+        return
+    rows = np.flatnonzero(_is_null(array))
+    nulls = [half[rows] for half in halves]
+    for word in _MIX:
+        _step(nulls, np.full(len(rows), word))
+    _absorb(halves, array)
+    for half, mixed in zip(halves, nulls, strict=True):
+        half[rows] = mixed
+
+
 def _absorb(halves: list[Words], array: pa.Array) -> None:
-    """Mix one column into both halves of every row's hash."""
+    """Mix one column into both halves of every row's hash. What a NULL mixes in means nothing."""
     kind = array.type
     if (
         pa.types.is_string(kind)
@@ -93,6 +107,8 @@ def _absorb(halves: list[Words], array: pa.Array) -> None:
             _step(halves, word)
     elif pa.types.is_floating(kind):
         _step(halves, _float_words(array))
+    elif pa.types.is_list(kind):
+        _absorb_bytes(halves, _list_bytes(array))
     elif pa.types.is_boolean(kind):
         _step(halves, _numbers(array.cast(pa.int8())).view(np.uint64))
     else:
@@ -104,6 +120,14 @@ def _float_words(array: pa.Array) -> Words:
     values[np.isnan(values)] = np.nan
     values += 0.0  # -0.0 + 0.0 is 0.0
     return values.view(np.uint64)
+
+
+def _list_bytes(array: pa.Array) -> pa.Array:
+    """The numbers of each list, one after the other."""
+    words = _float_words(array.values)
+    offsets = array.offsets.to_numpy().astype(np.int64) * _WORD
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(words)]
+    return pa.Array.from_buffers(pa.large_binary(), len(array), buffers)
 
 
 def _decimal_words(array: pa.Array) -> tuple[Words, Words]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sinks.merge_on_write.key_hash import Keys, Words
+from sinks.merge_on_write.key_hash import Keys, Part, Words
 
 Ordinals = npt.NDArray[np.int64]
 
@@ -25,7 +25,7 @@ class SortedKeys:
     none is left out: then a key's place is its ordinal.
     """
 
-    first: npt.NDArray[np.int64] | Words
+    first: Part
     second: Words | None
     rows: npt.NDArray[np.int32] | None
 
@@ -42,20 +42,13 @@ class SortedKeys:
 
 
 def sort_keys(keys: Keys) -> SortedKeys:
-    """The index of rows by their keys, without rows that have a NULL in their key."""
+    """The index of rows by their keys."""
     first, second = keys.first, keys.second
-    rows = None
-    if keys.valid is not None and not keys.valid.all():
-        rows = np.flatnonzero(keys.valid)
-        first = first[rows]
-        second = None if second is None else second[rows]
     if len(first) < 2 or bool((first[1:] >= first[:-1]).all()):
-        kept = None if rows is None else rows.astype(np.int32)
-        return SortedKeys(first=first, second=second, rows=kept)
+        return SortedKeys(first=first, second=second, rows=None)
     order = np.argsort(first)
     second = None if second is None else second[order]
-    rows = order if rows is None else rows[order]
-    return SortedKeys(first=first[order], second=second, rows=rows.astype(np.int32))
+    return SortedKeys(first=first[order], second=second, rows=order.astype(np.int32))
 
 
 def rows_with(index: SortedKeys, wanted: SortedKeys) -> Ordinals:
@@ -78,9 +71,13 @@ def rows_with(index: SortedKeys, wanted: SortedKeys) -> Ordinals:
     else:
         starts = np.repeat(low - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
         at, asked = starts + np.arange(int(counts.sum())), np.repeat(hit, counts)
-    if index.second is not None and wanted.second is not None:
-        at = at[index.second[at] == wanted.second[asked]]
+    if index.second is not None or wanted.second is not None:
+        at = at[_second(index, at) == _second(wanted, asked)]
     return index.ordinals(at)
+
+
+def _second(keys: SortedKeys, at: npt.NDArray[np.intp]) -> Words:
+    return np.zeros(len(at), np.uint64) if keys.second is None else keys.second[at]
 
 
 def first_double(keys: SortedKeys) -> int | None:

@@ -25,6 +25,7 @@ from sinks.merge_on_write.table_shape import (
     TableShape,
     listed_columns,
 )
+from sinks.schema import MySQLType
 from sinks.table_form import TableForm
 from sinks.tables import KEY, SCHEMA
 from sinks.type_changes import needs_conversion
@@ -56,6 +57,7 @@ class NewShape:
     shape: TableShape
     columns: tuple[RewrittenColumn, ...]  # those of ``shape``, in their order
     key_changes: bool  # in its columns or their values: NULL and doubles may come up
+    key_is_row: bool  # equal rows are one then
     rekeys: bool  # rows (events of a change log) of before may be one by it: no rewind goes below
 
     @property
@@ -95,7 +97,7 @@ def reshaped(
     others = {name: field for name, field in fields.items() if name not in known}
     if _makes_anew(change):  # else columns that somebody has added by hand stay
         others = {name: others[name] for name in form.columns}
-    if form.is_history and _key_changes(change) and not _stays_apart(change):
+    if form.is_history and _rekeys(change):
         raise TidelakeError(
             "its key changes, and a table of write-mode = 'history' cannot tell which version of a "
             "row follows which by two keys: move it away, and load it anew"
@@ -121,7 +123,8 @@ def reshaped(
         shape=shape,
         columns=tuple(_rewritten(old, shape, origins)),
         key_changes=form.mode == "upsert" and _key_changes(change),
-        rekeys=_key_changes(change) and not _stays_apart(change),
+        key_is_row=change.after.key_is_row,
+        rekeys=_rekeys(change),
     )
 
 
@@ -214,27 +217,37 @@ def _rewritten(
 
 
 def _key_changes(change: SchemaChange) -> bool:
-    """A table that loses its key has nothing that could be wrong in it."""
+    """A table that loses its key has nothing that could be wrong in it. Nor has one that comes to
+    all columns as its key, or gets one more, as long as those of the old key stay."""
     if not change.after.key:
         return False
-    sources = [change.sources[name] for name in change.after.key]
-    if None in sources or set(sources) != set(change.before.key):
+    if not _keeps_key(change):
+        return True
+    return any(needs_conversion(was, kind) for was, kind in _key_types(change))
+
+
+def _rekeys(change: SchemaChange) -> bool:
+    """Not where the key has the columns that it had, and any that are converted are whole numbers
+    still. Nor where the table is made again, without a row."""
+    if _makes_anew(change) or not change.after.key:
+        return False
+    if change.before.key_is_row != change.after.key_is_row or not _keeps_key(change):
         return True
     return any(
-        needs_conversion(change.before.column(source or "").type, change.after.column(name).type)
-        for name, source in zip(change.after.key, sources, strict=True)
+        needs_conversion(was, kind) and not {was.name, kind.name} <= _INTEGERS
+        for was, kind in _key_types(change)
     )
 
 
-def _stays_apart(change: SchemaChange) -> bool:
-    """The key has the columns that it had, and any that are converted are whole numbers still. Or
-    the table is made again, without a row."""
-    if _makes_anew(change):
-        return True
-    pairs = [(change.sources[name], change.after.column(name).type) for name in change.after.key]
-    if {source for source, _ in pairs} != set(change.before.key):
-        return False
-    types = [(change.before.column(source or "").type, kind) for source, kind in pairs]
-    return all(
-        not needs_conversion(was, kind) or {was.name, kind.name} <= _INTEGERS for was, kind in types
-    )
+def _keeps_key(change: SchemaChange) -> bool:
+    """Whether all columns that were the key are in the key, and no others, unless all are."""
+    before, sources = set(change.before.key), {change.sources[name] for name in change.after.key}
+    return before <= sources if change.after.key_is_row else before == sources
+
+
+def _key_types(change: SchemaChange) -> Iterator[tuple[MySQLType, MySQLType]]:
+    """Of the columns of the old key, as they were and as they are."""
+    for name in change.after.key:
+        source = change.sources[name]
+        if source in change.before.key:
+            yield change.before.column(source).type, change.after.column(name).type

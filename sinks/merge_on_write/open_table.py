@@ -200,7 +200,7 @@ class OpenTable:
             self._key = key_columns
         if not len(wanted):
             return {}
-        batch_bounds = bounds_of(columns[0])
+        batch_bounds = None if columns[0].null_count else bounds_of(columns[0])
         numeric = is_numeric([column.arrow for column in key_columns])
         candidates = [
             each
@@ -300,6 +300,8 @@ class OpenTable:
 
 def _within(wanted: SortedKeys, bounds: Bounds) -> SortedKeys:
     """The wanted keys that a file with these bounds can hold; for keys that are numbers."""
+    if wanted.second is not None:  # NULL is in no bounds
+        return wanted
     low, high = (
         wanted.first.searchsorted(bounds[0]),
         wanted.first.searchsorted(bounds[1], "right"),

@@ -21,7 +21,7 @@ from sinks.merge_on_write.file_rows import DeletedRows
 from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.new_shape import NewShape, RewrittenColumn
 from sinks.merge_on_write.parts import PartMapper
-from sinks.merge_on_write.sorted_files import NewFile, write_sorted
+from sinks.merge_on_write.sorted_files import write_sorted
 from sinks.merge_on_write.statistics import rows_in
 from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import NotForThisEngine, TableShape
@@ -56,9 +56,8 @@ class PartRewrite:
             for rows in in_slices(self._live(located, files)):
                 columns = [self._column(each, rows) for each in self.new.columns]
                 made = pa.Table.from_arrays(columns, schema=shape.schema())
-                found = write_sorted(storage, made, order_by, shape)
-                written += [each.file for each in found]
-                self._refuse_null(found)
+                self._refuse_null(made)
+                written += [each.file for each in write_sorted(storage, made, order_by, shape)]
         except BaseException:
             with suppress(OSError):  # it would hide what went wrong
                 storage.delete(each.path for each in written)
@@ -73,8 +72,10 @@ class PartRewrite:
             dead = DeletedRows.read(located, file, data_files.count_rows(located, file)).mask
             yield from data_files.read_live_pieces(located, file, dead, wanted, SLICE_ROWS)
 
-    def _refuse_null(self, found: Iterable[NewFile]) -> None:
-        if self.new.key_changes and any(len(each.index) < each.rows for each in found):
+    def _refuse_null(self, rows: pa.Table) -> None:
+        if not self.new.key_changes or self.new.key_is_row:
+            return
+        if any(rows[self.new.shape.column(name).physical].null_count for name in self.key):
             raise TidelakeError(
                 f"its key becomes ({', '.join(self.key)}), and there are rows that have NULL in "
                 "it: replicate the table anew, or keep it as it is with [filter] rules"

@@ -61,13 +61,12 @@ def write_sorted(
         taken = part if among is None else among[part]
         file = data_files.write_file(storage, gathered(rows, taken), shape, now_ms)
         second = None if keys.second is None else keys.second[part]
-        valid = None if keys.valid is None else keys.valid[part]
         found.append(
             NewFile(
                 file=file,
                 taken=taken,
                 bounds=bounds_of(columns[0].take(pa.array(part))),
-                index=sort_keys(Keys(keys.first[part], second, valid)),
+                index=sort_keys(Keys(keys.first[part], second)),
             )
         )
     return found
@@ -77,10 +76,11 @@ def _key_order(keys: Keys, columns: Sequence[pa.Array]) -> Ordinals:
     """The ordinals of the rows in key order."""
     if is_numeric([column.type for column in columns]):
         return np.argsort(keys.first, kind="stable")  # events of one commit-ts have an order
-    names = [f"k{number}" for number in range(len(columns))]
-    order = pc.sort_indices(
-        pa.table(columns, names=names), sort_keys=[(name, "ascending") for name in names]
-    )
+    able = {f"k{n}": each for n, each in enumerate(columns) if not pa.types.is_list(each.type)}
+    if not able:  # Arrow does not sort lists
+        return np.arange(len(keys))
+    by = [(name, "ascending") for name in able]
+    order = pc.sort_indices(pa.table(able), sort_keys=by)
     return np.asarray(order.to_numpy(), dtype=np.int64)
 
 

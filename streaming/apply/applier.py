@@ -32,7 +32,6 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.spark_engine import SparkEngine
 from sinks.storage_errors import StorageAway
-from sinks.table_form import UPSERT
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.events import events
@@ -179,7 +178,7 @@ class Applier:
             try:
                 return self._merge_on_write.name, self._tried(self._merge_on_write, write)
             except NotForThisEngine as refusal:
-                if write.target.form != UPSERT:
+                if not write.target.is_plain:
                     raise TidelakeError(
                         f"table {name}: {write.target.form} is written by merge-on-write alone, "
                         f"which cannot write it: {refusal}; undo that"

@@ -8,6 +8,9 @@ key and an INSERT of the new one, but only if its new row is good; else the old 
 an UPDATE is cast even if it is not the last change of its key. Of a DELETE only the key counts,
 unless the table's form keeps deleted rows: then its row is written like others.
 
+Where all columns are the key, every UPDATE is such a one, and a row must be there as a whole, the
+old one of an UPDATE too: by it the row in the table is found.
+
 Each row that cannot be applied becomes an error, and its key keeps its last good change. There is
 one exception: as long as all rows that are written are good, the values of rows that a later row
 replaces are not cast, so errors in them are not found.
@@ -43,14 +46,21 @@ from sinks.table_form import (
     VALID_FROM_TS,
     TableForm,
 )
-from streaming.apply.due_rows import NO_ROWS, Piece, Rows, due_pieces, origins_of
+from streaming.apply.due_rows import NO_ROWS, Mask, Piece, Rows, due_pieces, origins_of
 from streaming.apply.last_change import last_entries
 from streaming.apply.row_block import RowBlock
-from streaming.apply.row_errors import RowErrors, error_table, told_errors, unknown_column_errors
+from streaming.apply.row_errors import (
+    RowErrors,
+    error_table,
+    incomplete_errors,
+    no_old_row_errors,
+    told_errors,
+    unknown_column_errors,
+)
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.apply.typed_rows import TypedValues, typed_keys, typed_values
 from streaming.apply.versions import versions
-from streaming.protocols.contract import OLD, OP_DELETE, OP_INSERT
+from streaming.protocols.contract import OLD, OP_DELETE, OP_INSERT, OP_UPDATE
 
 _OPS: Final = pa.array([DELETE, UPSERT])  # by whether the row is written
 _ROW_OPS: Final = pa.array([DELETED, INSERTED, UPDATED])  # by OP_DELETE, OP_INSERT, OP_UPDATE
@@ -99,8 +109,11 @@ class _PieceChanges:
         told = piece.error_class
         self.piece = piece
         self.keys = typed_keys(piece, rules)
+        self._incomplete = list(_incomplete(piece))
         self._others = [column for column in then.delivered if column.name not in then.key]
-        present = piece.of.carried(self.keys.columns, rules)
+        # Where all columns are the key, those that were added since are too.
+        entries = len(piece.op) if schema.key_is_row else None
+        present = piece.of.carried(self.keys.columns, rules, rows=entries)
         self._present_key = {name: present.columns[name] for name in schema.key}
         # Of a history the last change of each key and commit-ts counts: every version of a row.
         moments = [pa.array(piece.commit_ts)] if form.is_history else []
@@ -111,12 +124,15 @@ class _PieceChanges:
         self.is_written = (piece.op != OP_DELETE) | form.soft_delete  # by entry; else only its key
         # Rows that become errors because the table lacks one of their columns.
         is_error = bool(self.unknown) and not rules.drops
-        self.lacking = np.flatnonzero(self.is_written[: piece.count]) if is_error else NO_ROWS
+        lacking = self.is_written[: piece.count] | then.key_is_row
+        self.lacking = np.flatnonzero(lacking) if is_error else NO_ROWS
         self.is_good = np.ones(len(piece.op), np.bool_)  # entries without an error so far
         if self.keys.is_bad is not None:
             self.is_good &= ~self.keys.is_bad
         if self.is_told is not None:
             self.is_good[: piece.count] &= ~self.is_told
+        for errors in self._incomplete:
+            self.is_good[errors.rows] = False
         self.leave_out(NO_ROWS)
         self.last = NO_ROWS  # entries that are the last change of their key
         self.values: TypedValues | None = None  # of the rows that are written, or of more
@@ -163,10 +179,15 @@ class _PieceChanges:
 
     def errors(self) -> Iterator[RowErrors]:
         """The first error of each row that cannot be applied."""
+        is_left = np.ones(self.piece.count, np.bool_)
         if self.is_told is not None:
             yield told_errors(self.piece, np.flatnonzero(self.is_told))
+            is_left &= ~self.is_told
+        for errors in self._incomplete:
+            yield errors.where(is_left[errors.rows])
+            is_left[errors.rows] = False
         for errors in self.keys.errors:
-            yield self._of_rows(errors)
+            yield self._of_rows(errors, is_left)
         if self.values is not None:
             yield from self.values.errors
         if len(self.lacking):
@@ -187,18 +208,31 @@ class _PieceChanges:
             ROW_DELETED: pa.array(op[self.last] == OP_DELETE),
         }
 
-    def _of_rows(self, errors: RowErrors) -> RowErrors:
-        """The errors of keys, by row: those of a row's own key unless the decoder has reported the
-        row already, and those of an old key if the row is good."""
+    def _of_rows(self, errors: RowErrors, is_left: Mask) -> RowErrors:
+        """The errors of keys, by row: those of a row's own key if the row is ``is_left``, without
+        another reason, and those of an old key if the row is good."""
         count, moved = self.piece.count, self.piece.moved
         is_old = errors.rows >= count
         rows = np.where(is_old, 0, errors.rows)
         rows[is_old] = moved[errors.rows[is_old] - count]
-        is_wanted = np.ones(len(rows), np.bool_)
-        if self.is_told is not None:
-            is_wanted &= ~self.is_told[rows]
+        is_wanted = is_left[rows]
         is_wanted[is_old] = self.is_good[rows[is_old]]
         return RowErrors(rows, errors.error_class, errors.message).where(is_wanted)
+
+
+def _incomplete(piece: Piece) -> Iterator[RowErrors]:
+    """The rows of which too little came to find them by all columns; each once."""
+    if not piece.of.schema.key_is_row:
+        return
+    here = {field.name for field in piece.shape}
+    missing = [name for name in piece.of.schema.key if name not in here]
+    if missing:
+        yield incomplete_errors(np.arange(piece.count), missing)
+        return
+    updates = np.flatnonzero(piece.op[: piece.count] == OP_UPDATE)
+    has_old = piece.values(updates, OLD).is_valid().to_numpy(zero_copy_only=False)
+    if not has_old.all():
+        yield no_old_row_errors(updates[~has_old])
 
 
 def _cast_last(pieces: Sequence[_PieceChanges], rules: ChangeRules) -> bool:

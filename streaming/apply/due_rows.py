@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from coordination.model import Ts
 from sinks.older_shapes import RowShape
+from sinks.schema import TableSchema
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import TableTask
 from streaming.protocols.contract import (
@@ -181,7 +182,7 @@ def _piece(
     task: TableTask,
     numbers: Mapping[TopicPartition, int],
 ) -> Piece:
-    key = of.schema.key
+    schema = of.schema
     counts = [part.count for part, _ in batches]
     origins = np.array([numbers[part.block.partition] for part, _ in batches], np.int32)
     entries = {
@@ -190,8 +191,8 @@ def _piece(
     }
     entries["origin"] = np.repeat(origins, counts)
     places = {field.name: number for number, field in enumerate(shape)}
-    keys = [_key_text(batches, places.get(name)) for name in key]
-    moved, old_keys = (NO_ROWS, []) if task.is_log else _old_keys(batches, key, places)
+    keys = [_key_text(batches, places.get(name)) for name in schema.key]
+    moved, old_keys = (NO_ROWS, []) if task.is_log else _old_keys(batches, schema, places)
     if len(moved):
         keys = [pa.concat_arrays(both) for both in zip(keys, old_keys, strict=True)]
         entries = {name: np.append(column, column[moved]) for name, column in entries.items()}
@@ -235,10 +236,11 @@ def _errors(batches: _Batches, name: str) -> pa.Array | None:
 
 
 def _old_keys(
-    batches: _Batches, key: Sequence[str], places: Mapping[str, int]
+    batches: _Batches, schema: TableSchema, places: Mapping[str, int]
 ) -> tuple[Rows, list[pa.Array]]:
     """The rows whose ``old`` has another key than ``data``, and the texts of the old keys. A key
-    column that ``old`` lacks has the same value as in ``data``."""
+    column that ``old`` lacks has the same value as in ``data``; where all columns are the key, the
+    old row is whole, and its NULLs are values."""
     moved: list[Rows] = []
     found: list[list[pa.Array]] = []
     begin = 0
@@ -248,14 +250,19 @@ def _old_keys(
             old_places = {field.name: number for number, field in enumerate(old.type)}
             differs = np.zeros(part.count, np.bool_)
             keys = []
-            for name in key:
+            for name in schema.key:
                 now = before = _key_text([(part, batch)], places.get(name))
                 if name in old_places:  # a field of ``old`` is null where there is no old row
                     before = part.due(pc.struct_field(old, [old_places[name]]))
                     changed = pc.fill_null(pc.not_equal(before, now), False)
+                    if schema.key_is_row:
+                        changed = pc.or_(changed, pc.xor(before.is_null(), now.is_null()))
+                    else:
+                        before = pc.coalesce(before, now)
                     differs |= np.asarray(changed.to_numpy(zero_copy_only=False))
-                    before = pc.coalesce(before, now)
                 keys.append(before)
+            if schema.key_is_row:
+                differs &= part.due(old.is_valid()).to_numpy(zero_copy_only=False)
             rows = np.flatnonzero(differs)
             if len(rows):
                 moved.append(rows + begin)

@@ -24,6 +24,11 @@ UNKNOWN_COLUMN: Final = "unknown-column"
 NO_KEY: Final = "no-key"
 NO_KEY_MESSAGE: Final = "the table has no primary key and no NOT NULL unique key that is known"
 NO_COLUMN_MESSAGE: Final = "the table has no key, and the message names no column of the row"
+NO_WHOLE_ROW: Final = "no-whole-row"
+NO_OLD_ROW_MESSAGE: Final = (
+    "an UPDATE without its old row, by all columns of which the table's row is found (key = "
+    "'all-columns')"
+)
 NO_TABLE: Final = "no-table"
 NO_TABLE_MESSAGE: Final = (
     "there is no target: no whole row has told yet which columns and key it has"
@@ -81,6 +86,19 @@ def unknown_column_errors(rows: Rows, names: Sequence[str]) -> RowErrors:
         " rows that come then have it"
     )
     return RowErrors(rows, _same(UNKNOWN_COLUMN, rows), _same(message, rows))
+
+
+def incomplete_errors(rows: Rows, names: Sequence[str]) -> RowErrors:
+    """The errors of rows that lack columns of a table whose rows are found by all of them."""
+    message = (
+        f"the message lacks column {', '.join(names)}, and the table's rows are found by all "
+        "columns (key = 'all-columns')"
+    )
+    return RowErrors(rows, _same(NO_WHOLE_ROW, rows), _same(message, rows))
+
+
+def no_old_row_errors(rows: Rows) -> RowErrors:
+    return RowErrors(rows, _same(NO_WHOLE_ROW, rows), _same(NO_OLD_ROW_MESSAGE, rows))
 
 
 def no_place_errors(rows: Rows) -> RowErrors:

@@ -74,17 +74,21 @@ class TypedValues:
 
 
 def typed_keys(piece: Piece, rules: CastRules) -> TypedKeys:
-    """Cast the keys of all entries of a piece. A key column without a value is an error."""
+    """Cast the keys of all entries of a piece. A key column without a value is an error, unless all
+    columns are the key: then only a value that cannot be cast is one."""
     failures, schema = _Failures(), piece.of.schema
     typed: dict[str, pa.Array] = {}
     text_of = dict(zip(schema.key, piece.keys, strict=True))
     for column in schema.delivered:
         if column.name in text_of:
             text = text_of[column.name]
-            values = key_values(cast_column(text, column, rules).values)
-            typed[column.name] = values
-            if values.null_count:
-                failures.add(values.is_null(), text, column)
+            cast = cast_column(text, column, rules)
+            typed[column.name] = values = key_values(cast.values)
+            failed = values.is_null() if values.null_count else None
+            if schema.key_is_row:
+                failed = cast.failed
+            if failed is not None:
+                failures.add(failed, text, column)
     return TypedKeys(
         columns={name: typed[name] for name in schema.key},
         is_bad=failures.mask,

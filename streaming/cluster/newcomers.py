@@ -210,7 +210,7 @@ def wanted_of(table: SinkTable, above_ts: Ts) -> WantedTable:
     key = None
     if table.is_settled:
         key = table.target.schema.key if table.target is not None else ()
-    if table.target is not None and table.target.form.needs_old_rows:
+    if table.target is not None and table.target.needs_old_rows:
         key = None
     return WantedTable(above_ts=above_ts, key=key)
 

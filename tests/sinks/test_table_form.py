@@ -16,6 +16,7 @@ from sinks.apply import OP_COLUMN, Applied, Skipped, TableWrite, Target
 from sinks.creation import create
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.schema import TableSchema
 from sinks.spark_engine import SparkEngine
 from sinks.table_form import ROW_DELETED, ROW_OP, ROW_TS, UPSERT, TableForm
 from sinks.tables import DdlIdentity, inspect
@@ -140,6 +141,36 @@ def test_truncate_marks_the_rows_that_are_not_deleted_yet(tmp_path: Path, races:
     assert len(written - named) == 2 + bool(races)  # of a lost race nothing is left
     for each in (engine, other):
         each.close()
+
+
+def test_to_go_on_without_a_key_is_no_part_of_what_a_table_was_made_as(tmp_path: Path) -> None:
+    """It may be said later. Who has no key any more needs it, though."""
+    by_all = TableForm.of_rule(TableRule(matcher=("*.*",), key="all-columns"))
+    assert by_all.all_columns
+    assert (by_all, str(by_all)) == (UPSERT, "write-mode = 'upsert', key = 'all-columns'")
+    made = orders.target(str(tmp_path / "t"))
+    create(made, properties=ORIGIN)
+    create(replace(made, form=by_all), properties=ORIGIN)
+    keyless = replace(made.schema, key=())
+    chosen = by_all.keyed(keyless)
+    assert (chosen.key, chosen.key_is_row) == (("id", "v"), True)
+    assert TableSchema.from_json(chosen.to_json()) == chosen
+    assert by_all.keyed(chosen) == chosen
+    assert by_all.keyed(made.schema) == made.schema
+    assert UPSERT.keyed(chosen) == keyless
+    UPSERT.refuse_without_key("shop.t", made.schema)
+    by_all.refuse_without_key("shop.t", chosen)
+    with pytest.raises(ConfigError, match="has no key and is upserted by all its columns"):
+        UPSERT.refuse_without_key("shop.t", chosen)
+
+
+def test_the_spark_engine_refuses_a_table_by_all_columns(tmp_path: Path) -> None:
+    made = orders.target(str(tmp_path / "t"))
+    by_all = replace(made, schema=replace(made.schema, key=()).by_all_columns())
+    assert (made.is_plain, by_all.is_plain) == (True, False)
+    write = replace(orders.write(made.uri, 40, {}), target=by_all)
+    with pytest.raises(ConfigError, match="is written by merge-on-write alone"):
+        SparkEngine({}).apply(write)
 
 
 def test_the_spark_engine_refuses_them(target: Target) -> None:

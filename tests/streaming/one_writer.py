@@ -179,7 +179,7 @@ class OneWriter:
                     if self._dice.random() < 0.3:
                         self._note()
                     if len(self.rewinds) < most_rewinds and self._dice.random() < 0.05:
-                        self._rewind()
+                        self.rewind()
                 except FailpointHit:
                     self.deaths += 1
                     self._end_life()
@@ -189,7 +189,7 @@ class OneWriter:
         finally:
             self._end_life()
 
-    def _rewind(self) -> None:
+    def rewind(self) -> None:
         """To somewhere above the last DDL that no rewind goes below."""
         states = (inspect(self._spans.uri(name), {}) for name in self._spans)
         least = max([START_TS, *(each.rekeyed_ts - 1 for each in states if each is not None)])

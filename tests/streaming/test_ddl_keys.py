@@ -11,7 +11,7 @@ from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable
 from sinks.schema import TableSchema
 from streaming.ddl_plan import DdlPlan
-from streaming.ddl_steps import DdlEvent
+from streaming.ddl_steps import LOSES_KEY, DdlEvent
 from streaming.filter import TableForms
 from tests.streaming.test_ddl_plan import ddl, order, planned
 
@@ -104,6 +104,64 @@ def test_a_change_log_gets_and_loses_its_key(
     assert found.runs.change is not None
     assert found.runs.change.after.key == key
     assert planned(events).runs is None
+
+
+BY_ALL = TableForms([TableRule(matcher=("shop.t",), key="all-columns")])
+
+
+@pytest.mark.parametrize(
+    ("made_with", "clause", "key", "is_row"),
+    [
+        ("`id` INT PRIMARY KEY, `v` INT", "DROP PRIMARY KEY", ("id", "v"), True),
+        ("`id` INT NOT NULL, `v` INT, UNIQUE `u` (`id`)", "DROP INDEX `u`", ("id", "v"), True),
+        ("`id` INT PRIMARY KEY, `v` INT", "ADD COLUMN `n` INT", ("id",), False),
+        ("`id` INT PRIMARY KEY, `v` INT", "DROP PRIMARY KEY, DROP COLUMN `id`", ("v",), True),
+        ("`id` INT, `v` INT", "ADD PRIMARY KEY (`id`)", ("id",), False),
+        ("`id` INT NOT NULL, `v` INT", "ADD UNIQUE `u` (`id`)", ("id",), False),
+        ("`id` INT, `v` INT", "ADD UNIQUE `u` (`id`)", ("id", "v"), True),
+        ("`id` INT, `v` INT", "ADD COLUMN `n` INT FIRST", ("n", "id", "v"), True),
+        ("`id` INT, `v` INT", "ADD COLUMN `n` INT AS (`id` + 1)", ("id", "v"), True),
+        ("`id` INT, `v` INT", "DROP COLUMN `v`, ADD COLUMN `n` INT", ("id", "n"), True),
+        ("`id` INT, `v` INT", "RENAME COLUMN `v` TO `w`", ("id", "w"), True),
+        ("`id` INT, `v` INT", "MODIFY `v` VARCHAR(9)", ("id", "v"), True),
+    ],
+)
+def test_a_table_by_all_columns_gets_and_loses_its_key(
+    made_with: str, clause: str, key: tuple[str, ...], *, is_row: bool
+) -> None:
+    events = [
+        ddl(10, f"CREATE TABLE `t` ({made_with})"),
+        ddl(20, f"ALTER TABLE `t` {clause}", kind="ALTER"),
+    ]
+    found = planned(events, forms=BY_ALL)
+    assert found.runs is not None, found.why
+    assert found.runs.change is not None
+    after = found.runs.change.after
+    assert (after.key, after.key_is_row) == (key, is_row)
+
+
+def test_a_key_of_a_column_that_no_row_tells_stops_a_table_by_all_columns() -> None:
+    add = "ALTER TABLE `t` ADD COLUMN `n` INT DEFAULT 1, ADD PRIMARY KEY (`n`)"
+    found = planned([ddl(10, "CREATE TABLE `t` (`id` INT)"), ddl(20, add)], forms=BY_ALL)
+    assert (found.runs, why(found)) == (None, [KEY])
+
+
+def test_what_a_like_takes_of_a_key_is_by_its_own_rule() -> None:
+    """That the source has none, and not by what its rows are told apart."""
+    made = ddl(10, "CREATE TABLE `t` (`id` INT)")
+    for table, loses in (("t2", None), ("t", True)):
+        like = ddl(20, f"CREATE TABLE `{table}` LIKE `t`", table)
+        add = ddl(30, f"ALTER TABLE `{table}` ADD COLUMN `c` INT", table, kind="ALTER")
+        found = planned([made, like, add], forms=BY_ALL)
+        assert (found.runs is not None) == bool(loses)
+
+
+def test_who_loses_the_last_key_is_told_the_choices() -> None:
+    made = ddl(10, "CREATE TABLE `t` (`id` INT PRIMARY KEY)")
+    lose = ddl(20, "ALTER TABLE `t` DROP PRIMARY KEY", kind="ALTER")
+    assert why(planned([made, lose])) == [LOSES_KEY]
+    assert "key = 'all-columns' in [[sink.tables]]" in LOSES_KEY
+    assert planned([made, lose], forms=BY_ALL).runs is not None
 
 
 def test_what_else_is_done_to_a_table_without_a_key_passes() -> None:

@@ -344,6 +344,41 @@ def test_a_table_that_was_made_again_without_a_key_is_none_of_deltas(dropped: Dr
     assert (again[NAME].target, again[NAME].checkpoint, again.ended) == (None, 70, {})
 
 
+ALL_COLUMNS = TableForms((TableRule(matcher=("*.*",), key="all-columns"),))
+KEYLESS = TableSchema(columns=OF.columns, key=())
+CREATED = DdlEvent(commit_ts=Ts(5), offset=0, name=NAME, ddl_type="CREATE", query="…")
+
+
+def test_a_table_by_all_columns_is_made_and_taken_up_as_such(tmp_path: Path) -> None:
+    sink, row = DeltaSink(warehouse=str(tmp_path)), replace(ROW, incarnation=1)
+    made = SinkTables(sink, row, ALL_COLUMNS)
+    made.create(NAME, KEYLESS, CREATED, Ts(5))
+    progress = replace(PROGRESS, checkpoint_ts=40)
+    again = SinkTables(sink, row, ALL_COLUMNS)
+    again.resume({NAME: progress})
+    for table in (made[NAME], again[NAME]):
+        assert table.target is not None
+        assert (table.target.schema.key, table.target.schema.key_is_row) == (("id",), True)
+        assert wanted_of(table, Ts(5)).key is None  # old rows are needed whole
+    with pytest.raises(ConfigError, match=r"shop\.a has no key and is upserted by all its columns"):
+        SinkTables(sink, row).resume({NAME: progress})
+    other = TableName("shop", "b")
+    made.forms = TableForms((TableRule(matcher=("*.a",), key="all-columns"),))
+    with pytest.raises(ConfigError, match=r"shop\.b has no key and is upserted by all"):
+        made.target_under(NAME, other)
+
+
+def test_who_comes_to_all_columns_behind_dead_letters_begins_anew(tmp_path: Path) -> None:
+    sink = DeltaSink(warehouse=str(tmp_path))
+    dead = replace(PROGRESS, delta_version=None, state="warning", dead_letters=3)
+    with pytest.raises(TidelakeError, match="3 of its messages so far are dead letters"):
+        SinkTables(sink, ROW, ALL_COLUMNS).resume({NAME: dead})
+    for row in (replace(ROW, state="rewinding"), replace(ROW, incarnation=1)):
+        SinkTables(sink, row, ALL_COLUMNS).resume({NAME: dead})
+    SinkTables(sink, ROW, ALL_COLUMNS).resume({NAME: replace(dead, dead_letters=0)})
+    SinkTables(sink, ROW).resume({NAME: dead})
+
+
 def test_no_rewind_goes_below_a_ddl_of_the_key(lake: Lake) -> None:
     handle = DeltaTable(lake.uri)
     handle.alter.set_table_properties({REKEYED: "30"}, raise_if_not_exists=False)

@@ -322,3 +322,9 @@ def test_rules_of_how_tables_are_written_are_configuration() -> None:
     changed = replace(CHANGEFEED, sink=logs)
     assert settle(ran_to(100), changed, SHAPE, LOG).incarnation == 2
     assert settle(ran_to(100, changed), changed, SHAPE, LOG).incarnation == 1
+    (rule,) = logs.tables
+    assert "key" not in rule.told()  # as programs that did not know it have told it
+    by_all = replace(changed, sink=replace(logs, tables=(replace(rule, write_mode="upsert"),)))
+    keyed = replace(rule, write_mode="upsert", key="all-columns")
+    chosen = replace(changed, sink=replace(logs, tables=(keyed,)))
+    assert settle(ran_to(100, by_all), chosen, SHAPE, LOG).incarnation == 2

@@ -37,18 +37,24 @@ KINDS: dict[str, tuple[pa.DataType, Cells]] = {
     "d5": (pa.decimal128(5, 2), POOLS["decimal(5,2)"]),
     "text": (pa.string(), TEXTS),
     "large text": (pa.large_string(), TEXTS),
+    "vector": (
+        pa.list_(pa.float32()),
+        [[], [0.0], [-0.0], [0.0, 0.0], [1.5], [1.5, 2.5], [2.5, 1.5], [float("nan")]],
+    ),
     "bytes": (pa.binary(), [b"\xff", b"\xff\x00", *(text.encode() for text in TEXTS)]),
 }
 
 
 def same_for_delta(cell: Any) -> Any:
     """-0.0 is 0.0 already to Python; NaN is NaN."""
+    if isinstance(cell, list):
+        return tuple(map(same_for_delta, cell))
     return "NaN" if isinstance(cell, float) and math.isnan(cell) else cell
 
 
 def expected(index: Sequence[Cells], wanted: Sequence[Cells]) -> list[int]:
-    """Rows whose key is among the wanted ones; a NULL equals nothing."""
-    asked = {tuple(map(same_for_delta, key)) for key in wanted if None not in key}
+    """Rows whose key is among the wanted ones; NULL is a value like others."""
+    asked = {tuple(map(same_for_delta, key)) for key in wanted}
     return [row for row, key in enumerate(index) if tuple(map(same_for_delta, key)) in asked]
 
 
@@ -107,21 +113,32 @@ def test_the_columns_of_an_index_may_have_another_width(kind: str):
     """A file of an older type of the column is read as the table's type before it comes here."""
     kinds = [kind, "int"]
     rows = random_rows(random.Random(3), kinds, 40)
-    assert found(columns_of(rows, kinds), columns_of(unique(rows), kinds)) == [
-        at for at, row in enumerate(rows) if None not in row
-    ]
+    assert found(columns_of(rows, kinds), columns_of(unique(rows), kinds)) == [*range(len(rows))]
 
 
-@pytest.mark.parametrize("kinds", [["long"], ["text"], ["text", "date"], ["d38"]])
+@pytest.mark.parametrize("kinds", [["long"], ["text"], ["text", "date"], ["d38"], ["vector"]])
 def test_a_double_is_found(kinds: Sequence[str]):
     dice = random.Random(5)
     for _ in range(50):
         rows = random_rows(dice, kinds, dice.randint(0, 8))
         whole = [tuple(map(same_for_delta, row)) for row in rows]
-        doubles = {key for key in whole if None not in key and whole.count(key) > 1}
+        doubles = {key for key in whole if whole.count(key) > 1}
         row = first_double(sort_keys(keys_of(columns_of(rows, kinds))))
         assert (row is not None) == bool(doubles)
         assert row is None or whole[row] in doubles
+
+
+def test_null_is_neither_zero_nor_nothing():
+    """Not even where a part of the rows has no NULL, and keys are plain numbers there."""
+    rows: list[Cells] = [(0,), (None,), (0,), (-(2**63),), (None,)]
+    index = columns_of(rows, ["long"])
+    for wanted in ([(0,)], [(None,)], [(0,), (None,)], [(-(2**63),), (None,)]):
+        assert found(index, columns_of(wanted, ["long"])) == expected(rows, wanted)
+    assert found(columns_of([(0,), (7,)], ["long"]), columns_of([(None,)], ["long"])) == []
+    texts: list[Cells] = [("", None), (None, ""), (None, None), ("", "")]
+    for at, row in enumerate(texts):
+        kinds = ["text", "text"]
+        assert found(columns_of(texts, kinds), columns_of([row], kinds)) == [at]
 
 
 def test_a_key_that_stands_very_often():

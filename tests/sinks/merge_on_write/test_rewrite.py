@@ -273,7 +273,7 @@ class TestDoubleKeys:
 
         def alike(*arguments: Any) -> Any:
             keys = genuine(*arguments)
-            return type(keys)(keys.first % 3, keys.second, keys.valid)
+            return type(keys)(keys.first % 3, keys.second)
 
         monkeypatch.setattr(double_keys, "keys_of", alike)
         monkeypatch.setattr(double_keys, "_AT_ONCE", 1)

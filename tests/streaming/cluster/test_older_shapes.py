@@ -123,7 +123,7 @@ class Life:
             known,
             seen,
             shaped,
-            is_log=span.target.is_log,
+            form=span.target.form,
         )
         assert isinstance(step, DdlStep), (sql, step)
         order = TableDdl(

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from sinks.merge_on_write.key_hash import Keys
-from streaming.apply.last_change import joined_keys, last_per_key
+from sinks.merge_on_write.last_of_keys import joined_keys, last_per_key
 
 
 def keys(first: Sequence[int], second: Sequence[int] | None = None) -> Keys:
     if second is None:
-        return Keys(np.array(first, np.int64), None, None)
-    return Keys(np.array(first, np.uint64), np.array(second, np.uint64), None)
+        return Keys(np.array(first, np.int64), None)
+    return Keys(np.array(first, np.uint64), np.array(second, np.uint64))
 
 
 @pytest.mark.parametrize("is_hash", [False, True])

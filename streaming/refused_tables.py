@@ -1,0 +1,64 @@
+"""Tables of a changefeed that cannot go on, each with what to do about it. ``feed``: the
+changefeed's row, ``row``: the table's, ``state``: what is at its ``uri``."""
+
+from __future__ import annotations
+
+from coordination.errors import TidelakeError
+from coordination.model import TableName
+from sinks.changefeeds import ChangefeedRow
+from sinks.progress import ProgressRow
+from sinks.tables import TargetState
+from streaming.sink_table import SinkTable
+
+
+def refuse_a_gap(span: SinkTable, feed: ChangefeedRow) -> None:
+    """What a table lacks and nobody will read again is never skipped in silence."""
+    if span.checkpoint < feed.checkpoint_ts:
+        raise TidelakeError(
+            f"table {span.name} is at checkpoint-ts {span.checkpoint} and the changefeed at "
+            f"{feed.checkpoint_ts}: what came between is not in the table, since [filter] "
+            "left it out for a while or --overwrite-checkpoint-ts went forward. Leave it out "
+            f"again, or start with --overwrite-checkpoint-ts {span.checkpoint} at most"
+        )
+
+
+def refuse_late(row: ProgressRow, feed: ChangefeedRow) -> None:
+    """Of a table that is to be upserted by all columns now, behind rows that are dead letters."""
+    if row.incarnation < feed.incarnation and row.dead_letters:
+        raise TidelakeError(
+            f"table {row.name} is to be upserted by all columns, and {row.dead_letters} of its "
+            "messages so far are dead letters, which it would lack: rewind to below the first "
+            "of them with --overwrite-checkpoint-ts, or leave the table out with [filter] rules"
+        )
+
+
+def refuse_unless_ours(
+    uri: str, row: ProgressRow, state: TargetState | None, feed: ChangefeedRow
+) -> None:
+    if state is None:
+        raise TidelakeError(
+            f"table {row.name} is gone from {uri} though progress says that it is "
+            "filled: restore it, or exclude it with [filter] rules, or load it anew with "
+            "--overwrite-checkpoint-ts"
+        )
+    if row.delta_version is not None and state.version < row.delta_version:
+        raise TidelakeError(
+            f"table {row.name} is at Delta version {state.version}, progress says "
+            f"{row.delta_version}: it was replaced by an older copy. Restore the newer one, or "
+            "rewind with --overwrite-checkpoint-ts"
+        )
+    refuse_if_foreign(row.name, uri, state, feed)
+
+
+def refuse_if_foreign(name: TableName, uri: str, state: TargetState, feed: ChangefeedRow) -> None:
+    ours = feed.changefeed_id
+    if state.changefeed_id != ours:
+        raise TidelakeError(
+            f"table {name} at {uri} belongs to {state.changefeed_id or 'nobody'}, "
+            f"not to changefeed {ours}: use another sink-uri, or move the table away"
+        )
+    if (state.incarnation or 0) > feed.incarnation:
+        raise TidelakeError(
+            f"table {name} belongs to a newer incarnation of changefeed {ours}: stop this "
+            "process; the newer one goes on"
+        )
