@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from deltalake import DeltaTable
 
 from conf.settings import Changefeed, DeltaSink, KafkaSource
 from coordination.model import TableName, Ts
@@ -19,11 +20,14 @@ from sinks.progress import DROPPED
 from streaming.cluster.control_rows import EndedSpan, RenamedSpans
 from streaming.cluster.ddl_run import carry_out
 from streaming.cluster.known import Known, pending_ddls
+from streaming.cluster.progress_rows import first_progress
+from streaming.control_tables import ControlTables
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_refusal import DdlNotSupported
 from streaming.ddl_steps import DdlEvent
 from streaming.filter import TableFilter
 from streaming.sink_table import SinkTable
+from streaming.sink_tables import SinkTables
 from tests.sinks.merge_on_write.orders import NAME, Changes, rows_of, write
 from tests.streaming.cluster.test_schema_rows import Owner
 
@@ -66,6 +70,15 @@ class Ground:
         self.owner.rows.add([(self.owner.spans[PARTS], {})])
         self.put(PARTS, 50, {7: "x", 20: "y"})
 
+    def rewind(self, ts: int) -> None:
+        owner = self.owner
+        row = replace(owner.rows.row, incarnation=2, state="rewinding", checkpoint_ts=ts)
+        progress = {
+            name: first_progress(of, owner.rows.row, {}) for name, of in owner.spans.items()
+        }
+        owner.spans = owner.rows.spans = SinkTables(self._changefeed.sink, row)
+        owner.spans.resume(progress)
+
     def plan(self, name: TableName, ts: int, query: str) -> DdlPlan:
         event = DdlEvent(commit_ts=Ts(ts), offset=ts, name=name, ddl_type="", query=query)
         spans = self.owner.spans
@@ -90,7 +103,9 @@ class Ground:
         planned = self.plan(name, ts, query)
         if planned.runs is not None:
             context = SimpleNamespace(
-                changefeed=self._changefeed, trust=SimpleNamespace(check=lambda: None)
+                changefeed=self._changefeed,
+                trust=SimpleNamespace(check=lambda: None),
+                tables=ControlTables.of(self._changefeed.sink),
             )
             ran: list[Any] = []
             reader = cast(Any, SimpleNamespace(ran=ran.append))
@@ -122,6 +137,39 @@ def ground(tmp_path: Path) -> Ground:
     made.owner.make()
     made.put(NAME, 50, {1: "a", 2: "b"})
     return made
+
+
+@pytest.fixture
+def removed(ground: Ground) -> Ground:
+    """Rows of a partition, and then the partition, with another column in between; then a rewind
+    to below all that, and the first of them again."""
+    ground.partitioned()
+    ground.run(PARTS, 100, "ALTER TABLE `parts` TRUNCATE PARTITION `p0`")
+    ground.put(PARTS, 150, {8: "z"})
+    ground.run(PARTS, 200, "ALTER TABLE `parts` ADD COLUMN `n` INT")
+    ground.run(PARTS, 300, "ALTER TABLE `parts` DROP PARTITION `p0`")
+    assert table(ground, "parts") == {20: "y"}
+    ground.rewind(50)
+    ground.put(PARTS, 70, {7: "x"})
+    return ground
+
+
+def test_partitions_go_again_after_a_rewind(removed: Ground) -> None:
+    removed.run(PARTS, 100, "ALTER TABLE `parts` TRUNCATE PARTITION `p0`")
+    assert table(removed, "parts") == {20: "y"}
+    removed.put(PARTS, 150, {8: "z"})
+    removed.run(PARTS, 200, "ALTER TABLE `parts` ADD COLUMN `n` INT")
+    removed.run(PARTS, 300, "ALTER TABLE `parts` DROP PARTITION `p0`")
+    assert table(removed, "parts") == {20: "y"}
+
+
+def test_partitions_of_then_that_nobody_knows_are_refused(removed: Ground, tmp_path: Path) -> None:
+    known = DeltaTable(str(tmp_path / "_tidelake" / "schemas"))
+    known.delete("table_name = 'parts' AND commit_ts < 100")
+    with pytest.raises(DdlNotSupported, match="rewound to below later DDLs") as error:
+        removed.run(PARTS, 100, "ALTER TABLE `parts` TRUNCATE PARTITION `p0`")
+    assert "\n" not in str(error.value)
+    assert table(removed, "parts") == {7: "x", 20: "y"}
 
 
 def table(ground: Ground, name: str) -> dict[int, str | None]:
