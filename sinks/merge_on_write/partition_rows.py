@@ -74,7 +74,9 @@ def find_partitions(
         ]
         live = ~table.deleted_rows(each).mask
         if among is not None:
-            live &= np.isin(np.arange(len(live)), among[each.file.path])
+            is_among = np.zeros(len(live), np.bool_)
+            is_among[among[each.file.path]] = True
+            live &= is_among
         place = np.concatenate(places) if places else np.empty(0, np.int64)
         if are_all_known and (place[live] < 0).any():
             raise TidelakeError(

@@ -265,8 +265,10 @@ class Books(Journal):
             yield self.changed(table, "TRUNCATE", f"TRUNCATE TABLE {table.sql_name}")
         elif roll < 0.9:
             yield from self._renamed(table)
-        else:
+        elif roll < 0.96:
             yield from self._made_again(table)
+        else:
+            yield from self._back_again(table)
 
     def _made_again(self, table: ChangingTable) -> Iterator[Event]:
         """Under its own name or another one, while its own may be taken."""
@@ -280,6 +282,18 @@ class Books(Journal):
             if other is not table and self._parts[other] == self._parts[table]:
                 yield from self._become(name, other)
         yield self.created(table)
+
+    def _back_again(self, table: ChangingTable) -> Iterator[Event]:
+        """With its rows, which nobody depends on: dropped by mistake."""
+        yield from self._without(table, table.rows)
+        yield self.dropped(table)
+        names = [name for name in self._free_names(table) if name.startswith(f"{table.schema}.")]
+        query = f"RECOVER TABLE `{table.name}`"
+        if names and self._dice.random() < 0.5:
+            name = self._dice.choice(names)
+            query = f"FLASHBACK TABLE `{table.name}` TO `{name.partition('.')[2]}`"
+            table.rename(name)
+        yield self.changed(table, "QUERY", query)
 
     def _renamed(self, table: ChangingTable) -> Iterator[Event]:
         """Alone, behind another one that takes its name, or in exchange for the name of another."""
