@@ -168,12 +168,10 @@ class TargetState:
         return int(version) if left_ts == self.dropped_ts else None
 
     @property
-    def made_again_ts(self) -> Ts:
-        """Of the CREATE TABLE that made it in a dropped one's place, or the RENAME TABLE that gave
-        it its name: what comes of that name at or below is another's. 0: none has."""
-        ddl = self.ddl
-        is_again = ddl is not None and (DROPPED in self.properties or ddl.order > 0)
-        return ddl.commit_ts if ddl is not None and is_again else Ts(0)
+    def begun_ts(self) -> Ts:
+        """Of the CREATE TABLE that made it, or the DDL that brought it to its name: what comes of
+        that name at or below is another's. 0: rows have told what it is."""
+        return Ts(0) if self.ddl is None else self.ddl.commit_ts
 
     @property
     def shown_ts(self) -> Ts:

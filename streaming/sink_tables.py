@@ -158,7 +158,7 @@ class SinkTables(dict[TableName, SinkTable]):
                 refuse_another_key(name, state, self._row.checkpoint_ts)
             state = self._seal(name, state, row.incarnation, row.generation, Ts(row.checkpoint_ts))
         target = self._target(name, schema_of(name, state), row.generation, state)
-        begin = max(self._start_point(row, state.identity(target.app_id)), state.made_again_ts)
+        begin = max(self._start_point(row, state.identity(target.app_id)), state.begun_ts)
         span = self._span(target, state, Ts(begin))
         there = {column.name for column in target.schema.delivered}
         dropped = {c: n for c, n in row.dropped_columns.items() if c not in there}
@@ -195,7 +195,7 @@ class SinkTables(dict[TableName, SinkTable]):
 
         def begin(reached: Ts) -> Ts:
             start = max(checkpoint, reached)
-            back_to = max(self._row.checkpoint_ts, state.made_again_ts)
+            back_to = max(self._row.checkpoint_ts, state.begun_ts)
             return Ts(min(start, back_to) if self._is_rewinding else start)
 
         incarnation = {INCARNATION: str(self._row.incarnation)}

@@ -122,6 +122,12 @@ def test_a_zombies_commit_just_before_the_seal_counts(
     assert found.shown_ts == (70 if state == "rewinding" else 0)
 
 
+def test_a_rewind_to_below_its_creation_begins_there(lake: Lake) -> None:
+    """It may have been made ahead of the checkpoint: no snapshot has it from before."""
+    row = replace(ROW, state="rewinding", checkpoint_ts=DDL.commit_ts - 2)
+    assert lake.resumed(row)[NAME].checkpoint == DDL.commit_ts
+
+
 def test_what_a_table_shows_beyond_a_rewind_is_known_to_every_start_after_it(lake: Lake) -> None:
     rewound = replace(ROW, state="rewinding", checkpoint_ts=20)
     assert lake.resumed(rewound).shown_ts == 50

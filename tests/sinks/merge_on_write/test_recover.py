@@ -86,7 +86,7 @@ class TestRecover:
         state = state_of(DeltaTable(uri))
         assert not state.is_dropped
         assert (state.schema, state.identity(named(uri).app_id)) == (ORDERS, Ts(C + 9))
-        assert state.made_again_ts == C + 10
+        assert state.begun_ts == C + 10
         assert isinstance(put(engine, uri, C + 10, MORE), Applied)
         assert_in_memory(engine, uri)
         after = changed(before["a"], MORE)
@@ -264,7 +264,7 @@ class TestOnce:
         recovered(engine, folder)
         old, new = named(f"{folder}/a"), named(f"{folder}/a", incarnation=2)
         seal(old.uri, [old.app_id], new.app_id, lambda _: Ts(4), {})
-        assert state_of(DeltaTable(old.uri)).made_again_ts == C + 10
+        assert state_of(DeltaTable(old.uri)).begun_ts == C + 10
         assert isinstance(recovered(other, folder, incarnation=2), Skipped)
         assert contents(folder)["a"] == before
 
