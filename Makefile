@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
 
-setup: .venv/.ready .jars/.ready
+setup: .venv/.ready .jars/.ready .jars/broker/.archived
 
 # The stamp is written last and removed first: what a broken-off run left behind is made anew.
 .venv/.ready: pyproject.toml
@@ -86,6 +86,13 @@ setup: .venv/.ready .jars/.ready
 	fi
 	touch $@
 	echo "setup: done"
+
+# For the tests' broker, which starts a dozen times.
+.jars/broker/.archived: .jars/.ready
+	@if ! $(RUN) -m tests.services.broker_archive >.jars/broker-archive.log 2>&1; then
+	  echo "setup: no class archive for the broker (see .jars/broker-archive.log): it starts slower, all else works"
+	fi
+	touch $@
 
 lint: setup
 	$(RUN) -m ruff check $(SOURCES)

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from tests.services.secured_broker import SecuredBroker
 
 ROOT = Path(__file__).resolve().parents[1]
+# Serial GC, and less of C2, which compiles for a longer life than this one.
+JVM_OPTIONS = (
+    "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=5000 "
+    "-XX:Tier4CompileThreshold=40000 -XX:Tier4BackEdgeThreshold=200000"
+)
 SPARK_JARS = (ROOT / ".jars" / "spark").resolve()  # as the class archive has them
 
 
@@ -58,7 +63,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         jvm_conf,
         use_this_python,
     )
-    from tests.acceptance.processes import JVM_OPTIONS
 
     jars = sorted(map(str, SPARK_JARS.glob("*.jar")))
     assert jars, "no jars in .jars/spark: run make setup"

@@ -25,7 +25,9 @@ from tests.services.child_process import end_child, start_child
 from tests.services.topic_producer import BrokerError, Outgoing, TopicProducer
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-BROKER_JARS = REPOSITORY / ".jars" / "broker"
+BROKER_JARS = (REPOSITORY / ".jars" / "broker").resolve()
+ARCHIVE = BROKER_JARS / "classes.jsa"  # `broker_archive` makes it
+QUICK_TO_START = ("-XX:TieredStopAtLevel=1",)  # for the little that tests send, C2 costs too much
 START_PATIENCE_S = 60.0  # 3 seconds on a quiet machine
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 
@@ -49,15 +51,14 @@ class KafkaBroker:
         self,
         *,
         heap: str = "512m",
-        jvm: Sequence[str] = ("-XX:TieredStopAtLevel=1",),
+        jvm: Sequence[str] = QUICK_TO_START,
         listeners: Sequence[Listener] = (SASL_LISTENER,),
         settings: Mapping[str, str] | None = None,
         scram: Sequence[str] = (),
         beside: KafkaBroker | None = None,
     ) -> None:
-        """``jvm``: options; for the little that tests send, C2 costs more than it brings.
-        ``scram``: what ``StorageTool format --add-scram`` takes. ``beside``: a running broker whose
-        cluster this one joins.
+        """``jvm``: options. ``scram``: what ``StorageTool format --add-scram`` takes. ``beside``: a
+        running broker whose cluster this one joins.
         """
         self._heap = heap
         self._jvm = jvm
@@ -117,10 +118,14 @@ class KafkaBroker:
     def stop(self) -> None:
         """Ends the process and removes its folder; stopping twice is fine."""
         self._producer = None
-        if self._process is not None:
-            end_child(self._process)
-            self._process = None
+        self.end()
         self._remove_folder()
+
+    def end(self, patience_s: float = 10.0) -> None:
+        """SIGTERM, and SIGKILL after ``patience_s``; the data stay for ``restart``."""
+        if self._process is not None:
+            end_child(self._process, patience_s=patience_s)
+            self._process = None
 
     def kill(self) -> None:
         """SIGKILL; the data stay for ``restart``."""
@@ -131,9 +136,7 @@ class KafkaBroker:
 
     def restart(self) -> None:
         """Stop (if it runs) and start again: same ports, same data."""
-        if self._process is not None:
-            end_child(self._process)
-            self._process = None
+        self.end()
         self.start()
 
     def pause(self) -> None:
@@ -266,10 +269,12 @@ class KafkaBroker:
 
     def _java(self, main: str, *arguments: str) -> list[str]:
         assert self._folder is not None
+        archive = (f"-XX:SharedArchiveFile={ARCHIVE}",) if ARCHIVE.exists() else ()
         return [
             _java_program(),
             f"-Xmx{self._heap}",
             "-XX:+UseSerialGC",
+            *("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", *archive),
             *self._jvm,
             f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
             f"-Djava.io.tmpdir={self._folder}",
