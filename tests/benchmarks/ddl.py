@@ -28,7 +28,7 @@ from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.storage import LocalStorage
 from sinks.partitioning import Partitioning, numbered
 from sinks.tables import DdlIdentity
-from tests.benchmarks import messages
+from tests.benchmarks import messages, rewrites
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.bulk import TABLE, BulkRun, measured, rows_text
 from tests.benchmarks.commit_workload import Digest, check_digest, make_base, rows, target_at
@@ -130,7 +130,12 @@ def run(bench: Bench, results: list[Any]) -> None:
         results.extend(_costs(bench, base_rows))
 
     bench.attempt("ddl, throughput", throughput)
+
+    def rewrites_() -> None:
+        results.extend(rewrites.measured(bench, base_rows))
+
     bench.attempt("ddl, each kind", costs)
+    bench.attempt("ddl, rewrites", rewrites_)
 
 
 def _throughput(bench: Bench, changes: Changes, base_rows: int, every: int) -> Iterator[Throughput]:
@@ -175,7 +180,7 @@ def _costs(bench: Bench, base_rows: int) -> Iterator[DdlCost]:
 
 
 def _cost(path: Path, kind: str, query: str, base_rows: int, digest: Digest) -> DdlCost:
-    order = _order(path, query)
+    order = order_of(path, query)
     engine = MergeOnWriteEngine({}, keeps_up=False)
     log = path / "_delta_log"
     before, begun, cpu = len(list(log.glob("*.json"))), time.monotonic(), time.process_time()
@@ -206,7 +211,7 @@ def _cost(path: Path, kind: str, query: str, base_rows: int, digest: Digest) -> 
     )
 
 
-def _order(path: Path, query: str) -> TableDdl:
+def order_of(path: Path, query: str) -> TableDdl:
     """As the owner makes it of a message."""
     target, at = target_at(path, KEY), Ts(1_000)
     target = replace(target, schema=replace(target.schema, partitioning=PARTITIONING))
@@ -242,6 +247,7 @@ def tables(results: list[Any]) -> list[Table]:
     return [
         _throughput_table([each for each in results if isinstance(each, Throughput)]),
         _cost_table([each for each in results if isinstance(each, DdlCost)]),
+        rewrites.table_of([each for each in results if isinstance(each, rewrites.Rewrite)]),
     ]
 
 
