@@ -23,6 +23,7 @@ class Failpoint(StrEnum):
     AFTER_CREATE_TABLE = "after-create-table"
     BEFORE_DDL = "before-ddl"  # a DDL that alters a target: all rows below it are applied
     AMID_RENAME = "amid-rename"  # the tables have left their names; one is to come to its new one
+    AMID_REWRITE = "amid-rewrite"  # a part of the rows that a DDL writes anew is written
     AFTER_DDL = "after-ddl"  # its commit is made, but not recorded or told to anybody yet
     AFTER_FENCE_CHECK = "after-fence-check"  # between the last check and a target's commit
     AFTER_APPLY_ONE = "after-apply-one"  # one table of the batch is committed, others are not

@@ -199,7 +199,7 @@ def use_this_python(session: SparkSession) -> None:
     Executors elsewhere use PYSPARK_PYTHON, which must have the packages.
     """
     context = session.sparkContext
-    if _is_within(context.master or ""):
+    if is_within(context.master or ""):
         context.pythonExec = sys.executable
         code = [str(Path(__file__).resolve().parents[1]), context.environment.get("PYTHONPATH")]
         context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, code)))
@@ -228,13 +228,13 @@ def _build(jvm: DriverJvm, archive_to: Path | None) -> SparkSession:
 
 def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
     """The settings of a JVM that is started here."""
-    is_within = _is_within(master)
+    is_here = is_within(master)
     conf = {"spark.master": master, **STATIC_CONF, **RUNTIME_CONF}
     if MEMORY_VARIABLE not in os.environ:
         conf["spark.driver.memory"] = "4g"
     jars = jar_files()
     java = [f"-Dlog4j2.configurationFile={LOG_CONF.as_uri()}"]
-    if jars and is_within:
+    if jars and is_here:
         archived = jvm_conf(jars, archive_to)
         java += filter(None, [archived.pop(JAVA_OPTIONS, "")])
         conf |= archived
@@ -248,7 +248,7 @@ def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
             "that has them packages=%s",
             conf["spark.jars.packages"],
         )
-    if is_within:
+    if is_here:
         conf["spark.python.daemon.module"] = "streaming.source.worker_daemon"
         folder = tempfile.gettempdir()  # this process's own (``scratch.py``)
         # The JVM only moves bytes and starts jobs: its optimizing compiler would cost more CPU.
@@ -260,7 +260,7 @@ def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
     return conf | {JAVA_OPTIONS: " ".join(java)}
 
 
-def _is_within(master: str) -> bool:
+def is_within(master: str) -> bool:
     """Whether the executors are threads of the driver."""
     return master.startswith("local") and not master.startswith("local-cluster")
 

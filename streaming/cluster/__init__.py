@@ -3,6 +3,7 @@
     plane ─┬─ replica ──────── span_writer ── newcomers, span_permit     writes the spans that
            │                                                             held_spans lists
            ├─ control_writer ─ owners_reader, control_rows ── progress_rows    the owner's work
+           │                   ddl_run ── part_mapper, part_task
            └─ standing           writes the state of changefeeds that no owner runs
 
     topic_stream ── stream_run ── query, reads     one reading for all roles (stream_role)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from threading import Event
 from typing import Self
 
-from coordination.errors import Fenced, TidelakeError
+from coordination.errors import Fenced, Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from coordination.secrets import revealed_options
@@ -34,6 +34,7 @@ from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.blocked_tables import noted_row
 from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.cluster.owners_reader import OwnersReader
+from streaming.cluster.part_mapper import RewriteMapper
 from streaming.cluster.role_context import RoleContext
 from streaming.ddl_plan import HeldTable
 from streaming.ddl_refusal import DdlNotSupported, refusal, way_past
@@ -97,18 +98,23 @@ class DdlRun:
 
     def until_done(self, closing: Event) -> Sequence[SinkTable | EndedSpan | RenamedSpans] | None:
         """The tables as they are then; None: it was asked to end before. Raises DdlNotSupported
-        where the table or its rows do not allow it. No watchdog: to write a large table anew takes
-        long.
+        where the table or its rows do not allow it. No watchdog but for each part of a rewrite: to
+        write a large table anew takes long.
         """
         event, name = self._step.event, self._name
         does = "skips" if self._step.is_skipped else "runs"
         logger.info(
             "%s a DDL table=%s commit_ts=%d sql=%s", does, name, event.commit_ts, event.query
         )
-        while (done := self._tried()) is None:
-            if closing.wait(self._wait_s):
-                return None
-        return done
+        if self._order is not None:
+            mapper = RewriteMapper(self._context, name, closing)
+            self._order = replace(self._order, map_parts=mapper)
+        with suppress(Stop):
+            while (done := self._tried()) is None:
+                if closing.wait(self._wait_s):
+                    return None
+            return done
+        return None
 
     def _tried(self) -> Sequence[SinkTable | EndedSpan | RenamedSpans] | None:
         event, name = self._step.event, self._name
@@ -132,7 +138,7 @@ class DdlRun:
             logger.info("the DDL waits: %s table=%s", held, name)
             self._wait_s = HELD_S
             return None
-        except Fenced:
+        except (Fenced, Stop):
             raise
         except TidelakeError as error:
             raise refusal(event, str(error)) from error

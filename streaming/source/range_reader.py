@@ -196,12 +196,12 @@ def _in_order(
         )
 
 
-def unfit(error: str, python: str) -> ExecutorsUnfit | None:
+def unfit(error: str, python: str, needs: str = NEEDS) -> ExecutorsUnfit | None:
     """The error about the executors' Python, if a job failed for that reason. ``error`` is all that
     Spark says about the job; ``python`` names the executors' Python, as PYSPARK_PYTHON does.
     """
     for pattern, says in _SAYS:
         if match := pattern.search(error):
             what = says.format(match[1])
-            return ExecutorsUnfit(f"the Python of Spark's executors, {python}, {what}: {NEEDS}")
+            return ExecutorsUnfit(f"the Python of Spark's executors, {python}, {what}: {needs}")
     return None

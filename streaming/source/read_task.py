@@ -56,7 +56,7 @@ class ReadTask:
     def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Block | ReadFailure]:
         """The blocks of work list ``number``; after a failure the blocks read so far, then it."""
         list(nothing)  # Spark reuses a worker process only if it has read all its input
-        _settle()
+        settle()
         yield from self.read(self.lists[number])
 
     def read(self, ranges: Sequence[OffsetRange]) -> Iterator[Block | ReadFailure]:
@@ -74,7 +74,7 @@ class ReadTask:
 
 
 @cache
-def _settle() -> None:
+def settle() -> None:
     """Done once in each worker process. Spark makes a worker collect garbage after every task, and
     to look through all that was imported took longer than a small read: freeze that. Meanwhile
     nothing is collected: Python would look through all messages again for every few hundred new

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from deltalake import DeltaTable
 
 from coordination.failpoint import Failpoint
+from streaming.cluster.part_mapper import RewriteMapper
 from tests.acceptance.one_process import Lives
 from tests.acceptance.reshaped import NAME, Reshaped
 from tests.acceptance.small_tables import (
@@ -88,6 +91,22 @@ def test_a_ddl_runs_once_whoever_dies_over_it(new_lives: MakeLives) -> None:
         error = lives.live(f"{point}=raise:2", target_ts=target_ts)
         assert f"failpoint {point}" in str(error), (point, error)
     lives.finish(target_ts=history.last_ts, max_messages=10_000)
+    check(lives, history, history.last_ts)
+    assert ddls_run(lives) == len(history.ddls), "a DDL ran twice, or not at all"
+
+
+def test_executors_write_rows_anew_whoever_dies_over_it(
+    new_lives: MakeLives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_spark = partial(RewriteMapper, large_bytes=0)
+    monkeypatch.setattr("streaming.cluster.ddl_run.RewriteMapper", by_spark)
+    monkeypatch.setattr("sinks.merge_on_write.rewrite.SLICE_ROWS", 2)
+    lives, history = new_lives(max_messages=40), Reshaped(7, steps=80, ddl_every=4)
+    lives.produce(history.messages)
+    for nth in (2, 3):
+        error = lives.live(f"{Failpoint.AMID_REWRITE}=raise:{nth}", target_ts=history.last_ts)
+        assert f"failpoint {Failpoint.AMID_REWRITE}" in str(error), error
+    lives.finish(target_ts=history.last_ts)
     check(lives, history, history.last_ts)
     assert ddls_run(lives) == len(history.ddls), "a DDL ran twice, or not at all"
 

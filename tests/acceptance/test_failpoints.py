@@ -21,7 +21,9 @@ ENGINES_IN_TIME = ("merge-on-write", pytest.param("spark", marks=pytest.mark.soa
 OTHER = {"merge-on-write": "spark", "spark": "merge-on-write"}
 # Passed once per table of a batch; and one that finds a stream that has done something already.
 # The shop's tables keep their shape and their names.
-NOT_HERE = {Failpoint.BEFORE_DDL, Failpoint.AMID_RENAME, Failpoint.AFTER_DDL}
+NOT_HERE = {
+    *(Failpoint.BEFORE_DDL, Failpoint.AMID_RENAME, Failpoint.AMID_REWRITE, Failpoint.AFTER_DDL),
+}
 TWICE = {Failpoint.AFTER_FENCE_CHECK, Failpoint.AFTER_APPLY_ONE, Failpoint.AFTER_PROGRESS}
 
 

@@ -24,7 +24,9 @@ ENGINES = ("merge-on-write", "spark")
 ONCE = frozenset({Failpoint.BEFORE_CLAIM, Failpoint.AFTER_CLAIM, Failpoint.BEFORE_STREAM})
 
 # Tables keep their shape and their names here; test_kills_at_ddls has these.
-OF_DDLS = frozenset({Failpoint.BEFORE_DDL, Failpoint.AMID_RENAME, Failpoint.AFTER_DDL})
+OF_DDLS = frozenset(
+    {Failpoint.BEFORE_DDL, Failpoint.AMID_RENAME, Failpoint.AMID_REWRITE, Failpoint.AFTER_DDL}
+)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -9,15 +9,22 @@ from typing import Any
 
 import pyarrow as pa
 
+from coordination.clock import SystemClock
 from coordination.errors import Fenced
 from coordination.failpoint import Failpoint
 from coordination.model import TableName, Ts
+from coordination.watchdog import Watchdog, Watched
 
 STEPS = (
-    *(Failpoint.BEFORE_DDL, Failpoint.AMID_RENAME, Failpoint.AFTER_DDL, Failpoint.AFTER_DDL),
+    *(Failpoint.BEFORE_DDL, Failpoint.AMID_RENAME, Failpoint.AMID_REWRITE, Failpoint.AFTER_DDL),
     *(Failpoint.AFTER_FENCE_CHECK, Failpoint.AFTER_APPLY_ONE, Failpoint.AFTER_PROGRESS),
     Failpoint.AFTER_CREATE_TABLE,
 )
+
+
+def watch(what: str) -> Watched:
+    """Nobody looks whether it hangs."""
+    return Watchdog(SystemClock()).watch(what, 60.0)
 
 
 class Permit:

@@ -55,7 +55,7 @@ from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
 from tests.shop.feed import Message
 from tests.shop.history import START_TS
-from tests.streaming.one_life import STEPS, Letters, Permit, Zombie
+from tests.streaming.one_life import STEPS, Letters, Permit, Zombie, watch
 
 TOPIC = "books"
 
@@ -350,6 +350,7 @@ class OneWriter:
             changefeed=self._changefeed,
             trust=self._permit,
             tables=SimpleNamespace(schemas=schemas),
+            watch=watch,
         )
         rows: Any = SimpleNamespace(spans=self._spans, save_schemas=nothing)
         for name in step.turns:

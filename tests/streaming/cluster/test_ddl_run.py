@@ -12,7 +12,9 @@ import pytest
 from deltalake import DeltaTable
 
 from conf.settings import Changefeed, DeltaSink, KafkaSource
+from coordination.clock import SystemClock
 from coordination.model import TableName, Ts
+from coordination.watchdog import Watchdog
 from sinks.ddl.partitions import read_partitioning
 from sinks.ddl.words import read_words
 from sinks.merge_on_write.engine import MergeOnWriteEngine
@@ -24,10 +26,12 @@ from streaming.cluster.progress_rows import first_progress
 from streaming.control_tables import ControlTables
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_refusal import DdlNotSupported
-from streaming.ddl_steps import DdlEvent
+from streaming.ddl_steps import DdlEvent, DdlStep
 from streaming.filter import TableFilter
 from streaming.sink_table import SinkTable
 from streaming.sink_tables import SinkTables
+from tests.services.delta_rows import read_rows
+from tests.sinks.merge_on_write.ddls import orphans
 from tests.sinks.merge_on_write.orders import NAME, Changes, rows_of, write
 from tests.streaming.cluster.test_schema_rows import Owner
 
@@ -102,21 +106,22 @@ class Ground:
         """Carried out twice where it is at all, as by an owner who died before it was noted."""
         planned = self.plan(name, ts, query)
         if planned.runs is not None:
-            context = SimpleNamespace(
-                changefeed=self._changefeed,
-                trust=SimpleNamespace(check=lambda: None),
-                tables=ControlTables.of(self._changefeed.sink),
-            )
-            ran: list[Any] = []
-            reader = cast(Any, SimpleNamespace(ran=ran.append))
-            for _ in range(2):
-                ran.clear()
-                carry_out(
-                    cast(Any, context), self.owner.rows, reader, planned.runs, threading.Event()
-                )
+            ran = [self.carried_out(planned.runs, threading.Event()) for _ in range(2)][-1]
             for done in ran:
                 self._take(done)
         return planned
+
+    def carried_out(self, step: DdlStep, closing: threading.Event) -> list[Any]:
+        context = SimpleNamespace(
+            changefeed=self._changefeed,
+            trust=SimpleNamespace(check=lambda: None),
+            watch=lambda what: Watchdog(SystemClock()).watch(what, 60.0),
+            tables=ControlTables.of(self._changefeed.sink),
+        )
+        ran: list[Any] = []
+        reader = cast(Any, SimpleNamespace(ran=ran.append))
+        carry_out(cast(Any, context), self.owner.rows, reader, step, closing)
+        return ran
 
     def _take(self, done: SinkTable | EndedSpan | RenamedSpans) -> None:
         spans, rows = self.owner.spans, self.owner.rows
@@ -230,3 +235,19 @@ def test_a_partition_and_a_table_change_rows(ground: Ground) -> None:
     assert ground.plan(PARTS, 100, query).blocked is None
     ground.put(NAME, 150, {8: "later"})
     assert table(ground, NAME.table) == {7: "x", 8: "later"}
+
+
+def test_rows_that_are_written_anew_when_it_is_asked_to_stop(ground: Ground) -> None:
+    """That is no refusal of the DDL: whoever comes next begins it again."""
+    query = "ALTER TABLE `orders` ADD COLUMN `n` INT DEFAULT 7"
+    step = ground.plan(NAME, 100, query).runs
+    assert step is not None
+    closing = threading.Event()
+    closing.set()
+    uri = f"{ground.warehouse}/{NAME.schema}/{NAME.table}"
+    before = DeltaTable(uri).version()
+    assert ground.carried_out(step, closing) == []
+    assert (DeltaTable(uri).version(), orphans(uri)) == (before, set())
+    ground.run(NAME, 100, query)
+    assert DeltaTable(uri).version() == before + 1
+    assert {row["n"] for row in read_rows(uri)} == {7}

@@ -1,0 +1,184 @@
+"""Parts of a table that is written anew: done by this process while the table is small, else by
+Spark's executors, each by a job of one task.
+
+A job for each part, and not one for all: what a part's task needs is taken as it ends, what is left
+is shown, and a part that failed is done again by itself. The results come in the order of parts,
+some of which are under way at a time; the rest is begun as results are taken.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing, suppress
+from itertools import count
+from threading import Event
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark import RDD, SparkContext
+from pyspark.errors import PySparkException
+
+from coordination.errors import Stop, TryAgain
+from coordination.failpoint import Failpoint, failpoint
+from coordination.model import TableName
+from sinks.jvm_errors import line
+from sinks.merge_on_write.parts import Part, Result, one_by_one
+from streaming.cluster.part_task import PartFailure, PartTask
+from streaming.cluster.role_context import RoleContext
+from streaming.session import CONTEXT_GONE, is_within
+from streaming.source.range_reader import ExecutorsUnfit, unfit
+
+logger = logging.getLogger(__name__)
+
+LARGE_BYTES: Final = 256 << 20  # of data files: some ten seconds of one process
+LOOK_S: Final = 0.5  # between two looks whether to go on
+SAY_S: Final = 10.0  # between two lines that say how far it is
+NEEDS: Final = (
+    "to write rows anew it needs all that Tidelake's wheel depends on (docs/data-plane.md, Where "
+    "executors are elsewhere)"
+)
+TRIES: Final = 4  # of a part whose task died; Spark's own number
+_OF_STORES: Final = ("AWS_", "AZURE_", "GOOGLE_")
+_numbers = count()
+
+
+class RewriteMapper:
+    """A ``sinks.merge_on_write.parts.PartMapper`` for one table of a changefeed."""
+
+    def __init__(
+        self,
+        context: RoleContext,
+        name: TableName,
+        stopping: Event,
+        *,
+        large_bytes: int = LARGE_BYTES,
+    ) -> None:
+        self._context = context
+        self._name = name
+        self._stopping = stopping
+        self._large_bytes = large_bytes
+
+    def __call__(
+        self, work: Callable[[Part], Result], parts: Sequence[Part], size_bytes: int
+    ) -> Generator[Result]:
+        """See the port. Raises Stop and Fenced between two parts, and TryAgain for a part that has
+        failed `TRIES` times. A part that takes longer than the watchdog allows counts as hanging.
+        """
+        step = self._context.watch(f"the rewrite of {self._name}")
+        begun_s = said_s = time.monotonic()
+        with step, closing(self._results(work, parts, size_bytes)) as results:
+            for done, result in enumerate(results, 1):
+                step.get_on()
+                failpoint(Failpoint.AMID_REWRITE)
+                if (now_s := time.monotonic()) - said_s >= SAY_S:
+                    said_s = now_s
+                    logger.info(
+                        "writes rows anew table=%s parts=%d/%d seconds=%.0f",
+                        self._name, done, len(parts), now_s - begun_s,
+                    )  # fmt: skip
+                yield result
+                self._check()
+
+    def _check(self) -> None:
+        if self._stopping.is_set():
+            raise Stop("asked to stop while rows were written anew")
+        self._context.trust.check()
+
+    def _results(
+        self, work: Callable[[Part], Result], parts: Sequence[Part], size_bytes: int
+    ) -> Generator[Result]:
+        done = 0
+        if len(parts) > 1 and size_bytes >= self._large_bytes:
+            spark = self._context.stream.context.spark(self._stopping).sparkContext
+            try:
+                if self._is_seen_by(spark):
+                    with closing(self._by_spark(spark, work, parts)) as results:
+                        for each in results:
+                            yield each
+                            done += 1
+            except ExecutorsUnfit as why:
+                logger.warning("one process writes rows anew table=%s: %s", self._name, why)
+        yield from one_by_one(work, parts[done:], size_bytes)
+
+    def _is_seen_by(self, spark: SparkContext) -> bool:
+        """Executors on other machines have other disks."""
+        scheme = urlsplit(self._context.changefeed.sink.warehouse).scheme
+        return is_within(spark.master or "") or scheme not in ("", "file")
+
+    def _by_spark(
+        self, spark: SparkContext, work: Callable[[Part], Result], parts: Sequence[Part]
+    ) -> Generator[Result]:
+        job_tag = self._context.name
+        tag = f"{job_tag}-rewrite-{next(_numbers)}"
+        jobs = _PartJobs(spark, work, tags=(job_tag, tag), what=f"{self._name} written anew")
+        # Where there are three cores or more one is left to the reads of other tables.
+        at_once = max(2, spark.defaultParallelism - 1)
+        logger.info(
+            "Spark writes rows anew table=%s parts=%d at_once=%d", self._name, len(parts), at_once
+        )
+        pool = ThreadPoolExecutor(at_once, thread_name_prefix="parts")
+        begun: deque[Future[Any]] = deque()
+        try:
+            for number, part in enumerate(parts):
+                begun.append(pool.submit(jobs.run, part, f"{number + 1} of {len(parts)}"))
+                if len(begun) == 2 * at_once:
+                    yield self._awaited(begun.popleft())
+            while begun:
+                yield self._awaited(begun.popleft())
+        finally:
+            jobs.over.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            if any(not each.done() for each in begun):
+                with suppress(*CONTEXT_GONE):
+                    spark.cancelJobsWithTag(tag)
+
+    def _awaited(self, job: Future[Any]) -> Any:
+        while not job.done():
+            self._check()
+            wait([job], LOOK_S)
+        found = job.result()
+        if isinstance(found, PartFailure):
+            raise found.error
+        return found
+
+
+class _PartJobs:
+    """Runs the jobs of one rewrite, on as many threads as call it. ``over``: begin none again."""
+
+    def __init__(
+        self, context: SparkContext, work: Callable[[Any], Any], *, tags: Sequence[str], what: str
+    ) -> None:
+        self.over = Event()
+        self._context = context
+        self._work = work
+        self._tags = tags
+        self._what = what
+        self._environment = {
+            name: value for name, value in os.environ.items() if name.startswith(_OF_STORES)
+        }
+        self._empty: RDD[int] = context.parallelize([], 1)
+
+    def run(self, part: Any, place: str) -> Any:
+        """What comes of the part, or a PartFailure. Raises ExecutorsUnfit and TryAgain."""
+        task = PartTask(work=self._work, part=part, environment=self._environment)
+        for tag in self._tags:  # of this thread
+            self._context.addJobTag(tag)
+        self._context.setJobDescription(f"{self._what}: part {place}")
+        for number in range(1, TRIES + 1):
+            try:
+                (found,) = self._empty.mapPartitionsWithIndex(task).collect()
+            except (PySparkException, Py4JError) as error:
+                if not_fit := unfit(str(error), self._context.pythonExec, NEEDS):
+                    raise not_fit from error
+                if number == TRIES or self.over.is_set():
+                    raise TryAgain(f"{self._what}: part {place} failed: {line(error)}") from error
+                logger.info("%s: part %s failed, again: %s", self._what, place, line(error))
+            else:
+                return found
+        raise AssertionError

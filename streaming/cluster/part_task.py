@@ -1,0 +1,54 @@
+"""One part of a table, done on an executor. Imports neither Spark nor gRPC."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streaming.source.read_task import settle
+
+
+@dataclass(frozen=True, slots=True)
+class PartFailure:
+    """What the work has raised. A task returns it and does not raise: it would come as a stack
+    trace of two languages, and Spark would try again what fails again."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartTask:
+    """The function for ``mapPartitionsWithIndex`` on an RDD of one partition.
+
+    ``environment``: what the driver has to reach the storage, where the executor has nothing.
+    """
+
+    work: Callable[[Any], Any]
+    part: Any
+    environment: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Any]:
+        del number
+        list(nothing)  # Spark reuses a worker process only if it has read all its input
+        settle()
+        for name, value in self.environment.items():
+            os.environ.setdefault(name, value)
+        try:
+            yield self.work(self.part)
+        except ImportError:
+            raise  # by its words the driver knows that the executors lack something
+        except Exception as error:
+            if not _is_sendable(error):
+                raise
+            yield PartFailure(error)
+
+
+def _is_sendable(error: Exception) -> bool:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - whatever its class does
+        return False
+    return True
