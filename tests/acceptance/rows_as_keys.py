@@ -52,6 +52,7 @@ def _rounded(value: Any) -> Any:
 # From type to type, what becomes of a value, and whether two may become one.
 CONVERSIONS: dict[str, tuple[str, Callable[[Any], Any], bool]] = {
     "int": ("bigint", lambda value: value, False),
+    "bigint": ("int", lambda value: value, False),
     "decimal(6,2)": ("int", _rounded, True),
 }
 Row = dict[str, Any]
@@ -221,6 +222,8 @@ class RowsAsKeys:
             return
         column = self._dice.choice(able)
         kind, become, merges = CONVERSIONS[column.type]
+        if kind == "int":
+            self._make_room(column.name)
         self._columns[self._columns.index(column)] = Column(column.name, kind)
         clause = f"MODIFY COLUMN `{column.name}` {kind}"
         self._reshape(
@@ -229,6 +232,15 @@ class RowsAsKeys:
             lambda row: {**row, column.name: become(row[column.name])},
             rekeys=merges and not self._has_key,
         )
+
+    def _make_room(self, name: str) -> None:
+        """What has no place in the narrower type goes first: TiDB sees to that."""
+        changes = []
+        for id_, row in self._bag.items():
+            if isinstance(row[name], int) and row[name] >= 2**31:
+                self._bag[id_] = new = {**row, name: 0}
+                changes.append(self._change("UPDATE", new, row))
+        self._commit(self._tick(), changes)
 
     def _truncate(self) -> None:
         self._bag, self._target = {}, {}
