@@ -12,7 +12,7 @@ import pytest
 from coordination.model import Ts
 from sinks.column_origin import ColumnOrigin
 from sinks.older_shapes import RowShape, ShapeStep
-from sinks.schema import TableSchema
+from sinks.schema import MySQLType, TableSchema
 from sinks.table_form import ROW_DELETED, TableForm
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import NO_OLD_ROW_MESSAGE, NO_WHOLE_ROW, UNKNOWN_COLUMN
@@ -213,6 +213,24 @@ def test_rows_of_an_older_shape_are_rows_of_the_present_one() -> None:
         ("a", "2", 7): "U",
         ("b", None, None): "U",
     }
+
+
+def test_a_row_without_a_place_in_a_later_type_is_in_no_table_any_more() -> None:
+    """It comes again after a rewind, as do the changes that took it away before that DDL."""
+    wide, narrow = MySQLType.parse("bigint"), MySQLType.parse("int")
+    origin = ColumnOrigin(name="x", source="x", types=(wide, narrow))
+    step = ShapeStep(origins=[(origin, pa.int32())], ddl_ms=0)
+    older = RowShape(last_ts=Ts(50), schema=by_all(x="bigint"), steps=(step,))
+    large = {"x": str(2**40)}
+    rows = [
+        row("INSERT", 10, large),
+        row("UPDATE", 20, {"x": "7"}, large),
+        row("INSERT", 20, {"x": None}),
+        row("UPDATE", 30, large, {"x": "8"}),
+        row("DELETE", 40, large),
+    ]
+    told = {(7,): "U", (None,): "U", (8,): "D"}
+    assert said(rows, by_all(x="int"), older=(older,)) == told
 
 
 @pytest.mark.parametrize("leaves_out", [False, True])
