@@ -105,8 +105,13 @@ class Deeds:
         running = self._cluster.running()
         return {each.capture for each in running if each.life.lines("capture starts")}
 
+    def _are_all_there(self) -> bool:
+        self.revive()
+        return len(self._captures()) == len(NAMES)
+
     def _move(self) -> None:
         """Once the table is elsewhere; or whoever should give or take it has died meanwhile."""
+        self._cluster.await_(f"all captures after {self.done}", self._are_all_there)
         holders = self._cluster.holders()
         captures = self._captures()
         movable = {name: captures - {holder} for name, holder in holders.items()}
