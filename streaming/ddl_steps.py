@@ -181,7 +181,7 @@ def step_of(  # noqa: PLR0911 - one per kind
             schema = schemas.get(name)
             if schema is None:
                 return None
-            return _without_partitions(event, schema, effect, shaped.get(name, Ts(0)))
+            return _without_partitions(event, schema, effect, shaped.get(name, Ts(0)), form)
         case (RecoverTable(name=told, new_name=new),):
             known = {_folded(name): name for name in seen}
             recovers = known.get(_folded(told), told), new or event.name
@@ -274,6 +274,7 @@ def _without_partitions(
     schema: TableSchema,
     effect: TruncatePartition | DropPartition,
     shape_ts: Ts,
+    form: TableForm,
 ) -> DdlStep | str:
     name = effect.name
     if not effect.partitions:  # of ALL
@@ -289,7 +290,7 @@ def _without_partitions(
         change = evolved(schema, (DropPartitions(names=effect.partitions),))
     except ValueError as error:
         return str(error)
-    return replace(step, change=change)
+    return replace(step, change=replace(change, after=form.keyed(change.after)))
 
 
 def _exchanged(

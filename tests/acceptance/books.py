@@ -20,7 +20,7 @@ from conf.settings import TableRule
 from tests.acceptance.books_journal import Journal, Part
 from tests.acceptance.changing_partitions import HashPartitions, Partitions, RangePartitions
 from tests.acceptance.changing_table import KEY, ChangingTable
-from tests.acceptance.shown import DELETED_STAY, LOGGED, UPSERTED, VERSIONED, Shown
+from tests.acceptance.shown import BY_ALL_COLUMNS, DELETED_STAY, LOGGED, UPSERTED, VERSIONED, Shown
 from tests.shop.history import Event
 
 _NAMES = {  # that tables take from each other, and as which they stand in the settings
@@ -32,7 +32,7 @@ _NAMES = {  # that tables take from each other, and as which they stand in the s
     "item": ("shop.items", "bank.items", "vault.items"),
     "posting": ("bank.postings", "bank.postings2", "vault.postings"),
 }
-_FORMS = (UPSERTED, UPSERTED, VERSIONED, DELETED_STAY)
+_FORMS = (UPSERTED, UPSERTED, VERSIONED, DELETED_STAY, BY_ALL_COLUMNS)
 NAMES_ALONE = 0.8  # the least roll of a history in which tables are renamed, dropped and made
 _TMP = "shop.tmp"
 _MOST_ACCOUNTS, _MOST_ORDERS, _MOST_POSTINGS = 40, 30, 30  # of a table

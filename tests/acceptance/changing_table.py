@@ -89,7 +89,8 @@ class ChangingTable:
 
     @property
     def creation(self) -> str:
-        body = ",".join([*(column.sql for column in self.columns), f"PRIMARY KEY({quoted(KEY)})"])
+        key = [f"PRIMARY KEY({quoted(KEY)})"] if self.form.has_key else []
+        body = ",".join([*(column.sql for column in self.columns), *key])
         clause = self.partitions.clause if self.partitions else ""
         return f"CREATE TABLE {self.sql_name} ({body}){clause}"
 
@@ -100,8 +101,8 @@ class ChangingTable:
                 schema=self.schema,
                 name=self.name,
                 columns=self.columns,
-                primary_key=() if self._key_index else self.key,
-                handle_key=self.key,
+                primary_key=() if self._key_index or not self.form.has_key else self.key,
+                handle_key=self.key if self.form.has_key else (),
             )
         return self._table
 

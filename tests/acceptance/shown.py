@@ -25,6 +25,7 @@ class Shown:
     columns: tuple[str, ...] = ()
     key: tuple[str, ...] = (ID,)
     takes_other_keys: bool = False
+    has_key: bool = True  # upstream
     fills_columns: bool = True  # old rows show an added column's default
     is_live: Callable[[Row], bool] = lambda _: True
     after: Callable[[Sequence[Row], Iterable[Change], int], list[Row]] | None = None
@@ -92,6 +93,7 @@ def _deleted(rows: Sequence[Row], left: Collection[int], ts: int) -> list[Row]:
 
 
 UPSERTED = Shown(takes_other_keys=True)
+BY_ALL_COLUMNS = Shown(settings={"key": "all-columns"}, has_key=False)
 LOGGED = Shown(
     settings={"write_mode": "append"},
     columns=("_op", "_commit_ts", "_commit_time"),

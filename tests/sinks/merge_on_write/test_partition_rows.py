@@ -27,6 +27,7 @@ from sinks.delta_types import arrow_type
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.schema import TableSchema
+from sinks.table_form import TableForm
 from sinks.tables import DdlIdentity
 from streaming.ddl_steps import DdlEvent, DdlStep, step_of
 from tests.services.delta_rows import read_rows
@@ -364,6 +365,20 @@ def test_a_schema_keeps_its_partitions_in_the_table() -> None:
     assert isinstance(effect, AlterTable)
     after = evolved(schema, effect.changes).after
     assert after == replace(schema, partitioning=None)
+
+
+def test_all_columns_stay_the_key_of_a_table_that_has_none() -> None:
+    clause = "RANGE (`id`) (PARTITION p0 VALUES LESS THAN (5),PARTITION p1 VALUES LESS THAN (9))"
+    form = TableForm(all_columns=True)
+    schema = form.keyed(schema_of("id INT, v INT", clause))
+    query = "ALTER TABLE t DROP PARTITION p0"
+    event = DdlEvent(commit_ts=Ts(50), offset=1, name=NAME, ddl_type="", query=query)
+    statement = read_ddl(query, "ALTER", "shop", "t")
+    step = step_of(event, statement, {NAME: schema}, {}, {}, form=form)
+    assert isinstance(step, DdlStep)
+    assert step.change is not None
+    assert step.change.after.key == ("id", "v")
+    assert step.change.after.key_is_row
 
 
 def test_partitions_of_a_later_ddl_tell_nothing_of_an_earlier_one() -> None:
