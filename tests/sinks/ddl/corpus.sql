@@ -1228,9 +1228,9 @@ RECOVER TABLE BY JOB 11;
 FLASHBACK DATABASE `db1`;
 -- unsupported: it brings the tables of a database back, and TiCDC does not send their rows: pass over it, and load these tables anew
 FLASHBACK DATABASE `db1` TO `db2`;
--- unsupported: it takes the cluster back to an earlier time, and of that TiCDC sends the rows alone: pass over it if no DDL ran since that time; else load the tables of these DDLs anew, too
+-- unsupported: it brings the tables of a database back, and TiCDC does not send their rows: pass over it, and load these tables anew
 FLASHBACK CLUSTER TO TIMESTAMP '2021-05-26 16:45:26';
--- unsupported: it brings rows back that TiCDC does not send: load the tables anew
+-- unsupported: it takes the cluster back to an earlier time, and of that TiCDC sends the rows alone: pass over it if no DDL ran since that time; else load the tables of these DDLs anew, too
 FLASHBACK TABLE `t` TO TIMESTAMP '2021-05-26 16:45:26';
 -- unsupported: it brings rows back that TiCDC does not send: load the tables anew
 RECOVER TABLE `t1`;
