@@ -81,8 +81,12 @@ def test_servers_go_on_over_an_etcd_that_was_restored_from_a_backup(
                 cluster.start(name)
         cluster.await_("a new term", lambda: row_of(cluster).term > before.term)
         assert row_of(cluster).owner_revision < before.owner_revision
-        told = [line for life in cluster.lives for line in life.lines(RESTORED)]
-        assert ["WARNING" in line for line in told] == [True], told
+
+        def told() -> list[str]:
+            return [line for life in cluster.lives for line in life.lines(RESTORED)]
+
+        cluster.await_("a warning", told)
+        assert ["WARNING" in line for line in told()] == [True], told()
         share_out(cluster)
         cluster.fallen.clear()  # the checkpoint in etcd was the backup's for a while
         assert cluster.errors == []
