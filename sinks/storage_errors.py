@@ -136,7 +136,7 @@ def _refusal(text: str, uri: str) -> str | None:
     if _NO_FILE_SYSTEM.search(text):
         return (
             f"Spark has no file system for {store}://. Give it the store's Hadoop package by "
-            "spark.jars.packages (README, Storage)"
+            "spark.jars.packages (docs/configuration.md, Storage)"
         )
     if _NO_BUCKET.search(text):
         return "there is no such bucket or container. Make it, or mend the sink URI"

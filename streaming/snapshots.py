@@ -1,4 +1,4 @@
-"""All tables of a changefeed as of one moment, for whoever reads them (README, "Read one moment").
+"""All tables of a changefeed as of one moment, for whoever reads them (docs/reading.md).
 
     snapshot = find_snapshot("delta:///data/lake", "shop", as_of="2026-01-31T12:00:00Z")
     orders = snapshot.open("shop.orders").to_table()  # Arrow, without Spark
