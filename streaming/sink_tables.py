@@ -217,8 +217,8 @@ class SinkTables(dict[TableName, SinkTable]):
         if not schema.key and not self.forms.of(name).is_log:
             logger.warning(
                 "the table has no primary key and no NOT NULL unique key: its rows go to "
-                "dead_letters (write-mode = 'append' or key = 'all-columns' in [[sink.tables]] "
-                "takes them) table=%s",
+                "dead_letters, unless [[sink.tables]] has write-mode append or key all-columns for "
+                "it table=%s",
                 name,
             )
             self.put(SinkTable(name=name, checkpoint=start, is_keyless=True, state=WARNING))

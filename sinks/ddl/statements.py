@@ -40,8 +40,8 @@ _FLASHBACK_SCHEMA = (
     "and load these tables anew"
 )
 _FLASHBACK_CLUSTER = (
-    "it takes the cluster back to an earlier time, and of that TiCDC sends the rows alone: pass "
-    "over it if no DDL ran since that time; else load the tables of these DDLs anew, too"
+    "it takes the cluster back to an earlier time, and TiCDC does not send the DDLs that are taken "
+    "back, nor is it known here to send all rows: pass over it, and load the tables anew"
 )
 _TEMPORARY = "temporary tables are not replicated"
 

@@ -79,7 +79,7 @@ class RewriteMapper:
                 if (now_s := time.monotonic()) - said_s >= SAY_S:
                     said_s = now_s
                     logger.info(
-                        "writes rows anew table=%s parts=%d/%d seconds=%.0f",
+                        "writes rows anew table=%s done=%d parts=%d lasts_s=%.0f",
                         self._name, done, len(parts), now_s - begun_s,
                     )  # fmt: skip
                 yield result

@@ -18,7 +18,7 @@ from tests.services.kafka_broker import REPOSITORY, KafkaBroker
 
 pytestmark = pytest.mark.acceptance
 
-RELEASE = "4d42bd7"  # the last one that landed
+RELEASE = "f81c780"  # the last one that landed
 ELEVEN_FIELDS = "42136b0"  # the last one without `is_paused`
 
 

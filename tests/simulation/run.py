@@ -68,6 +68,7 @@ def run_seed(seed: int, *, is_told: bool = False) -> World:
 def run_case(case: Case, *, is_told: bool = False) -> World:
     """Raises ``SeedFailed``."""
     world = World(case.seed, captures=case.captures)
+    world.goes_on_without_the_hung = True
     faults = Faults(world, case.without)
     try:
         with _caught_errors(world), instruments():

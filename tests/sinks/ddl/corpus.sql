@@ -1230,7 +1230,7 @@ FLASHBACK DATABASE `db1`;
 FLASHBACK DATABASE `db1` TO `db2`;
 -- unsupported: it brings the tables of a database back, and TiCDC does not send their rows: pass over it, and load these tables anew
 FLASHBACK CLUSTER TO TIMESTAMP '2021-05-26 16:45:26';
--- unsupported: it takes the cluster back to an earlier time, and of that TiCDC sends the rows alone: pass over it if no DDL ran since that time; else load the tables of these DDLs anew, too
+-- unsupported: it takes the cluster back to an earlier time, and TiCDC does not send the DDLs that are taken back, nor is it known here to send all rows: pass over it, and load the tables anew
 FLASHBACK TABLE `t` TO TIMESTAMP '2021-05-26 16:45:26';
 -- unsupported: it brings rows back that TiCDC does not send: load the tables anew
 RECOVER TABLE `t1`;

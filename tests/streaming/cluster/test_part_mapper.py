@@ -122,8 +122,8 @@ class TestOneProcess:
         with caplog.at_level(logging.INFO):
             engine.alter(ddl(uri, ADD_FILLED, map_parts=Ground(None).mapper(LARGE)))
         said = [each for each in caplog.messages if "writes rows anew" in each]
-        assert "table=shop.orders parts=1/6 seconds=0" in said[0]
-        assert "parts=6/6" in said[-1]
+        assert "table=shop.orders done=1 parts=6 lasts_s=0" in said[0]
+        assert "done=6 parts=6" in said[-1]
 
 
 @pytest.mark.spark
