@@ -88,6 +88,7 @@ class FileRows:
     bounds: Bounds | None = None
     bounds_known: bool = False  # False: `bounds` has not been read yet
     vector_bytes: int = 0  # of all vectors that this process has written for it
+    memory_bytes: int = 0  # that its rows take in Arrow; 0: this process has not had them
 
 
 class IndexMemory:

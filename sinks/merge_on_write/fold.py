@@ -1,4 +1,5 @@
-"""A fold: several files of a table are written anew as one, in a commit that changes no row.
+"""A fold: several files of a table are written anew as one, in a commit that changes no row. Or one
+file is, without its deleted rows.
 
 It is a commit of its own: mixed with an upsert, it would tell readers of the change stream that old
 rows are new. All its actions have ``dataChange: false``, and removed and added files hold the same
@@ -14,6 +15,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,15 +25,19 @@ from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.commit import LostRace
 from sinks.merge_on_write.file_rows import DeletedRows, FileRows, mark
-from sinks.merge_on_write.folding import FoldCandidate, choose
+from sinks.merge_on_write.folding import (
+    FULL_BYTES,
+    FULL_MEMORY_BYTES,
+    FULL_ROWS,
+    FoldCandidate,
+    choose,
+)
 from sinks.merge_on_write.key_index import Ordinals
 from sinks.merge_on_write.open_table import OpenTable
 from sinks.merge_on_write.pause import is_paused
 from sinks.merge_on_write.sorted_files import NewFile, write_sorted
 from sinks.merge_on_write.table_shape import TableShape
 
-TARGET_BYTES = 128 * 1024 * 1024
-MOST_BYTES = 256 * 1024 * 1024  # that one fold reads: at most some 2 GB of rows in memory
 _log = logging.getLogger(__name__)
 
 
@@ -42,23 +48,26 @@ class CannotFold(TryAgain):
     """Another commit has changed the table too much for this fold: the next one chooses anew."""
 
 
-def fold(table: OpenTable, key: Sequence[str]) -> int | None:
+def fold(table: OpenTable, key: Sequence[str], *, rows_wait: bool = False) -> int | None:
     """Do a table's next fold. Returns its version, or None where no files need one, another commit
     came first, or the table has no such key (any more). Call it without the table's lock."""
     with table.lock:
         table.refresh()
         if not key or not set(key) <= {column.name for column in table.shape.columns}:
             return None
-        files = [table.files[path] for path in paths_to_fold(table)]
+        files = [table.files[path] for path in paths_to_fold(table, rows_wait=rows_wait)]
         if not files:
             return None
         begun = [(each.file, table.deleted_rows(each)) for each in files]
         shape = table.shape
-    parts = [
-        data_files.read_live_rows(table.located, file, deleted.mask, shape)
-        for file, deleted in begun
-    ]
-    written = write_sorted(table.storage, pa.concat_tables(parts), key, shape)
+    if len(files) == 1:
+        written = _cut(table, *begun[0], key, shape)
+    else:
+        rows = _together(table, files, begun, shape)
+        if len(rows) < 2:
+            return None
+        begun = begun[: len(rows)]
+        written = write_sorted(table.storage, pa.concat_tables(rows), key, shape)
     try:
         with table.lock:
             version = _commit(table, begun, shape, written, key)
@@ -72,14 +81,45 @@ def fold(table: OpenTable, key: Sequence[str]) -> int | None:
     return version
 
 
-def paths_to_fold(table: OpenTable) -> Sequence[str]:
+def paths_to_fold(table: OpenTable, *, rows_wait: bool = False) -> Sequence[str]:
     """The paths of the files to fold next, at the version that was followed; empty where no fold is
     needed. Call it under the table's lock."""
-    return choose(
-        (_candidate(table, each) for each in table.files.values()),
-        target_bytes=TARGET_BYTES,
-        most_bytes=MOST_BYTES,
-    )
+    candidates = (_candidate(table, each) for each in table.files.values())
+    return choose(candidates, rows_wait=rows_wait)
+
+
+def _together(
+    table: OpenTable, files: Sequence[FileRows], begun: _Begun, shape: TableShape
+) -> list[pa.Table]:
+    """The live rows of each of the files, from the first on, as many as go into one file."""
+    found: list[pa.Table] = []
+    total = 0
+    for each, (file, deleted) in zip(files, begun, strict=True):
+        rows = data_files.read_live_rows(table.located, file, deleted.mask, shape)
+        if rows.num_rows:  # as much as it would take without its deleted rows
+            each.memory_bytes = rows.nbytes * len(deleted.mask) // rows.num_rows
+        total += rows.nbytes
+        if found and total > FULL_MEMORY_BYTES:
+            break
+        found.append(rows)
+    return found
+
+
+def _cut(
+    table: OpenTable, file: DataFile, deleted: DeletedRows, key: Sequence[str], shape: TableShape
+) -> list[NewFile]:
+    """The live rows of one file, which may be another writer's and of any size, written anew."""
+    written: list[NewFile] = []
+    base = 0
+    most = min(FULL_ROWS, len(deleted.mask) * FULL_BYTES // max(1, file.size))
+    for piece in data_files.read_live_pieces(
+        table.located, file, deleted.mask, shape.columns, most
+    ):
+        live = pa.Table.from_arrays(piece.columns, schema=shape.schema())
+        new = write_sorted(table.storage, live, key, shape)
+        written += [replace(each, taken=each.taken + base) for each in new]
+        base += live.num_rows
+    return written
 
 
 def _commit(
@@ -151,4 +191,5 @@ def _candidate(table: OpenTable, each: FileRows) -> FoldCandidate:
         rows=rows,
         live=rows - (0 if vector is None else vector.cardinality),
         vector_bytes=each.vector_bytes,
+        memory_bytes=each.memory_bytes,
     )

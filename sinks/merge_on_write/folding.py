@@ -2,10 +2,12 @@
 
 Every commit adds a small file, and deletes empty the large ones. Files of one size class are folded
 when there are ``FAN_OUT`` of them, so that a row is written again only once for each class that it
-climbs. A file of which a large part is deleted is written anew too. So is one "in debt": its
-vectors have cost as many bytes as the file has. Each commit that hits a file writes its whole
-vector again, two bytes for each deleted row, and a new file begins without a vector. This rule
-costs at most twice the optimum, however the commits come.
+climbs; a file that is half full stays as it is. A file of which a large part is deleted is written
+anew too. So is one "in debt": its vectors have cost as many bytes as the file has. Each commit that
+hits a file writes its whole vector again, two bytes for each deleted row, and a new file begins
+without a vector. This rule costs at most twice the optimum, however the commits come.
+
+While rows wait to be written, all that makes only reading cheaper is put off.
 """
 
 from __future__ import annotations
@@ -14,11 +16,21 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sinks.merge_on_write.sorted_files import MAX_FILE_ROWS, MAX_GATHERED_BYTES
+
+# A full file, by what it has most of. Were rows counted as less than `write_sorted` cuts a file at,
+# six files would be folded into six.
+FULL_BYTES = 64 * 1024 * 1024
+FULL_ROWS = MAX_FILE_ROWS
+FULL_MEMORY_BYTES = MAX_GATHERED_BYTES
 FAN_OUT = 6  # with ten, tables have a quarter more files, and a few bytes less are written
+# While rows wait: to look for keys in one more file costs a commit half a millisecond, to fold it
+# as much as the commit itself.
+PRESSED_FAN_OUT = 60
 MAX_DEAD = 1 / 3  # of a file's rows: so a full scan reads at most half as much again as needed
 MIN_DEBT_BYTES = 4 * 1024 * 1024  # vectors of fewer bytes do not count as a debt
 MIN_DEAD_BYTES = 4 * 1024 * 1024  # less is not worth a commit, and goes when the class is folded
-SMALLEST_CLASS_BYTES = 64 * 1024
+_SMALLEST_CLASS = 1 / 1024  # of a full file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +40,22 @@ class FoldCandidate:
     rows: int  # physical rows, deleted ones included
     live: int
     vector_bytes: int = 0  # of all the vectors that this process has written for it
+    memory_bytes: int = 0  # that its rows take in Arrow; 0: not known
 
     @property
     def live_bytes(self) -> int:
         """About how large the file would be if it were written anew, in bytes."""
         return self.size * self.live // self.rows if self.rows else 0
+
+    @property
+    def fullness(self) -> float:
+        """How much of a full file it would be then."""
+        memory_bytes = self.memory_bytes * self.live / self.rows if self.rows else 0
+        return max(
+            self.live_bytes / FULL_BYTES,
+            self.live / FULL_ROWS,
+            memory_bytes / FULL_MEMORY_BYTES,
+        )
 
     @property
     def is_largely_dead(self) -> bool:
@@ -44,39 +67,40 @@ class FoldCandidate:
         return self.live < self.rows and self.vector_bytes >= max(self.size, MIN_DEBT_BYTES)
 
 
-def choose(files: Iterable[FoldCandidate], *, target_bytes: int, most_bytes: int) -> Sequence[str]:
+def choose(files: Iterable[FoldCandidate], *, rows_wait: bool = False) -> Sequence[str]:
     """The paths of the files to fold next, of the smallest class that needs it; empty where none
-    does.
+    does. Together they make one full file at the most: so a commit never waits long for a fold, and
+    as much is in memory. A file that is written anew by itself may be larger.
 
-    ``target_bytes``: a file of this size is not folded any more, unless it is largely dead or in
-    debt. ``most_bytes`` limits what one fold reads, so that a commit never waits long for it.
-    """
+    ``rows_wait``: whether rows wait to be written."""
     by_class: dict[int, list[FoldCandidate]] = {}
-    dead: list[FoldCandidate] = []
+    anew: list[FoldCandidate] = []
     for file in files:
-        if file.is_largely_dead or file.is_in_debt:
-            dead.append(file)
-        elif file.live_bytes < target_bytes:
-            by_class.setdefault(_class_of(file.live_bytes), []).append(file)
+        if file.is_in_debt or (file.is_largely_dead and not rows_wait):
+            anew.append(file)
+        elif file.fullness < 1 / 2:
+            by_class.setdefault(_class_of(file.fullness), []).append(file)
     for number in sorted(by_class):
         members = by_class[number]
-        if len(members) >= FAN_OUT:
-            return _within(members, most_bytes)
-    return _within(sorted(dead, key=lambda file: file.live / file.rows), most_bytes, at_least=1)
+        if len(members) >= (PRESSED_FAN_OUT if rows_wait else FAN_OUT):
+            return _one_file_of(members, at_least=2)
+    return _one_file_of(sorted(anew, key=lambda file: file.live / file.rows), at_least=1)
 
 
-def _class_of(size: int) -> int:
-    """The size class: 0 up to `SMALLEST_CLASS_BYTES`, then one more for each factor of FAN_OUT."""
-    return max(0, math.ceil(math.log(max(size, 1) / SMALLEST_CLASS_BYTES, FAN_OUT)))
+def _class_of(fullness: float) -> int:
+    """The size class: 0 up to `_SMALLEST_CLASS`, then one more for each factor of FAN_OUT."""
+    if fullness <= _SMALLEST_CLASS:
+        return 0
+    return math.ceil(math.log(fullness / _SMALLEST_CLASS, FAN_OUT))
 
 
-def _within(files: list[FoldCandidate], most_bytes: int, at_least: int = 2) -> Sequence[str]:
-    """The first files, up to ``most_bytes``: at least ``at_least`` of them, or none."""
+def _one_file_of(files: list[FoldCandidate], *, at_least: int) -> Sequence[str]:
+    """The first files, as many as go into one, but ``at_least`` so many."""
     found: list[str] = []
-    total = 0
+    total = 0.0
     for file in files:
-        if len(found) >= at_least and total + file.size > most_bytes:
+        total += file.fullness
+        if len(found) >= at_least and total > 1:
             break
         found.append(file.path)
-        total += file.size
-    return found if len(found) >= at_least else ()
+    return found

@@ -172,7 +172,12 @@ class OpenTable:
         indexes are of this ``key``; they are not used where `find` has gone on to another key."""
         is_ours = self._key == self._columns_of(key)
         for each in written:
-            known = FileRows(file=each.file, rows=each.rows, deleted=DeletedRows.none(each.rows))
+            known = FileRows(
+                file=each.file,
+                rows=each.rows,
+                deleted=DeletedRows.none(each.rows),
+                memory_bytes=each.memory_bytes,
+            )
             if is_ours:
                 known.bounds, known.bounds_known = each.bounds, True
                 self._memory.put(self.uri, each.file.path, each.index)

@@ -35,6 +35,7 @@ class NewFile:
     taken: Ordinals  # which of the given rows it holds, in its order
     bounds: Bounds | None  # of the first key column
     index: SortedKeys
+    memory_bytes: int  # that its rows take in Arrow
 
     @property
     def rows(self) -> int:
@@ -59,7 +60,8 @@ def write_sorted(
     found = []
     for part in _parts(_key_order(keys, columns), rows):
         taken = part if among is None else among[part]
-        file = data_files.write_file(storage, gathered(rows, taken), shape, now_ms)
+        gathered_rows = gathered(rows, taken)
+        file = data_files.write_file(storage, gathered_rows, shape, now_ms)
         second = None if keys.second is None else keys.second[part]
         found.append(
             NewFile(
@@ -67,6 +69,7 @@ def write_sorted(
                 taken=taken,
                 bounds=bounds_of(columns[0].take(pa.array(part))),
                 index=sort_keys(Keys(keys.first[part], second)),
+                memory_bytes=gathered_rows.nbytes,
             )
         )
     return found

@@ -45,6 +45,8 @@ class TableUpkeep:
     def __init__(self) -> None:
         self._cares: dict[OpenTable, _Care] = {}
         self._waiting: dict[OpenTable, None] = {}
+        self._put_off: dict[OpenTable, None] = {}  # written while rows waited
+        self._rows_wait = False
         self._changed = threading.Condition()
         self._idle = True
         self._closed = False
@@ -57,12 +59,27 @@ class TableUpkeep:
             now = time.monotonic()
             care = self._cares.setdefault(table, _Care(cleaned_at=now, orphans_at=now))
             care.key = key
-            if not (
-                _checkpoint_is_due(table, care) or _cleaning_is_due(care) or paths_to_fold(table)
-            ):
-                return
+            is_due = _checkpoint_is_due(table, care) or _cleaning_is_due(care)
+            if is_due or paths_to_fold(table, rows_wait=self._rows_wait):
+                self._wake([table])
         with self._changed:
-            self._waiting[table] = None
+            if self._rows_wait:
+                self._put_off[table] = None
+
+    def rows_wait(self, rows_wait: bool) -> None:
+        """Whether rows wait to be written, from now on: then folds that only readers gain by are
+        put off, since they take as much time as the rows would."""
+        with self._changed:
+            self._rows_wait = rows_wait
+            tables = [] if rows_wait else list(self._put_off)
+            if not rows_wait:
+                self._put_off.clear()
+        if tables:
+            self._wake(tables)
+
+    def _wake(self, tables: Sequence[OpenTable]) -> None:
+        with self._changed:
+            self._waiting.update(dict.fromkeys(tables))
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
                 self._thread.start()
@@ -110,7 +127,7 @@ class TableUpkeep:
                 table.refresh()
                 if is_paused(table.state.metadata):
                     return
-            if fold(table, care.key) is None or self._closed:
+            if fold(table, care.key, rows_wait=self._rows_wait) is None or self._closed:
                 break
         self._checkpoint(table, care)
         self._clean(table, care)

@@ -109,6 +109,10 @@ class Applier:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._merge_on_write.close()
 
+    def rows_wait(self, rows_wait: bool) -> None:
+        """Whether there is more to read than what is applied next: upkeep makes room then."""
+        self._merge_on_write.upkeep.rows_wait(rows_wait)
+
     def apply(self, due: Sequence[DueTable], limit: Ts) -> frozenset[TableName]:
         """Bring every table to ``limit``, and put each commit's checkpoint and version into
         ``spans``. Blocks until all are written; raises the first failure.

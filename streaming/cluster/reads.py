@@ -28,6 +28,7 @@ class Read:
     position: Offsets  # of all partitions, after this read
     watermarks: Watermarks  # after this read
     blocks: tuple[Block, ...]
+    rows_wait: bool  # whether there was more to read than this
     job_ms: float
     ends_ms: float = 0.0  # time to ask the broker for the ends, before the job
 

@@ -155,6 +155,7 @@ class SpanWriter(StreamRole):
             return
         started = time.monotonic()
         self._taken += 1
+        self._applier.rows_wait(read.rows_wait)
         names = {each for each in {b.name for b in read.blocks} if self.newcomers.is_wanted(each)}
         with self._all_or_lost():
             rows = self._keep(block for block in read.blocks if block.name in names)

@@ -237,7 +237,7 @@ class StreamRun:
         self._backoff.reset()
         context.concerns.say(STREAM, None)
         self._hand_over(replace(read, ends_ms=ends_ms))
-        if all(read.position[p] >= at for p, at in ends.items()):
+        if not read.rows_wait:
             self._pause(min(read.job_ms / 1e3, PAUSE_S))
 
     def _submit(self) -> dict[TableName, WantedTable]:
@@ -289,6 +289,7 @@ class StreamRun:
             position=position,
             watermarks=self._watermarks.advance(marks_of(blocks), position),
             blocks=blocks,
+            rows_wait=any(position[p] < at for p, at in ends.items()),
             job_ms=(time.monotonic() - begun_s) * 1e3,
         )
 

@@ -23,7 +23,7 @@ from coordination.model import TableName, Ts
 from sinks.apply import OP_COLUMN, Applied, TableWrite, Target, app_id
 from sinks.creation import create
 from sinks.delta_types import delta_type, log_type
-from sinks.merge_on_write import folding
+from sinks.merge_on_write import data_files, folding
 from sinks.merge_on_write.checkpoint import write_checkpoint
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold
@@ -157,9 +157,15 @@ class History:
                 self.rows[at] = row
 
     def fold(self) -> None:
-        """As upkeep does, but at once and of few small files."""
+        """As upkeep does, but at once and of few small files, into smaller ones."""
         engine = self.dice.choice(self.engines)
-        with patch.multiple(folding, FAN_OUT=self.dice.choice((2, 3)), MIN_DEAD_BYTES=1):
+        most = self.dice.choice((4, folding.FULL_ROWS))
+        with (
+            patch.multiple(folding, FAN_OUT=self.dice.choice((2, 3)), MIN_DEAD_BYTES=1),
+            patch.object(data_files, "ROW_GROUP_ROWS", most),
+            patch("sinks.merge_on_write.fold.FULL_ROWS", most),
+            patch("sinks.merge_on_write.fold.FULL_MEMORY_BYTES", 500 * most),
+        ):
             fold(engine.table(self.target.uri), self.key)
 
     def checkpoint(self) -> None:

@@ -10,15 +10,18 @@ import pytest
 
 from sinks.merge_on_write.folding import (
     FAN_OUT,
+    FULL_BYTES,
+    FULL_MEMORY_BYTES,
+    FULL_ROWS,
     MAX_DEAD,
     MIN_DEAD_BYTES,
     MIN_DEBT_BYTES,
-    SMALLEST_CLASS_BYTES,
+    PRESSED_FAN_OUT,
     FoldCandidate,
     choose,
 )
 
-TARGET, MOST = 128 << 20, 256 << 20
+HALF = FULL_BYTES // 2
 
 
 def file(
@@ -28,32 +31,55 @@ def file(
     return FoldCandidate(path=str(path), size=size, rows=rows, live=live, vector_bytes=vector_bytes)
 
 
-def chosen(*files: FoldCandidate) -> list[str]:
-    return sorted(choose(files, target_bytes=TARGET, most_bytes=MOST))
+def chosen(*files: FoldCandidate, rows_wait: bool = False) -> list[str]:
+    return sorted(choose(files, rows_wait=rows_wait))
 
 
 def test_as_many_of_one_size_are_folded():
     small = [file(number, 1000 + number) for number in range(FAN_OUT)]
     assert chosen(*small[1:]) == []
     assert len(chosen(*small)) == FAN_OUT
-    assert chosen(*small[1:], file(99, SMALLEST_CLASS_BYTES * FAN_OUT * 3)) == []
+    assert chosen(*small[1:], file(99, FULL_BYTES // 8)) == []
 
 
-def test_large_files_are_left_alone():
-    assert chosen(*(file(number, TARGET) for number in range(3 * FAN_OUT))) == []
+@pytest.mark.parametrize(
+    "half_full",
+    [
+        dict(size=HALF),
+        dict(size=1000, rows=FULL_ROWS // 2),
+        dict(size=1000, rows=100, memory_bytes=FULL_MEMORY_BYTES // 2),
+    ],
+    ids=["bytes", "rows", "memory"],
+)
+def test_files_that_are_half_full_are_left_alone(half_full: dict[str, int]):
+    """Six files of a million rows were folded into six files of a million rows, for ever."""
+    rows = half_full.setdefault("rows", 100)
+    files = [
+        FoldCandidate(path=str(number), live=rows, **half_full) for number in range(3 * FAN_OUT)
+    ]
+    assert chosen(*files) == []
 
 
 def test_the_smallest_come_first():
-    large = [file(number, TARGET // 2) for number in range(FAN_OUT)]
+    large = [file(number, HALF // 2) for number in range(FAN_OUT)]
     small = [file(100 + number, 10) for number in range(FAN_OUT)]
     assert chosen(*large, *small) == sorted(each.path for each in small)
+
+
+def test_while_rows_wait_only_what_writing_gains_by_is_done():
+    small = [file(number, 1000) for number in range(PRESSED_FAN_OUT)]
+    assert chosen(*small[1:], rows_wait=True) == []
+    assert len(chosen(*small, rows_wait=True)) == PRESSED_FAN_OUT
+    size = 4 * MIN_DEAD_BYTES
+    assert chosen(file(1, size, live=60), rows_wait=True) == []
+    assert chosen(file(1, size, live=60, vector_bytes=size), rows_wait=True) == ["1"]
 
 
 def test_a_file_that_is_largely_dead_is_written_anew_by_itself():
     size = 4 * MIN_DEAD_BYTES
     assert chosen(file(1, size, live=60), file(2, size)) == ["1"]
     assert chosen(file(1, size, live=70)) == []
-    assert chosen(file(1, 2 * TARGET, live=60)) == ["1"]
+    assert chosen(file(1, 4 * FULL_BYTES, live=60)) == ["1"]
     assert chosen(file(1, MIN_DEAD_BYTES, live=10)) == []  # not worth a commit
 
 
@@ -91,10 +117,10 @@ def test_commits_that_hit_a_file_everywhere_write_as_little_as_can_be():
     assert ours < written(lambda *_: False) / 2
 
 
-def test_a_fold_reads_so_much_at_the_most():
-    files = [file(number, TARGET - 1) for number in range(3 * FAN_OUT)]
-    assert len(chosen(*files)) == MOST // (TARGET - 1)
-    files = [file(number, MOST, live=60) for number in range(3)]
+def test_a_fold_makes_one_file_at_the_most():
+    files = [file(number, FULL_BYTES // 4) for number in range(3 * FAN_OUT)]
+    assert len(chosen(*files)) == 4
+    files = [file(number, 10 * FULL_BYTES, live=60) for number in range(3)]
     assert len(chosen(*files)) == 1
 
 
@@ -118,17 +144,17 @@ def test_a_table_comes_to_rest(seed: int):
         for number in range(dice.randint(0, 400))
     }
     for fresh in range(1000, 1000 + 2 * len(files) + 1):
-        paths = choose(files.values(), target_bytes=TARGET, most_bytes=MOST)
+        paths = choose(files.values())
         if not paths:
             break
         taken = [files.pop(path) for path in paths]
-        assert len(paths) == 1 or sum(each.size for each in taken) <= MOST or len(paths) == 2
+        assert len(paths) == 1 or sum(each.fullness for each in taken) <= 1
         if live := sum(each.live for each in taken):
             size = sum(each.live_bytes for each in taken)
             files[str(fresh)] = file(fresh, size, rows=live)
     else:
         pytest.fail("it never ends")
-    small = [each for each in files.values() if each.live_bytes < TARGET]
+    small = [each for each in files.values() if each.fullness < 1 / 2]
     assert len(small) < 5 * FAN_OUT
     assert not [
         each
@@ -144,7 +170,7 @@ def test_a_row_is_written_again_once_for_each_size():
     written, most = 0, 0
     for number in range(10_000):
         files[str(number)] = file(number, 20_000)
-        paths = choose(files.values(), target_bytes=TARGET, most_bytes=MOST)
+        paths = choose(files.values())
         if paths:
             size = sum(files.pop(path).size for path in paths)
             written += size

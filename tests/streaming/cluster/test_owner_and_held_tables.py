@@ -107,6 +107,7 @@ class Stream:
             position=end,
             watermarks=self.watermarks,
             blocks=blocks,
+            rows_wait=False,
             job_ms=0.0,
         )
         with self.busy:

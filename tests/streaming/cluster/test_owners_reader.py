@@ -61,6 +61,7 @@ def read_of(begin: Offsets, end: Offsets, *rows: Row, name: TableName = A) -> Re
         position=dict(end),
         watermarks=Watermarks(partitions=frozenset(PARTITIONS)),
         blocks=(replace(block, body=Body(block.body)),),
+        rows_wait=False,
         job_ms=0.0,
     )
 

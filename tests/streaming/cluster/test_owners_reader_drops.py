@@ -53,6 +53,7 @@ def ddl_read(at: int, ts: int, query: str) -> Read:
         position={first: at + 1, second: READS},
         watermarks=Watermarks(partitions=frozenset(PARTITIONS)),
         blocks=(block,),
+        rows_wait=False,
         job_ms=0.0,
     )
 

@@ -45,6 +45,7 @@ def read_of(begin: int, end: int) -> Read:
         position={PARTITION: end},
         watermarks=Watermarks(partitions=frozenset([PARTITION])),
         blocks=(block_of(rows),),
+        rows_wait=False,
         job_ms=0.0,
     )
 
@@ -69,7 +70,7 @@ class Ground:
         self.between: list[Read] = []
         self.failures: list[BaseException] = []
         self.woken = threading.Event()
-        nothing: Any = SimpleNamespace(counts={}, selects=lambda _: True)
+        nothing: Any = SimpleNamespace(counts={}, selects=lambda _: True, rows_wait=lambda _: None)
         context: Any = SimpleNamespace(
             stream=self,
             changefeed=SimpleNamespace(id="shop"),
