@@ -269,6 +269,8 @@ class StreamRun:
         first_messages: int = 0,
     ) -> Read | None:
         """Read with one Spark job; None where nothing lies between."""
+        if all(ends.get(partition, at) <= at for partition, at in begin.items()):
+            return None  # without asking the JVM how much a read can hold
         context = self._context
         ranges = cut(
             begin,
@@ -277,8 +279,6 @@ class StreamRun:
             messages=min(reader.messages, context.batch.max_messages),
             first_messages=first_messages,
         )
-        if not ranges:
-            return None
         begun_s = time.monotonic()
         blocks = tuple(reader.read(ranges, wanted))
         end = reached(blocks)
