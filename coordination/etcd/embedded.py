@@ -143,8 +143,8 @@ class EmbeddedEtcd:
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=tidelake={peer}",
             f"--initial-cluster-token={self._token}",
-            "--heartbeat-interval=100",  # its tick: twice as many cost 0.2 CPU-s a minute more
-            "--election-timeout=500",  # a single member starts sooner than with the default of 1000
+            "--heartbeat-interval=200",  # its tick: twice as many cost 0.1 CPU-s a minute more
+            "--election-timeout=1000",  # the least for that; a single member waits for it once
             "--unsafe-no-fsync",  # its data is not needed after this process has ended
             "--auto-compaction-mode=revision",
             "--auto-compaction-retention=10000",
