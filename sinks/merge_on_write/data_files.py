@@ -21,6 +21,7 @@ from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
 
 OURS = "tidelake-"  # how the names of our files begin
 ROW_GROUP_ROWS = 128 * 1024
+SMALL_BYTES = 16 * 1024  # of rows: for fewer zstd takes as long to begin as all else of a file
 
 
 def write_file(storage: TableStorage, rows: pa.Table, shape: TableShape, now_ms: int) -> DataFile:
@@ -41,11 +42,12 @@ def write_file(storage: TableStorage, rows: pa.Table, shape: TableShape, now_ms:
 
 def _parquet(rows: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
+    is_small = rows.get_total_buffer_size() < SMALL_BYTES
     pq.write_table(
         rows,
         sink,
-        compression="zstd",
-        compression_level=1,
+        compression="snappy" if is_small else "zstd",
+        compression_level=None if is_small else 1,
         row_group_size=ROW_GROUP_ROWS,
         use_dictionary=_repeating(rows),
         store_schema=False,  # Arrow's copy of the schema would hide the column IDs
