@@ -62,12 +62,13 @@ def write_sorted(
         taken = part if among is None else among[part]
         gathered_rows = gathered(rows, taken)
         file = data_files.write_file(storage, gathered_rows, shape, now_ms)
+        is_whole = len(part) == len(keys)
         second = None if keys.second is None else keys.second[part]
         found.append(
             NewFile(
                 file=file,
                 taken=taken,
-                bounds=bounds_of(columns[0].take(pa.array(part))),
+                bounds=bounds_of(columns[0] if is_whole else columns[0].take(pa.array(part))),
                 index=sort_keys(Keys(keys.first[part], second)),
                 memory_bytes=gathered_rows.nbytes,
             )

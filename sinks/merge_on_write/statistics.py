@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
 TEXT_PREFIX = 32  # characters
 LARGEST = "\U0010ffff"
 _MS = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the suffix tells the zone
 _ROWS = re.compile(r'"numRecords"\s*:\s*(\d+)')
 _TIGHT = re.compile(r',?\s*"tightBounds"\s*:\s*(?:true|false)')
 _WIDE = ',"tightBounds":false}'
@@ -30,14 +31,13 @@ Bound = int | float | str | bool | None
 
 
 def statistics_text(table: pa.Table, shape: TableShape) -> str:
-    """The statistics of a new file with these rows, whose columns have their physical names."""
+    """The statistics of a new file with these rows, which have the columns of ``shape``."""
     lowest: dict[str, Bound] = {}
     highest: dict[str, Bound] = {}
     nulls: dict[str, int] = {}
-    for column in shape.columns:
+    for column, values in zip(shape.columns, table.columns, strict=True):
         if not column.has_statistics:
             continue
-        values = table[column.physical]
         nulls[column.physical] = values.null_count
         low, high = bounds(values, column)
         if low is not None:
@@ -82,10 +82,9 @@ def bounds(values: pa.ChunkedArray, column: ShapeColumn) -> tuple[Bound, Bound]:
     kind = column.arrow
     if kind.id not in _ORDERED or values.null_count == len(values):
         return None, None
-    if pa.types.is_floating(kind) and pc.any(pc.is_nan(values)).as_py():
-        return None, None
-    found = pc.min_max(values)
-    low, high = found["min"], found["max"]
+    if pa.types.is_floating(kind) and math.isnan(pc.sum(values).as_py()):
+        return None, None  # a NaN; or infinite values of both signs, which are no bounds either
+    low, high = pc.min_max(values).values()
     if pa.types.is_timestamp(kind):
         suffix = "Z" if kind.tz else ""
         return _timestamp(low.value // 1000, suffix), _timestamp(-(-high.value // 1000), suffix)
@@ -123,10 +122,10 @@ def _text(value: str, is_upper: bool) -> Bound:
 
 def _timestamp(milliseconds: int, suffix: str) -> str | None:
     try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + milliseconds * _MS
+        moment = _EPOCH + milliseconds * _MS
     except OverflowError:
         return None
-    return moment.strftime(f"{moment.year:04d}-%m-%dT%H:%M:%S.{milliseconds % 1000:03d}{suffix}")
+    return f"{moment.isoformat(timespec='milliseconds')}{suffix}"
 
 
 _ORDERED = frozenset(
