@@ -148,7 +148,6 @@ def _put(storage: TableStorage, version: int, raw: bytes, before_put: Callable[[
     """Put the commit if absent, and try again until the outcome is known. Raises LostRace; an
     OSError where the outcome stays unknown; and what ``before_put`` raises, which is called before
     each try."""
-    nonce = nonce_of(raw)
     failure: OSError | None = None
     for number in range(PUT_TRIES):
         if number:
@@ -164,7 +163,7 @@ def _put(storage: TableStorage, version: int, raw: bytes, before_put: Callable[[
         except OSError as error:
             failure = error
             continue
-        if found is not None and nonce_of(found) == nonce:
+        if found is not None and nonce_of(found) == nonce_of(raw):
             return
         if found is not None:
             raise LostRace(f"another commit came first on {storage.uri}, version {version}")

@@ -51,6 +51,7 @@ from sinks.storage_errors import one_sentence
 from sinks.tables import ALTERED
 
 INDEX_MEMORY_BYTES = 1 << 30
+_DELETE = pa.scalar(DELETE)  # made once: to convert it takes longer than to compare few rows
 READERS = 4  # files whose keys are read side by side: reading leaves the interpreter free
 
 
@@ -238,7 +239,7 @@ class _Upsert:
 
     def _is_written(self) -> Mask:
         """By row."""
-        return np.asarray(pc.not_equal(self._changes[OP_COLUMN], DELETE).to_numpy())
+        return np.asarray(pc.not_equal(self._changes[OP_COLUMN], _DELETE).to_numpy())
 
 
 class _Append(_Upsert):

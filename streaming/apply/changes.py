@@ -150,9 +150,10 @@ class _PieceChanges:
         piece, others = self.piece, self._others
         now = int(np.searchsorted(entries, piece.count))
         values = typed_values(piece, entries[:now], others, rules)
-        old_rows = piece.moved[entries[now:] - piece.count]
-        old = typed_values(piece, old_rows, others, rules, OLD)
-        self.values = values.and_old(old, entries)
+        if now < len(entries):
+            old_rows = piece.moved[entries[now:] - piece.count]
+            values = values.and_old(typed_values(piece, old_rows, others, rules, OLD), entries)
+        self.values = values
         return self.values.is_bad is None
 
     def leave_out_bad(self, entries: Rows) -> None:

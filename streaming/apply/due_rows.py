@@ -7,9 +7,8 @@ later and only for the rows that need them.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -71,6 +70,14 @@ class Part:
 
 
 _Batches = Sequence[tuple[Part, pa.RecordBatch]]
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """Batches of one shape that are to be a piece, and their decompressed bytes."""
+
+    batches: list[tuple[Part, pa.RecordBatch]] = field(default_factory=list)
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -135,14 +142,13 @@ def due_pieces(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> Iterat
     numbers = {partition: number for number, partition in enumerate(origins_of(blocks))}
     held_bytes = 0
     for above, last, of in task.ranges(limit):
-        waiting: dict[pa.StructType, list[tuple[Part, pa.RecordBatch]]] = {}
-        sizes: Counter[pa.StructType] = Counter()
+        waiting: dict[pa.StructType, _Waiting] = {}
         for block in (each for each in blocks if each.max_ts > above and each.min_ts <= last):
             for number, batch in enumerate(block.batches()):
                 rows = _due(batch, block, task, above, last)
                 if rows is not None and not len(rows):
                     continue
-                size = batch.nbytes
+                size = batch.get_total_buffer_size()
                 held_bytes += size
                 part = Part(
                     block=block,
@@ -152,13 +158,15 @@ def due_pieces(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> Iterat
                     held=batch if held_bytes <= HELD_BYTES else None,
                 )
                 shape = batch.schema.field(DATA).type
-                waiting.setdefault(shape, []).append((part, batch))
-                sizes[shape] += size
-                if sizes[shape] >= PIECE_BYTES:
-                    del sizes[shape]
-                    yield _piece(of, shape, waiting.pop(shape), task, numbers)
-        for shape, batches in waiting.items():
-            yield _piece(of, shape, batches, task, numbers)
+                here = waiting.get(shape)  # to hash a shape takes as long as the rest here
+                if here is None:
+                    here = waiting[shape] = _Waiting()
+                here.batches.append((part, batch))
+                here.size += size
+                if here.size >= PIECE_BYTES:
+                    yield _piece(of, shape, waiting.pop(shape).batches, task, numbers)
+        for shape, here in waiting.items():
+            yield _piece(of, shape, here.batches, task, numbers)
 
 
 def _due(

@@ -55,8 +55,6 @@ class TypedValues:
     def and_old(self, old: TypedValues, entries: Rows) -> TypedValues:
         """These and the values of ``old``, as of ``entries``. Of a row that is bad in both the
         errors here count."""
-        if not len(old.rows):
-            return self
         both = (self, old)
         masks = [np.zeros(len(v.rows), np.bool_) if v.is_bad is None else v.is_bad for v in both]
         is_bad = np.concatenate(masks)
