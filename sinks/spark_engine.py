@@ -38,6 +38,7 @@ from pyspark.sql.types import (
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableAltered, TableWrite, Target
+from sinks.session_conf import SESSION_CONF
 from sinks.storage_errors import is_storage_error, storage_error
 from sinks.tables import ALTERED, TargetState, inspect
 
@@ -56,18 +57,6 @@ CONFLICTS = (
 # Long aliases: with a short one like "t", Spark would take it for a column of that name.
 TARGET = "tidelake_target"
 SOURCE = "tidelake_source"
-
-# Settings that the engine needs in each session that it runs in.
-SESSION_CONF = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",  # near the core count
-    "spark.sql.autoBroadcastJoinThreshold": str(64 * 1024 * 1024),
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 cannot be pruned
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.databricks.delta.delete.deletionVectors.persistent": "true",
-    "spark.databricks.delta.merge.deletionVectors.persistent": "true",
-    "spark.databricks.delta.schema.autoMerge.enabled": "false",
-}
 
 
 class SparkEngine:

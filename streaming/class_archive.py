@@ -25,7 +25,8 @@ from sinks.schema import Column, MySQLType, TableSchema
 from sinks.spark_engine import SparkEngine
 from streaming.cluster.query import ticking_query
 from streaming.jvm import DriverJvm
-from streaming.session import ARCHIVE_NAME, archive_folder, spark_session
+from streaming.session import spark_session
+from streaming.spark_conf import ARCHIVE_NAME, archive_folder
 
 logger = logging.getLogger(__name__)
 

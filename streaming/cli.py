@@ -155,7 +155,7 @@ def run(
         settings = load_settings(config=config, environment=os.environ, arguments=arguments)
         logs.install(settings.log_format, settings.log_level, changefeed=settings.changefeed.id)
         with logged():
-            from streaming.bootstrap import run as run_capture
+            from streaming.start import run as run_capture
 
             raise typer.Exit(run_capture(settings))
 

@@ -37,6 +37,7 @@ from streaming.cli_options import (
     reported,
     settings_of,
 )
+from streaming.imports import importing
 
 if TYPE_CHECKING:
     from streaming.operations import Operator, Row
@@ -135,7 +136,8 @@ def server(
         settings = load_server(config=config, environment=os.environ, arguments=arguments)
         logs.install(settings.log_format, settings.log_level)
         with logged():
-            from streaming.serve import serve
+            with importing():
+                from streaming.serve import serve
 
             raise typer.Exit(serve(settings))
 

@@ -7,6 +7,7 @@ way in which spark-submit does.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import re
@@ -20,13 +21,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
-from pyspark.find_spark_home import _find_spark_home
-from pyspark.java_gateway import launch_gateway
 
 from coordination.errors import Stop, TidelakeError
 
@@ -35,6 +32,8 @@ logger = logging.getLogger(__name__)
 POLL_S: Final = 0.05
 STOP_S: Final = 10.0  # the time that the JVM gets for its shutdown hooks
 GATEWAY_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+# Of the small JVM that only writes down the large one's command.
+LAUNCHER: Final = {"SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 LINE: Final = re.compile(r"\S+Z (?P<level>[A-Z]+) (?P<name>spark\.\S+): (?P<message>.*)")
 LEVELS: Final = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.CRITICAL}
 # What every JVM prints about its start; not logged.
@@ -51,27 +50,49 @@ TROUBLE: Final = re.compile(r"Exception|Error|fatal", re.IGNORECASE)
 NEEDS: Final = "It needs Java 17 or newer, in JAVA_HOME or on the PATH"
 
 
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    conf: Mapping[str, str]
+    process: subprocess.Popen[bytes]
+    gateway: Path  # the file in which it says how it is reached
+
+
 class DriverJvm:
-    """Starts at most one JVM, and none after `stop`. `start` is called by one thread, `stop` by
-    any."""
+    """One JVM, and none after `stop`; another if its start has failed. `launch` and `start` are
+    called by one thread at a time, `stop` by any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._launched: _Launched | None = None
         self._listener: threading.Thread | None = None
         self._is_up = False
         self._is_stopped = False
         self._last_words: deque[str] = deque(maxlen=1)
 
-    def start(self, conf: Mapping[str, str]) -> None:
-        """Start the JVM with these Spark settings; blocks until pyspark can reach it. Raises
+    @property
+    def is_launched(self) -> bool:
+        """Whether there is one for `start` to wait for."""
+        return self._launched is not None
+
+    def launch(self, conf: Mapping[str, str]) -> None:
+        """Begin to start the JVM with these Spark settings; does not block, and imports nothing of
+        Spark's. Raises Stop after `stop`."""
+        gateway = Path(tempfile.mkdtemp(prefix="tidelake-jvm-")) / "gateway"
+        self._launched = _Launched(conf, self._submit(conf, gateway), gateway)
+
+    def start(self) -> Mapping[str, str]:
+        """Block until pyspark can reach the JVM that was launched; returns its settings. Raises
         TidelakeError if it does not start, Stop if `stop` is called meanwhile."""
-        folder = Path(tempfile.mkdtemp(prefix="tidelake-jvm-"))
+        from pyspark import SparkContext
+        from pyspark.java_gateway import launch_gateway
+
+        launched, self._launched = self._launched, None
+        assert launched is not None
         try:
-            process = self._launch(conf, folder / "gateway")
-            port, secret = self._await_gateway(process, folder / "gateway")
+            port, secret = self._await_gateway(launched.process, launched.gateway)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(launched.gateway.parent, ignore_errors=True)
         for name, value in zip(GATEWAY_VARIABLES, (str(port), secret), strict=True):
             os.environ[name] = value
         try:
@@ -81,6 +102,7 @@ class DriverJvm:
                 del os.environ[name]
         with self._lock:
             self._is_up = True
+        return launched.conf
 
     def stop(self, within_s: float = STOP_S) -> None:
         """End the JVM: in order if it is up and answers in time, else by killing it. Blocks;
@@ -90,11 +112,8 @@ class DriverJvm:
             process, self._process = self._process, None
         if process is None:
             return
-        gateway = SparkContext._gateway
-        if not (self._is_up and gateway is not None and in_time(gateway.shutdown, within_s)):
+        if not (self._is_up and _shut_down(within_s)):
             process.kill()
-        if self._is_up:
-            SparkContext._gateway = SparkContext._jvm = None
         assert process.stdin is not None
         with suppress(OSError):
             process.stdin.close()  # the JVM ends when its input does
@@ -104,8 +123,8 @@ class DriverJvm:
             process.kill()
             process.wait()
 
-    def _launch(self, conf: Mapping[str, str], gateway: Path) -> subprocess.Popen[bytes]:
-        home = Path(_find_spark_home())
+    def _submit(self, conf: Mapping[str, str], gateway: Path) -> subprocess.Popen[bytes]:
+        home = spark_home()
         settings = [word for pair in conf.items() for word in ("--conf", "=".join(pair))]
         asked = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         with self._lock:
@@ -116,7 +135,9 @@ class DriverJvm:
                 stdin=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env={
+                    **LAUNCHER,
                     **os.environ,
+                    "SPARK_HOME": str(home),  # else spark-submit starts a Python to find it
                     "SPARK_CONNECT_MODE": "0",
                     "_PYSPARK_DRIVER_CONN_INFO_PATH": str(gateway),
                 },
@@ -159,9 +180,29 @@ class DriverJvm:
                         retell(line)
 
 
+def spark_home() -> Path:
+    """The folder that pyspark looks for too, which would have to be imported for it."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return Path(os.environ.get("SPARK_HOME") or Path(found.origin).parent)
+
+
+def _shut_down(within_s: float) -> bool:
+    """Ask the JVM that pyspark talks to to end; whether it has answered in time."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    has_answered = gateway is not None and in_time(gateway.shutdown, within_s)
+    SparkContext._gateway = SparkContext._jvm = None
+    return has_answered
+
+
 def in_time(call: Callable[[], None], within_s: float) -> bool:
     """Make a call to the JVM on another thread; returns whether it ended in time. While a JVM is
     suspended, a call to it never returns."""
+    from py4j.protocol import Py4JError
+
     done = threading.Event()
 
     def run() -> None:

@@ -24,10 +24,11 @@ from coordination.server import CaptureServer
 from coordination.watchdog import Watchdog
 from streaming import logs
 from streaming.admission import refuse_beside_other_versions
-from streaming.bootstrap import asking, connected_etcd, handling, stop_before_start
+from streaming.bootstrap import connected_etcd
 from streaming.cluster.plane import SparkDataPlane
 from streaming.scratch import scratch
 from streaming.session import SparkOnDemand
+from streaming.signals import asking, handling, stop_before_start
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,7 @@
-"""The Spark session of the program, and the settings that it needs.
+"""The Spark session of the program.
 
 ``tidelake run`` starts Spark here. Under spark-submit or on Databricks Spark runs already, and only
-the settings that can still be changed are set. Settings that the JVM needs at its start are in
-``conf/spark.conf`` too.
+the settings that can still be changed are set.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
@@ -24,52 +22,18 @@ from pyspark.sql import SparkSession
 
 from coordination.errors import ConfigError, Stop, TidelakeError
 from sinks.jvm_errors import line
-from sinks.spark_engine import SESSION_CONF
 from streaming.jvm import NEEDS, STOP_S, DriverJvm, in_time
+from streaming.spark_conf import (
+    CHECKPOINT_CONF,
+    RUNTIME_CONF,
+    asked_master,
+    conf_of_jvm,
+    is_within,
+)
 
 logger = logging.getLogger(__name__)
 
-JARS_VARIABLE = "TIDELAKE_JARS"
-MASTER_VARIABLE = "SPARK_MASTER"
-MEMORY_VARIABLE = "SPARK_DRIVER_MEMORY"  # Spark's variable; if not set, we use 4 GB
-PACKAGES = ("io.delta:delta-spark_4.2_2.13:4.4.0",)
-ARCHIVE_NAME = "classes.jsa"
-_QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-LOG_CONF = Path(__file__).resolve().parents[1] / "conf" / "log4j2.properties"
-# For a driver whose executors are its own threads: it listens on the loopback address only.
-LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 POLL_S = 0.1
-SOCKET_FOLDER_BYTES = 60  # the whole path of a Unix socket has at most 107
-STATIC_CONF = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.scheduler.mode": "FAIR",
-    "spark.ui.enabled": "false",
-    "spark.speculation": "false",  # a second reader of the same messages only takes their time
-    "spark.driver.maxResultSize": "0",  # a read has its own budget: 64 MiB of messages a task
-    "spark.ui.showConsoleProgress": "false",
-    # What matches is not shown in Spark's UI, event log or plans.
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
-}
-RUNTIME_CONF = {
-    **SESSION_CONF,
-    # A read is one stage of a few rows: writing and compiling code for it costs more than running.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",  # its extra stages cost time in every small batch
-    "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.streaming.minBatchesToRetain": "2",
-    "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|jaas|keystore[.]key",
-}
-# For the disposable checkpoint on a local disk: Spark's default manager starts some twenty
-# processes (readlink, chmod) in each batch there.
-CHECKPOINT_CONF = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing"
-        ".FileSystemBasedCheckpointFileManager"
-    )
-}
 
 
 def spark_session(jvm: DriverJvm, archive_to: Path | None = None) -> SparkSession:
@@ -95,8 +59,10 @@ class SparkOnDemand:
     no Spark is done, or fails, without the seconds that its start takes. Thread-safe.
     """
 
-    def __init__(self, start: Callable[[], SparkSession] | None = None) -> None:
-        self._jvm = DriverJvm()
+    def __init__(
+        self, start: Callable[[], SparkSession] | None = None, jvm: DriverJvm | None = None
+    ) -> None:
+        self._jvm = jvm or DriverJvm()
         self._start = start or (lambda: spark_session(self._jvm))
         self._lock = threading.Lock()
         self._coming: Future[SparkSession] | None = None
@@ -219,83 +185,11 @@ def _build(jvm: DriverJvm, archive_to: Path | None) -> SparkSession:
     builder = SparkSession.Builder().appName("tidelake")
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started the JVM: its settings stand
         return builder.getOrCreate()
-    conf = _conf(os.environ.get(MASTER_VARIABLE, "local[*]"), archive_to)
-    jvm.start(conf)
-    for name, value in conf.items():
+    if not jvm.is_launched:
+        jvm.launch(conf_of_jvm(asked_master(), archive_to))
+    for name, value in jvm.start().items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-def _conf(master: str, archive_to: Path | None) -> dict[str, str]:
-    """The settings of a JVM that is started here."""
-    is_here = is_within(master)
-    conf = {"spark.master": master, **STATIC_CONF, **RUNTIME_CONF}
-    if MEMORY_VARIABLE not in os.environ:
-        conf["spark.driver.memory"] = "4g"
-    jars = jar_files()
-    java = [f"-Dlog4j2.configurationFile={LOG_CONF.as_uri()}"]
-    if jars and is_here:
-        archived = jvm_conf(jars, archive_to)
-        java += filter(None, [archived.pop(JAVA_OPTIONS, "")])
-        conf |= archived
-    elif jars:
-        conf["spark.jars"] = ",".join(jars)
-    else:
-        conf["spark.jars.packages"] = ",".join(PACKAGES)
-        logger.warning(
-            "no jars of Delta are here: Spark looks for them in "
-            "~/.ivy2.5.2 and fetches what is missing, some 200 MB. TIDELAKE_JARS names a folder "
-            "that has them packages=%s",
-            conf["spark.jars.packages"],
-        )
-    if is_here:
-        conf["spark.python.daemon.module"] = "streaming.source.worker_daemon"
-        folder = tempfile.gettempdir()  # this process's own (``scratch.py``)
-        # The JVM only moves bytes and starts jobs: its optimizing compiler would cost more CPU.
-        java += ["-XX:TieredStopAtLevel=1", f'"-Djava.io.tmpdir={folder}"']
-        conf |= {"spark.local.dir": folder, **LOOPBACK}
-        # Unix sockets between JVM and workers: TCP would add needless waits of 40 ms.
-        is_short = len(os.fsencode(folder)) <= SOCKET_FOLDER_BYTES
-        conf["spark.python.unix.domain.socket.enabled"] = str(is_short).lower()
-    return conf | {JAVA_OPTIONS: " ".join(java)}
-
-
-def is_within(master: str) -> bool:
-    """Whether the executors are threads of the driver."""
-    return master.startswith("local") and not master.startswith("local-cluster")
-
-
-def jvm_conf(jars: Sequence[str], archive_to: Path | None = None) -> dict[str, str]:
-    """Settings of a local JVM: all jars are on its class path, so that a class archive can be used
-    (or made, with ``archive_to``)."""
-    conf = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
-    archive = Path(jars[0]).parent / ARCHIVE_NAME
-    if archive_to is not None:
-        conf[JAVA_OPTIONS] = f"-XX:ArchiveClassesAtExit={archive_to} {_QUIET}"
-    elif archive.exists():
-        conf[JAVA_OPTIONS] = f"-XX:SharedArchiveFile={archive} {_QUIET}"
-    return conf
-
-
-def archive_folder() -> Path | None:
-    """The folder of the class archive, beside the jars; None if there is no folder of jars."""
-    jars = jar_files()
-    return Path(jars[0]).parent if jars else None
-
-
-def jar_files() -> list[str]:
-    """The jars that ``make setup`` fetched; empty if Spark has to fetch them itself. Raises
-    ConfigError if TIDELAKE_JARS names a folder without jars."""
-    given = os.environ.get(JARS_VARIABLE)
-    if given is not None and not list(Path(given).glob("*.jar")):
-        raise ConfigError(f"{JARS_VARIABLE}={given} holds no jars: run `make setup`, or unset it")
-    places = [Path(given)] if given else [Path(), Path(__file__).resolve().parents[1]]
-    for place in places:
-        folder = place if given else place / ".jars" / "spark"
-        found = sorted(str(jar.resolve()) for jar in folder.glob("*.jar"))
-        if found:
-            return found
-    return []
 
 
 def _is_databricks(session: SparkSession) -> bool:

@@ -31,8 +31,9 @@ from sinks.jvm_errors import line
 from sinks.merge_on_write.parts import Part, Result, one_by_one
 from streaming.cluster.part_task import PartFailure, PartTask
 from streaming.cluster.role_context import RoleContext
-from streaming.session import CONTEXT_GONE, is_within
+from streaming.session import CONTEXT_GONE
 from streaming.source.range_reader import ExecutorsUnfit, unfit
+from streaming.spark_conf import is_within
 
 logger = logging.getLogger(__name__)
 

@@ -31,7 +31,8 @@ def test_one_that_is_starting_is_ended_at_once(tmp_path: Path, monkeypatch: pyte
 
     def start() -> None:
         try:
-            jvm.start({})
+            jvm.launch({})
+            jvm.start()
         except Stop as stop:
             ended.append(stop)
 
@@ -47,7 +48,7 @@ def test_one_that_is_starting_is_ended_at_once(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(ProcessLookupError):
         os.kill(int(said.read_text()), 0)
     with pytest.raises(Stop):  # none after the stop
-        jvm.start({})
+        jvm.launch({})
     jvm.stop()
 
 
@@ -55,8 +56,12 @@ def test_one_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.Monk
     script = "echo 'WARNING: Using incubator modules: x' >&2; echo JAVA_HOME is not set >&2; exit 1"
     monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, script))
     says = r"Spark does not start: JAVA_HOME is not set\. It needs Java 17"
-    with pytest.raises(TidelakeError, match=says):
-        DriverJvm().start({})
+    jvm = DriverJvm()
+    for _ in range(2):  # another one may start
+        jvm.launch({})
+        with pytest.raises(TidelakeError, match=says):
+            jvm.start()
+        assert not jvm.is_launched
 
 
 AT = "2026-11-22T18:00:00.000Z"

@@ -11,9 +11,9 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 
 from coordination.errors import Stop, TidelakeError
-from streaming import session
-from streaming.session import STATIC_CONF, OwnSession, SparkOnDemand
-from streaming.session import _conf as session_conf
+from streaming import spark_conf
+from streaming.session import OwnSession, SparkOnDemand
+from streaming.spark_conf import STATIC_CONF, conf_of_jvm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -79,12 +79,12 @@ def test_what_spark_leaves_is_in_the_temporary_folder_of_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    conf = session_conf("local[2]", None)
+    conf = conf_of_jvm("local[2]")
     assert conf["spark.local.dir"] == str(tmp_path)
     assert f'"-Djava.io.tmpdir={tmp_path}"' in conf["spark.driver.extraJavaOptions"]
     assert conf["spark.ui.enabled"] == "false"
     assert conf["spark.driver.bindAddress"] == "127.0.0.1"
-    assert "spark.local.dir" not in session_conf("spark://elsewhere:7077", None)
+    assert "spark.local.dir" not in conf_of_jvm("spark://elsewhere:7077")
 
 
 @pytest.mark.parametrize(("folder", "has"), [("/tmp/short", "true"), ("/" + "long" * 20, "false")])
@@ -92,14 +92,14 @@ def test_sockets_are_files_where_their_paths_are_short_enough(
     folder: str, has: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("tempfile.tempdir", folder)
-    assert session_conf("local[2]", None)["spark.python.unix.domain.socket.enabled"] == has
+    assert conf_of_jvm("local[2]")["spark.python.unix.domain.socket.enabled"] == has
 
 
 def test_jars_that_must_be_fetched_are_announced(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(session, "jar_files", list)
-    conf = session_conf("local[2]", None)
+    monkeypatch.setattr(spark_conf, "jar_files", list)
+    conf = conf_of_jvm("local[2]")
     assert "delta-spark" in conf["spark.jars.packages"]
     assert "some 200 MB. TIDELAKE_JARS names a folder" in caplog.text
 
