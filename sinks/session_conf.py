@@ -12,3 +12,6 @@ SESSION_CONF = {
     "spark.databricks.delta.merge.deletionVectors.persistent": "true",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
 }
+# Of work on many rows. A new session has those of the application, whose small reads cost less
+# without.
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}

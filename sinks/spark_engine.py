@@ -38,7 +38,7 @@ from pyspark.sql.types import (
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableAltered, TableWrite, Target
-from sinks.session_conf import SESSION_CONF
+from sinks.session_conf import COMPILED, SESSION_CONF
 from sinks.storage_errors import is_storage_error, storage_error
 from sinks.tables import ALTERED, TargetState, inspect
 
@@ -132,7 +132,7 @@ def _session_for(write: TableWrite, parent: SparkSession) -> SparkSession:
         "spark.databricks.delta.write.txnVersion": str(write.limit),
         "spark.databricks.delta.commitInfo.userMetadata": write.user_metadata,
     }
-    for name, value in {**SESSION_CONF, **identity}.items():
+    for name, value in {**SESSION_CONF, **COMPILED, **identity}.items():
         session.conf.set(name, value)
     return session
 

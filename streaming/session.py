@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from coordination.errors import ConfigError, Stop, TidelakeError
 from sinks.jvm_errors import line
+from sinks.session_conf import COMPILED
 from streaming.jvm import NEEDS, STOP_S, DriverJvm, in_time
 from streaming.spark_conf import (
     CHECKPOINT_CONF,
@@ -176,8 +177,8 @@ def compiling(session: SparkSession) -> SparkSession:
     commits."""
     other = session.newSession()
     configure(other)
-    other.conf.set("spark.sql.codegen.wholeStage", "true")
-    other.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
+    for name, value in COMPILED.items():
+        other.conf.set(name, value)
     return other
 
 

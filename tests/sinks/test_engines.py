@@ -16,7 +16,8 @@ from sinks.apply import Applied, TableWrite
 from sinks.engine_choice import EngineSetting, engine_choice
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.spark_engine import SESSION_CONF, SparkEngine
+from sinks.session_conf import COMPILED, SESSION_CONF
+from sinks.spark_engine import SparkEngine, _session_for
 from tests.contracts.engine_contract import (
     NAMED,
     EngineContract,
@@ -61,6 +62,13 @@ class TestSparkEngine(EngineContract):
     @pytest.fixture
     def other(self, merge_on_write_lab: EngineLab) -> EngineLab:
         return merge_on_write_lab
+
+    def test_a_merge_is_compiled_though_small_reads_are_not(self, lab: EngineLab) -> None:
+        """A new session has the settings of the application, whatever those of its parent."""
+        table = lab.table(NAMED)
+        compiled = _session_for(lab.write(table, 10, [upsert(id=1, name="a")]), lab.spark).conf
+        assert lab.spark.conf.get("spark.sql.codegen.wholeStage") == "false"
+        assert {name: compiled.get(name) for name in COMPILED} == COMPILED
 
     def test_the_number_of_jobs_does_not_grow_with_the_batch(self, lab: EngineLab) -> None:
         table = lab.table(NAMED)

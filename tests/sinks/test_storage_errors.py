@@ -21,7 +21,8 @@ from pyspark.sql import SparkSession
 from coordination.errors import TidelakeError, TryAgain
 from sinks.apply import Applied, Engine
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.spark_engine import SESSION_CONF, SparkEngine
+from sinks.session_conf import SESSION_CONF
+from sinks.spark_engine import SparkEngine
 from sinks.storage_errors import (
     StorageAway,
     StorageRefuses,
