@@ -35,7 +35,7 @@ class NewFile:
     taken: Ordinals  # which of the given rows it holds, in its order
     bounds: Bounds | None  # of the first key column
     index: SortedKeys
-    memory_bytes: int  # that its rows take in Arrow
+    memory_bytes: int  # that its rows take in Arrow, about
 
     @property
     def rows(self) -> int:
@@ -58,10 +58,10 @@ def write_sorted(
     keys = keys_of(columns)
     now_ms = int(time.time() * 1000)
     found = []
-    for part in _parts(_key_order(keys, columns), rows):
+    size = rows.nbytes  # once: of few rows this takes as long as to sort them
+    for part in _parts(_key_order(keys, columns), rows.num_rows, size):
         taken = part if among is None else among[part]
-        gathered_rows = gathered(rows, taken)
-        file = data_files.write_file(storage, gathered_rows, shape, now_ms)
+        file = data_files.write_file(storage, gathered(rows, taken, size), shape, now_ms)
         is_whole = len(part) == len(keys)
         second = None if keys.second is None else keys.second[part]
         found.append(
@@ -70,7 +70,7 @@ def write_sorted(
                 taken=taken,
                 bounds=bounds_of(columns[0] if is_whole else columns[0].take(pa.array(part))),
                 index=sort_keys(Keys(keys.first[part], second)),
-                memory_bytes=gathered_rows.nbytes,
+                memory_bytes=size * len(part) // rows.num_rows,
             )
         )
     return found
@@ -88,13 +88,14 @@ def _key_order(keys: Keys, columns: Sequence[pa.Array]) -> Ordinals:
     return np.asarray(order.to_numpy(), dtype=np.int64)
 
 
-def gathered(rows: pa.Table, at: Ordinals) -> pa.Table:
-    """The rows at these ordinals. Arrow's ``take`` first makes each column one array, and a column
-    of text may be too large for that: so large tables are taken chunk by chunk."""
+def gathered(rows: pa.Table, at: Ordinals, size: int) -> pa.Table:
+    """The rows at these ordinals; all rows take ``size`` bytes. Arrow's ``take`` first makes each
+    column one array, and a column of text may be too large for that: so large tables are taken
+    chunk by chunk."""
     is_rising = bool((at[1:] > at[:-1]).all())
     if is_rising and len(at) == rows.num_rows:
         return rows
-    if rows.nbytes <= MAX_GATHERED_BYTES:
+    if size <= MAX_GATHERED_BYTES:
         return rows.take(pa.array(at))
     if is_rising:
         return pa.table([_rising(column, at) for column in rows.columns], rows.schema)
@@ -119,11 +120,11 @@ def _rising(column: pa.ChunkedArray, at: Ordinals) -> pa.Array:
     return found[0] if len(found) == 1 else pa.concat_arrays(found)
 
 
-def _parts(order: Ordinals, rows: pa.Table) -> list[Ordinals]:
+def _parts(order: Ordinals, rows: int, size: int) -> list[Ordinals]:
     """``order`` in pieces, of which each becomes a file: at most `MAX_FILE_ROWS`, and small enough
     for `MAX_GATHERED_BYTES`."""
     if not len(order):
         return []
-    row_bytes = max(1, rows.nbytes // rows.num_rows)
+    row_bytes = max(1, size // rows)
     most = max(1, min(MAX_FILE_ROWS, MAX_GATHERED_BYTES // row_bytes))
     return [order[start : start + most] for start in range(0, len(order), most)]

@@ -30,6 +30,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT
@@ -62,7 +63,7 @@ from streaming.apply.typed_rows import TypedValues, typed_keys, typed_values
 from streaming.apply.versions import versions
 from streaming.protocols.contract import OLD, OP_DELETE, OP_INSERT, OP_UPDATE
 
-_OPS: Final = pa.array([DELETE, UPSERT])  # by whether the row is written
+_WRITTEN, _NOT_WRITTEN = pa.scalar(UPSERT), pa.scalar(DELETE)
 _ROW_OPS: Final = pa.array([DELETED, INSERTED, UPDATED])  # by OP_DELETE, OP_INSERT, OP_UPDATE
 
 
@@ -282,7 +283,7 @@ def _table(
             columns |= each.form_columns(form)
         for name, here in chunks.items():
             here.append(columns[name])
-        ops.append(_OPS.take(pa.array(is_written.view(np.int8))))
+        ops.append(pc.if_else(pa.array(is_written), _WRITTEN, _NOT_WRITTEN))
     found = [pa.chunked_array(here, types[name]) for name, here in chunks.items()]
     found.append(pa.chunked_array(ops, pa.string()))
     return pa.Table.from_arrays(found, names=[*types, OP_COLUMN])

@@ -211,4 +211,4 @@ def _table(schema: TableSchema, sides: Sequence[_Side]) -> pa.Table:
     if not sides:
         return table
     order = [np.concatenate(parts) for parts in zip(*(side.order() for side in sides), strict=True)]
-    return gathered(table, np.lexsort(order[::-1]))
+    return gathered(table, np.lexsort(order[::-1]), table.nbytes)

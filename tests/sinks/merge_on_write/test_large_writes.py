@@ -45,7 +45,7 @@ def texts() -> pa.ChunkedArray:
 def test_rows_aregathered_from_more_text_than_an_array_holds() -> None:
     rows = pa.table({"id": pa.chunked_array([pa.array(range(ROWS))]), "v": texts()})
     for at in ([ROWS - 1, 0, 12_345, 12_344, 5], [3, 999, 1_000, 24_999]):
-        found = gathered(rows, np.array(at))
+        found = gathered(rows, np.array(at), rows.nbytes)
         assert found["id"].to_pylist() == at
         assert [v.as_py()[:5] for v in found["v"]] == [f"{each % CHUNK_ROWS:04}." for each in at]
 
