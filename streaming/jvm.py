@@ -33,7 +33,7 @@ POLL_S: Final = 0.05
 STOP_S: Final = 10.0  # the time that the JVM gets for its shutdown hooks
 GATEWAY_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 # Of the small JVM that only writes down the large one's command.
-LAUNCHER: Final = {"SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+LAUNCHER: Final = {"SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1"}
 LINE: Final = re.compile(r"\S+Z (?P<level>[A-Z]+) (?P<name>spark\.\S+): (?P<message>.*)")
 LEVELS: Final = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.CRITICAL}
 # What every JVM prints about its start; not logged.

@@ -64,6 +64,16 @@ def test_one_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.Monk
         assert not jvm.is_launched
 
 
+def test_none_has_a_collector_beside_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """JDK_JAVA_OPTIONS is for the launcher too, and two collectors are one too many."""
+    java = "exec java -XX:+UseG1GC $SPARK_LAUNCHER_OPTS -version >&2"
+    monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, java))
+    jvm = DriverJvm()
+    jvm.launch({})
+    with pytest.raises(TidelakeError, match="Server VM"):  # what `-version` says last
+        jvm.start()
+
+
 AT = "2026-11-22T18:00:00.000Z"
 OUT_OF_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
 
