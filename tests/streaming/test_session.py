@@ -13,7 +13,7 @@ from pyspark.errors import PySparkRuntimeError
 from coordination.errors import Stop, TidelakeError
 from streaming import spark_conf
 from streaming.session import OwnSession, SparkOnDemand
-from streaming.spark_conf import STATIC_CONF, conf_of_jvm
+from streaming.spark_conf import COLLECTOR, STATIC_CONF, conf_of_jvm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -93,6 +93,13 @@ def test_sockets_are_files_where_their_paths_are_short_enough(
 ):
     monkeypatch.setattr("tempfile.tempdir", folder)
     assert conf_of_jvm("local[2]")["spark.python.unix.domain.socket.enabled"] == has
+
+
+@pytest.mark.parametrize("named", ["", "-XX:+UseG1GC -Xss1m", "-XX:+UseParallelGC"])
+def test_the_jvm_has_one_collector_whoever_names_it(named: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", named)
+    java = conf_of_jvm("local[2]")["spark.driver.extraJavaOptions"]
+    assert len(COLLECTOR.findall(f"{java} {named}")) == 1
 
 
 def test_jars_that_must_be_fetched_are_announced(
