@@ -7,8 +7,7 @@ start a thread or make a consumer: neither survives a fork.
 from __future__ import annotations
 
 import confluent_kafka  # noqa: F401
-import pyarrow.compute
-import pyarrow.json  # noqa: F401
+import pyarrow.compute  # noqa: F401
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 

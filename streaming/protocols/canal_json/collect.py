@@ -16,7 +16,7 @@ from streaming.protocols.canal_json.events import Bad, Ddl, Row, Shape, Watermar
 from streaming.protocols.canal_json.heads import some
 from streaming.protocols.canal_json.message import read
 from streaming.protocols.canal_json.rows import Rows, row_body, rows_of
-from streaming.protocols.canal_json.tails import Positions
+from streaming.protocols.canal_json.walk import Positions
 from streaming.protocols.contract import (
     BAD_BODY,
     DDL_BODY,

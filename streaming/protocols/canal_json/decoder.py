@@ -8,7 +8,6 @@ end alone. Everything else, and whatever does not turn out to be plain, is read 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -21,21 +20,19 @@ from coordination.model import TableName
 from streaming.protocols.canal_json.collect import Collector, key_of
 from streaming.protocols.canal_json.heads import by_head, some
 from streaming.protocols.canal_json.message import Malformed, parse
-from streaming.protocols.canal_json.rows import Rows
-from streaming.protocols.canal_json.tails import REFUSALS, Mask, Positions
 from streaming.protocols.canal_json.template import Template
+from streaming.protocols.canal_json.walk import Mask, Positions
 from streaming.protocols.contract import Block, Messages, Wanted
 
 _START: Final = b'{"id":0,"database":"'
-_NEWLINE: Final = 10
+_BLANK: Final = 32  # all below are control characters
 _OPS: Final = pa.array([b'INSERT"', b'UPDATE"', b'DELETE"'], pa.binary())
 _COMMIT_TS: Final = r'"_tidb":\{"commitTs":(?P<ts>0|[1-9][0-9]{0,17})\}\}$'
 _END_BYTES: Final = 48  # of a message in which its commit-ts stands
-FEW: Final = 48  # so many are read sooner one by one than by a call of pyarrow.json
-PARSED_BYTES: Final = 8 << 20  # in one such call: it takes several times as much memory
+FEW: Final = 48  # so many are read sooner one by one
+PART_BYTES: Final = 4 << 20  # of messages that are read at once: larger ones leave the caches
 _MAX_TEMPLATES: Final = 16
 _MAX_SAMPLES: Final = 16
-_ROW: Final = re.compile(r" in row (\d+)$")
 
 
 def decode(messages: Messages, wanted: Wanted) -> Iterator[Block]:
@@ -58,15 +55,15 @@ def decode(messages: Messages, wanted: Wanted) -> Iterator[Block]:
 
 
 def _likely(values: pa.BinaryArray) -> Mask:
-    """Messages that begin as TiCDC's, in UTF-8 and without a newline."""
+    """Messages that begin as TiCDC's, in UTF-8 and without a control character."""
     begins = pc.fill_null(pc.starts_with(values, _START), False)
     likely: Mask = begins.to_numpy(zero_copy_only=False).copy()
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
     data = values.buffers()[2]
     text = np.frombuffer(data if data is not None else b"", np.uint8)[: offsets[-1]]
-    newlines = np.flatnonzero(text[offsets[0] :] == _NEWLINE) + offsets[0]
-    if len(newlines):
-        likely[np.searchsorted(offsets, newlines, side="right") - 1] = False
+    controls = np.flatnonzero(text[offsets[0] :] < _BLANK) + offsets[0]
+    if len(controls):
+        likely[np.searchsorted(offsets, controls, side="right") - 1] = False
     try:
         values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -97,24 +94,30 @@ def _read_group(
     if name not in collector.wanted:
         return _count(values, len(head), name, positions, collector)
     rest = positions
-    budget = [24 + len(positions) // 64]  # calls of pyarrow.json: garbage is cheaper one by one
     skipped: list[Positions] = []
     for _ in range(_MAX_TEMPLATES):
-        if len(rest) < FEW or budget[0] <= 0:
+        if len(rest) < FEW:
             break
         template, samples = _template(values, rest, len(head))
         skipped.append(rest[:samples])
         rest = rest[samples:]
         if template is None:
             break
-        whole_old = key_of(template.shape, collector.wanted[name]) is None
-        pieces, taken = _read(template, values, rest, budget, whole_old=whole_old)
-        for piece in pieces:
-            collector.take(name, template.shape, piece)
-        if not taken[0]:
+        key = key_of(template.shape, collector.wanted[name])
+        is_left = np.ones(len(rest), np.bool_)
+        size = max(FEW, len(values) * PART_BYTES // max(1, values.nbytes))
+        for first in range(0, len(rest), size):
+            part = rest[first : first + size]
+            here = some(values, part)
+            fits = np.flatnonzero(template.fits(here))
+            if len(fits):
+                rows, plain = template.read(some(here, fits), part[fits], key)
+                collector.take(name, template.shape, rows)
+                is_left[first + fits[plain]] = False
+        if is_left[0]:
             skipped.append(rest[:1])
-            taken[0] = True
-        rest = rest[~taken]
+            is_left[0] = False
+        rest = rest[is_left]
     return np.concatenate([*skipped, rest])
 
 
@@ -139,43 +142,3 @@ def _template(values: pa.BinaryArray, rest: Positions, head: int) -> tuple[Templ
         if template is not None:
             return template, samples
     return None, 0
-
-
-def _read(
-    template: Template,
-    values: pa.BinaryArray,
-    positions: Positions,
-    budget: list[int],
-    *,
-    whole_old: bool,
-) -> tuple[list[Rows], Mask]:
-    """Rows by a template, and which messages those are. What does not parse is left out by
-    halves, or at the row that the parser names, for as many calls as ``budget`` has."""
-    here = some(values, positions)
-    fits = template.fits(here)
-    taken = np.zeros(len(positions), np.bool_)
-    at = np.flatnonzero(fits)
-    if not len(at):
-        return [], taken
-    here = some(here, at)
-    found: list[Rows] = []
-    size = max(FEW, len(at) * PARSED_BYTES // max(1, here.nbytes))
-    todo = [np.arange(first, min(first + size, len(at))) for first in range(0, len(at), size)]
-    while todo:
-        part = todo.pop()
-        if len(part) < min(FEW, len(at)) or budget[0] <= 0:
-            continue
-        budget[0] -= 1
-        try:
-            rows, plain = template.read(some(here, part), positions[at[part]], whole_old=whole_old)
-        except REFUSALS as error:
-            row = _ROW.search(str(error))
-            if row is not None and int(row[1]) < len(part):
-                culprit = int(row[1])
-                todo += [part[culprit + 1 :], part[:culprit]]
-            elif len(part) > 1:
-                todo += [part[len(part) // 2 :], part[: len(part) // 2]]
-        else:
-            taken[at[part[plain]]] = True
-            found.append(rows)
-    return found, taken

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.protocols.canal_json.events import Error, Row, Shape
-from streaming.protocols.canal_json.tails import Positions
+from streaming.protocols.canal_json.walk import Positions
 from streaming.protocols.contract import (
     DATA,
     ERROR_CLASS,
@@ -90,10 +90,10 @@ def rows_of(shape: Shape, singles: Sequence[tuple[int, Row]], key: Sequence[str]
         positions=np.array([position for position, _ in singles], np.int64),
         op=np.array([row.op for row in rows], np.int8),
         commit_ts=np.array([row.commit_ts for row in rows], np.int64),
-        data=_struct(
+        data=struct(
             shape.columns, list(zip(*(row.values for row in rows), strict=True)), len(rows)
         ),
-        old=_struct(old_columns, [[old.get(c) for old in olds] for c in old_columns], len(olds)),
+        old=struct(old_columns, [[old.get(c) for old in olds] for c in old_columns], len(olds)),
         old_at=np.array(old_at, np.int64),
         errors={position: row.error for position, row in singles if row.error is not None},
     )
@@ -163,10 +163,10 @@ def _old_columns(shape: Shape, key: Sequence[str] | None) -> list[str]:
 def _in_order(rows: pa.StructArray, names: Sequence[str]) -> pa.StructArray:
     if [field.name for field in rows.type] == list(names):
         return rows
-    return _struct(names, [rows.field(name) for name in names], len(rows))
+    return struct(names, [rows.field(name) for name in names], len(rows))
 
 
-def _struct(names: Sequence[str], columns: Sequence[object], length: int) -> pa.StructArray:
+def struct(names: Sequence[str], columns: Sequence[object], length: int) -> pa.StructArray:
     if not names:
         return pa.array([{}] * length, pa.struct([]))
     arrays = [c if isinstance(c, pa.Array) else pa.array(c, pa.string()) for c in columns]

@@ -2,43 +2,28 @@
 
 TiCDC writes one table's rows alike: the same head, numbers of the same width, ``mysqlType`` of the
 same length in an order that differs from message to message. From one of them, read slowly, come
-the places to look at and the schema to parse by; a row is only taken where every byte before
-``mysqlType`` is one that may be there, and what follows has been parsed under a schema that
-tolerates no other name, with every name there. ``mysqlType`` itself is cut at its commas, a fifth
-of the work of parsing it: the pieces must be the sample's, each once.
-
-``pyarrow.json`` refuses by itself, where unexpected fields are errors: a name that stands twice,
-a number where text is expected, ``NaN``, half a surrogate pair, raw control characters. It does
-not see the end of a line, a name that is missing, or UTF-8 that is none.
+the places to look at and the names to expect. A row is only taken where every byte is one that may
+be there: behind ``mysqlType`` the sample's names in its order, of which the old row may lack some,
+and a text or null behind each (``walk.py``). ``mysqlType`` is cut where its names begin: the
+pieces must be the sample's, each once.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.protocols.canal_json.events import Row, Shape
-from streaming.protocols.canal_json.heads import some
 from streaming.protocols.canal_json.message import Malformed, event, parse
-from streaming.protocols.canal_json.rows import Rows
-from streaming.protocols.canal_json.tails import (
-    Mask,
-    Positions,
-    Tails,
-    all_named,
-    column,
-    lengths,
-    old_rows,
-    valid,
-)
+from streaming.protocols.canal_json.rows import Rows, struct
+from streaming.protocols.canal_json.walk import Cells, Mask, Positions, Text, Walk
 from streaming.protocols.contract import OP_DELETE, OP_INSERT, OP_UPDATE
 
 _TYPES_START: Final = b'"mysqlType":'
@@ -51,11 +36,11 @@ _TIMES: Final = rf'^(?:INSERT|UPDATE|DELETE)","es":{_NUMBER},"ts":{_NUMBER},$'
 _SQL: Final = rf'^"sql":"","sqlType":\{{(?:{_PAIR}(?:,{_PAIR})*)?\}},"mysqlType":\{{"$'
 _SAMPLES_SQL: Final = re.compile(_SQL.encode())
 _TYPE: Final = re.compile(rb'"((?:[^"\\]|\\.)*":"(?:[^"\\]|\\.)*)"')
+_COMMA: Final = ord(",")
+_OLD: Final = b',"old":[{'
+_NO_OLD: Final = b',"old":null'
 _BETWEEN: Final = b'","'  # two types; within a text a quote has a backslash before it
-_NAMES: Final = frozenset(
-    ("id", "database", "table", "pkNames", "isDdl", "type", "es", "ts", "sql", "sqlType")
-) | {"mysqlType", "old", "data", "_tidb"}
-_END: Final = 1 << 30
+_TAIL: Final = frozenset(("old", "data", "_tidb"))
 _OPS: Final = np.zeros(256, np.int8)
 _OPS[ord("D")], _OPS[ord("I")], _OPS[ord("U")] = OP_DELETE, OP_INSERT, OP_UPDATE
 
@@ -72,8 +57,8 @@ class Template:
     types_end: int
     shape: Shape
     sql_types: bytes  # from ``sql`` to ``types``
-    pairs: Sequence[bytes]  # name and type as they are written
-    schema: pa.Schema
+    pairs: pa.StringArray  # name and type as they are written before another, then as the last
+    members: Sequence[str]  # the names behind ``mysqlType``
 
     @staticmethod
     def of(sample: bytes, head: int) -> Template | None:
@@ -88,13 +73,14 @@ class Template:
         if not isinstance(row, Row) or sql < 0 or start < 2 or type(fields) is not dict:
             return None
         types, columns = fields["mysqlType"], row.shape.columns
-        extra = [name for name in fields if name not in _NAMES]
-        texts = [*(types or {}).values(), *(fields[name] for name in extra)]
+        members = [*fields][[*fields].index("mysqlType") + 1 :]
+        texts = [*(types or {}).values(), *(fields[name] for name in members if name not in _TAIL)]
         if (
             not types
+            or not {"data", "_tidb"}.issubset(members)
             or set(fields["_tidb"]) != {"commitTs"}
             or any(type(text) is not str for text in texts)
-            or any("\\" in name or '"' in name for name in (*types, *columns, *extra))
+            or any("\\" in name or '"' in name for name in (*types, *columns, *members))
         ):
             return None
         start += len(_TYPES_START)
@@ -110,7 +96,7 @@ class Template:
         ):
             return None
         shape = Shape(columns, row.shape.wire_types, row.shape.key_names)
-        return Template(head, sql, first, end, shape, sql_types, pairs, _schema(columns, extra))
+        return Template(head, sql, first, end, shape, sql_types, _written(pairs), members)
 
     def fits(self, values: pa.BinaryArray) -> Mask:
         """Which of the messages, all with this head, have a tail where the sample has its own."""
@@ -120,87 +106,98 @@ class Template:
         are_alike = pc.equal(sql_types, pa.scalar(self.sql_types, pa.binary()))
         if not pc.all(are_alike).as_py():
             are_alike = pc.match_substring_regex(sql_types, _SQL)
-        ends = pc.binary_slice(values, self.types_end, self.types_end + 4)
         fits = pc.and_(fits, are_alike)
-        fits = pc.and_(fits, pc.equal(ends, pa.scalar(b'"},"', pa.binary())))
-        fits = pc.and_(fits, pc.ends_with(values, b"}"))
         found: Mask = fits.to_numpy(zero_copy_only=False)
-        return found & self._has_types(values)
-
-    def _has_types(self, values: pa.BinaryArray) -> Mask:
-        """Which of the messages have the sample's types, in any order."""
-        count = len(self.pairs)
-        texts = pc.binary_slice(values, self.types, self.types_end)
-        pieces = pc.split_pattern(texts, _BETWEEN)
-        at = np.flatnonzero(lengths(pieces) == count)
-        codes = pc.index_in(some(pieces, at).flatten(), pa.array(self.pairs, pa.binary()))
-        known = np.zeros((len(at), count + 1), np.bool_)
-        rows = np.repeat(np.arange(len(at)), count)
-        known[rows, pc.fill_null(codes, count).to_numpy()] = True
-        found = np.zeros(len(values), np.bool_)
-        found[at] = known[:, :count].all(axis=1)
         return found
 
     def read(
-        self, values: pa.BinaryArray, positions: Positions, *, whole_old: bool
+        self, values: pa.BinaryArray, positions: Positions, key: Sequence[str] | None
     ) -> tuple[Rows, Positions]:
-        """The rows of messages that fit and turn out to be plain, and the indices of those.
-
-        ``whole_old``: with all columns of old rows; where it cannot be told whether one was sent as
-        NULL or not at all, the row is not plain. Raises one of ``REFUSALS`` where one is no JSON or
-        not by this template.
-        """
-        tails = Tails.of(pc.binary_slice(values, self.types_end + 3, _END))
-        table = tails.parse(self.schema)
-        ops = pc.binary_slice(values, self.head, self.head + 1)
-        op = _OPS[np.frombuffer(ops.buffers()[2], np.uint8, len(ops))]
-        at = np.flatnonzero(self._plain(table, op))
-        table = _some(table, at)
-        named = np.flatnonzero(all_named(table, tails, at))
-        table, at = _some(table, named), at[named]
-        old = column(table, "old").flatten()
-        if whole_old:
-            old, told = old_rows(table, tails, at)
-            if not told.all():
-                kept = np.flatnonzero(told)
-                old = old.filter(pa.array(told[np.flatnonzero(lengths(column(table, "old")))]))
-                table, at = _some(table, kept), at[kept]
+        """The rows of messages that fit and turn out to be plain, and the indices of those. Of
+        their old rows the key's columns, or all, what was not sent of them being as in ``data``."""
+        text, columns = Text.of(values), self.shape.columns
+        op = _OPS[text.byte(text.starts + self.head)]
+        walk = self._behind_types(text)
+        data: dict[str, Cells] = {}
+        old: dict[str, Cells] = {}
+        old_at = np.zeros(0, np.int64)
+        for name in self.members:
+            if name == "old":
+                old_at = np.flatnonzero((op == OP_UPDATE) & text.has(_OLD, walk.at))
+                old = dict(zip(columns, _old(walk, old_at, columns), strict=True))
+            elif name == "data":
+                walk.expect(b',"data":[')
+                data = dict(zip(columns, walk.cells(columns), strict=True))
+                for cells in data.values():
+                    walk.is_right &= cells.is_there
+                walk.expect(b"}]")
+            elif name == "_tidb":
+                walk.expect(b',"_tidb":{"commitTs":')
+                is_last = name == self.members[-1]
+                commit_ts = walk.number(text.ends - 2 if is_last else text.quote(walk.quote) - 2)
+                walk.expect(b"}")
+            else:
+                (cells,) = walk.cells([name], b",")
+                walk.is_right &= cells.is_text
+        walk.expect(b"}")
+        walk.is_right &= walk.at == text.ends
+        is_right = walk.is_right
+        if key is None:
+            old = {name: cells.filled_from(data[name], old_at) for name, cells in old.items()}
+        else:
+            old = {name: old[name] for name in key if name in old}
+        is_told = np.zeros(len(old_at), np.bool_)
+        for cells in old.values():
+            is_told |= cells.is_there
+        at, olds = np.flatnonzero(is_right), np.flatnonzero(is_told & is_right[old_at])
         rows = Rows(
             positions=positions[at],
             op=op[at],
-            commit_ts=column(table, "_tidb").field("commitTs").to_numpy(),
-            data=column(table, "data").flatten(),
-            old=old,
-            old_at=np.flatnonzero(lengths(column(table, "old"))),
+            commit_ts=commit_ts[at],
+            data=struct([*data], [cells.take(at) for cells in data.values()], len(at)),
+            old=struct([*old], [cells.take(olds) for cells in old.values()], len(olds)),
+            old_at=np.searchsorted(at, old_at[olds]),
             errors={},
         )
         return rows, at
 
-    def _plain(self, table: pa.Table, op: npt.NDArray[np.int8]) -> Mask:
-        """One row each, with a commit-ts, and an old row only of an UPDATE."""
-        tidb = column(table, "_tidb")
-        plain = valid(tidb.field("commitTs")) & valid(tidb)
-        data, old = column(table, "data"), column(table, "old")
-        plain &= (lengths(data) == 1) & (lengths(old) <= (op == OP_UPDATE))
-        for rows in (data, old):
-            items = rows.flatten()
-            if items.null_count:
-                parents = pc.list_parent_indices(rows).to_numpy()
-                plain[parents[~valid(items)]] = False
-        return plain
+    def _behind_types(self, text: Text) -> Walk:
+        """With the sample's types, in any order."""
+        count = len(self.pairs) // 2
+        begins, ends = text.starts + self.types, text.starts + self.types_end
+        first = np.searchsorted(text.quotes, begins) - 1
+        bounds = text.quote(first[:, None] + _every_fourth(count))
+        bounds[:, :-1] += 1
+        is_right = (bounds[:, 0] == begins) & (bounds[:, -1] == ends) & (ends < text.ends)
+        at = np.flatnonzero(is_right)
+        texts = text.pieces(bounds[at].ravel())
+        codes = np.full((len(at), count + 1), 2 * count)  # the last: from this row to the next one
+        codes.ravel()[:-1] = pc.fill_null(pc.index_in(texts, self.pairs), 2 * count).to_numpy()
+        known = np.zeros((len(at), 2 * count + 1), np.bool_)
+        known[np.arange(len(at))[:, None], codes[:, :-1]] = True
+        is_right[at] = (known[:, :count] | known[:, count:-1]).all(axis=1)
+        walk = Walk(text, ends, first + (4 * count - 1))
+        walk.is_right = is_right
+        walk.expect(b'"}')
+        return walk
 
 
-def _some(table: pa.Table, indices: Positions) -> pa.Table:
-    return table if len(indices) == len(table) else table.take(pa.array(indices))
+def _written(pairs: Sequence[bytes]) -> pa.StringArray:
+    return pa.array([*(pair + _BETWEEN for pair in pairs), *pairs], pa.binary()).cast(pa.string())
 
 
-def _schema(columns: Iterable[str], extra: Iterable[str]) -> pa.Schema:
-    row = pa.struct([(name, pa.string()) for name in columns])
-    return pa.schema(
-        [
-            ("old", pa.list_(row)),
-            ("data", pa.list_(row)),
-            ("_tidb", pa.struct([("commitTs", pa.int64())])),
-            *((name, pa.string()) for name in extra),
-        ]
-    )
+def _every_fourth(count: int) -> Positions:
+    """The quotes that names begin with, and the last one."""
+    return np.append(np.arange(0, 4 * count, 4), 4 * count - 1)
+
+
+def _old(walk: Walk, rows: Positions, columns: Sequence[str]) -> list[Cells]:
+    """The values of the old rows, which these messages have; the others say that there is none."""
+    before, is_right = walk.part(rows), walk.is_right[rows]
+    walk.expect(_NO_OLD)
+    before.expect(_OLD[:-1])
+    cells = before.cells(columns)
+    before.expect(b"}]")
+    walk.is_right[rows] = is_right
+    walk.join(before, rows)
+    return cells
