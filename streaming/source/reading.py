@@ -223,7 +223,7 @@ class Cursor:
         for first, last in _cuts(self.values):
             self.at = self.offsets[last - 1] + 1
             offsets = pa.array(self.offsets[first:last], pa.int64())
-            values = pa.array(self.values[first:last], pa.binary())
+            values = _binary(self.values[first:last])
             self.messages += len(values)
             self.message_bytes += size_of(values)
             yield Messages(
@@ -256,6 +256,17 @@ def _cuts(values: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
         last = min(max(last, first + 1), first + CHUNK_MESSAGES)
         yield first, last
         first, before = last, int(ends[last - 1])
+
+
+def _binary(values: Sequence[bytes | None]) -> pa.Array:
+    """By one copy of each, unless there are tombstones."""
+    whole = [each for each in values if each]
+    if len(whole) < len(values):
+        return pa.array(values, pa.binary())
+    offsets = np.zeros(len(whole) + 1, np.int32)
+    np.cumsum([len(each) for each in whole], out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(whole))]
+    return pa.Array.from_buffers(pa.binary(), len(whole), buffers)
 
 
 def size_of(values: pa.Array) -> int:
