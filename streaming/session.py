@@ -24,7 +24,6 @@ from coordination.errors import ConfigError, Stop, TidelakeError
 from sinks.jvm_errors import line
 from sinks.session_conf import COMPILED
 from streaming.jvm import NEEDS, STOP_S, DriverJvm, in_time
-from streaming.source.read_task import first_task
 from streaming.spark_conf import (
     CHECKPOINT_CONF,
     RUNTIME_CONF,
@@ -65,7 +64,7 @@ class SparkOnDemand:
         self, start: Callable[[], SparkSession] | None = None, jvm: DriverJvm | None = None
     ) -> None:
         self._jvm = jvm or DriverJvm()
-        self._start = start or self._start_here
+        self._start = start or (lambda: spark_session(self._jvm))
         self._lock = threading.Lock()
         self._coming: Future[SparkSession] | None = None
 
@@ -106,11 +105,6 @@ class SparkOnDemand:
                     target=self._run, args=(coming,), name="spark-starts", daemon=True
                 ).start()
             return coming
-
-    def _start_here(self) -> SparkSession:
-        session = spark_session(self._jvm)
-        start_workers(session)
-        return session
 
     def _run(self, coming: Future[SparkSession]) -> None:
         try:
@@ -176,20 +170,6 @@ def use_this_python(session: SparkSession) -> None:
         context.pythonExec = sys.executable
         code = [str(Path(__file__).resolve().parents[1]), context.environment.get("PYTHONPATH")]
         context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, code)))
-
-
-def start_workers(session: SparkSession) -> None:
-    """Begin to start the Pythons of executors within the driver; does not block. They import for
-    half a second, for which the first read would wait; meanwhile the streams begin."""
-    context = session.sparkContext
-
-    def run() -> None:
-        with suppress(PySparkException, *CONTEXT_GONE):
-            nothing = context.parallelize(list[object](), context.defaultParallelism)
-            nothing.mapPartitionsWithIndex(first_task).collect()
-
-    if is_within(context.master or ""):
-        threading.Thread(target=run, name="workers-start", daemon=True).start()
 
 
 def compiling(session: SparkSession) -> SparkSession:

@@ -9,12 +9,10 @@ from unittest.mock import Mock
 
 import pytest
 from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import SparkSession
 
 from coordination.errors import Stop, TidelakeError
 from streaming import spark_conf
-from streaming.session import CONTEXT_GONE, OwnSession, SparkOnDemand, start_workers
-from streaming.source.read_task import first_task
+from streaming.session import OwnSession, SparkOnDemand
 from streaming.spark_conf import COLLECTOR, STATIC_CONF, conf_of_jvm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,21 +124,3 @@ def test_a_start_that_fails_is_one_line_that_says_what_spark_needs():
     with pytest.raises(TidelakeError, match=r"Spark does not start: .*Java gateway.*needs Java 17"):
         spark()
     assert spark.started is None
-
-
-@pytest.mark.spark
-def test_a_worker_is_there_before_the_first_read(spark: SparkSession):
-    assert spark.sparkContext.parallelize([], 2).mapPartitionsWithIndex(first_task).collect() == []
-
-
-@pytest.mark.parametrize(("master", "jobs"), [("local[2]", 1), ("spark://elsewhere:7077", 0)])
-@pytest.mark.parametrize("failure", [None, *CONTEXT_GONE])
-def test_workers_are_started_where_they_are_ours(
-    master: str, jobs: int, failure: type[Exception] | None
-):
-    context = Mock(master=master, defaultParallelism=2, **{"parallelize.side_effect": failure})
-    start_workers(Mock(sparkContext=context))
-    for thread in threading.enumerate():
-        if thread.name == "workers-start":
-            thread.join(60)
-    assert context.parallelize.call_count == jobs
