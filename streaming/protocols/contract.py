@@ -140,12 +140,14 @@ class Decoder(Protocol):
     def __call__(self, messages: Messages, wanted: Wanted) -> Iterator[Block]: ...
 
 
+_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+
+
 def ipc(table: pa.Table) -> bytes:
     """A block's body: an Arrow IPC stream. This thread compresses it alone, since it takes longer
     to hand small buffers to other threads."""
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=_IPC_OPTIONS) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
