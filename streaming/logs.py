@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from conf.masking import masked, masked_values
@@ -136,6 +137,7 @@ def install(
     identity.changefeed_id = changefeed
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    handler.addFilter(_is_to_log)
     handler.addFilter(identity)
     root = logging.getLogger()
     for old in list(root.handlers):
@@ -147,6 +149,11 @@ def install(
     logging.captureWarnings(True)
     threading.excepthook = _thread_failed
     return identity
+
+
+def _is_to_log(record: logging.LogRecord) -> bool:
+    """Calls that fail while the JVM ends py4j logs by the root logger too, with a stack trace."""
+    return record.name != "root" or Path(record.pathname).parent.name != "py4j"
 
 
 def failed(error: BaseException, *, traceback: bool = False) -> None:

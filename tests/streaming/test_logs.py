@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import py4j.java_gateway
 import pytest
 
 from streaming import logs
@@ -137,6 +138,18 @@ def test_clients_are_silent_and_handlers_are_replaced():
     logging.getLogger("a").debug("too much")
     logging.getLogger("a").info("once")
     assert out.getvalue().count("\n") == 1
+
+
+def test_calls_that_fail_while_the_jvm_ends_are_no_lines():
+    """Where the JVM is killed amid Spark's start py4j's ``send_command`` logs a stack trace."""
+    out = io.StringIO()
+    logs.install("text", "INFO", stream=out)
+    source = Path(py4j.java_gateway.__file__)
+    code = compile("import logging; logging.info('Exception', exc_info=True)", source, "exec")
+    exec(code)
+    logging.getLogger().info("of another")
+    assert "Exception" not in out.getvalue()
+    assert "of another" in out.getvalue()
 
 
 def test_warnings_and_threads_that_fail_are_lines_too():
