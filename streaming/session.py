@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,7 @@ from coordination.errors import ConfigError, Stop, TidelakeError
 from sinks.jvm_errors import line
 from sinks.session_conf import COMPILED
 from streaming.jvm import NEEDS, STOP_S, DriverJvm, in_time
+from streaming.source.read_task import first_task
 from streaming.spark_conf import (
     CHECKPOINT_CONF,
     RUNTIME_CONF,
@@ -37,18 +39,23 @@ logger = logging.getLogger(__name__)
 POLL_S = 0.1
 
 
-def spark_session(jvm: DriverJvm, archive_to: Path | None = None) -> SparkSession:
+def spark_session(
+    jvm: DriverJvm,
+    *,
+    archive_to: Path | None = None,
+    with_context: Callable[[SparkContext], None] = lambda _context: None,
+) -> SparkSession:
     """The session that runs, or a new one, with all settings that it needs. Blocks while Spark
     starts. Raises ConfigError if Delta is missing.
 
     ``archive_to``: a JVM that is started writes a class archive there when it ends
-    (``class_archive.py``).
+    (``class_archive.py``). ``with_context`` is called as soon as its context can run jobs, some
+    time before the session is there.
     """
-    active = SparkSession.getActiveSession()
-    session = active or _build(jvm, archive_to)
+    session = SparkSession.getActiveSession() or _build(jvm, archive_to, with_context)
     _check(session)
     configure(session)
-    use_this_python(session)
+    use_this_python(session.sparkContext)
     cores = session.sparkContext.defaultParallelism
     session.conf.set("spark.sql.shuffle.partitions", str(max(2, cores)))
     session.sparkContext.setLogLevel("ERROR")
@@ -64,7 +71,8 @@ class SparkOnDemand:
         self, start: Callable[[], SparkSession] | None = None, jvm: DriverJvm | None = None
     ) -> None:
         self._jvm = jvm or DriverJvm()
-        self._start = start or (lambda: spark_session(self._jvm))
+        self._start = start or (lambda: spark_session(self._jvm, with_context=self._start_workers))
+        self._workers: threading.Thread | None = None
         self._lock = threading.Lock()
         self._coming: Future[SparkSession] | None = None
 
@@ -90,9 +98,21 @@ class SparkOnDemand:
     def stop(self) -> None:
         """End the session and its JVM, whether Spark is up or starting, or the JVM is gone already:
         a service manager sends SIGTERM to the whole process group, so to the JVM too."""
-        session = self.started
-        answers = session is None or in_time(session.stop, STOP_S)
+        answers = self.started is None or in_time(self._stop_session, STOP_S)
         self._jvm.stop(STOP_S if answers else 0.0)
+
+    def _stop_session(self) -> None:
+        if self._workers is not None:
+            self._workers.join()  # a job that is under way would fail, with a stack trace
+        if (session := self.started) is not None:
+            session.stop()
+
+    def _start_workers(self, context: SparkContext) -> None:
+        if is_within(context.master or ""):
+            self._workers = threading.Thread(
+                target=_run_first_tasks, args=(context,), name="workers-start", daemon=True
+            )
+            self._workers.start()
 
     def _begin(self) -> Future[SparkSession]:
         """Start Spark on a thread of its own, so that a thread that waits for it can be asked to
@@ -160,16 +180,25 @@ def configure(session: SparkSession) -> None:
         session.conf.set(name, value)
 
 
-def use_this_python(session: SparkSession) -> None:
+def use_this_python(context: SparkContext) -> None:
     """Let executors within the driver use this process's Python and code, not those on the PATH.
+    Idempotent.
 
     Executors elsewhere use PYSPARK_PYTHON, which must have the packages.
     """
-    context = session.sparkContext
     if is_within(context.master or ""):
         context.pythonExec = sys.executable
-        code = [str(Path(__file__).resolve().parents[1]), context.environment.get("PYTHONPATH")]
-        context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, code)))
+        asked = context.environment.get("PYTHONPATH", "").split(os.pathsep)
+        code = [str(Path(__file__).resolve().parents[1]), *filter(None, asked)]
+        context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(code))
+
+
+def _run_first_tasks(context: SparkContext) -> None:
+    """Start the Pythons of executors within the driver. They import for most of a second, for which
+    the first read would wait; meanwhile the session is made."""
+    with suppress(PySparkException, *CONTEXT_GONE):  # what is wrong, the first read says
+        nothing = context.parallelize(list[object](), context.defaultParallelism)
+        nothing.mapPartitionsWithIndex(first_task).collect()
 
 
 def compiling(session: SparkSession) -> SparkSession:
@@ -182,13 +211,19 @@ def compiling(session: SparkSession) -> SparkSession:
     return other
 
 
-def _build(jvm: DriverJvm, archive_to: Path | None) -> SparkSession:
+def _build(
+    jvm: DriverJvm, archive_to: Path | None, with_context: Callable[[SparkContext], None]
+) -> SparkSession:
     builder = SparkSession.Builder().appName("tidelake")
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started the JVM: its settings stand
         return builder.getOrCreate()
     if not jvm.is_launched:
         jvm.launch(conf_of_jvm(asked_master(), archive_to))
-    for name, value in jvm.start().items():
+    conf = jvm.start()
+    context = SparkContext.getOrCreate(SparkConf().setAppName("tidelake").setAll([*conf.items()]))
+    use_this_python(context)
+    with_context(context)
+    for name, value in conf.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

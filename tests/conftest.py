@@ -80,7 +80,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    use_this_python(session)
+    use_this_python(session.sparkContext)
     yield session
     session.stop()
 

@@ -73,6 +73,12 @@ class ReadTask:
             yield ReadFailure(is_unreadable=is_unreadable, reason=reason)
 
 
+def first_task(_number: int, nothing: Iterable[Any]) -> list[Any]:
+    """A task that reads nothing. Its worker is there when the first read comes."""
+    settle()
+    return list(nothing)
+
+
 @cache
 def settle() -> None:
     """Done once in each worker process. Spark makes a worker collect garbage after every task, and

@@ -9,10 +9,12 @@ from unittest.mock import Mock
 
 import pytest
 from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
 
 from coordination.errors import Stop, TidelakeError
 from streaming import spark_conf
-from streaming.session import OwnSession, SparkOnDemand
+from streaming.session import CONTEXT_GONE, OwnSession, SparkOnDemand, use_this_python
+from streaming.source.read_task import first_task
 from streaming.spark_conf import COLLECTOR, STATIC_CONF, conf_of_jvm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,3 +126,51 @@ def test_a_start_that_fails_is_one_line_that_says_what_spark_needs():
     with pytest.raises(TidelakeError, match=r"Spark does not start: .*Java gateway.*needs Java 17"):
         spark()
     assert spark.started is None
+
+
+@pytest.mark.spark
+def test_a_worker_is_there_before_the_first_read(spark: SparkSession):
+    assert spark.sparkContext.parallelize([], 2).mapPartitionsWithIndex(first_task).collect() == []
+
+
+@pytest.mark.parametrize(("master", "jobs"), [("local[2]", 1), ("spark://elsewhere:7077", 0)])
+@pytest.mark.parametrize("failure", [None, *CONTEXT_GONE])
+def test_a_session_ends_after_its_workers_have_started(
+    master: str, jobs: int, failure: type[Exception] | None
+):
+    """Workers of executors elsewhere are not ours to start."""
+    go_on, order = threading.Event(), []
+
+    def parallelize(*_: object) -> Mock:
+        go_on.wait(60)
+        order.append("workers")
+        if failure is not None:
+            raise failure
+        return Mock()
+
+    context = Mock(master=master, defaultParallelism=2, parallelize=Mock(side_effect=parallelize))
+    session = Mock(stop=lambda: order.append("session"))
+
+    def start() -> Mock:
+        spark._start_workers(context)
+        return session
+
+    spark = SparkOnDemand(start)
+    assert spark() is session
+    ending = threading.Thread(target=spark.stop)
+    ending.start()
+    if jobs:
+        assert order == []
+    go_on.set()
+    ending.join(60)
+    assert order == ["workers", "session"][1 - jobs :]
+    assert context.parallelize.call_count == jobs
+
+
+def test_naming_this_python_twice_changes_nothing():
+    """Workers are found again by their environment."""
+    context = Mock(master="local[2]", environment={"PYTHONPATH": "/else/where"})
+    use_this_python(context)
+    first = dict(context.environment)
+    use_this_python(context)
+    assert context.environment == first == {"PYTHONPATH": f"{ROOT}:/else/where"}
