@@ -6,15 +6,30 @@ start a thread or make a consumer: neither survives a fork.
 
 from __future__ import annotations
 
+import sys
+from io import BufferedReader, BufferedWriter
+
 import confluent_kafka  # noqa: F401
 import pyarrow.compute  # noqa: F401
-import pyspark.worker  # noqa: F401
+from pyspark import worker
 from pyspark.daemon import manager
 
 import streaming.source.read_task  # noqa: F401
 from streaming.imports import do_without_pandas
 
 do_without_pandas()
+_work = worker.main
+
+
+def work(infile: BufferedReader, outfile: BufferedWriter) -> None:
+    """What a worker does with its next task. Where Spark lets go of it (it had none for a minute)
+    it ends; pyspark would write the end of its input to Spark, fail, and write a stack trace."""
+    if not infile.peek(1):
+        sys.exit(1)
+    _work(infile, outfile)
+
+
+worker.main = work
 
 if __name__ == "__main__":
     manager()

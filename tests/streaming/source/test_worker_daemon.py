@@ -1,9 +1,16 @@
-"""What Spark's Python daemon has imported before it forks its workers."""
+"""What Spark's Python daemon has imported before it forks its workers, and how these end."""
 
 from __future__ import annotations
 
+import os
+import socket
+import struct
 import subprocess
 import sys
+import time
+from pathlib import Path
+
+import psutil
 
 FORKED = """
 import sys
@@ -20,3 +27,30 @@ def test_a_worker_does_not_import_pandas_with_its_first_array() -> None:
         [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_a_worker_that_spark_lets_go_of_ends_without_a_word(tmp_path: Path) -> None:
+    """As Spark does with workers that had nothing to do for a minute."""
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "streaming.source.worker_daemon", "pyspark.worker"],
+        env={
+            **os.environ,
+            "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+            "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+            "SPARK_REUSE_WORKER": "1",
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert daemon.stdout is not None
+    (length,) = struct.unpack("!i", daemon.stdout.read(4))
+    with socket.socket(socket.AF_UNIX) as spark:
+        spark.connect(daemon.stdout.read(length))
+        (worker,) = struct.unpack("!i", spark.recv(4))
+    deadline_s = time.monotonic() + 60
+    while psutil.pid_exists(worker) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    _, said = daemon.communicate(timeout=60)
+    assert said == b""
+    assert not psutil.pid_exists(worker)
