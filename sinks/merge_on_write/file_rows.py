@@ -8,6 +8,7 @@ the least recently used indexes are dropped.
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -59,7 +60,8 @@ class DeletedRows:
         """The same and these rows too; the vector is not written yet."""
         mask = self.mask.copy()
         mask[ordinals] = True
-        vector = self.vector | BitMap64(ordinals.astype(np.uint64))
+        more = BitMap64(array("Q", ordinals.astype(np.uint64).tobytes()))  # of numpy: 4 x slower
+        vector = self.vector | more
         return DeletedRows(vector_id=None, vector=vector, mask=mask)
 
 
