@@ -7,10 +7,12 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
-from pathlib import Path
+from collections.abc import Iterator
 
 import psutil
+import pytest
 
 FORKED = """
 import sys
@@ -29,14 +31,21 @@ def test_a_worker_does_not_import_pandas_with_its_first_array() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_a_worker_that_spark_lets_go_of_ends_without_a_word(tmp_path: Path) -> None:
+@pytest.fixture
+def short() -> Iterator[str]:
+    """A folder of a short name: the path of a Unix socket has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="tl-") as folder:
+        yield folder
+
+
+def test_a_worker_that_spark_lets_go_of_ends_without_a_word(short: str) -> None:
     """As Spark does with workers that had nothing to do for a minute."""
     daemon = subprocess.Popen(
         [sys.executable, "-m", "streaming.source.worker_daemon", "pyspark.worker"],
         env={
             **os.environ,
             "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-            "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+            "PYTHON_WORKER_FACTORY_SOCK_DIR": short,
             "SPARK_REUSE_WORKER": "1",
         },
         stdin=subprocess.PIPE,
