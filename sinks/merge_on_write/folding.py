@@ -25,7 +25,7 @@ FULL_ROWS = MAX_FILE_ROWS
 FULL_MEMORY_BYTES = MAX_GATHERED_BYTES
 FAN_OUT = 6  # with ten, tables have a quarter more files, and a few bytes less are written
 # While rows wait: to look for keys in one more file costs a commit half a millisecond, to fold it
-# as much as the commit itself.
+# as much as the commit itself. A large table's own files are not to be folded amid a backlog.
 PRESSED_FAN_OUT = 200
 MAX_DEAD = 1 / 3  # of a file's rows: so a full scan reads at most half as much again as needed
 MIN_DEBT_BYTES = 4 * 1024 * 1024  # vectors of fewer bytes do not count as a debt
