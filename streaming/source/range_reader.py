@@ -24,11 +24,13 @@ from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TryAgain
 from sinks.jvm_errors import line
 from streaming.protocols.contract import Block, Decoder, Kind, Wanted
+from streaming.source.body_files import BodyFolder
 from streaming.source.kafka import Source, SourceAway
 from streaming.source.librdkafka_settings import librdkafka_settings
 from streaming.source.ranges import OffsetRange, TopicPartition, joined, pack
-from streaming.source.read_task import ReadFailure, ReadTask
+from streaming.source.read_task import ReadFailure, ReadTask, Result
 from streaming.source.reading import TASK_BYTES
+from streaming.spark_conf import is_within
 
 _DESCRIPTION: Final = "spark.job.description"
 FEW_MESSAGES: Final = 500  # one task reads so few as fast as several tasks would
@@ -69,10 +71,12 @@ class RangeReader:
         self._tag = f"read-{name}"
         self._source = Source(kafka)
         self._numbers: dict[int, RDD[int]] = {}  # an empty RDD by its number of partitions
+        self._bodies = BodyFolder(is_shared=is_within(spark.sparkContext.master or ""))
         self._message_bytes = 1_000.0  # the average size; a guess until messages have been read
 
     def close(self) -> None:
         self._source.close()
+        self._bodies.close()
 
     def cancel(self) -> None:
         """Called from another thread: cancels the job of ``read``, which then raises ReadFailed
@@ -124,17 +128,27 @@ class RangeReader:
     ) -> list[Block | ReadFailure]:
         """Run the job, on an RDD. A DataFrame would cost three times as much: each job of one is
         analysed and planned anew, and its results are copied row by row."""
-        task = ReadTask(librdkafka_settings(self._kafka), lists, self._decode, wanted, TASK_BYTES)
+        settings, folder = librdkafka_settings(self._kafka), self._bodies.path
+        task = ReadTask(settings, lists, self._decode, wanted, TASK_BYTES, folder)
         context, count = self._spark.sparkContext, len(lists)
         try:
             with self._described(lists, total):
                 if count not in self._numbers:
                     self._numbers[count] = context.parallelize([], count)
-                return self._numbers[count].mapPartitionsWithIndex(task).collect()
+                found = self._numbers[count].mapPartitionsWithIndex(task).collect()
+            return self._whole(found)
         except (PySparkException, Py4JError) as error:
-            if found := unfit(str(error), context.pythonExec):
-                raise found from error
+            if lack := unfit(str(error), context.pythonExec):
+                raise lack from error
             raise ReadFailed(f"reading {self._kafka.topic} failed: {line(error)}") from error
+        finally:
+            self._bodies.clear()
+
+    def _whole(self, found: list[Result]) -> list[Block | ReadFailure]:
+        try:
+            return self._bodies.whole(found)
+        except OSError as error:
+            raise ReadFailed(f"what was read of {self._kafka.topic} is gone: {error}") from error
 
     @contextmanager
     def _described(self, lists: Sequence[Sequence[OffsetRange]], total: int) -> Iterator[None]:

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 
 from coordination.model import TableName
 from streaming.protocols.contract import Block, Decoder, Wanted, WantedTable
+from streaming.source.body_files import BodyFile, InFile
 from streaming.source.consumer import ConsumerConfig, consumer_for, discard
 from streaming.source.ranges import OffsetRange
 from streaming.source.reading import TASK_BYTES, ReadError, read_list
@@ -33,6 +34,9 @@ class ReadFailure:
     reason: str
 
 
+Result = Block | InFile | ReadFailure
+
+
 @dataclass(frozen=True, slots=True)
 class ReadTask:
     """The function for ``mapPartitionsWithIndex`` on an RDD with one partition per work list."""
@@ -42,6 +46,7 @@ class ReadTask:
     decode: Decoder
     wanted: Wanted
     budget_bytes: int = TASK_BYTES
+    folder: str | None = None  # for the bodies of blocks (``BodyFile``)
 
     def __reduce__(self) -> tuple[Callable[..., ReadTask], tuple[Any, ...]]:
         """Pickle the lists as plain tuples: Spark's pickler takes several times as long for
@@ -51,26 +56,28 @@ class ReadTask:
             (name.schema, name.table, each.above_ts, each.key) for name, each in self.wanted.items()
         ]
         plain = pickle.dumps((lists, wanted))
-        return _task, (self.settings, plain, self.decode, self.budget_bytes)
+        return _task, (self.settings, plain, self.decode, self.budget_bytes, self.folder)
 
-    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Block | ReadFailure]:
+    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Result]:
         """The blocks of work list ``number``; after a failure the blocks read so far, then it."""
         list(nothing)  # Spark reuses a worker process only if it has read all its input
         settle()
         yield from self.read(self.lists[number])
 
-    def read(self, ranges: Sequence[OffsetRange]) -> Iterator[Block | ReadFailure]:
-        consumer = None
+    def read(self, ranges: Sequence[OffsetRange]) -> Iterator[Result]:
+        consumer, bodies = None, BodyFile(self.folder)
         try:
             consumer = consumer_for(self.settings, ranges)
             for blocks in read_list(consumer, ranges, self.decode, self.wanted, self.budget_bytes):
-                yield from blocks
+                yield from map(bodies.put, blocks)
         except Exception as error:  # noqa: BLE001  # raised again in the driver
             if consumer is not None:
                 discard(consumer)
             is_unreadable = isinstance(error, ReadError | KafkaException)
             reason = str(error) if is_unreadable else f"{type(error).__name__}: {error}"
             yield ReadFailure(is_unreadable=is_unreadable, reason=reason)
+        finally:
+            bodies.close()
 
 
 def first_task(_number: int, nothing: Iterable[Any]) -> list[Any]:
@@ -94,7 +101,9 @@ def settle() -> None:
     gc.disable()
 
 
-def _task(settings: ConsumerConfig, plain: bytes, decode: Decoder, budget_bytes: int) -> ReadTask:
+def _task(
+    settings: ConsumerConfig, plain: bytes, decode: Decoder, budget_bytes: int, folder: str | None
+) -> ReadTask:
     lists, wanted = pickle.loads(plain)
     return ReadTask(
         settings,
@@ -105,4 +114,5 @@ def _task(settings: ConsumerConfig, plain: bytes, decode: Decoder, budget_bytes:
             for schema, table, above_ts, key in wanted
         },
         budget_bytes,
+        folder,
     )

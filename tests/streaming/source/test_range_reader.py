@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,8 +15,9 @@ from pyspark.sql import SparkSession
 from conf.settings import KafkaSource
 from coordination.errors import TopicMissing
 from coordination.model import TableName, Ts
-from streaming.protocols.contract import Kind, WantedTable
+from streaming.protocols.contract import Block, Kind, WantedTable
 from streaming.source import range_reader
+from streaming.source.body_files import BodyFolder, InFile
 from streaming.source.kafka import Source, SourceAway, SourceLost
 from streaming.source.range_reader import RangeReader, ReadFailed
 from streaming.source.ranges import OffsetRange, cut
@@ -87,6 +90,26 @@ def test_one_partition_is_read_in_pieces_and_comes_as_one(
     blocks = reader.read(everything(kafka), {})
     assert decoded(blocks) == [(each, b"%d" % each) for each in range(60_000)]
     assert (done(blocks).last, done(blocks).rows) == (60_000, 60_000)
+
+
+def test_bodies_come_by_files_that_go_with_the_job(
+    broker: KafkaBroker,
+    kafka: KafkaSource,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    broker.produce(kafka.topic, ((each % 2, None, b"%d" % each) for each in range(20_000)))
+    reader, came = RangeReader(spark, kafka, decode, name="tests"), []
+    monkeypatch.setattr(BodyFolder, "whole", lambda _self, found: came.extend(found) or found)
+    reader.read(everything(kafka), {})
+    assert sum(isinstance(each, InFile) for each in came) >= 2
+    assert not any(isinstance(each, Block) and each.body for each in came)
+    (folder,) = tmp_path.iterdir()
+    assert list(folder.iterdir()) == []
+    reader.close()
+    assert not folder.exists()
 
 
 def test_pieces_behind_a_budget_do_not_count(
