@@ -14,7 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -37,6 +39,7 @@ from streaming.spark_conf import (
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.1
+T = TypeVar("T")
 
 
 def spark_session(
@@ -71,29 +74,29 @@ class SparkOnDemand:
         self, start: Callable[[], SparkSession] | None = None, jvm: DriverJvm | None = None
     ) -> None:
         self._jvm = jvm or DriverJvm()
-        self._start = start or (lambda: spark_session(self._jvm, with_context=self._start_workers))
+        self._start = start or (lambda: spark_session(self._jvm, with_context=self._can_run_jobs))
         self._workers: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._coming: Future[SparkSession] | None = None
+        self._coming: _Coming | None = None
 
     def __call__(self, stopping: threading.Event | None = None) -> SparkSession:
         """The session; blocks while Spark starts. Raises TidelakeError if it does not start, and
         Stop as soon as ``stopping`` is set while it waits."""
-        coming = self._begin()
-        while True:
-            with suppress(NotYet):
-                return coming.result(POLL_S)
-            if stopping is not None and stopping.is_set():
-                raise Stop("asked to stop while Spark was starting")
+        return _result(self._begin().session, stopping)
+
+    def context(self, stopping: threading.Event | None = None) -> SparkContext:
+        """The session's context, as soon as it can run jobs: about a second before the session is
+        there. Blocks and raises as a call does."""
+        return _result(self._begin().context, stopping)
 
     def begin(self) -> None:
         self._begin()
 
     @property
     def started(self) -> SparkSession | None:
-        coming = self._coming
-        is_up = coming is not None and coming.done() and coming.exception() is None
-        return coming.result() if coming is not None and is_up else None
+        session = self._coming.session if self._coming is not None else None
+        is_up = session is not None and session.done() and session.exception() is None
+        return session.result() if session is not None and is_up else None
 
     def stop(self) -> None:
         """End the session and its JVM, whether Spark is up or starting, or the JVM is gone already:
@@ -107,26 +110,28 @@ class SparkOnDemand:
         if (session := self.started) is not None:
             session.stop()
 
-    def _start_workers(self, context: SparkContext) -> None:
+    def _can_run_jobs(self, context: SparkContext) -> None:
+        if self._coming is not None:
+            self._coming.context.set_result(context)
         if is_within(context.master or ""):
             self._workers = threading.Thread(
                 target=_run_first_tasks, args=(context,), name="workers-start", daemon=True
             )
             self._workers.start()
 
-    def _begin(self) -> Future[SparkSession]:
+    def _begin(self) -> _Coming:
         """Start Spark on a thread of its own, so that a thread that waits for it can be asked to
         stop. If the last start has failed, begin another one."""
         with self._lock:
             coming = self._coming
-            if coming is None or (coming.done() and coming.exception() is not None):
-                coming = self._coming = Future()
+            if coming is None or coming.has_failed:
+                coming = self._coming = _Coming()
                 threading.Thread(
                     target=self._run, args=(coming,), name="spark-starts", daemon=True
                 ).start()
             return coming
 
-    def _run(self, coming: Future[SparkSession]) -> None:
+    def _run(self, coming: _Coming) -> None:
         try:
             session = self._start()
             context = session.sparkContext
@@ -134,11 +139,38 @@ class SparkOnDemand:
         except (PySparkException, Py4JError, OSError) as error:
             failure = TidelakeError(f"Spark does not start: {line(error).rstrip('.')}. {NEEDS}")
             failure.__cause__ = error
-            coming.set_exception(failure)
+            coming.fail(failure)
         except BaseException as error:  # noqa: BLE001  # raised in the threads that wait
-            coming.set_exception(error)
+            coming.fail(error)
         else:
-            coming.set_result(session)
+            if not coming.context.done():
+                coming.context.set_result(context)
+            coming.session.set_result(session)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Coming:
+    """One start of Spark."""
+
+    context: Future[SparkContext] = field(default_factory=Future)
+    session: Future[SparkSession] = field(default_factory=Future)
+
+    @property
+    def has_failed(self) -> bool:
+        return self.session.done() and self.session.exception() is not None
+
+    def fail(self, error: BaseException) -> None:
+        if not self.context.done():
+            self.context.set_exception(error)
+        self.session.set_exception(error)
+
+
+def _result(coming: Future[T], stopping: threading.Event | None) -> T:
+    while True:
+        with suppress(NotYet):
+            return coming.result(POLL_S)
+        if stopping is not None and stopping.is_set():
+            raise Stop("asked to stop while Spark was starting")
 
 
 class OwnSession:
@@ -149,6 +181,10 @@ class OwnSession:
         self._spark = spark
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
+
+    def context(self, stopping: threading.Event | None = None) -> SparkContext:
+        """What runs its jobs; see ``SparkOnDemand.context``."""
+        return self._spark.context(stopping)
 
     def __call__(self, stopping: threading.Event | None = None) -> SparkSession:
         """The session; blocks while Spark starts. Raises Stop as soon as ``stopping`` is set while

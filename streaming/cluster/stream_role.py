@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from conf.settings import BatchSettings, Changefeed
 from coordination.trust import Trust
@@ -34,8 +34,8 @@ class StreamContext:
     check_jvm: Callable[[], None]  # raises Stop when Spark is gone
     watch: Watch
 
-    def reader(self, session: SparkSession) -> RangeReader:
-        return RangeReader(session, self.changefeed.source, decode, name=self.name)
+    def reader(self, spark: SparkContext) -> RangeReader:
+        return RangeReader(spark, self.changefeed.source, decode, name=self.name)
 
 
 class StreamRole:

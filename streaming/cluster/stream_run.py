@@ -1,5 +1,6 @@
 """A stream at work: its Spark query, its threads, and what they hand to each other.
 
+_first     (a thread) turns of reading, from when Spark can run jobs until its query ticks
 _keep      (a thread) starts the query, and starts it again when it ends
 _lease     (the reading thread) the query's batch: turns of reading, for half a minute
 _apply     (the applying thread) gives the roles one read after the other, and lets them apply what
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from coordination.errors import Stop, TidelakeError
@@ -80,19 +82,22 @@ class StreamRun:
         self._is_first = True
         self._reading = context.watch(f"reading of {context.name}")
         self.applying = context.watch(f"applying of {context.name}")
-        self._session: SparkSession | None = None
+        self._jobs: SparkContext | None = None
         self._reader: RangeReader | None = None
         self._beside = threading.Lock()
         self._beside_reader: RangeReader | None = None
-        self._ready = threading.Event()
+        self._ready = threading.Event()  # there is a reader, or there will be none
+        self._ticks = threading.Event()  # the query has begun a batch
         self._leased = threading.Lock()
         self._applier = threading.Thread(target=self._apply, name="apply-reads", daemon=True)
+        self._reading_first = threading.Thread(target=self._first, name="first-reads", daemon=True)
         self._keeping = threading.Thread(target=self._keep, name="stream", daemon=True)
 
     def start(self) -> None:
         failpoint(Failpoint.BEFORE_STREAM)
         self._context.backlog.begin(self._position)
         self._applier.start()
+        self._reading_first.start()
         self._keeping.start()
         logger.info("stream started name=%s offsets=%s", self._context.name, texts(self._position))
 
@@ -118,17 +123,32 @@ class StreamRun:
 
     # The query: started again when it ends, as long as the stream runs.
 
+    def _first(self) -> None:
+        """Spark makes its session and plans the query for more than a second after it can run
+        jobs."""
+        try:
+            self._jobs = self._context.spark.context(self._stopping)
+        except BaseException:  # noqa: BLE001 - `_keep` meets it too, and fails
+            return None
+        try:
+            self._reader = self._context.reader(self._jobs)
+        except BaseException as error:  # noqa: BLE001 - every role gets it
+            return self._fail(error)
+        self._ready.set()
+        return self._read_until(self._ticks.is_set)
+
     def _keep(self) -> None:
         while not self._stopping.is_set():
-            self._reading.step()  # lasts until the first batch: Spark starts meanwhile
+            self._reading.step()  # lasts until the first read: Spark starts meanwhile
             try:
-                self._run_query(self._started())
+                self._run_query(self._context.spark(self._stopping))
             except Stop:
                 break
             except PASSING as error:
                 self._wait_after(error)
             except BaseException as error:  # noqa: BLE001 - every role gets it
                 self._fail(error)
+        self._reading_first.join()
         self._ready.set()
         with self._leased:  # wait for the batch under way: stopping the query does not
             self._source.close()
@@ -139,15 +159,6 @@ class StreamRun:
                     self._beside_reader.close()
         self._reading.rest()
 
-    def _started(self) -> SparkSession:
-        """The Spark session. Blocks while Spark starts."""
-        if self._session is None:
-            session = self._context.spark(self._stopping)
-            self._reader = self._context.reader(session)
-            self._session = session
-            self._ready.set()
-        return self._session
-
     def _run_query(self, session: SparkSession) -> None:
         with ticking_query(session, name=self._context.name, batch=self._lease) as query:
             while not self._stopping.wait(LOOK_EVERY_S):
@@ -157,9 +168,14 @@ class StreamRun:
     def _lease(self) -> None:
         """The body of ``foreachBatch``: reads for `LEASE_S`. It raises nothing, as that would end
         the query."""
+        self._ticks.set()
+        self._ready.wait()
+        until_s = time.monotonic() + LEASE_S
+        self._read_until(lambda: time.monotonic() >= until_s)
+
+    def _read_until(self, is_over: Callable[[], bool]) -> None:
         with self._leased:
-            until_s = time.monotonic() + LEASE_S
-            while not self._stopping.is_set() and time.monotonic() < until_s:
+            while not self._stopping.is_set() and not is_over():
                 self._reading.step()
                 try:
                     self._turn()
@@ -216,6 +232,9 @@ class StreamRun:
         if any(role.is_behind for role in self._roles()):
             self._pause(IDLE_WAIT_S)
             return
+        if not (wanted or self._ticks.is_set()):
+            self._pause(BUSY_WAIT_S)  # a table that joins behind a read has it read once more
+            return
         failpoint(Failpoint.BATCH_START)
         begun_s = time.monotonic()
         ends = self._source.ends(self._shape.partitions)
@@ -252,11 +271,11 @@ class StreamRun:
         between. It blocks, and one such read is made at a time. Raises Stop where the stream ended
         before Spark was up."""
         self._ready.wait()  # it may come before Spark is up
-        if self._session is None:
+        if self._jobs is None:
             raise Stop("stopped before Spark was up")
         with self._beside:
             if self._beside_reader is None:
-                self._beside_reader = self._context.reader(self._session)
+                self._beside_reader = self._context.reader(self._jobs)
             return self._read(self._beside_reader, begin, ends, wanted)
 
     def _read(

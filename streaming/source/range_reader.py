@@ -16,9 +16,8 @@ from operator import attrgetter
 from typing import Final, NoReturn
 
 from py4j.protocol import Py4JError
-from pyspark import RDD
+from pyspark import RDD, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TryAgain
@@ -62,7 +61,7 @@ class RangeReader:
     Spark's UI."""
 
     def __init__(
-        self, spark: SparkSession, kafka: KafkaSource, decode: Decoder, *, name: str = "tidelake"
+        self, spark: SparkContext, kafka: KafkaSource, decode: Decoder, *, name: str = "tidelake"
     ) -> None:
         self._spark = spark
         self._kafka = kafka
@@ -71,7 +70,7 @@ class RangeReader:
         self._tag = f"read-{name}"
         self._source = Source(kafka)
         self._numbers: dict[int, RDD[int]] = {}  # an empty RDD by its number of partitions
-        self._bodies = BodyFolder(is_shared=is_within(spark.sparkContext.master or ""))
+        self._bodies = BodyFolder(is_shared=is_within(spark.master or ""))
         self._message_bytes = 1_000.0  # the average size; a guess until messages have been read
 
     def close(self) -> None:
@@ -81,11 +80,11 @@ class RangeReader:
     def cancel(self) -> None:
         """Called from another thread: cancels the job of ``read``, which then raises ReadFailed
         soon."""
-        self._spark.sparkContext.cancelJobsWithTag(self._tag)
+        self._spark.cancelJobsWithTag(self._tag)
 
     @property
     def tasks(self) -> int:
-        return max(1, self._spark.sparkContext.defaultParallelism)
+        return max(1, self._spark.defaultParallelism)
 
     @property
     def messages(self) -> int:
@@ -130,7 +129,7 @@ class RangeReader:
         analysed and planned anew, and its results are copied row by row."""
         settings, folder = librdkafka_settings(self._kafka), self._bodies.path
         task = ReadTask(settings, lists, self._decode, wanted, TASK_BYTES, folder)
-        context, count = self._spark.sparkContext, len(lists)
+        context, count = self._spark, len(lists)
         try:
             with self._described(lists, total):
                 if count not in self._numbers:
@@ -154,7 +153,7 @@ class RangeReader:
     def _described(self, lists: Sequence[Sequence[OffsetRange]], total: int) -> Iterator[None]:
         """Put the offsets into the job's description, for Spark's UI, and tag the job so that it
         can be cancelled."""
-        context = self._spark.sparkContext
+        context = self._spark
         before = context.getLocalProperty(_DESCRIPTION)
         more = " and others" if sum(map(len, lists)) > 1 else ""
         context.setJobDescription(f"{self._name}: {total} offsets, {lists[0][0]}{more}")

@@ -38,7 +38,7 @@ def main() -> None:
     ends = source.ends(shape.partitions)
     source.close()
     spark = spark_session(DriverJvm())
-    reader = RangeReader(spark, kafka, decode)
+    reader = RangeReader(spark.sparkContext, kafka, decode)
     for _ in range(REPEATS):
         at: dict[TopicPartition, int] = dict.fromkeys(ends, 0)
         first, jobs = time.time(), 0

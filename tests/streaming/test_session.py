@@ -77,6 +77,35 @@ def test_who_waits_for_it_can_be_asked_to_stop():
     assert spark() is session  # a capture that is back finds the one that was coming
 
 
+def test_jobs_can_run_before_the_session_is_there():
+    go_on, context = threading.Event(), Mock(master="spark://elsewhere:7077")
+    session = Mock(sparkContext=context)
+
+    def start() -> object:
+        spark._can_run_jobs(context)
+        go_on.wait(60)
+        return session
+
+    spark = SparkOnDemand(start)
+    assert spark.context() is context
+    assert spark.started is None
+    go_on.set()
+    assert spark() is session
+
+
+def test_the_context_of_a_session_that_was_there_already():
+    session = Mock()
+    assert SparkOnDemand(lambda: session).context() is session.sparkContext
+
+
+def test_after_a_start_that_failed_the_next_one_has_a_context_of_its_own():
+    session = Mock()
+    spark = SparkOnDemand(Mock(side_effect=[OSError("no room"), session]))
+    with pytest.raises(TidelakeError, match="no room"):
+        spark()
+    assert spark.context() is session.sparkContext
+
+
 def test_what_spark_leaves_is_in_the_temporary_folder_of_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -152,7 +181,7 @@ def test_a_session_ends_after_its_workers_have_started(
     session = Mock(stop=lambda: order.append("session"))
 
     def start() -> Mock:
-        spark._start_workers(context)
+        spark._can_run_jobs(context)
         return session
 
     spark = SparkOnDemand(start)

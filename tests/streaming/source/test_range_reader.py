@@ -47,7 +47,7 @@ def kafka(broker: KafkaBroker, topic: str) -> KafkaSource:
 
 @pytest.fixture
 def reader(spark: SparkSession, kafka: KafkaSource) -> Iterator[RangeReader]:
-    one = RangeReader(spark, kafka, decode, name="tests")
+    one = RangeReader(spark.sparkContext, kafka, decode, name="tests")
     yield one
     one.close()
 
@@ -101,7 +101,7 @@ def test_bodies_come_by_files_that_go_with_the_job(
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     broker.produce(kafka.topic, ((each % 2, None, b"%d" % each) for each in range(20_000)))
-    reader, came = RangeReader(spark, kafka, decode, name="tests"), []
+    reader, came = RangeReader(spark.sparkContext, kafka, decode, name="tests"), []
     monkeypatch.setattr(BodyFolder, "whole", lambda _self, found: came.extend(found) or found)
     reader.read(everything(kafka), {})
     assert sum(isinstance(each, InFile) for each in came) >= 2

@@ -1,0 +1,177 @@
+"""Reading begins when Spark can run jobs, and its query takes over when it ticks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from coordination.errors import Stop, TidelakeError
+from coordination.model import TableName, Ts
+from coordination.watchdog import Watchdog
+from streaming.cluster import stream_run
+from streaming.cluster.stream_run import StreamRun
+from streaming.concerns import Concerns
+from streaming.protocols.contract import Block, Kind, WantedTable
+from streaming.source.kafka import SourceShape
+from streaming.source.ranges import OffsetRange, TopicPartition
+from streaming.watermark import Watermarks
+from tests.fakes.fake_clock import FakeClock
+
+PARTITION = TopicPartition("orders", 0)
+SHAPE = SourceShape(partitions=frozenset({PARTITION}), topic_ids={"orders": "id"})
+TABLE = {TableName("shop", "orders"): WantedTable(above_ts=Ts(1), key=("id",))}
+PATIENCE_S = 30.0
+
+
+class Ground:
+    """A stream over a topic that never ends, and a Spark whose start is in the test's hands."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wanted: dict[TableName, WantedTable] = {}
+        self.threads: list[str] = []  # that made the reads
+        self.has_read, self.session_is_there = threading.Event(), threading.Event()
+        self.errors: list[BaseException] = []
+        self.has_failed = threading.Event()
+        self.error: BaseException | None = None  # of Spark's start
+        self.reading = threading.Lock()
+        monkeypatch.setattr(stream_run, "Source", lambda _: self)
+        monkeypatch.setattr(stream_run, "ticking_query", self.ticking_query)
+        monkeypatch.setattr(stream_run, "LOOK_EVERY_S", 0.01)
+        monkeypatch.setattr(stream_run, "BUSY_WAIT_S", 0.01)
+        watchdog = Watchdog(FakeClock())
+        context: Any = SimpleNamespace(
+            name="a",
+            changefeed=SimpleNamespace(source=None),
+            batch=SimpleNamespace(max_messages=10, first_messages=0),
+            watch=lambda what: watchdog.watch(what, 60.0),
+            trust=SimpleNamespace(check=lambda: None),
+            backlog=SimpleNamespace(
+                begin=lambda _: None,
+                close=lambda: None,
+                batch_begins=lambda: None,
+                batch_ends=lambda _: None,
+            ),
+            concerns=Concerns(),
+            check_jvm=lambda: None,
+            spark=self,
+            reader=lambda _: self,
+        )
+        self.run = StreamRun(
+            context,
+            roles=lambda: (self,),  # type: ignore[arg-type, return-value]
+            busy=threading.Lock(),
+            shape=SHAPE,
+            begin={PARTITION: 0},
+            watermarks=Watermarks(partitions=SHAPE.partitions),
+        )
+
+    # Spark.
+
+    def context(self, _stopping: threading.Event) -> object:
+        if self.error is not None:
+            raise self.error
+        return object()
+
+    def __call__(self, stopping: threading.Event) -> object:
+        if self.error is not None:
+            raise self.error
+        while not self.session_is_there.wait(0.01):
+            if stopping.is_set():
+                raise Stop("asked to stop while Spark was starting")
+        return object()
+
+    @contextmanager
+    def ticking_query(self, _: object, *, name: str, batch: Callable[[], None]) -> Iterator[Any]:
+        thread = threading.Thread(target=batch, name=f"query of {name}")
+        thread.start()
+        yield SimpleNamespace(isActive=True)
+        thread.join()
+
+    # The topic, and its reader.
+
+    messages = 10
+
+    def ends(self, _: object) -> dict[TopicPartition, int]:
+        return {PARTITION: 1_000_000}
+
+    def check_unchanged(self, _: object) -> None: ...
+
+    def cancel(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def read(self, ranges: list[OffsetRange], _wanted: object) -> list[Block]:
+        assert self.reading.acquire(blocking=False), "two read at the same time"
+        self.threads.append(threading.current_thread().name)
+        self.has_read.set()
+        (each,) = ranges
+        self.reading.release()
+        return [Block(kind=Kind.DONE, topic="orders", partition=0, first=each.begin, last=each.end)]
+
+    # A role.
+
+    is_behind = is_held = False
+
+    def submit(self, _: object) -> dict[TableName, WantedTable]:
+        return self.wanted
+
+    def take(self, _: object) -> None: ...
+
+    def apply_due(self) -> None: ...
+
+    def failed(self, error: BaseException) -> None:
+        self.errors.append(error)
+        self.has_failed.set()
+
+
+@pytest.fixture
+def ground(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
+    one = Ground(monkeypatch)
+    yield one
+    one.run.stop()
+    one.run.join(PATIENCE_S)
+    assert not one.run._keeping.is_alive()
+    assert not one.run._reading_first.is_alive()
+
+
+def test_rows_are_read_before_the_query_ticks_and_then_by_it(ground: Ground):
+    ground.wanted = TABLE
+    ground.run.start()
+    assert ground.has_read.wait(PATIENCE_S)
+    assert set(ground.threads) == {"first-reads"}
+    ground.session_is_there.set()
+    assert ground.run._ticks.wait(PATIENCE_S)
+    ground.run._reading_first.join(PATIENCE_S)
+    del ground.threads[:]
+    ground.has_read.clear()
+    assert ground.has_read.wait(PATIENCE_S)
+    assert set(ground.threads) == {"query of a"}
+
+
+def test_while_no_table_is_wanted_reading_waits_for_the_query(ground: Ground):
+    """A table that joined behind such a read would have its messages read once more."""
+    ground.run.start()
+    assert ground.run._ready.wait(PATIENCE_S)
+    assert not ground.has_read.wait(0.1)
+    ground.session_is_there.set()
+    assert ground.has_read.wait(PATIENCE_S)
+    assert ground.threads[0] in {"first-reads", "query of a"}
+
+
+def test_a_stop_before_the_session_is_there(ground: Ground):
+    ground.wanted = TABLE
+    ground.run.start()
+    assert ground.has_read.wait(PATIENCE_S)
+
+
+def test_a_spark_that_does_not_start_fails_the_roles_once(ground: Ground):
+    ground.error = TidelakeError("Spark does not start")
+    ground.run.start()
+    assert ground.has_failed.wait(PATIENCE_S)
+    ground.run.join(PATIENCE_S)
+    assert ground.errors == [ground.error]
