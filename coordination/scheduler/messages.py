@@ -82,7 +82,6 @@ class TableStatus(NamedTuple):
     state: TableState
     checkpoint_ts: Ts = NO_TS
     resolved_ts: Ts = NO_TS
-    barrier_ts: Ts = NO_TS  # the limit that was last seen for the span
     fence: int = 0  # of the assignment under which the span is written
     delta_version: int | None = None
     dead_letters: int = 0
@@ -191,8 +190,8 @@ _HEADER: Final = {  # TiCDC's keys, and our fields
 _DISPATCH_REQUEST, _DISPATCH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = 1, 2, 3, 4
 _STATES: Final = tuple(TableState)  # by number: calling the enum is ten times slower
 _DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None)  # of a row's fields
-_LATER: Final = TableStatus._fields[len(_DEFAULTS) :]
-_KNOWN: Final = len(TableStatus._fields)
+_LATER: Final = TableStatus._fields[len(_DEFAULTS) - 1 :]
+_KNOWN: Final = len(TableStatus._fields) + 1  # a row has a place of a former field: its fifth
 
 
 def encode(message: Message) -> bytes:
@@ -331,14 +330,14 @@ def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
 
 def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
     """A status as a row without the defaults at its end. The checkpoint is relative to `base_ts`,
-    resolved-ts and barrier-ts are relative to the checkpoint."""
-    table_id, state, checkpoint_ts, resolved_ts, barrier_ts, *rest = status
+    the resolved-ts to the checkpoint."""
+    table_id, state, checkpoint_ts, resolved_ts, *rest = status
     row = [
         table_id,
         int(state),
         checkpoint_ts - base_ts,
         resolved_ts - checkpoint_ts,
-        barrier_ts - checkpoint_ts,
+        0,
         *rest[: len(_DEFAULTS) - 5],
     ]
     last = len(row)
@@ -369,7 +368,7 @@ def _load_statuses(
         if len(row) < 5:
             row += (0, 0, 0)[len(row) - 2 :]
         at = row[2] + base_ts
-        loaded.append(status(row[0], states[row[1]], at, at + row[3], at + row[4], *row[5:_KNOWN]))
+        loaded.append(status(row[0], states[row[1]], at, at + row[3], *row[5:_KNOWN]))
     for name in more.keys() & _LATER:
         values = dict(more[name])
         loaded = [s._replace(**{name: values[s[0]]}) if s[0] in values else s for s in loaded]

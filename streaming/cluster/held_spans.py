@@ -25,7 +25,6 @@ from typing import NamedTuple
 from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
-    NO_TS,
     Checkpoint,
     Scan,
     Span,
@@ -70,7 +69,6 @@ class AppliedSpan(NamedTuple):
 class _HeldSpan:
     assignment: Assignment
     applied: AppliedSpan
-    barrier_ts: Ts = NO_TS
     is_committing: bool = False  # between the last check and the end of a commit
 
 
@@ -182,11 +180,6 @@ class HeldSpans:
                 return False
             self.changes += 1
             self._barrier = barrier
-            for table_id, held in self._held.items():
-                limit_ts = barrier.limit_ts(table_id)
-                if held.barrier_ts != limit_ts:
-                    held.barrier_ts = limit_ts
-                    self._changed.add(table_id)
             return True
 
     def _adopt(self) -> None:
@@ -285,7 +278,6 @@ def _status(table_id: int, held: _HeldSpan) -> TableStatus:
     return TableStatus(
         table_id=table_id,
         state=held.assignment.state,
-        barrier_ts=held.barrier_ts,
         fence=held.assignment.fence,
         **held.applied._asdict(),
     )

@@ -36,7 +36,6 @@ FULL = TableStatus(
     TableState.REPLICATING,
     Ts(TSO + 10),
     Ts(TSO + 12),
-    Ts(TSO + 20),
     (7 << 32) | 3,
     41,
     2,
@@ -183,7 +182,7 @@ def test_fields_that_are_missing_have_defaults(body: Body, missing: tuple[str, .
 
 def test_a_span_that_moved_on_costs_few_bytes():
     statuses = tuple(
-        TableStatus(2**62 + n, TableState.REPLICATING, Ts(TSO), Ts(TSO), Ts(TSO), 1 << 32, 17)
+        TableStatus(2**62 + n, TableState.REPLICATING, Ts(TSO), Ts(TSO), 1 << 32, 17)
         for n in range(1_000)
     )
     response = HeartbeatResponse(
