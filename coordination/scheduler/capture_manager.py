@@ -67,7 +67,6 @@ class CaptureManager:
         self._owner_id = owner_id
         self._heartbeat_tick = heartbeat_tick
         self._ticks = 0
-        self._sent = 0  # the number of the last heartbeats
         self._sent_at = float("-inf")
         self._sent_barrier: Barrier | None = None
         self._unreached: Collection[CaptureID] = ()  # no owner has reached them: they have no spans
@@ -145,14 +144,12 @@ class CaptureManager:
             is_due = now_s - self._sent_at >= REST_HEARTBEAT_S
         if not is_due and not is_news:
             return []
-        self._sent += 1
         self._sent_at = now_s
         self._sent_barrier = barrier
         return [
             (
                 capture_id,
                 Heartbeat(
-                    number=self._sent,
                     seen=capture.view.seen,
                     table_ids=tuple(asked.get(capture_id, ())),
                     is_stopping=capture_id in draining,

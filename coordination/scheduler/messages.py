@@ -9,15 +9,13 @@ that a heartbeat carries only changes (docs/cluster.md 17), and what a capture's
 
 Captures of other versions read these bytes (`coordination.version`). So unknown fields are ignored,
 of a list only the known elements are read, and a field that a message can do without has a default.
-The row of a status has the eleven fields that all versions know; a later field is sent with its
-name, in ``more``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
@@ -133,13 +131,11 @@ class DispatchTableResponse:
     responses."""
 
     status: TableStatus
-    is_remove: bool
     sequence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    number: int = 0  # counted up by the owner; an earlier release compares it with `answers`
     seen: int = 0  # sequence of the last response that the owner has applied; 0 asks for all spans
     table_ids: tuple[int, ...] = ()  # spans to report even if unchanged, or Absent
     is_stopping: bool = False
@@ -155,7 +151,6 @@ class HeartbeatResponse:
     sequence: int
     since: int
     checksum: int  # of all spans of the agent: see `reports.checksum`
-    answers: int = 0  # the number of the heartbeat
     scan: Scan | None = None
 
 
@@ -189,9 +184,9 @@ _HEADER: Final = {  # TiCDC's keys, and our fields
 }
 _DISPATCH_REQUEST, _DISPATCH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = 1, 2, 3, 4
 _STATES: Final = tuple(TableState)  # by number: calling the enum is ten times slower
-_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None)  # of a row's fields
-_LATER: Final = TableStatus._fields[len(_DEFAULTS) - 1 :]
-_KNOWN: Final = len(TableStatus._fields) + 1  # a row has a place of a former field: its fifth
+# Of a row's fields; the fifth place is that of a former one.
+_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None, False)
+_ENDING: Final = (TableState.STOPPING, TableState.STOPPED)
 
 
 def encode(message: Message) -> bytes:
@@ -238,16 +233,11 @@ def _dump_body(body: Body) -> tuple[int, dict[str, Any]]:
         case DispatchTableResponse():
             return _DISPATCH_RESPONSE, {
                 "status": _dump_status(body.status, 0),
-                "is_remove": body.is_remove,
+                "is_remove": body.status.state in _ENDING,  # the release before wants to read it
                 "sequence": body.sequence,
-                **_dump_later([body.status]),
             }
         case Heartbeat(table_ids=table_ids, barrier=barrier):
-            dumped: dict[str, Any] = {
-                "number": body.number,
-                "seen": body.seen,
-                "is_stopping": body.is_stopping,
-            }
+            dumped: dict[str, Any] = {"seen": body.seen, "is_stopping": body.is_stopping}
             if table_ids:
                 dumped["table_ids"] = table_ids
             if barrier is not None:
@@ -271,13 +261,10 @@ def _load_body(kind: int, body: dict[str, Any]) -> Body:
             return RemoveTable(table_id=body["remove"], fence=body["fence"])
         case 2:
             (status,) = _load_statuses([body["status"]], 0, body.get("more", {}))
-            return DispatchTableResponse(
-                status=status, is_remove=body["is_remove"], sequence=body["sequence"]
-            )
+            return DispatchTableResponse(status=status, sequence=body["sequence"])
         case 3:
             barrier = body.get("barrier")
             return Heartbeat(
-                number=body.get("number", 0),
                 seen=body.get("seen", 0),
                 table_ids=tuple(body.get("table_ids", ())),
                 is_stopping=body.get("is_stopping", False),
@@ -296,10 +283,8 @@ def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
         "sequence": body.sequence,
         "since": body.since,
         "checksum": body.checksum,
-        "answers": body.answers,
         "base_ts": base_ts,  # rows carry differences to it: shorter than whole timestamps
         "statuses": [_dump_status(status, base_ts) for status in body.statuses],
-        **_dump_later(body.statuses),
     }
     if (scan := body.scan) is not None:
         dumped["scan"] = {
@@ -318,7 +303,6 @@ def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
         sequence=body["sequence"],
         since=body["since"],
         checksum=body.get("checksum", 0),
-        answers=body.get("answers", 0),
         scan=scan
         and Scan(
             scanned_to_ts=scan["scanned_to_ts"],
@@ -338,7 +322,7 @@ def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
         checkpoint_ts - base_ts,
         resolved_ts - checkpoint_ts,
         0,
-        *rest[: len(_DEFAULTS) - 5],
+        *rest,
     ]
     last = len(row)
     while row[last - 1] == _DEFAULTS[last - 1]:
@@ -346,30 +330,18 @@ def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
     return row[:last]
 
 
-def _dump_later(statuses: Iterable[TableStatus]) -> dict[str, Any]:
-    """``more``: for each later field, the table IDs and values that are not its default."""
-    more: dict[str, list[tuple[int, Any]]] = {}
-    for name in _LATER:
-        default = TableStatus._field_defaults[name]
-        found = [(s.table_id, v) for s in statuses if (v := getattr(s, name)) != default]
-        if found:
-            more[name] = found
-    return {"more": more} if more else {}
-
-
 def _load_statuses(
     rows: list[list[Any]], base_ts: int, more: Mapping[str, Any]
 ) -> tuple[TableStatus, ...]:
     """The statuses in the rows. One pass without a call per field, since the owner reads a row for
-    every change of every span."""
-    states, status = _STATES, TableStatus
+    every change of every span. ``more``: where the release before has `is_paused`."""
+    states, status, known = _STATES, TableStatus, len(_DEFAULTS)
     loaded = []
     for row in rows:
         if len(row) < 5:
             row += (0, 0, 0)[len(row) - 2 :]
         at = row[2] + base_ts
-        loaded.append(status(row[0], states[row[1]], at, at + row[3], *row[5:_KNOWN]))
-    for name in more.keys() & _LATER:
-        values = dict(more[name])
-        loaded = [s._replace(**{name: values[s[0]]}) if s[0] in values else s for s in loaded]
+        loaded.append(status(row[0], states[row[1]], at, at + row[3], *row[5:known]))
+    if paused := dict(more.get("is_paused", ())):
+        loaded = [s._replace(is_paused=paused.get(s.table_id, s.is_paused)) for s in loaded]
     return tuple(loaded)

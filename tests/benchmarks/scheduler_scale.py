@@ -107,7 +107,6 @@ class FakeCapture:
             sequence=self.reports.sequence,
             since=heartbeat.seen,
             checksum=self.reports.checksum,
-            answers=heartbeat.number,
             scan=Scan(scanned_to_ts=Ts(START_TS + 10**12)),
         )
         return encode(

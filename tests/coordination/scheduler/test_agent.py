@@ -126,7 +126,7 @@ def test_a_message_for_the_capture_that_this_one_was_before_its_reset_is_dropped
 
 def test_an_answer_is_not_for_agents():
     agent, _, owner = followed()
-    body = DispatchTableResponse(status=TableStatus(1, S.ABSENT), is_remove=False, sequence=1)
+    body = DispatchTableResponse(status=TableStatus(1, S.ABSENT), sequence=1)
     assert agent.tick([owner.says(agent, body)]) == ()
 
 
@@ -219,7 +219,6 @@ def test_what_is_removed_says_how_far_it_came():
     (stopped,) = agent.tick([owner.removes(agent)])
     status = stopped.body.status
     assert (status.state, status.checkpoint_ts, status.resolved_ts) == (S.STOPPED, 60, 60)
-    assert stopped.body.is_remove
     assert executor.statuses == {}
 
 
@@ -266,11 +265,7 @@ def test_dispatches_are_answered_in_order_with_a_sequence():
     second = agent.tick([owner.adds(agent, is_secondary=False)])
     third = agent.tick([owner.removes(agent), owner.says(agent, Heartbeat())])
     bodies = [m.body for m in (*first, *second, *third[:1])]
-    assert [(b.status.state, b.is_remove) for b in bodies] == [
-        (S.PREPARED, False),
-        (S.REPLICATING, False),
-        (S.STOPPED, True),
-    ]
+    assert [b.status.state for b in bodies] == [S.PREPARED, S.REPLICATING, S.STOPPED]
     sequences = [b.sequence for b in bodies] + [third[1].body.sequence]
     assert sequences == sorted(set(sequences))
     assert third[1].body.statuses == (), "a full list does not name what is gone"

@@ -29,7 +29,7 @@ BARRIER = Barrier(Ts(1_000))
 
 
 def answer(*statuses: TableStatus, sender: CaptureID = A, **fields: object) -> Message:
-    base: dict = {"liveness": Liveness.ALIVE, "sequence": 5, "since": 0, "answers": 0}
+    base: dict = {"liveness": Liveness.ALIVE, "sequence": 5, "since": 0}
     body = HeartbeatResponse(
         **{"statuses": statuses, "checksum": checksum(statuses), **base, **fields}
     )
@@ -49,8 +49,8 @@ def test_heartbeats_come_first_and_nothing_is_scheduled_before_all_have_answered
     made.add_table(span(1), Ts(100))
     tick = made.poll([], [A, B], BARRIER, 0.0)
     assert bodies(tick, Heartbeat) == [
-        (A, Heartbeat(number=1, barrier=BARRIER)),
-        (B, Heartbeat(number=1, barrier=BARRIER)),
+        (A, Heartbeat(barrier=BARRIER)),
+        (B, Heartbeat(barrier=BARRIER)),
     ]
     assert {m.processor_epoch for m in tick.outbox} == {""}
     assert not tick.can_proceed
