@@ -121,14 +121,11 @@ class Claim:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlScan:
     """Every DDL at or below ``position_ts`` is known; ``pending`` are those that have not run yet,
-    in order.
-
-    ``has_rows``: every table with rows at or below ``position_ts`` is known too. Else the scans of
-    the captures find the tables."""
+    in order. Every table with rows at or below it, and below the first of them, is registered
+    too (docs/cluster.md 4)."""
 
     position_ts: Ts
     pending: tuple[PendingDdl, ...] = ()
-    has_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

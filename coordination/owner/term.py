@@ -116,7 +116,6 @@ class Term:
             now_s,
             unreached=unreached,
             gone=gone,
-            is_searched=scan.has_rows,
             held=held_tables(scan),
         )
         if held_tables(scan):  # the others go on over sync points: no barrier may fall back to one
@@ -173,7 +172,6 @@ class Term:
         known += [made.checkpoint_ts for made in replication.sets.values()]
         self._is_on_grid = bool(known)
         known += [ddl.commit_ts for ddl in scan.pending]
-        known += [table.commit_ts for table in coordinator.unregistered_tables()]
         first_ts = min(known, default=scan.position_ts)
         self._published_ts = Ts(max(self._published_ts, first_ts - 1))
 
@@ -194,14 +192,11 @@ class Term:
         return next_sync_point(self._published_ts, self._interval_ms)
 
     def _barrier(self, coordinator: Coordinator, scan: DdlScan) -> Barrier:
-        """The barrier of this tick. It stays at the checkpoint until a capture's scan, or the
-        owner's own, says how far the topics were searched for tables (docs/cluster.md 4)."""
-        checkpoint_ts = coordinator.checkpoint.checkpoint_ts
-        scans = (each.scan for each in coordinator.captures.captures.values())
-        is_searched = scan.has_rows or any(scans)
+        """The barrier of this tick. It stays at the checkpoint until the owner's reader says how
+        far it has searched the topics for DDLs and tables (docs/cluster.md 4)."""
         return compute_barrier(
-            checkpoint_ts=checkpoint_ts,
-            ddl_scan_ts=scan.position_ts if is_searched else checkpoint_ts,
+            checkpoint_ts=coordinator.checkpoint.checkpoint_ts,
+            ddl_scan_ts=scan.position_ts,
             pending_ddls=scan.pending,
             next_sync_point_ts=None if held_tables(scan) else self._sync_point_ts,
             target_ts=self._info.target_ts or None,

@@ -4,8 +4,8 @@
     owner ◄── HeartbeatResponse, DispatchTableResponse ── agent
 
 The messages are TiCDC's. Added are a fence in dispatches (docs/cluster.md 2), sequence numbers, so
-that a heartbeat carries only changes (docs/cluster.md 17), and what a capture's envelope scan found
-(docs/cluster.md 4). A span is a whole table; on the wire its table ID stands for it.
+that a heartbeat carries only changes (docs/cluster.md 17), and how far a capture has read. A span
+is a whole table; on the wire its table ID stands for it.
 
 Captures of other versions read these bytes (`coordination.version`). So unknown fields are ignored,
 of a list only the known elements are read, and a field that a message can do without has a default.
@@ -89,21 +89,10 @@ class TableStatus(NamedTuple):
     is_paused: bool = False  # by an operator: its rows wait
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownTable:
-    """A table that is not registered as a span yet; an envelope scan has found rows of it."""
-
-    schema: str
-    table: str
-    commit_ts: Ts  # of its first row
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """How far a capture has read the envelopes of all sink partitions (docs/cluster.md 4 and 7)."""
+    """How far a capture has read all sink partitions (docs/cluster.md 7)."""
 
-    scanned_to_ts: Ts = NO_TS
-    unknown_tables: tuple[UnknownTable, ...] = ()
     source_offsets: Mapping[str, int] | None = None  # low water of spans without unapplied rows
 
 
@@ -287,11 +276,8 @@ def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
         "statuses": [_dump_status(status, base_ts) for status in body.statuses],
     }
     if (scan := body.scan) is not None:
-        dumped["scan"] = {
-            "scanned_to_ts": scan.scanned_to_ts,
-            "unknown_tables": [(t.schema, t.table, t.commit_ts) for t in scan.unknown_tables],
-            "source_offsets": scan.source_offsets,
-        }
+        # The release before wants to read the first, and then waits for its own reader instead.
+        dumped["scan"] = {"scanned_to_ts": 0, "source_offsets": scan.source_offsets}
     return dumped
 
 
@@ -303,12 +289,7 @@ def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
         sequence=body["sequence"],
         since=body["since"],
         checksum=body.get("checksum", 0),
-        scan=scan
-        and Scan(
-            scanned_to_ts=scan["scanned_to_ts"],
-            unknown_tables=tuple(UnknownTable(*t[:3]) for t in scan.get("unknown_tables", ())),
-            source_offsets=scan.get("source_offsets"),
-        ),
+        scan=None if scan is None else Scan(source_offsets=scan.get("source_offsets")),
     )
 
 

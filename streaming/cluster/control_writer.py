@@ -309,7 +309,7 @@ class DeltaControlWriter(RoleWorker):
             incarnation = rows.row.incarnation
             self._added += [registered(each.table, incarnation) for each in known.made]
             self._removed += known.removed
-            self._next_scan = DdlScan(position_ts=known.position_ts, pending=pending, has_rows=True)
+            self._next_scan = DdlScan(position_ts=known.position_ts, pending=pending)
             # Otherwise not before they are taken: see `take_changes`.
             if not (self._added or self._removed):
                 self._scan = self._next_scan

@@ -107,7 +107,7 @@ class FakeCapture:
             sequence=self.reports.sequence,
             since=heartbeat.seen,
             checksum=self.reports.checksum,
-            scan=Scan(scanned_to_ts=Ts(START_TS + 10**12)),
+            scan=Scan(source_offsets={}),
         )
         return encode(
             Message(

@@ -26,7 +26,6 @@ from coordination.scheduler.messages import (
     Span,
     TableState,
     TableStatus,
-    UnknownTable,
 )
 from coordination.trust import Trust
 from streaming.apply.carry import TableBlocks
@@ -305,24 +304,7 @@ class FakeReplica:
 
     def _publish(self) -> None:
         applied = [(each.assignment, self._applied(each)) for each in self._joined.values()]
-        scan = Scan(
-            scanned_to_ts=Ts(self._reading.resolved_ts),
-            unknown_tables=tuple(self._unknown()),
-            source_offsets=texts(self._reading.position),
-        )
-        self._held.publish(applied, scan)
-
-    def _unknown(self) -> list[UnknownTable]:
-        unknown = []
-        warehouse = self._warehouse
-        for table_id, table in self._source.tables.items():
-            if table_id in warehouse.registered or not table.changes:
-                continue
-            first = table.changes[0]
-            is_gone = table.dropped_ts is not None and table.dropped_ts in warehouse.ran
-            if first <= self._reading.resolved_ts and not is_gone:
-                unknown.append(UnknownTable(table.span.schema, table.span.table, Ts(first)))
-        return unknown
+        self._held.publish(applied, Scan(source_offsets=texts(self._reading.position)))
 
     def _applied(self, joined: _Joined) -> AppliedSpan:
         """Of a span that was not opened, no more is known than what its owner has said."""

@@ -165,9 +165,9 @@ def test_what_owners_say_is_not_for_owners():
 
 def test_a_scan_is_kept_until_the_next_one():
     made = manager(A)
-    made.handle_messages([message(answer(scan=Scan(scanned_to_ts=Ts(7))))])
+    made.handle_messages([message(answer(scan=Scan(source_offsets={"shop/0": 7})))])
     made.handle_messages([message(answer(sequence=6))])
-    assert made.captures[A].scan == Scan(scanned_to_ts=Ts(7))
+    assert made.captures[A].scan == Scan(source_offsets={"shop/0": 7})
 
 
 def test_a_barrier_that_has_moved_does_not_wait_for_the_next_heartbeat():

@@ -23,7 +23,6 @@ from coordination.scheduler.messages import (
     Span,
     TableState,
     TableStatus,
-    UnknownTable,
     decode,
     encode,
     stored_table_id,
@@ -67,11 +66,7 @@ BODIES: list[Body] = [
         sequence=12,
         since=11,
         checksum=2**61 - 2,
-        scan=Scan(
-            scanned_to_ts=Ts(TSO),
-            unknown_tables=(UnknownTable("shop", "new", Ts(TSO - 1)),),
-            source_offsets={"shop/0": 3},
-        ),
+        scan=Scan(source_offsets={"shop/0": 3}),
     ),
 ]
 
@@ -142,9 +137,6 @@ def test_tuples_that_have_grown_are_read_as_far_as_they_are_known():
     document["body"]["add"].append("a partition")
     document["body"]["checkpoint"].append(TSO)
     assert decode(json.dumps(document).encode()) == message(BODIES[0])
-    document = json.loads(encode(message(BODIES[8])))
-    document["body"]["scan"]["unknown_tables"][0].append(1)
-    assert decode(json.dumps(document).encode()) == message(BODIES[8])
 
 
 @pytest.mark.parametrize(
@@ -164,8 +156,6 @@ def test_fields_that_are_missing_have_defaults(body: Body, missing: tuple[str, .
     for name in missing:
         del document["body"][name]
     document["body"].get("scan", {}).clear()
-    if "scan" in document["body"]:
-        document["body"]["scan"]["scanned_to_ts"] = 0
     assert decode(json.dumps(document).encode()) == message(body)
 
 

@@ -20,7 +20,7 @@ def applied(ts: int) -> AppliedSpan:
 
 
 def scan(ts: int) -> Scan:
-    return Scan(scanned_to_ts=Ts(ts))
+    return Scan(source_offsets={"shop/0": ts})
 
 
 def state(held: HeldSpans) -> TableState:
