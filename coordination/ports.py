@@ -25,7 +25,6 @@ from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import (
     NO_TS,
     Checkpoint,
-    Scan,
     Span,
     TableStatus,
 )
@@ -80,8 +79,9 @@ class Replica(Protocol):
         them."""
         ...
 
-    def get_scan(self) -> Scan | None:
-        """How far the envelopes were read; not older than any status that was returned before."""
+    def get_read_offsets(self) -> Mapping[str, int] | None:
+        """How far all partitions were read (docs/cluster.md 7), which is the low water of spans
+        that hold no rows back; not older than any status that was returned before."""
         ...
 
     def set_barrier(self, barrier: Barrier | None) -> None:

@@ -271,7 +271,7 @@ def first_due(pending: Sequence[PendingDdl], reached_ts: Ts) -> PendingDdl | Non
 def read_offsets(coordinator: Coordinator) -> dict[str, int]:
     """Up to which offset of each partition the captures that hold spans have read the source and
     are done with it: the least of the captures. Empty: not known now."""
-    return lowest(_scanned(coordinator).values())
+    return lowest(_read_to(coordinator).values())
 
 
 def low_water_offsets(coordinator: Coordinator) -> dict[str, int]:
@@ -280,22 +280,21 @@ def low_water_offsets(coordinator: Coordinator) -> dict[str, int]:
     Empty: not known now.
 
     It is known only while every span is settled on a capture that has said how far it has read."""
-    replication, scanned = coordinator.replication, _scanned(coordinator)
+    replication, read_to = coordinator.replication, _read_to(coordinator)
     primaries = {made.primary for made in replication.sets.values() if made.primary}
-    if not replication.is_settled or primaries - scanned.keys():
+    if not replication.is_settled or primaries - read_to.keys():
         return {}
-    return lowest(scanned.values())
+    return lowest(read_to.values())
 
 
-def _scanned(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:
-    """The offsets that the captures with spans have reported in their scans, by capture."""
+def _read_to(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:
+    """How far the captures with spans have read, by capture."""
     primaries = {made.primary for made in coordinator.replication.sets.values()}
     captures = coordinator.captures.captures.items()
-    scans = {each: capture.scan for each, capture in captures if each in primaries}
     return {
-        each: scan.source_offsets
-        for each, scan in scans.items()
-        if scan is not None and scan.source_offsets is not None
+        each: capture.read_offsets
+        for each, capture in captures
+        if each in primaries and capture.read_offsets is not None
     }
 
 

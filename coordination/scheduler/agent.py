@@ -187,7 +187,7 @@ class Agent:
             sequence=self._reports.sequence,
             since=since,
             checksum=self._reports.checksum,
-            scan=self._replica.get_scan(),
+            read_offsets=self._replica.get_read_offsets(),
         )
 
     def _to_owner(self, body: Body) -> Message:

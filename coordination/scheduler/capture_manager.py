@@ -25,7 +25,6 @@ from coordination.scheduler.messages import (
     HeartbeatResponse,
     Liveness,
     Message,
-    Scan,
     TableStatus,
 )
 from coordination.scheduler.reports import ReportView
@@ -53,7 +52,7 @@ class CaptureStatus:
     state: CaptureState = CaptureState.UNINITIALIZED
     epoch: ProcessorEpoch | None = None  # None until it has answered
     view: ReportView = field(default_factory=ReportView)
-    scan: Scan | None = None
+    read_offsets: Mapping[str, int] | None = None
 
 
 News = tuple[CaptureID, Sequence[TableStatus]]  # a capture, and its statuses that have changed
@@ -179,8 +178,8 @@ class CaptureManager:
         if statuses is None:
             return None
         capture.epoch = epoch
-        if response.scan is not None:
-            capture.scan = response.scan
+        if response.read_offsets is not None:
+            capture.read_offsets = response.read_offsets
         is_ending = response.liveness is Liveness.STOPPING
         capture.state = CaptureState.STOPPING if is_ending else CaptureState.INITIALIZED
         return capture.id, statuses

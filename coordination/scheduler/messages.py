@@ -84,16 +84,9 @@ class TableStatus(NamedTuple):
     delta_version: int | None = None
     dead_letters: int = 0
     engine: str | None = None
-    source_offsets: Mapping[str, int] | None = None  # low water; None: that of the capture's scan
+    source_offsets: Mapping[str, int] | None = None  # low water; None: as far as was read
     dropped_columns: Mapping[str, int] | None = None  # values of columns that the table lacks
     is_paused: bool = False  # by an operator: its rows wait
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
-    """How far a capture has read all sink partitions (docs/cluster.md 7)."""
-
-    source_offsets: Mapping[str, int] | None = None  # low water of spans without unapplied rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +133,7 @@ class HeartbeatResponse:
     sequence: int
     since: int
     checksum: int  # of all spans of the agent: see `reports.checksum`
-    scan: Scan | None = None
+    read_offsets: Mapping[str, int] | None = None  # the low water of spans that hold no rows back
 
 
 DispatchTableRequest = AddTable | RemoveTable
@@ -275,21 +268,19 @@ def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
         "base_ts": base_ts,  # rows carry differences to it: shorter than whole timestamps
         "statuses": [_dump_status(status, base_ts) for status in body.statuses],
     }
-    if (scan := body.scan) is not None:
-        # The release before wants to read the first, and then waits for its own reader instead.
-        dumped["scan"] = {"scanned_to_ts": 0, "source_offsets": scan.source_offsets}
+    if body.read_offsets is not None:  # the release before wants to read the other one
+        dumped["scan"] = {"source_offsets": body.read_offsets, "scanned_to_ts": 0}
     return dumped
 
 
 def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
-    scan = body.get("scan")
     return HeartbeatResponse(
         statuses=_load_statuses(body["statuses"], body.get("base_ts", 0), body.get("more", {})),
         liveness=Liveness(body.get("liveness", Liveness.ALIVE)),
         sequence=body["sequence"],
         since=body["since"],
         checksum=body.get("checksum", 0),
-        scan=None if scan is None else Scan(source_offsets=scan.get("source_offsets")),
+        read_offsets=(body.get("scan") or {}).get("source_offsets"),
     )
 
 

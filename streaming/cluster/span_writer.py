@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from coordination.errors import TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
-from coordination.scheduler.messages import NO_TS, Scan
+from coordination.scheduler.messages import NO_TS
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from sinks.table_form import UPSERT
@@ -348,7 +348,7 @@ class SpanWriter(StreamRole):
     def _publish(self, resolved: Ts) -> bool:
         spans = [joined.assignment for joined in self._joined.values()]
         applied = [(each, self.applied(each, resolved)) for each in spans]
-        return self._held.publish(applied, Scan(source_offsets=texts(self._stream.position)))
+        return self._held.publish(applied, texts(self._stream.position))
 
     def applied(self, assignment: Assignment, resolved: Ts = NO_TS) -> AppliedSpan:
         """How far a span is. The permit also asks for it, right after a write of the span."""

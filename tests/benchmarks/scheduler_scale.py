@@ -35,7 +35,6 @@ from coordination.scheduler.messages import (
     HeartbeatResponse,
     Liveness,
     Message,
-    Scan,
     Span,
     TableState,
     TableStatus,
@@ -107,7 +106,7 @@ class FakeCapture:
             sequence=self.reports.sequence,
             since=heartbeat.seen,
             checksum=self.reports.checksum,
-            scan=Scan(source_offsets={}),
+            read_offsets={},
         )
         return encode(
             Message(

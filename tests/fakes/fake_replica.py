@@ -9,7 +9,7 @@ if its capture is frozen or dead by then: a commit that has been sent cannot be 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from coordination.ports import Trouble, Wake
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
     Checkpoint,
-    Scan,
     Span,
     TableState,
     TableStatus,
@@ -113,8 +112,8 @@ class FakeReplica:
     def take_changed(self) -> Collection[int]:
         return self._held.take_changed()
 
-    def get_scan(self) -> Scan | None:
-        return self._held.scan()
+    def get_read_offsets(self) -> Mapping[str, int] | None:
+        return self._held.read_offsets()
 
     def set_barrier(self, barrier: Barrier | None) -> None:
         self._held.set_barrier(barrier)
@@ -304,7 +303,7 @@ class FakeReplica:
 
     def _publish(self) -> None:
         applied = [(each.assignment, self._applied(each)) for each in self._joined.values()]
-        self._held.publish(applied, Scan(source_offsets=texts(self._reading.position)))
+        self._held.publish(applied, texts(self._reading.position))
 
     def _applied(self, joined: _Joined) -> AppliedSpan:
         """Of a span that was not opened, no more is known than what its owner has said."""

@@ -19,7 +19,6 @@ from coordination.scheduler.messages import (
     MalformedMessage,
     Message,
     RemoveTable,
-    Scan,
     Span,
     TableState,
     TableStatus,
@@ -58,7 +57,7 @@ BODIES: list[Body] = [
     ),
     Heartbeat(barrier=Barrier(Ts(0))),
     HeartbeatResponse(
-        statuses=(), liveness=Liveness.ALIVE, sequence=1, since=0, checksum=0, scan=Scan()
+        statuses=(), liveness=Liveness.ALIVE, sequence=1, since=0, checksum=0, read_offsets={}
     ),
     HeartbeatResponse(
         statuses=(FULL, BARE, FULL._replace(checkpoint_ts=Ts(0)), BARE._replace(fence=3)),
@@ -66,7 +65,7 @@ BODIES: list[Body] = [
         sequence=12,
         since=11,
         checksum=2**61 - 2,
-        scan=Scan(source_offsets={"shop/0": 3}),
+        read_offsets={"shop/0": 3},
     ),
 ]
 
@@ -145,7 +144,12 @@ def test_tuples_that_have_grown_are_read_as_far_as_they_are_known():
         (Heartbeat(), ("seen", "is_stopping")),
         (
             HeartbeatResponse(
-                statuses=(), liveness=Liveness.ALIVE, sequence=1, since=0, checksum=0, scan=Scan()
+                statuses=(),
+                liveness=Liveness.ALIVE,
+                sequence=1,
+                since=0,
+                checksum=0,
+                read_offsets={},
             ),
             ("liveness", "checksum", "base_ts"),
         ),
@@ -155,7 +159,6 @@ def test_fields_that_are_missing_have_defaults(body: Body, missing: tuple[str, .
     document = json.loads(encode(message(body)))
     for name in missing:
         del document["body"][name]
-    document["body"].get("scan", {}).clear()
     assert decode(json.dumps(document).encode()) == message(body)
 
 
