@@ -64,11 +64,10 @@ class Plan:
 
 
 class Snapshot:
-    """Owned by one thread. Its keys are those below `prefixes`, and the delete counter.
-
-    `scope` has the prefixes to read and to watch, all in one request; it leaves out keys of other
-    clusters and of TiDB. The `guards` are conditions of every transaction; their keys must be among
-    the snapshot's.
+    """Owned by one thread. Its keys are those below the prefixes of its `scope`, which are read and
+    watched in one request; keys of other clusters and of TiDB are not among them. The delete
+    counter and the keys of the `guards` must be. A guard is a create-revision that a key had: a
+    condition of every transaction.
     """
 
     def __init__(
@@ -78,9 +77,7 @@ class Snapshot:
         guards: Callable[[], Sequence[Compare]] = tuple,
     ) -> None:
         self.revision = NEVER_READ  # everything up to it is in here, nothing after it
-        self._prefixes = tuple(prefixes)
-        is_within = delete_counter_key.startswith(self._prefixes)
-        self.scope = self._prefixes if is_within else (*self._prefixes, delete_counter_key)
+        self.scope = tuple(prefixes)
         self.counter_key = delete_counter_key
         self._guards = guards
         self._barrier = NEVER_READ
@@ -190,18 +187,14 @@ class Snapshot:
     def _is_lost(self, guard: Compare) -> bool:
         if not self._is_ours(guard.key):
             raise ValueError(f"the guard {guard.key} is outside of what is watched")
-        if guard.target == "value" or not isinstance(guard.operand, int):
-            return False
-        if not ABSENT < guard.operand <= self.revision:
-            return False  # not seen yet; and a key that must be absent may be deleted later
+        assert guard.target == "create"
+        assert isinstance(guard.operand, int)
         kv = self._seen.get(guard.key)
-        if kv is None:
-            return True
-        actual = kv.create_revision if guard.target == "create" else kv.mod_revision
-        return actual != guard.operand
+        is_there = kv is not None and kv.create_revision == guard.operand
+        return not is_there and guard.operand <= self.revision  # else it is not seen yet
 
     def _is_ours(self, key: str) -> bool:
-        return key == self.counter_key or key.startswith(self._prefixes)
+        return key.startswith(self.scope)
 
     def _take_in(self, event: WatchEvent) -> None:
         key, kv = event.kv.key, event.kv
