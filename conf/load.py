@@ -14,14 +14,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from conf.changefeed_file import (
-    Document,
-    check,
-    check_kind,
-    parse,
-    read_checked,
-    with_schema_text,
-)
+from conf.changefeed_file import Document, check, check_kind, parse, read_checked, with_schema_text
 from conf.keys import (
     CHANGEFEED_FILE,
     CHANGEFEED_KEYS,

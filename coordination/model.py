@@ -80,7 +80,7 @@ class CaptureInfo:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
     """A capture and the election that it won, with which it may claim a changefeed's next term in
-    Delta. Revision 0: it has won none."""
+    Delta."""
 
     capture_id: CaptureID
     epoch: ProcessorEpoch

@@ -47,12 +47,7 @@ from coordination.metadata.model import (
     SchedState,
     ScheduleRow,
 )
-from coordination.metadata.record_patch import (
-    deleted,
-    only_in_epoch,
-    record_patch,
-    unless_broken,
-)
+from coordination.metadata.record_patch import deleted, only_in_epoch, record_patch, unless_broken
 from coordination.model import CaptureID, Ts
 from coordination.orchestrator.transaction import Patch, PatchGroup
 

@@ -25,11 +25,7 @@ from coordination.model import CaptureID, CaptureInfo, Ts
 from coordination.owner.sync_point import interval_ms, next_sync_point
 from coordination.ports import Advance, Claim, ControlWriter, DdlScan
 from coordination.scheduler.barrier import Barrier, PendingDdl, compute_barrier
-from coordination.scheduler.coordinator import (
-    Coordinator,
-    CoordinatorInfo,
-    CoordinatorTick,
-)
+from coordination.scheduler.coordinator import Coordinator, CoordinatorInfo, CoordinatorTick
 from coordination.scheduler.messages import NO_TS, Checkpoint, Message
 from coordination.scheduler.schedulers import SchedulerSettings
 

@@ -18,13 +18,7 @@ from dataclasses import dataclass
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, TermNumber, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.capture_manager import CaptureManager
-from coordination.scheduler.messages import (
-    Body,
-    Checkpoint,
-    Message,
-    Span,
-    TableStatus,
-)
+from coordination.scheduler.messages import Body, Checkpoint, Message, Span, TableStatus
 from coordination.scheduler.replication_manager import ReplicationManager
 from coordination.scheduler.replication_set import ReplicationState
 from coordination.scheduler.schedulers import Schedulers, SchedulerSettings

@@ -24,12 +24,7 @@ from coordination.scheduler.messages import (
     TableState,
     TableStatus,
 )
-from coordination.scheduler.replication_set import (
-    AddOrder,
-    Order,
-    ReplicationSet,
-    ReplicationState,
-)
+from coordination.scheduler.replication_set import AddOrder, Order, ReplicationSet, ReplicationState
 
 V = TypeVar("V")
 

@@ -24,12 +24,7 @@ from typing import NamedTuple
 
 from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import Barrier
-from coordination.scheduler.messages import (
-    Checkpoint,
-    Span,
-    TableState,
-    TableStatus,
-)
+from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
 from streaming.permit import Withdrawn
 
 LEAVING = (TableState.STOPPING, TableState.STOPPED)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coordination.errors import TidelakeError
+from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import Ownership, Ts
 from coordination.ports import (
@@ -20,7 +21,6 @@ from coordination.ports import (
     Wake,
 )
 from coordination.scheduler.barrier import PendingDdl
-from coordination.trust import Trust
 from streaming.cluster.progress_rows import merged
 from streaming.cluster.reads import Offsets, low, texts
 from streaming.source.ranges import TopicPartition

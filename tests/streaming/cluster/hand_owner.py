@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from conf.settings import BatchSettings, SessionSettings
 from coordination.clock import SystemClock
-from coordination.fence import Fence
+from coordination.fence import CaptureIdentity, Fence, Trust
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import (
     CaptureID,
@@ -37,7 +37,6 @@ from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, Span, TableState
 from coordination.scheduler.replication_set import ReplicationState
-from coordination.trust import CaptureIdentity, Trust
 from coordination.watchdog import Watchdog
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.plane import SparkDataPlane
