@@ -114,8 +114,7 @@ def anew_writes(
     first owner need not wait until another one has ended."""
     epoch, name = NextEpoch(cluster_id), info.name
 
-    def made(old: ChangefeedInfo | None) -> ChangefeedInfo:
-        epoch.floor = old.epoch if old is not None else 0
+    def made(_old: ChangefeedInfo | None) -> ChangefeedInfo:
         return replace(info, epoch=epoch.value).started(epoch.value)
 
     def row(_old: ScheduleRow | None) -> ScheduleRow:
