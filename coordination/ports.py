@@ -15,10 +15,10 @@ from typing import Protocol
 
 from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo, FeedState, RunningError
-from coordination.model import ChangefeedID, Ownership, TermNumber, Ts
+from coordination.model import NO_TS, ChangefeedID, Ownership, TermNumber, Ts
 from coordination.scheduler.barrier import Barrier, PendingDdl
 from coordination.scheduler.coordinator import SpanProgress
-from coordination.scheduler.messages import NO_TS, Checkpoint, Span, TableStatus
+from coordination.scheduler.messages import Checkpoint, Span, TableStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

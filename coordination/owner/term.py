@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordination.metadata.model import ChangefeedInfo
-from coordination.model import CaptureID, CaptureInfo, Ts
+from coordination.model import NO_TS, CaptureID, CaptureInfo, Ts
 from coordination.owner.sync_point import interval_ms, next_sync_point
 from coordination.ports import Advance, Claim, ControlWriter, DdlScan
 from coordination.scheduler.barrier import Barrier, PendingDdl, compute_barrier
 from coordination.scheduler.coordinator import Coordinator, CoordinatorInfo, CoordinatorTick
-from coordination.scheduler.messages import NO_TS, Checkpoint, Message
+from coordination.scheduler.messages import Checkpoint, Message
 from coordination.scheduler.schedulers import SchedulerSettings
 
 RECORD_S: Final = 1.0  # between two records of progress

@@ -21,10 +21,8 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from coordination.errors import TidelakeError
-from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, TableName, Ts
+from coordination.model import NO_TS, CaptureID, ChangefeedID, ProcessorEpoch, TableName, Ts
 from coordination.scheduler.barrier import Barrier
-
-NO_TS: Final = Ts(0)  # below every commit-ts
 
 
 class TableState(IntEnum):

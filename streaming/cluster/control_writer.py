@@ -20,10 +20,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from coordination.errors import Fenced, Stop, TermRefused, TidelakeError, TryAgain
-from coordination.model import Ownership, TermNumber, Ts
+from coordination.model import NO_TS, Ownership, TermNumber, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
-from coordination.scheduler.messages import NO_TS
 from sinks.jvm_errors import line
 from streaming.backlog import BacklogMeter
 from streaming.backoff import PASSING

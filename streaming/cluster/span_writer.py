@@ -24,8 +24,7 @@ from dataclasses import dataclass
 
 from coordination.errors import TryAgain
 from coordination.failpoint import Failpoint, failpoint
-from coordination.model import TableName, Ts
-from coordination.scheduler.messages import NO_TS
+from coordination.model import NO_TS, TableName, Ts
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from sinks.table_form import UPSERT
