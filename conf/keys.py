@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from conf.settings import (
     BatchSettings,
@@ -19,12 +19,11 @@ from conf.settings import (
     Changefeed,
     DeltaSink,
     EtcdSettings,
-    ExtraColumn,
+    EventFilter,
     KafkaSource,
     SessionSettings,
-    TableKey,
+    TableRule,
     TransportSettings,
-    WriteMode,
 )
 
 
@@ -64,10 +63,11 @@ KINDS: Mapping[str, str] = {
 }
 _KIND_OF: Mapping[object, str] = {
     str: "text",
+    Literal: "text",
     int: "integer",
     float: "number",
     bool: "boolean",
-    tuple[str, ...]: "texts",
+    tuple: "texts",
 }
 
 
@@ -81,11 +81,14 @@ def keys_of(*parts: type) -> dict[str, UsedKey]:
             if (name := each.metadata.get("key")) is None:
                 continue
             of, choices = types[each.name], ()
-            if get_origin(of) is UnionType:  # … | None
+            if get_origin(of) in (Union, UnionType):  # … | None
+                of = get_args(of)[0]
+            kind = _KIND_OF[get_origin(of) or of]
+            if get_origin(of) is tuple:
                 of = get_args(of)[0]
             if get_origin(of) is Literal:
-                of, choices = str, get_args(of)
-            found[name] = UsedKey(_KIND_OF[of], choices, each.metadata["replaced"])
+                choices = get_args(of)
+            found[name] = UsedKey(kind, choices, each.metadata["replaced"])
     return found
 
 
@@ -148,9 +151,8 @@ _FILTER: Table = {
     "rules": TEXTS,
     "event-filters": [
         {
-            "matcher": TEXTS,
+            **keys_of(EventFilter),
             "ignore-event": UsedKey("texts", EVENT_TYPES),
-            "ignore-sql": TEXTS,
             "ignore-insert-value-expr": _EXPRESSIONS,
             "ignore-update-new-value-expr": _EXPRESSIONS,
             "ignore-update-old-value-expr": _EXPRESSIONS,
@@ -179,16 +181,7 @@ _SINK: Table = {
             **_ignored("partition", "dispatcher", "index", "columns"),
         }
     ],
-    # Tidelake's own.
-    "tables": [
-        {
-            "matcher": TEXTS,
-            "write-mode": UsedKey("text", get_args(WriteMode)),
-            "extra-columns": UsedKey("texts", get_args(ExtraColumn)),
-            "soft-delete": UsedKey("boolean"),
-            "key": UsedKey("text", get_args(TableKey)),
-        }
-    ],
+    "tables": [{**keys_of(TableRule)}],  # Tidelake's own
     "kafka-config": UsedKey("map"),
     "column-selectors": NotBuilt("rows would lack columns that the DDL names", ([],)),
     # About TiCDC's own work.

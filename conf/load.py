@@ -14,14 +14,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from conf.changefeed_file import (
-    Document,
-    check,
-    check_kind,
-    parse,
-    read_checked,
-    with_schema_text,
-)
+from conf.changefeed_file import Document, check, check_kind, parse, read_checked, with_schema_text
 from conf.keys import (
     CHANGEFEED_FILE,
     CHANGEFEED_KEYS,
@@ -251,16 +244,8 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
 
 
 def _table_rules(document: Document) -> tuple[TableRule, ...]:
-    rules = tuple(
-        TableRule(
-            matcher=tuple(row.get("matcher", ())),
-            write_mode=row.get("write-mode", "upsert"),
-            extra_columns=tuple(row.get("extra-columns", ())),
-            soft_delete=row.get("soft-delete", False),
-            key=row.get("key"),
-        )
-        for row in document.get("sink", {}).get("tables", ())
-    )
+    rows = document.get("sink", {}).get("tables", ())
+    rules = tuple(TableRule(**_given(TableRule, row)) for row in rows)
     require(all(rule.matcher for rule in rules), "sink.tables: one of them has no matcher")
     require(
         not document.get("force-replicate")
@@ -339,22 +324,15 @@ def _check_dispatchers(sink: Document, source: KafkaSource) -> None:
 
 
 def _filter(table: Document, values: Mapping[str, Any]) -> FilterSettings:
-    event_filters = tuple(
-        EventFilter(
-            matcher=tuple(row.get("matcher", ())),
-            ignore_event=tuple(row.get("ignore-event", ())),
-            ignore_sql=tuple(row.get("ignore-sql", ())),
-        )
-        for row in table.get("event-filters", ())
+    rows = table.get("event-filters", ())
+    filters = tuple(EventFilter(**_given(EventFilter, row)) for row in rows)
+    require(
+        all(each.matcher for each in filters), "filter.event-filters: one of them has no matcher"
     )
-    for event_filter in event_filters:
-        require(event_filter.matcher != (), "filter.event-filters: one of them has no matcher")
-    default = FilterSettings()
-    return FilterSettings(
-        rules=tuple(table.get("rules", ())) or default.rules,  # TiCDC: no rules are *.*
-        event_filters=event_filters,
-        case_sensitive=values.get("case-sensitive", default.case_sensitive),
-    )
+    made = _given(FilterSettings, {**values, **table})
+    if not made.get("rules"):
+        made.pop("rules", None)  # TiCDC: no rules are *.*
+    return FilterSettings(event_filters=filters, **made)
 
 
 def _etcd(values: Mapping[str, Any]) -> EtcdSettings:

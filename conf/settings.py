@@ -139,11 +139,12 @@ class KafkaSource:
 class TableRule:
     """One ``[[sink.tables]]``: how the tables that it matches are written."""
 
-    matcher: tuple[str, ...]
-    write_mode: WriteMode = "upsert"
-    extra_columns: tuple[ExtraColumn, ...] = ()
-    soft_delete: bool = False  # a deleted row stays, and is marked
-    key: TableKey | None = None  # of tables that have none
+    matcher: tuple[str, ...] = setting("matcher", ())
+    write_mode: WriteMode = setting("write-mode", "upsert")  # noqa: RUF009 - it is immutable
+    extra_columns: tuple[ExtraColumn, ...] = setting("extra-columns", ())
+    soft_delete: bool = setting("soft-delete", False)  # a deleted row stays, and is marked
+    # Of tables that have none.
+    key: TableKey | None = setting("key")  # noqa: RUF009
 
     @property
     def is_plain(self) -> bool:
@@ -196,18 +197,18 @@ class DeltaSink:
 class EventFilter:
     """One ``[[filter.event-filters]]``: which events of the matching tables are ignored."""
 
-    matcher: tuple[str, ...]
-    ignore_event: tuple[str, ...] = ()
-    ignore_sql: tuple[str, ...] = ()
+    matcher: tuple[str, ...] = setting("matcher", ())
+    ignore_event: tuple[str, ...] = setting("ignore-event", ())
+    ignore_sql: tuple[str, ...] = setting("ignore-sql", ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterSettings:
     """``[filter]`` and ``case-sensitive``."""
 
-    rules: tuple[str, ...] = ("*.*",)
+    rules: tuple[str, ...] = setting("rules", ("*.*",))
     event_filters: tuple[EventFilter, ...] = ()
-    case_sensitive: bool = False
+    case_sensitive: bool = setting("case-sensitive", False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

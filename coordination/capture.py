@@ -95,7 +95,7 @@ class Capture:
             is_driven=context.is_driven,
         )
         session.start()
-        context.fence.open(role.ownership, session.trusted_until)
+        context.fence.open(role.identity, session.trusted_until)
         context.fence.extend(session.trusted_until)  # in case a renewal came before it was open
         context.transport.set_self(role.id)
         return cls(role, jobs, session)

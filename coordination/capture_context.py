@@ -15,17 +15,16 @@ from coordination import deadline
 from coordination.clock import Clock
 from coordination.etcd import keys
 from coordination.etcd.client import Compare, EtcdClient
-from coordination.fence import Fence
+from coordination.fence import CaptureIdentity, Fence, Trust
 from coordination.metadata.global_state import GlobalReactorState
 from coordination.metadata.model import RunningError
-from coordination.model import CaptureID, CaptureInfo, Ownership, ProcessorEpoch, Revision
+from coordination.model import CaptureID, CaptureInfo, ProcessorEpoch, Revision
 from coordination.orchestrator.etcd_worker import REST_S, EtcdWorker, Reactor
 from coordination.orchestrator.snapshot import Snapshot
 from coordination.ports import DataPlane
 from coordination.running_errors import running_error
 from coordination.scheduler.schedulers import SchedulerSettings
 from coordination.scheduler.transport import Transport
-from coordination.trust import CaptureIdentity, Trust
 from coordination.version import tidelake_version
 from coordination.watchdog import Watchdog
 
@@ -108,19 +107,12 @@ class SessionContext:
         return self.info.id
 
     @property
-    def trust(self) -> Trust:
-        identity = CaptureIdentity(capture_id=self.id, epoch=self.epoch, address=self.info.address)
-        return Trust(self.capture.fence, identity)
+    def identity(self) -> CaptureIdentity:
+        return CaptureIdentity(capture_id=self.id, epoch=self.epoch, address=self.info.address)
 
     @property
-    def ownership(self) -> Ownership:
-        """The ownership of this capture without a won election (revision 0)."""
-        return Ownership(
-            capture_id=self.id,
-            epoch=self.epoch,
-            etcd_cluster_id=self.etcd,
-            election_revision=Revision(0),
-        )
+    def trust(self) -> Trust:
+        return Trust(self.capture.fence, self.identity)
 
     @property
     def end_within_s(self) -> float:

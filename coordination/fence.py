@@ -1,6 +1,6 @@
 """Whether this capture may still write: opened by the coordination thread, asked by any thread.
 
-    shut ──open(ownership, trusted_until)──► open ──extend──► open, longer
+    shut ──open(identity, trusted_until)──► open ──extend──► open, longer
       ▲                                        │
       └── shut(reason) ────────────────────────┤
       └── the clock passes trusted_until ──────┘   (`check` itself compares the clock)
@@ -8,6 +8,10 @@
 `extend` never opens a lapsed fence again: a capture that was not trusted for a moment starts again
 as a new one. The fence is the first of three gates that a stale write meets; Delta's transaction
 identity and the term in the control rows are the others.
+
+A process has one fence for all its sessions, one after the other. Work that was begun in a lost
+session must not go on when the fence opens again for the next one; so its `Trust` compares the
+session too.
 """
 
 from __future__ import annotations
@@ -17,14 +21,24 @@ from dataclasses import dataclass
 
 from coordination.clock import Clock
 from coordination.errors import Fenced
-from coordination.model import Ownership
+from coordination.model import CaptureID, ProcessorEpoch
 
 NEVER_OPENED = "this capture has not won its election"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureIdentity:
+    """The capture that writes; it is stored in progress rows and in the metadata of target
+    commits."""
+
+    capture_id: CaptureID
+    epoch: ProcessorEpoch
+    address: str
+
+
 @dataclass(frozen=True, slots=True)
 class _Open:
-    ownership: Ownership
+    identity: CaptureIdentity
     trusted_until: float  # on the clock of the fence
     extended_at: float
 
@@ -38,9 +52,9 @@ class Fence:
         self._lock = threading.Lock()
         self._state: _Open | str = NEVER_OPENED  # a str is the reason why it is shut
 
-    def check(self) -> Ownership:
-        """Returns the ownership under which this capture may write; raises ``Fenced`` with the
-        reason if it may not."""
+    def check(self) -> CaptureIdentity:
+        """Returns as whom this process may write; raises ``Fenced`` with the reason if it may
+        not."""
         with self._lock:
             state = self._state
         if isinstance(state, str):
@@ -48,13 +62,13 @@ class Fence:
         late_s = self._clock.monotonic() - state.trusted_until
         if late_s >= 0:
             raise Fenced(f"nothing may be written: trust in the session lapsed {late_s:.1f} s ago")
-        return state.ownership
+        return state.identity
 
-    def open(self, ownership: Ownership, trusted_until: float) -> None:
+    def open(self, identity: CaptureIdentity, trusted_until: float) -> None:
         """Allow writes until `trusted_until` (on the fence's clock). The fence must be shut."""
         with self._lock:
             assert isinstance(self._state, str), "the fence is open already: shut it first"
-            self._state = _Open(ownership, trusted_until, self._clock.monotonic())
+            self._state = _Open(identity, trusted_until, self._clock.monotonic())
 
     def extend(self, trusted_until: float) -> None:
         """Move the end of trust on, never back. Ignored if the fence is shut or lapsed."""
@@ -64,7 +78,7 @@ class Fence:
             if isinstance(state, str) or now >= state.trusted_until:
                 return
             if trusted_until > state.trusted_until:
-                self._state = _Open(state.ownership, trusted_until, now)
+                self._state = _Open(state.identity, trusted_until, now)
 
     @property
     def silent_s(self) -> float:
@@ -79,3 +93,26 @@ class Fence:
         with self._lock:
             if not isinstance(self._state, str):
                 self._state = reason
+
+
+class Trust:
+    """Whether one session may still write. Thread-safe, and cheap enough to be asked before each
+    write."""
+
+    def __init__(self, fence: Fence, identity: CaptureIdentity) -> None:
+        self.identity = identity
+        self._fence = fence
+
+    @property
+    def silent_s(self) -> float:
+        """For how many seconds etcd has not answered."""
+        return self._fence.silent_s
+
+    def check(self) -> None:
+        """Raises Fenced when this session may write nothing any more."""
+        trusted = self._fence.check()
+        if trusted.epoch != self.identity.epoch:
+            raise Fenced(
+                f"nothing may be written: capture {self.identity.capture_id} is over, its process "
+                f"goes on as {trusted.capture_id}"
+            )

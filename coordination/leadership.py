@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from coordination.capture_context import SessionContext
@@ -21,7 +21,7 @@ from coordination.errors import CaptureSuicide, TidelakeError, TryAgain
 from coordination.etcd.client import Compare
 from coordination.etcd.election import Candidate
 from coordination.metadata.global_state import GlobalReactorState
-from coordination.model import Revision
+from coordination.model import Ownership, Revision
 from coordination.orchestrator.etcd_worker import EtcdWorker
 from coordination.orchestrator.snapshot import GuardLost
 from coordination.owner.jobs import OwnerJobs
@@ -193,7 +193,12 @@ class Leadership:
 
     def _new_owner(self, revision: Revision) -> _OwnerRole:
         leads = Compare(self._candidate.key, "create", revision)
-        ownership = replace(self._role.ownership, election_revision=revision)
+        ownership = Ownership(
+            capture_id=self._role.id,
+            epoch=self._role.epoch,
+            etcd_cluster_id=self._role.etcd,
+            election_revision=revision,
+        )
         reactor = OwnerReactor(self._role, ownership, self._jobs, wake=lambda: worker.news())
         capture = self._role.capture
         worker = capture.new_worker(

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import NewType
+from typing import Final, NewType
 
 Ts = NewType("Ts", int)
 CaptureID = NewType("CaptureID", str)
@@ -38,6 +38,7 @@ Revision = NewType("Revision", int)
 LeaseID = NewType("LeaseID", int)
 TermNumber = NewType("TermNumber", int)
 
+NO_TS: Final = Ts(0)  # below every commit-ts
 TSO_LOGICAL_BITS = 18
 SEALED_TS = 2**63 - 1  # a txnVersion that no limit can exceed: seals an app ID (rule 4)
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -80,7 +81,7 @@ class CaptureInfo:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
     """A capture and the election that it won, with which it may claim a changefeed's next term in
-    Delta. Revision 0: it has won none."""
+    Delta."""
 
     capture_id: CaptureID
     epoch: ProcessorEpoch

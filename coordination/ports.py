@@ -13,23 +13,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo, FeedState, RunningError
-from coordination.model import (
-    ChangefeedID,
-    Ownership,
-    TermNumber,
-    Ts,
-)
+from coordination.model import NO_TS, ChangefeedID, Ownership, TermNumber, Ts
 from coordination.scheduler.barrier import Barrier, PendingDdl
 from coordination.scheduler.coordinator import SpanProgress
-from coordination.scheduler.messages import (
-    NO_TS,
-    Checkpoint,
-    Scan,
-    Span,
-    TableStatus,
-)
-from coordination.trust import Trust
+from coordination.scheduler.messages import Checkpoint, Span, TableStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +69,9 @@ class Replica(Protocol):
         them."""
         ...
 
-    def get_scan(self) -> Scan | None:
-        """How far the envelopes were read; not older than any status that was returned before."""
+    def get_read_offsets(self) -> Mapping[str, int] | None:
+        """How far all partitions were read (docs/cluster.md 7), which is the low water of spans
+        that hold no rows back; not older than any status that was returned before."""
         ...
 
     def set_barrier(self, barrier: Barrier | None) -> None:
@@ -121,14 +111,11 @@ class Claim:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlScan:
     """Every DDL at or below ``position_ts`` is known; ``pending`` are those that have not run yet,
-    in order.
-
-    ``has_rows``: every table with rows at or below ``position_ts`` is known too. Else the scans of
-    the captures find the tables."""
+    in order. Every table with rows at or below it, and below the first of them, is registered
+    too (docs/cluster.md 4)."""
 
     position_ts: Ts
     pending: tuple[PendingDdl, ...] = ()
-    has_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,6 @@ class WatchBatch:
     """The events of one or several revisions. With `missed` the receiver must read all keys again:
     history was compacted, or the stream broke and another etcd may have answered since."""
 
-    revision: Revision
     events: tuple[WatchEvent, ...] = ()
     missed: bool = False
 
@@ -162,9 +161,5 @@ def delete(client: EtcdClient, key: str) -> Revision:
 def prefix_end(prefix: str) -> bytes:
     """etcd's `range_end` for a prefix: the first key after all keys that begin with it."""
     end = bytearray(prefix.encode())
-    while end and end[-1] == 0xFF:
-        end.pop()
-    if not end:
-        return b"\0"  # etcd: up to the last key
-    end[-1] += 1
+    end[-1] += 1  # no byte of UTF-8 is 0xFF
     return bytes(end)

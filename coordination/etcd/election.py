@@ -14,15 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from coordination.errors import LeaseGone
-from coordination.etcd.client import (
-    Compare,
-    Delete,
-    EtcdClient,
-    Put,
-    Watch,
-    WatchBatch,
-    get,
-)
+from coordination.etcd.client import Compare, Delete, EtcdClient, Put, Watch, WatchBatch, get
 from coordination.model import LeaseID, Revision
 
 REREAD_S: Final = 2.0  # a lost watch event is noticed after at most this long

@@ -8,7 +8,7 @@ The guard is a small Python process. This process does not use PR_SET_PDEATHSIG 
 comes when the *thread* that started the child ends, and setting it needs a fork while gRPC's and
 the JVM's threads run. Guard and etcd have a session (process group) of their own, so that Ctrl-C in
 a terminal does not end etcd before the lease is released. A folder stays behind only if the guard
-is killed too; the next start removes it, which it knows by the pid in the folder's name.
+is killed too; it lies in the temporary folder of this process, and goes with that.
 """
 
 from __future__ import annotations
@@ -85,8 +85,7 @@ class EmbeddedEtcd:
             return
         binary = find_binary()
         if self._folder is None:
-            sweep()
-            self._folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
+            self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
             self._client_port, self._peer_port = free_ports(2)
         self._launch(binary, self._folder)
         try:
@@ -219,22 +218,3 @@ def free_ports(count: int) -> tuple[int, ...]:
     finally:
         for each in sockets:
             each.close()
-
-
-def sweep() -> None:
-    """Remove folders that were left behind: the process in their name is gone, and its guard was
-    killed before it could remove them."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
-        pid = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
-        if pid.isdigit() and not _is_alive(int(pid)):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

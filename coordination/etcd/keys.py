@@ -206,12 +206,9 @@ def parse_key(cluster_id: str, key: str) -> ParsedKey | None:
 # ---- the JSON of a capture
 
 
-def dump_capture_info(info: CaptureInfo, **more: str | bool) -> bytes:
-    """The JSON of a capture, as TiCDC writes it. ``more``: further fields, unknown to TiCDC."""
-    if info.is_draining:
-        more["draining"] = True
-    if info.is_reached:
-        more["reached"] = True
+def dump_capture_info(info: CaptureInfo) -> bytes:
+    """The JSON of a capture, as TiCDC writes it; what TiCDC does not know is there if it is set."""
+    own = {"draining": info.is_draining, "reached": info.is_reached}
     fields = {
         "id": info.id,
         "address": info.address,
@@ -219,7 +216,7 @@ def dump_capture_info(info: CaptureInfo, **more: str | bool) -> bytes:
         "git-hash": "",
         "deploy-path": "",
         "start-timestamp": info.start_timestamp,
-        **more,
+        **{name: True for name, is_set in own.items() if is_set},
     }
     return json.dumps(fields, separators=(",", ":")).encode()
 

@@ -108,7 +108,7 @@ class FollowedWatch:
         if reply.compact_revision:
             logger.info("watch lost history key=%s compacted=%s", self._key, reply.compact_revision)
             self._next_revision = Revision(max(reply.compact_revision, self._next_revision))
-            self._deliver(WatchBatch(revision=revision, missed=True))
+            self._deliver(WatchBatch(missed=True))
             return False
         if reply.canceled:
             logger.info("watch was cancelled by etcd key=%s: %s", self._key, reply.cancel_reason)
@@ -117,17 +117,17 @@ class FollowedWatch:
             self._next_revision = self._next_revision or Revision(revision + 1)
             self._moments.created(reply.watch_id, Revision(self._next_revision - 1))
             if self._is_remade:
-                self._deliver(WatchBatch(revision=revision, missed=True))
+                self._deliver(WatchBatch(missed=True))
         elif reply.events:
             new = [self._source.watch_event(event) for event in reply.events]
             if not self._moments.add(reply.watch_id, new):
                 logger.info("etcd told a moment in two, read again key=%s", self._key)
-                self._deliver(WatchBatch(revision=revision, missed=True))
+                self._deliver(WatchBatch(missed=True))
         else:
             self._moments.progress(reply.watch_id, revision)
         if events := self._moments.take():
             self._next_revision = Revision(events[-1].kv.mod_revision + 1)
-            self._deliver(WatchBatch(revision=revision, events=events))
+            self._deliver(WatchBatch(events=events))
         return True
 
     def _deliver(self, batch: WatchBatch) -> None:

@@ -25,12 +25,7 @@ from coordination.metadata.model import (
     TaskPosition,
     load,
 )
-from coordination.metadata.record_patch import (
-    deleted,
-    only_in_epoch,
-    record_patch,
-    unless_refused,
-)
+from coordination.metadata.record_patch import deleted, only_in_epoch, record_patch
 from coordination.model import CaptureID
 from coordination.orchestrator.transaction import Patch, PatchGroup
 
@@ -110,7 +105,7 @@ class ChangefeedReactorState:
         """Have the groups written after this tick, in their order, each wholly or not at all. A
         group that refuses on the newest values does nothing and does not end the worker: the next
         tick sees the newer values and decides again."""
-        self._groups += (unless_refused(group) for group in groups)
+        self._groups += groups
 
     def take_patches(self) -> list[PatchGroup]:
         taken, self._groups = self._groups, []

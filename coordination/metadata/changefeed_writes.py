@@ -7,9 +7,8 @@ refused unless the row, at the commit, still agrees with the one that the caller
     always      in `creation_epoch`: else the changefeed was created anew under its name
     by_owner    in owner, LAUNCHED and `launches` too: else the owner that writes was replaced
 
-Patches that may refuse come before patches that change something, so a group is written wholly or
-not at all. In a tick, where a refusal would end the worker, the reactor states wrap each group in
-`unless_refused`.
+A group is written wholly or not at all. For an operator a refusal is an error; after a tick the
+group is dropped, and the next tick decides again.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from coordination.metadata.model import (
     SchedState,
     ScheduleRow,
 )
-from coordination.metadata.record_patch import deleted, only_in_epoch, record_patch
+from coordination.metadata.record_patch import deleted, only_in_epoch, record_patch, unless_broken
 from coordination.model import CaptureID, Ts
 from coordination.orchestrator.transaction import Patch, PatchGroup
 
@@ -115,8 +114,7 @@ def anew_writes(
     first owner need not wait until another one has ended."""
     epoch, name = NextEpoch(cluster_id), info.name
 
-    def made(old: ChangefeedInfo | None) -> ChangefeedInfo:
-        epoch.floor = old.epoch if old is not None else 0
+    def made(_old: ChangefeedInfo | None) -> ChangefeedInfo:
         return replace(info, epoch=epoch.value).started(epoch.value)
 
     def row(_old: ScheduleRow | None) -> ScheduleRow:
@@ -158,12 +156,14 @@ class ChangefeedWrites:
             next_state(known_state(info), decision.event)
             return info
 
+        overwrite = decision.overwrite_checkpoint_ts
+        status = self._status(lambda old: _status_after(old, target, overwrite))
         return (
             self._known_row(),
             self._info(check),
             *((epoch.patch,) if decision.event in NEW_EPOCH else ()),
             self._info(lambda info: _info_after(info, target, decision, epoch.value)),
-            self._status(lambda old: _status_after(old, target, decision.overwrite_checkpoint_ts)),
+            unless_broken(status) if self.by_owner else status,
         )
 
     def remove(self) -> PatchGroup:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coordination.errors import TidelakeError
+from coordination.orchestrator.transaction import ChangeRefused
 
 
-class MetadataError(TidelakeError):
+class MetadataError(ChangeRefused):
     """A request about changefeeds, captures or their schedule that cannot be done as asked."""
 
 

@@ -25,14 +25,13 @@ from coordination.duration import duration_ms
 from coordination.error_codes import GC_ERRORS, UNRETRYABLE, UNRETRYABLE_ERRORS
 from coordination.metadata.errors import InvalidTransition
 from coordination.metadata.model import (
-    NO_TS,
     AdminJobType,
     ChangefeedInfo,
     ChangefeedStatus,
     FeedState,
     RunningError,
 )
-from coordination.model import Ts
+from coordination.model import NO_TS, Ts
 
 BACKOFF_MIN_S: Final = 10.0
 BACKOFF_MAX_S: Final = 600.0

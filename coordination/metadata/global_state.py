@@ -19,7 +19,6 @@ from coordination.etcd.client import KeyValue
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.errors import BrokenValue
-from coordination.metadata.record_patch import unless_refused
 from coordination.model import CaptureID, CaptureInfo, LeaseID
 from coordination.orchestrator.transaction import PatchGroup
 
@@ -76,7 +75,7 @@ class GlobalReactorState:
 
     def add_group(self, *groups: PatchGroup) -> None:
         """As ``ChangefeedReactorState.add_group``; these are written before the changefeeds'."""
-        self._groups += (unless_refused(group) for group in groups)
+        self._groups += groups
 
     def is_gone(self, capture_id: CaptureID) -> bool:
         """Whether the capture's key is gone, even if its grace is not over: it must be given no new

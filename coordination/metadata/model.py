@@ -18,9 +18,8 @@ from typing import Any, ClassVar, Final, TypeVar
 from conf.masking import masked
 from coordination.etcd.keys import NAMESPACE, ChangefeedName
 from coordination.metadata.errors import BrokenValue, InvalidSchedule, NotLaunched
-from coordination.model import CaptureID, ChangefeedID, Ts
+from coordination.model import NO_TS, CaptureID, ChangefeedID, Ts
 
-NO_TS: Final = Ts(0)
 START_EPOCH: Final = "start-epoch"
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from coordination.metadata.errors import BrokenValue, MetadataError
+from coordination.metadata.errors import BrokenValue
 from coordination.metadata.feed_state import known_state
 from coordination.metadata.model import ChangefeedInfo, Record, dump, load
-from coordination.orchestrator.transaction import Patch, PatchGroup, PatchSkipped
+from coordination.orchestrator.transaction import Patch, PatchGroup
 
 R = TypeVar("R", bound=Record)
 
@@ -39,6 +39,18 @@ def deleted(key: str) -> Patch:
     return Patch(key, lambda _old: None)
 
 
+def unless_broken(patch: Patch) -> Patch:
+    """The patch, but a value that cannot be read stays as it is, and its group goes on."""
+
+    def change(old: bytes | None) -> bytes | None:
+        try:
+            return patch.change(old)
+        except BrokenValue:
+            return old
+
+    return replace(patch, change=change)
+
+
 def only_in_epoch(info_key: str, epoch: int, patch: Patch) -> PatchGroup:
     """A group of that patch, which does nothing unless the changefeed runs in that epoch at the
     commit. A report that arrives late belongs to a run that is over, or to a changefeed that is
@@ -58,34 +70,6 @@ def only_in_epoch(info_key: str, epoch: int, patch: Patch) -> PatchGroup:
         return value
 
     def change(old: bytes | None) -> bytes | None:
-        if not runs:
-            raise PatchSkipped
-        return patch.change(old)
+        return patch.change(old) if runs else old
 
     return (Patch(info_key, look, is_compared=True), replace(patch, change=change))
-
-
-def unless_refused(group: PatchGroup) -> PatchGroup:
-    """The group, but where a patch raises a ``MetadataError``, all its patches from there on are
-    skipped: the error would end the EtcdWorker.
-
-    Patches that can refuse must come before patches that change something, so that nothing is
-    written of a group that is refused.
-    """
-    is_refused = False
-
-    def nth(number: int, patch: Patch) -> Patch:
-        def change(old: bytes | None) -> bytes | None:
-            nonlocal is_refused
-            is_refused &= number > 0  # the first patch: the group is run anew on newer values
-            if is_refused:
-                raise PatchSkipped
-            try:
-                return patch.change(old)
-            except MetadataError as error:
-                is_refused = True
-                raise PatchSkipped from error
-
-        return replace(patch, change=change)
-
-    return tuple(nth(number, patch) for number, patch in enumerate(group))

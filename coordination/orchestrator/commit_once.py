@@ -45,8 +45,6 @@ def _commit(
         snapshot.read(RangeResult(revision=revision, kvs=kvs))
         snapshot.check_guards()
         plan = snapshot.plan((group,))
-        if plan.taken == 0:
-            raise TryAgain("etcd's present state does not allow the change yet")
         if not plan.ops or client.txn(plan.compares, plan.ops).succeeded:
             return
     raise TryAgain(f"others changed the same keys {TRIES} times in a row")

@@ -267,13 +267,16 @@ class EtcdWorker(Generic[S]):
 
     def _commit(self) -> None:
         """Send the pending groups until all are written, another writer was faster, or etcd does
-        not answer."""
-        while self._pending and not self._must_read and not self._has_collided:
-            plan = self._snapshot.plan(self._pending)
-            if plan.taken == 0:
-                return  # the first group waits for newer events
+        not answer; each transaction once the watch has brought back the one before. A group that is
+        refused on the newest values is dropped: the next tick sees them and decides again."""
+        while self._pending and self._may_send:
+            plan = self._snapshot.plan(self._pending, drops_refused=True)
             if not plan.ops or self._send(plan):
                 del self._pending[: plan.taken]
+
+    @property
+    def _may_send(self) -> bool:
+        return self._snapshot.caught_up and not self._must_read and not self._has_collided
 
     def _send(self, plan: Plan) -> bool:
         """Whether etcd committed the plan. If not, the worker waits for events after a conflict,
@@ -288,7 +291,7 @@ class EtcdWorker(Generic[S]):
         if ended_at - started_at > SLOW_TXN_S:
             logger.warning("etcd was slow to commit seconds=%.1f", ended_at - started_at)
         if result.succeeded:
-            self._snapshot.committed(plan, result.revision)
+            self._snapshot.committed(result.revision)
         else:
             self._collided_at = self.revision
         self._read_at = min(self._read_at, ended_at + OWED_S)

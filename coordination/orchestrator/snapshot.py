@@ -5,11 +5,10 @@ No I/O: EtcdWorker feeds reads and watch batches in, and sends planned transacti
     read ──► seen, all keys at `revision` ◄── apply (events, in order, of whole revisions)
                 │
                 └── take_updates ──► the reactor's state
-    committed ──► ahead: own writes that the watch has not brought back yet
 
-Plans are built on `ahead` over `seen`, so a worker never conflicts with its own writes. A reactor
-sees only `seen`, and only once it has caught up with the worker's last write: so the reactor always
-sees etcd as it was at one moment.
+Plans are built, and the reactor ticks, only once the watch has brought back the worker's last
+write. So a worker never conflicts with its own writes, and a reactor always sees etcd as it was at
+one moment.
 
 A deleted key has no revisions: if a key was absent, then created and deleted again, a compare on
 its revision does not notice. So each transaction with a delete counts one key up (the delete
@@ -64,20 +63,11 @@ class Plan:
     counter: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A write of this worker that the watch has not brought back yet."""
-
-    value: bytes | None
-    revision: Revision
-
-
 class Snapshot:
-    """Owned by one thread. Its keys are those below `prefixes`, and the delete counter.
-
-    `scope` has the prefixes to read and to watch, all in one request; it leaves out keys of other
-    clusters and of TiDB. The `guards` are conditions of every transaction; their keys must be among
-    the snapshot's.
+    """Owned by one thread. Its keys are those below the prefixes of its `scope`, which are read and
+    watched in one request; keys of other clusters and of TiDB are not among them. The delete
+    counter and the keys of the `guards` must be. A guard is a create-revision that a key had: a
+    condition of every transaction.
     """
 
     def __init__(
@@ -87,20 +77,17 @@ class Snapshot:
         guards: Callable[[], Sequence[Compare]] = tuple,
     ) -> None:
         self.revision = NEVER_READ  # everything up to it is in here, nothing after it
-        self._prefixes = tuple(prefixes)
-        is_within = delete_counter_key.startswith(self._prefixes)
-        self.scope = self._prefixes if is_within else (*self._prefixes, delete_counter_key)
+        self.scope = tuple(prefixes)
         self.counter_key = delete_counter_key
         self._guards = guards
         self._barrier = NEVER_READ
         self._seen: dict[str, KeyValue] = {}
-        self._ahead: dict[str, _Written] = {}
         self._updates: list[Update] = []
 
     @property
     def caught_up(self) -> bool:
-        """Whether the watch has brought back this worker's last write; until then the reactor must
-        not run."""
+        """Whether the watch has brought back this worker's last write; until then nothing may be
+        planned, and the reactor must not run."""
         return self.revision >= self._barrier
 
     def read(self, found: RangeResult) -> None:
@@ -126,7 +113,6 @@ class Snapshot:
             if key not in before or before[key].mod_revision != new.mod_revision:
                 self._queue(key, new)
         self.revision = found.revision
-        self._ahead.clear()
 
     def _check_known(self, kv: KeyValue) -> None:
         """Raises ``CaptureSuicide`` if a key went back to an older write, or one revision has two
@@ -166,11 +152,12 @@ class Snapshot:
         taken, self._updates = self._updates, []
         return taken
 
-    def plan(self, groups: Sequence[PatchGroup]) -> Plan:
+    def plan(self, groups: Sequence[PatchGroup], *, drops_refused: bool = False) -> Plan:
         """Fold groups into a transaction; raises what ``fold`` raises. Each guard takes the place
         of a key."""
         guards = self._guards()
-        folded = fold(groups, self._value, MAX_TXN_OPS - 1 - len(guards))
+        most = MAX_TXN_OPS - 1 - len(guards)
+        folded = fold(groups, self._value, most, drops_refused=drops_refused)
         if not folded.changes:
             return Plan(taken=folded.taken)
         ops: list[Op] = [
@@ -185,13 +172,10 @@ class Snapshot:
         compares = (counter_compare(self.counter_key, counter), *guards, *unchanged)
         return Plan(taken=folded.taken, compares=compares, ops=tuple(ops), counter=counter)
 
-    def committed(self, plan: Plan, revision: Revision) -> None:
-        """Take note that etcd has committed the plan: the next plan builds on it, and the reactor
-        waits until the watch has brought it back."""
+    def committed(self, revision: Revision) -> None:
+        """Take note that etcd has committed a plan: the next one, and the reactor, wait until the
+        watch has brought it back."""
         self._barrier = max(self._barrier, revision)
-        for op in plan.ops:
-            value = None if isinstance(op, Delete) else op.value
-            self._ahead[op.key] = _Written(value, revision)
 
     def check_guards(self) -> None:
         """Raises ``GuardLost`` for a guard that can never hold again: the key's revision, which it
@@ -203,18 +187,14 @@ class Snapshot:
     def _is_lost(self, guard: Compare) -> bool:
         if not self._is_ours(guard.key):
             raise ValueError(f"the guard {guard.key} is outside of what is watched")
-        if guard.target == "value" or not isinstance(guard.operand, int):
-            return False
-        if not ABSENT < guard.operand <= self.revision:
-            return False  # not seen yet; and a key that must be absent may be deleted later
+        assert guard.target == "create"
+        assert isinstance(guard.operand, int)
         kv = self._seen.get(guard.key)
-        if kv is None:
-            return True
-        actual = kv.create_revision if guard.target == "create" else kv.mod_revision
-        return actual != guard.operand
+        is_there = kv is not None and kv.create_revision == guard.operand
+        return not is_there and guard.operand <= self.revision  # else it is not seen yet
 
     def _is_ours(self, key: str) -> bool:
-        return key == self.counter_key or key.startswith(self._prefixes)
+        return key.startswith(self.scope)
 
     def _take_in(self, event: WatchEvent) -> None:
         key, kv = event.kv.key, event.kv
@@ -222,8 +202,6 @@ class Snapshot:
             self._seen[key] = kv
         else:
             self._seen.pop(key, None)
-        if key in self._ahead and self._ahead[key].revision <= kv.mod_revision:
-            del self._ahead[key]
         self._queue(key, kv if event.kind == "put" else None)
 
     def _queue(self, key: str, kv: KeyValue | None) -> None:
@@ -233,25 +211,18 @@ class Snapshot:
     def _value(self, key: str) -> bytes | None:
         if not self._is_ours(key) or key == self.counter_key:
             raise ValueError(f"a patch of {key}, which is outside of what is watched")
-        return self._newest(key)
-
-    def _newest(self, key: str) -> bytes | None:
-        if key in self._ahead:
-            return self._ahead[key].value
         kv = self._seen.get(key)
         return kv.value if kv else None
 
     def _mod_revision(self, key: str) -> Revision:
-        if key in self._ahead:
-            written = self._ahead[key]
-            return ABSENT if written.value is None else written.revision
         kv = self._seen.get(key)
         return kv.mod_revision if kv else ABSENT
 
     def _counter(self) -> int:
-        value = self._newest(self.counter_key)
-        if value is None:
+        kv = self._seen.get(self.counter_key)
+        if kv is None:
             return 0
+        value = kv.value
         if not value.isdigit() or value.startswith(b"0"):
             raise TidelakeError(
                 f"the delete counter in etcd, {self.counter_key}, holds {value!r} and not a "

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from coordination.errors import TidelakeError, TryAgain
+from coordination.errors import TidelakeError
 
 MAX_TXN_BYTES: Final = 1024 * (1024 + 256)  # TiCDC's, below etcd's --max-request-bytes of 1.5 MiB
 NAMED_IN_ERROR: Final = 3  # changefeeds
@@ -23,8 +23,9 @@ NAMED_IN_ERROR: Final = 3  # changefeeds
 Changes = Mapping[str, bytes | None]  # None: delete
 
 
-class PatchSkipped(Exception):
-    """Raised by a change that is no longer wanted: the other patches of its group go on."""
+class ChangeRefused(TidelakeError):
+    """Raised by a change that is not possible on the newest values: nothing is written of its
+    group."""
 
 
 class TransactionTooLarge(TidelakeError):
@@ -37,9 +38,8 @@ class Patch:
     """One key's change. ``None`` is an absent key, ``b""`` an empty value; a result equal to the
     argument is no change.
 
-    ``change`` may be run several times, so it must not have effects of its own. ``PatchSkipped``
-    leaves this patch out, ``TryAgain`` puts its whole group off until newer events have come; any
-    other error ends the worker.
+    ``change`` may be run several times, so it must not have effects of its own. ``ChangeRefused``
+    leaves its whole group out; any other error ends the worker.
 
     ``is_compared`` puts the key's mod-revision among the transaction's conditions even if the
     change leaves the value as it is: so what a patch has only *read* still holds at the commit."""
@@ -62,21 +62,27 @@ class Fold:
 
 
 def fold(
-    groups: Sequence[PatchGroup], values: Callable[[str], bytes | None], max_keys: int
+    groups: Sequence[PatchGroup],
+    values: Callable[[str], bytes | None],
+    max_keys: int,
+    *,
+    drops_refused: bool = False,
 ) -> Fold:
-    """Folds as many groups, from the front, as one transaction can hold.
+    """Folds as many groups, from the front, as one transaction can hold. ``drops_refused``: a
+    refused group changes nothing, and is no error.
 
-    Stops before a group that raises ``TryAgain``: that group and those after it wait. Raises
-    ``TransactionTooLarge`` if the first group with a change exceeds a limit by itself, and what a
-    patch raises.
+    Raises ``TransactionTooLarge`` if the first group with a change exceeds a limit by itself, and
+    what a patch raises.
     """
     changes: Changes = {}
     reads: frozenset[str] = frozenset()
     for taken, group in enumerate(groups):
         try:
             larger = _run(group, changes, values)
-        except TryAgain:
-            return Fold(taken=taken, changes=changes, reads=reads)
+        except ChangeRefused:
+            if not drops_refused:
+                raise
+            continue
         if larger == changes:
             continue  # it changes nothing, so nothing depends on what it read
         more_reads = reads.union(patch.key for patch in group if patch.is_compared)
@@ -100,10 +106,7 @@ def _run(group: PatchGroup, before: Changes, values: Callable[[str], bytes | Non
     changes = dict(before)
     for patch in group:
         old = changes[patch.key] if patch.key in changes else values(patch.key)
-        try:
-            changes[patch.key] = patch.change(old)
-        except PatchSkipped:
-            continue
+        changes[patch.key] = patch.change(old)
     return {key: value for key, value in changes.items() if value != values(key)}
 
 

@@ -48,12 +48,12 @@ from coordination.metadata.model import (
     SchedState,
     ScheduleRow,
 )
-from coordination.model import Ownership
+from coordination.model import NO_TS, Ownership
 from coordination.owner.term import UNSEEN, Term
 from coordination.ports import Standing
 from coordination.running_errors import OWNER_UNKNOWN
 from coordination.scheduler.coordinator import Coordinator
-from coordination.scheduler.messages import NO_TS, Message
+from coordination.scheduler.messages import Message
 
 logger = logging.getLogger(__name__)
 

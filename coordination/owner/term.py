@@ -21,16 +21,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordination.metadata.model import ChangefeedInfo
-from coordination.model import CaptureID, CaptureInfo, Ts
+from coordination.model import NO_TS, CaptureID, CaptureInfo, Ts
 from coordination.owner.sync_point import interval_ms, next_sync_point
 from coordination.ports import Advance, Claim, ControlWriter, DdlScan
 from coordination.scheduler.barrier import Barrier, PendingDdl, compute_barrier
-from coordination.scheduler.coordinator import (
-    Coordinator,
-    CoordinatorInfo,
-    CoordinatorTick,
-)
-from coordination.scheduler.messages import NO_TS, Checkpoint, Message
+from coordination.scheduler.coordinator import Coordinator, CoordinatorInfo, CoordinatorTick
+from coordination.scheduler.messages import Checkpoint, Message
 from coordination.scheduler.schedulers import SchedulerSettings
 
 RECORD_S: Final = 1.0  # between two records of progress
@@ -116,7 +112,6 @@ class Term:
             now_s,
             unreached=unreached,
             gone=gone,
-            is_searched=scan.has_rows,
             held=held_tables(scan),
         )
         if held_tables(scan):  # the others go on over sync points: no barrier may fall back to one
@@ -173,7 +168,6 @@ class Term:
         known += [made.checkpoint_ts for made in replication.sets.values()]
         self._is_on_grid = bool(known)
         known += [ddl.commit_ts for ddl in scan.pending]
-        known += [table.commit_ts for table in coordinator.unregistered_tables()]
         first_ts = min(known, default=scan.position_ts)
         self._published_ts = Ts(max(self._published_ts, first_ts - 1))
 
@@ -194,14 +188,11 @@ class Term:
         return next_sync_point(self._published_ts, self._interval_ms)
 
     def _barrier(self, coordinator: Coordinator, scan: DdlScan) -> Barrier:
-        """The barrier of this tick. It stays at the checkpoint until a capture's scan, or the
-        owner's own, says how far the topics were searched for tables (docs/cluster.md 4)."""
-        checkpoint_ts = coordinator.checkpoint.checkpoint_ts
-        scans = (each.scan for each in coordinator.captures.captures.values())
-        is_searched = scan.has_rows or any(scans)
+        """The barrier of this tick. It stays at the checkpoint until the owner's reader says how
+        far it has searched the topics for DDLs and tables (docs/cluster.md 4)."""
         return compute_barrier(
-            checkpoint_ts=checkpoint_ts,
-            ddl_scan_ts=scan.position_ts if is_searched else checkpoint_ts,
+            checkpoint_ts=coordinator.checkpoint.checkpoint_ts,
+            ddl_scan_ts=scan.position_ts,
             pending_ddls=scan.pending,
             next_sync_point_ts=None if held_tables(scan) else self._sync_point_ts,
             target_ts=self._info.target_ts or None,
@@ -276,7 +267,7 @@ def first_due(pending: Sequence[PendingDdl], reached_ts: Ts) -> PendingDdl | Non
 def read_offsets(coordinator: Coordinator) -> dict[str, int]:
     """Up to which offset of each partition the captures that hold spans have read the source and
     are done with it: the least of the captures. Empty: not known now."""
-    return lowest(_scanned(coordinator).values())
+    return lowest(_read_to(coordinator).values())
 
 
 def low_water_offsets(coordinator: Coordinator) -> dict[str, int]:
@@ -285,22 +276,21 @@ def low_water_offsets(coordinator: Coordinator) -> dict[str, int]:
     Empty: not known now.
 
     It is known only while every span is settled on a capture that has said how far it has read."""
-    replication, scanned = coordinator.replication, _scanned(coordinator)
+    replication, read_to = coordinator.replication, _read_to(coordinator)
     primaries = {made.primary for made in replication.sets.values() if made.primary}
-    if not replication.is_settled or primaries - scanned.keys():
+    if not replication.is_settled or primaries - read_to.keys():
         return {}
-    return lowest(scanned.values())
+    return lowest(read_to.values())
 
 
-def _scanned(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:
-    """The offsets that the captures with spans have reported in their scans, by capture."""
+def _read_to(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:
+    """How far the captures with spans have read, by capture."""
     primaries = {made.primary for made in coordinator.replication.sets.values()}
     captures = coordinator.captures.captures.items()
-    scans = {each: capture.scan for each, capture in captures if each in primaries}
     return {
-        each: scan.source_offsets
-        for each, scan in scans.items()
-        if scan is not None and scan.source_offsets is not None
+        each: capture.read_offsets
+        for each, capture in captures
+        if each in primaries and capture.read_offsets is not None
     }
 
 

@@ -166,11 +166,7 @@ class Agent:
         self._reports.observe(status)
         is_news = before is None or before.state is not status.state
         if is_news and status.state is not TableState.ABSENT:
-            yield DispatchTableResponse(
-                status=status,
-                is_remove=status.state in (TableState.STOPPING, TableState.STOPPED),
-                sequence=self._reports.sequence,
-            )
+            yield DispatchTableResponse(status=status, sequence=self._reports.sequence)
         if status.state is TableState.STOPPED:
             self._reports.observe(TableStatus(table_id, TableState.ABSENT))
 
@@ -191,8 +187,7 @@ class Agent:
             sequence=self._reports.sequence,
             since=since,
             checksum=self._reports.checksum,
-            answers=newest.number,
-            scan=self._replica.get_scan(),
+            read_offsets=self._replica.get_read_offsets(),
         )
 
     def _to_owner(self, body: Body) -> Message:

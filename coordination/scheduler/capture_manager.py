@@ -25,7 +25,6 @@ from coordination.scheduler.messages import (
     HeartbeatResponse,
     Liveness,
     Message,
-    Scan,
     TableStatus,
 )
 from coordination.scheduler.reports import ReportView
@@ -53,7 +52,7 @@ class CaptureStatus:
     state: CaptureState = CaptureState.UNINITIALIZED
     epoch: ProcessorEpoch | None = None  # None until it has answered
     view: ReportView = field(default_factory=ReportView)
-    scan: Scan | None = None
+    read_offsets: Mapping[str, int] | None = None
 
 
 News = tuple[CaptureID, Sequence[TableStatus]]  # a capture, and its statuses that have changed
@@ -67,7 +66,6 @@ class CaptureManager:
         self._owner_id = owner_id
         self._heartbeat_tick = heartbeat_tick
         self._ticks = 0
-        self._sent = 0  # the number of the last heartbeats
         self._sent_at = float("-inf")
         self._sent_barrier: Barrier | None = None
         self._unreached: Collection[CaptureID] = ()  # no owner has reached them: they have no spans
@@ -145,14 +143,12 @@ class CaptureManager:
             is_due = now_s - self._sent_at >= REST_HEARTBEAT_S
         if not is_due and not is_news:
             return []
-        self._sent += 1
         self._sent_at = now_s
         self._sent_barrier = barrier
         return [
             (
                 capture_id,
                 Heartbeat(
-                    number=self._sent,
                     seen=capture.view.seen,
                     table_ids=tuple(asked.get(capture_id, ())),
                     is_stopping=capture_id in draining,
@@ -182,8 +178,8 @@ class CaptureManager:
         if statuses is None:
             return None
         capture.epoch = epoch
-        if response.scan is not None:
-            capture.scan = response.scan
+        if response.read_offsets is not None:
+            capture.read_offsets = response.read_offsets
         is_ending = response.liveness is Liveness.STOPPING
         capture.state = CaptureState.STOPPING if is_ending else CaptureState.INITIALIZED
         return capture.id, statuses

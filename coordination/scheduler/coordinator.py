@@ -4,7 +4,7 @@ captures, and returns dispatches, heartbeats and the changefeed's checkpoint.
     inbox ─► for this owner's launch, ID and changefeed epoch? ─► captures ─► spans
     etcd  ─► captures: new, gone
     all captures have answered ─► schedulers ─► tasks
-    checkpoint, capped by the barrier and by tables that are not registered yet ─► heartbeats
+    checkpoint, capped by the barrier ─► heartbeats
 
 Pure; the work of a tick grows with the number of changes since the last one, and of captures.
 """
@@ -18,14 +18,7 @@ from dataclasses import dataclass
 from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, TermNumber, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.capture_manager import CaptureManager
-from coordination.scheduler.messages import (
-    Body,
-    Checkpoint,
-    Message,
-    Span,
-    TableStatus,
-    UnknownTable,
-)
+from coordination.scheduler.messages import Body, Checkpoint, Message, Span, TableStatus
 from coordination.scheduler.replication_manager import ReplicationManager
 from coordination.scheduler.replication_set import ReplicationState
 from coordination.scheduler.schedulers import Schedulers, SchedulerSettings
@@ -87,14 +80,11 @@ class Coordinator:
         self.schedulers = Schedulers(settings, rng)
         self.checkpoint = Checkpoint(checkpoint_ts, checkpoint_ts)  # of the last tick
         self.others_ts = checkpoint_ts  # of it too, without the tables that wait for an operator
-        self._registered_to_ts = checkpoint_ts  # what lies at or below it was registered once
-        self._unknown: dict[tuple[str, str], UnknownTable] = {}
 
     def add_table(self, span: Span, start_ts: Ts) -> None:
         """Add a table of the changefeed, applied up to ``start_ts`` (from its progress row, or the
         commit-ts of its creation). Does nothing if the table is known already."""
         self.replication.add_table(span, max(start_ts, self.checkpoint.checkpoint_ts))
-        self._unknown.pop((span.schema, span.table), None)
 
     def poll(
         self,
@@ -105,18 +95,14 @@ class Coordinator:
         *,
         unreached: Collection[CaptureID] = (),
         gone: Collection[CaptureID] = (),
-        is_searched: bool = False,
         held: Collection[int] = (),
     ) -> CoordinatorTick:
         """One tick. ``alive`` are the captures in etcd, with those that are dead and within their
         grace (docs/cluster.md 18): these are ``gone``. ``unreached`` are captures to which no
-        owner's message has ever come. ``is_searched``: the owner itself has searched for tables up
-        to the barrier; captures without spans report no scans. ``held`` are the tables that wait
-        for an operator. Raises MultiplePrimaries."""
+        owner's message has ever come. ``held`` are the tables that wait for an operator. Raises
+        MultiplePrimaries."""
         replication = self.replication
         news = self.captures.handle_messages(filter(self._is_ours, inbox))
-        for capture_id, _ in news:
-            self._note_unknown(capture_id)
         removed = self.captures.handle_alive_captures(alive, unreached, gone)
         if replication.is_initialized:
             for capture_id, statuses in news:
@@ -129,7 +115,7 @@ class Coordinator:
                 reported = {c.id: c.view.statuses for c in captures.values()}
                 replication.initialize(reported, self.checkpoint.checkpoint_ts)
             replication.handle_schedule(self.schedulers.schedule(captures, replication, now_s))
-        can_proceed = self._advance_checkpoint(barrier, is_searched, held)
+        can_proceed = self._advance_checkpoint(barrier, held)
         bodies: list[tuple[CaptureID, Body]] = [*replication.take_outbox()]
         # Unsettled spans are asked about in every heartbeat: an order that was lost is sent again
         # only when a report shows that it was not followed.
@@ -181,11 +167,6 @@ class Coordinator:
             for primary in (span_set.primary,)
         ]
 
-    def unregistered_tables(self) -> list[UnknownTable]:
-        """The tables that the captures' scans have found and that no `add_table` has named. The
-        checkpoint waits below the first commit-ts of each (docs/cluster.md 4)."""
-        return [self._unknown[name] for name in sorted(self._unknown)]
-
     # The parts of a tick.
 
     def _is_ours(self, message: Message) -> bool:
@@ -197,44 +178,17 @@ class Coordinator:
             and message.changefeed_epoch == info.changefeed_epoch
         )
 
-    def _note_unknown(self, capture_id: CaptureID) -> None:
-        """Take note of the tables that a capture's scan has found. Each is kept until it is
-        registered, even if that capture dies."""
-        scan = self.captures.captures[capture_id].scan
-        for table in scan.unknown_tables if scan is not None else ():
-            name = (table.schema, table.table)
-            known = self._unknown.get(name, table)
-            # At or below it: an old scan, and the table was registered and dropped.
-            is_old = table.commit_ts <= self._registered_to_ts
-            if not is_old and not self.replication.has_table(*name):
-                self._unknown[name] = min(known, table, key=lambda t: t.commit_ts)
-
-    def _scan_limit_ts(self, is_searched: bool) -> Ts | None:
-        """What the checkpoint must not pass because of the search for tables: how far the captures
-        have searched, and the first row of each table that is not registered (docs/cluster.md 4).
-
-        None if no capture says how far it has read, and no such table is known."""
-        scans = [c.scan.scanned_to_ts for c in self.captures.captures.values() if c.scan]
-        limits = [max(scans)] if scans and not is_searched else []
-        limits += [Ts(table.commit_ts - 1) for table in self._unknown.values()]
-        return min(limits, default=None)
-
-    def _advance_checkpoint(
-        self, barrier: Barrier, is_searched: bool, held: Collection[int]
-    ) -> bool:
+    def _advance_checkpoint(self, barrier: Barrier, held: Collection[int]) -> bool:
         """Move the checkpoint on. False while it cannot proceed: a table has no set yet."""
         new = self.replication.advance_checkpoint(barrier)
         if new is None:
             return False
-        limit_ts, old = self._scan_limit_ts(is_searched), self.checkpoint
-        checkpoint_ts = new.checkpoint_ts if limit_ts is None else min(new.checkpoint_ts, limit_ts)
+        old = self.checkpoint
         self.checkpoint = Checkpoint(
-            max(checkpoint_ts, old.checkpoint_ts), max(new.resolved_ts, old.resolved_ts)
+            max(new.checkpoint_ts, old.checkpoint_ts), max(new.resolved_ts, old.resolved_ts)
         )
-        others_ts = self.replication.others_ts(barrier, held) if held else checkpoint_ts
-        others_ts = others_ts if limit_ts is None else min(others_ts, limit_ts)
+        others_ts = self.replication.others_ts(barrier, held) if held else new.checkpoint_ts
         self.others_ts = max(others_ts, self.checkpoint.checkpoint_ts)
-        self._registered_to_ts = max(self._registered_to_ts, self.others_ts)
         return True
 
     def _is_awaiting(self, barrier: Barrier) -> bool:

@@ -51,7 +51,6 @@ from coordination.scheduler.transport import (
     MAX_WAITING_COUNT,
     MIB,
     Batch,
-    Frame,
     dump_answer,
     dump_batch,
     is_rejected,
@@ -125,13 +124,11 @@ class GrpcTransport:
         self._handle = handle
         self._timeout_s = timeout_s
         self._address = ""  # where this capture listens
-        self._session = time.time_ns()
         self._lock = threading.Lock()  # guards what follows, up to `_refused`
         self._self = capture_id
         self._inbox: list[Message] = []
         self._inbox_bytes = 0
         self._peers: dict[CaptureID, _Peer] = {}  # those with messages waiting or under way
-        self._number = 0  # of the last message
         self._is_closed = False
         self._away: set[CaptureID] = set()  # peers that do not answer; logged already
         self._lines: dict[str, _Line] = {}  # by address
@@ -220,24 +217,15 @@ class GrpcTransport:
             if address is None or not peer.waiting:
                 del self._peers[peer_id]
                 return
-            data = self._next_batch(peer_id, peer.take())
+            messages = tuple(peer.take())
+            sender = self._self or CaptureID("")
+            data = dump_batch(
+                Batch(sender=sender, address=self._address, to=peer_id, messages=messages)
+            )
             peer.is_under_way = True
             timeout_s = self._timeout_s + len(data) / BYTES_PER_S
             call = self._line(address).deliver.future(data, timeout=timeout_s)
         call.add_done_callback(partial(self._done, peer_id, peer, address))
-
-    def _next_batch(self, peer_id: CaptureID, messages: Sequence[bytes]) -> bytes:
-        base = self._number + 1
-        self._number += len(messages)
-        batch = Batch(
-            sender=self._self or CaptureID(""),
-            address=self._address,
-            to=peer_id,
-            session=self._session,
-            base=base,
-            frames=tuple(Frame(number, data) for number, data in enumerate(messages, base)),
-        )
-        return dump_batch(batch)
 
     def _address_of(self, capture_id: CaptureID) -> str | None:
         try:
@@ -320,13 +308,14 @@ class GrpcTransport:
         messages = load_messages(batch)
         with self._lock:
             if batch.to != self._self:
-                return dump_answer(None)
-            if not batch.frames or not self._has_room:
-                return dump_answer(batch.base - 1)
-            self._inbox += messages
-            self._inbox_bytes += len(request)
-        self._wake()
-        return dump_answer(batch.frames[-1].number)
+                return dump_answer(is_rejected=True)
+            is_taken = bool(batch.messages) and self._has_room
+            if is_taken:
+                self._inbox += messages
+                self._inbox_bytes += len(request)
+        if is_taken:
+            self._wake()
+        return dump_answer(is_rejected=False)
 
     def _call(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         allowed = (*self._settings.cert_allowed_cn, *self._settings.operator_allowed_cn)

@@ -4,29 +4,25 @@
     owner ◄── HeartbeatResponse, DispatchTableResponse ── agent
 
 The messages are TiCDC's. Added are a fence in dispatches (docs/cluster.md 2), sequence numbers, so
-that a heartbeat carries only changes (docs/cluster.md 17), and what a capture's envelope scan found
-(docs/cluster.md 4). A span is a whole table; on the wire its table ID stands for it.
+that a heartbeat carries only changes (docs/cluster.md 17), and how far a capture has read. A span
+is a whole table; on the wire its table ID stands for it.
 
 Captures of other versions read these bytes (`coordination.version`). So unknown fields are ignored,
 of a list only the known elements are read, and a field that a message can do without has a default.
-The row of a status has the eleven fields that all versions know; a later field is sent with its
-name, in ``more``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from coordination.errors import TidelakeError
-from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, TableName, Ts
+from coordination.model import NO_TS, CaptureID, ChangefeedID, ProcessorEpoch, TableName, Ts
 from coordination.scheduler.barrier import Barrier
-
-NO_TS: Final = Ts(0)  # below every commit-ts
 
 
 class TableState(IntEnum):
@@ -82,32 +78,13 @@ class TableStatus(NamedTuple):
     state: TableState
     checkpoint_ts: Ts = NO_TS
     resolved_ts: Ts = NO_TS
-    barrier_ts: Ts = NO_TS  # the limit that was last seen for the span
     fence: int = 0  # of the assignment under which the span is written
     delta_version: int | None = None
     dead_letters: int = 0
     engine: str | None = None
-    source_offsets: Mapping[str, int] | None = None  # low water; None: that of the capture's scan
+    source_offsets: Mapping[str, int] | None = None  # low water; None: as far as was read
     dropped_columns: Mapping[str, int] | None = None  # values of columns that the table lacks
     is_paused: bool = False  # by an operator: its rows wait
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownTable:
-    """A table that is not registered as a span yet; an envelope scan has found rows of it."""
-
-    schema: str
-    table: str
-    commit_ts: Ts  # of its first row
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
-    """How far a capture has read the envelopes of all sink partitions (docs/cluster.md 4 and 7)."""
-
-    scanned_to_ts: Ts = NO_TS
-    unknown_tables: tuple[UnknownTable, ...] = ()
-    source_offsets: Mapping[str, int] | None = None  # low water of spans without unapplied rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +111,11 @@ class DispatchTableResponse:
     responses."""
 
     status: TableStatus
-    is_remove: bool
     sequence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    number: int = 0  # counted up by the owner; an earlier release compares it with `answers`
     seen: int = 0  # sequence of the last response that the owner has applied; 0 asks for all spans
     table_ids: tuple[int, ...] = ()  # spans to report even if unchanged, or Absent
     is_stopping: bool = False
@@ -156,8 +131,7 @@ class HeartbeatResponse:
     sequence: int
     since: int
     checksum: int  # of all spans of the agent: see `reports.checksum`
-    answers: int = 0  # the number of the heartbeat
-    scan: Scan | None = None
+    read_offsets: Mapping[str, int] | None = None  # the low water of spans that hold no rows back
 
 
 DispatchTableRequest = AddTable | RemoveTable
@@ -190,9 +164,9 @@ _HEADER: Final = {  # TiCDC's keys, and our fields
 }
 _DISPATCH_REQUEST, _DISPATCH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = 1, 2, 3, 4
 _STATES: Final = tuple(TableState)  # by number: calling the enum is ten times slower
-_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None)  # of a row's fields
-_LATER: Final = TableStatus._fields[len(_DEFAULTS) :]
-_KNOWN: Final = len(TableStatus._fields)
+# Of a row's fields; the fifth place is that of a former one.
+_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None, False)
+_ENDING: Final = (TableState.STOPPING, TableState.STOPPED)
 
 
 def encode(message: Message) -> bytes:
@@ -239,16 +213,11 @@ def _dump_body(body: Body) -> tuple[int, dict[str, Any]]:
         case DispatchTableResponse():
             return _DISPATCH_RESPONSE, {
                 "status": _dump_status(body.status, 0),
-                "is_remove": body.is_remove,
+                "is_remove": body.status.state in _ENDING,  # the release before wants to read it
                 "sequence": body.sequence,
-                **_dump_later([body.status]),
             }
         case Heartbeat(table_ids=table_ids, barrier=barrier):
-            dumped: dict[str, Any] = {
-                "number": body.number,
-                "seen": body.seen,
-                "is_stopping": body.is_stopping,
-            }
+            dumped: dict[str, Any] = {"seen": body.seen, "is_stopping": body.is_stopping}
             if table_ids:
                 dumped["table_ids"] = table_ids
             if barrier is not None:
@@ -272,13 +241,10 @@ def _load_body(kind: int, body: dict[str, Any]) -> Body:
             return RemoveTable(table_id=body["remove"], fence=body["fence"])
         case 2:
             (status,) = _load_statuses([body["status"]], 0, body.get("more", {}))
-            return DispatchTableResponse(
-                status=status, is_remove=body["is_remove"], sequence=body["sequence"]
-            )
+            return DispatchTableResponse(status=status, sequence=body["sequence"])
         case 3:
             barrier = body.get("barrier")
             return Heartbeat(
-                number=body.get("number", 0),
                 seen=body.get("seen", 0),
                 table_ids=tuple(body.get("table_ids", ())),
                 is_stopping=body.get("is_stopping", False),
@@ -297,49 +263,36 @@ def _dump_heartbeat_response(body: HeartbeatResponse) -> dict[str, Any]:
         "sequence": body.sequence,
         "since": body.since,
         "checksum": body.checksum,
-        "answers": body.answers,
         "base_ts": base_ts,  # rows carry differences to it: shorter than whole timestamps
         "statuses": [_dump_status(status, base_ts) for status in body.statuses],
-        **_dump_later(body.statuses),
     }
-    if (scan := body.scan) is not None:
-        dumped["scan"] = {
-            "scanned_to_ts": scan.scanned_to_ts,
-            "unknown_tables": [(t.schema, t.table, t.commit_ts) for t in scan.unknown_tables],
-            "source_offsets": scan.source_offsets,
-        }
+    if body.read_offsets is not None:  # the release before wants to read the other one
+        dumped["scan"] = {"source_offsets": body.read_offsets, "scanned_to_ts": 0}
     return dumped
 
 
 def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
-    scan = body.get("scan")
     return HeartbeatResponse(
         statuses=_load_statuses(body["statuses"], body.get("base_ts", 0), body.get("more", {})),
         liveness=Liveness(body.get("liveness", Liveness.ALIVE)),
         sequence=body["sequence"],
         since=body["since"],
         checksum=body.get("checksum", 0),
-        answers=body.get("answers", 0),
-        scan=scan
-        and Scan(
-            scanned_to_ts=scan["scanned_to_ts"],
-            unknown_tables=tuple(UnknownTable(*t[:3]) for t in scan.get("unknown_tables", ())),
-            source_offsets=scan.get("source_offsets"),
-        ),
+        read_offsets=(body.get("scan") or {}).get("source_offsets"),
     )
 
 
 def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
     """A status as a row without the defaults at its end. The checkpoint is relative to `base_ts`,
-    resolved-ts and barrier-ts are relative to the checkpoint."""
-    table_id, state, checkpoint_ts, resolved_ts, barrier_ts, *rest = status
+    the resolved-ts to the checkpoint."""
+    table_id, state, checkpoint_ts, resolved_ts, *rest = status
     row = [
         table_id,
         int(state),
         checkpoint_ts - base_ts,
         resolved_ts - checkpoint_ts,
-        barrier_ts - checkpoint_ts,
-        *rest[: len(_DEFAULTS) - 5],
+        0,
+        *rest,
     ]
     last = len(row)
     while row[last - 1] == _DEFAULTS[last - 1]:
@@ -347,30 +300,18 @@ def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
     return row[:last]
 
 
-def _dump_later(statuses: Iterable[TableStatus]) -> dict[str, Any]:
-    """``more``: for each later field, the table IDs and values that are not its default."""
-    more: dict[str, list[tuple[int, Any]]] = {}
-    for name in _LATER:
-        default = TableStatus._field_defaults[name]
-        found = [(s.table_id, v) for s in statuses if (v := getattr(s, name)) != default]
-        if found:
-            more[name] = found
-    return {"more": more} if more else {}
-
-
 def _load_statuses(
     rows: list[list[Any]], base_ts: int, more: Mapping[str, Any]
 ) -> tuple[TableStatus, ...]:
     """The statuses in the rows. One pass without a call per field, since the owner reads a row for
-    every change of every span."""
-    states, status = _STATES, TableStatus
+    every change of every span. ``more``: where the release before has `is_paused`."""
+    states, status, known = _STATES, TableStatus, len(_DEFAULTS)
     loaded = []
     for row in rows:
         if len(row) < 5:
             row += (0, 0, 0)[len(row) - 2 :]
         at = row[2] + base_ts
-        loaded.append(status(row[0], states[row[1]], at, at + row[3], at + row[4], *row[5:_KNOWN]))
-    for name in more.keys() & _LATER:
-        values = dict(more[name])
-        loaded = [s._replace(**{name: values[s[0]]}) if s[0] in values else s for s in loaded]
+        loaded.append(status(row[0], states[row[1]], at, at + row[3], *row[5:known]))
+    if paused := dict(more.get("is_paused", ())):
+        loaded = [s._replace(is_paused=paused.get(s.table_id, s.is_paused)) for s in loaded]
     return tuple(loaded)

@@ -24,12 +24,7 @@ from coordination.scheduler.messages import (
     TableState,
     TableStatus,
 )
-from coordination.scheduler.replication_set import (
-    AddOrder,
-    Order,
-    ReplicationSet,
-    ReplicationState,
-)
+from coordination.scheduler.replication_set import AddOrder, Order, ReplicationSet, ReplicationState
 
 V = TypeVar("V")
 
@@ -76,7 +71,6 @@ class ReplicationManager:
         self.running: dict[int, None] = {}  # spans with a task that runs
         self.held: dict[CaptureID, set[int]] = {}  # table IDs that a capture has in any role
         self.is_initialized = False
-        self._names: dict[str, dict[str, int]] = {}
         self._advanced: dict[int, None] = {}
         self._max_task_concurrency = max_task_concurrency
         self._term = term
@@ -94,7 +88,6 @@ class ReplicationManager:
         if table_id in self.tables:
             return
         self.tables[table_id] = span
-        self._names.setdefault(span.schema, {})[span.table] = table_id
         span_set = self.sets.get(table_id)
         if span_set is None:
             self.missing[table_id] = start_ts
@@ -105,17 +98,11 @@ class ReplicationManager:
     def remove_table(self, table_id: int) -> None:
         """Remove a table from the changefeed: the checkpoint no longer waits for it, and later
         ticks stop its span."""
-        span = self.tables.pop(table_id, None)
-        if span is None:
+        if self.tables.pop(table_id, None) is None:
             return
-        if self._names[span.schema].get(span.table) == table_id:
-            del self._names[span.schema][span.table]
         self.missing.pop(table_id, None)
         if table_id in self.sets:
             self._index(self.sets[table_id])
-
-    def has_table(self, schema: str, table: str) -> bool:
-        return table in self._names.get(schema, ())
 
     # What captures report.
 

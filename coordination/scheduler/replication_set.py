@@ -23,8 +23,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from coordination.errors import TidelakeError
-from coordination.model import CaptureID, Ts
-from coordination.scheduler.messages import NO_TS, Checkpoint, Span, TableState, TableStatus
+from coordination.model import NO_TS, CaptureID, Ts
+from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
 
 
 class ReplicationState(IntEnum):

@@ -29,7 +29,7 @@ _ABSENT: Final = TableState.ABSENT
 
 def weight(status: TableStatus) -> int:
     """One span's part of the checksum; a product, so that two spans cannot swap their numbers."""
-    table_id, state, checkpoint_ts, resolved_ts, _, fence, *_ = status
+    table_id, state, checkpoint_ts, resolved_ts, fence, *_ = status
     if state is _ABSENT:
         return 0
     return (table_id | 1) * (checkpoint_ts + 3 * resolved_ts + 5 * fence + state) % _MODULUS

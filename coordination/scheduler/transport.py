@@ -1,8 +1,8 @@
 """Messages between captures: the `Transport` that a capture uses, and a batch of them as bytes.
 
-    batch   one line of JSON (session, from, address, to, base), then for each message:
-            number (8 bytes), length (4 bytes), the message as `messages.encode` gives it
-    answer  JSON: {"received": n}, or {"rejected": true}
+    batch   one line of JSON (from, address, to), then for each message:
+            a zero (8 bytes), length (4 bytes), the message as `messages.encode` gives it
+    answer  JSON: {}, or {"rejected": true}
 
 A message arrives once or never; in rare cases twice, or after later ones. That is enough: owners
 and agents repeat what still matters with the next heartbeat, and order what they read by epochs,
@@ -10,9 +10,7 @@ fences and sequences (docs/cluster.md 2, 17). The simulation loses, doubles and 
 messages to prove it.
 
 A batch for an ID that is not the receiver's own is rejected: a reset capture keeps its address, not
-its ID (docs/cluster.md 14). Session, base, numbers and the answer's ``n`` are for captures of an
-earlier release: these take each number once, and repeat a batch until its last number is
-answered."""
+its ID (docs/cluster.md 14)."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from coordination.model import CaptureID
 from coordination.scheduler.messages import MalformedMessage, Message, decode
@@ -35,7 +33,8 @@ MAX_INBOX_COUNT: Final = 102_400
 MAX_INBOX_BYTES: Final = 256 * MIB
 MAX_BATCH_RECEIVED_BYTES: Final = 256 * MIB
 
-_FRAME: Final = struct.Struct(">QI")
+_FRAME: Final = struct.Struct(">QI")  # the first was a number once
+_FORMER: Final = {"session": 0, "base": 0}  # the release before wants to read them
 
 
 class Transport(Protocol):
@@ -62,11 +61,6 @@ class Transport(Protocol):
         ...
 
 
-class Frame(NamedTuple):
-    number: int  # counted up by the sender, without gaps within a batch
-    data: bytes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """The messages that one capture sends to another in one call."""
@@ -74,22 +68,14 @@ class Batch:
     sender: CaptureID
     address: str  # where the sender listens: for people, and for tests that cut connections
     to: CaptureID
-    session: int  # of the sender; a later one has a higher number
-    base: int  # the number of the first message
-    frames: tuple[Frame, ...]
+    messages: tuple[bytes, ...]
 
 
 def dump_batch(batch: Batch) -> bytes:
-    header = {
-        "session": batch.session,
-        "from": batch.sender,
-        "address": batch.address,
-        "to": batch.to,
-        "base": batch.base,
-    }
+    header = {"from": batch.sender, "address": batch.address, "to": batch.to, **_FORMER}
     parts = [json.dumps(header, separators=(",", ":")).encode(), b"\n"]
-    for number, data in batch.frames:
-        parts += (_FRAME.pack(number, len(data)), data)
+    for data in batch.messages:
+        parts += (_FRAME.pack(0, len(data)), data)
     return b"".join(parts)
 
 
@@ -98,19 +84,17 @@ def load_batch(data: bytes) -> Batch:
     end = data.find(b"\n")
     try:
         header = json.loads(data[: max(0, end)])
-        frames, at = [], end + 1
+        messages: list[bytes] = []
+        at = end + 1
         while at < len(data):
-            number, length = _FRAME.unpack_from(data, at)
-            (content,) = struct.unpack_from(f"{length}s", data, at + _FRAME.size)
-            frames.append(Frame(number, content))
+            _, length = _FRAME.unpack_from(data, at)
+            messages += struct.unpack_from(f"{length}s", data, at + _FRAME.size)
             at += _FRAME.size + length
         return Batch(
             sender=CaptureID(str(header["from"])),
             address=str(header["address"]),
             to=CaptureID(str(header["to"])),
-            session=int(header["session"]),
-            base=int(header["base"]),
-            frames=tuple(frames),
+            messages=tuple(messages),
         )
     except (ValueError, KeyError, TypeError, struct.error) as error:
         raise MalformedMessage(f"not a batch of messages: {error!r}") from error
@@ -120,9 +104,9 @@ def load_messages(batch: Batch) -> list[Message]:
     """The messages of a batch, without those that are malformed, or whose sender or receiver is not
     the batch's."""
     messages: list[Message] = []
-    for frame in batch.frames:
+    for data in batch.messages:
         try:
-            message = decode(frame.data)
+            message = decode(data)
         except MalformedMessage:
             continue
         if (message.sender, message.to) == (batch.sender, batch.to):
@@ -130,10 +114,10 @@ def load_messages(batch: Batch) -> list[Message]:
     return messages
 
 
-def dump_answer(received: int | None) -> bytes:
-    """The answer to a batch: all messages up to this number have arrived; with None the batch is
-    rejected, since this capture does not have the ID that it is for."""
-    return json.dumps({"rejected": True} if received is None else {"received": received}).encode()
+def dump_answer(*, is_rejected: bool) -> bytes:
+    """The answer to a batch. It is rejected by a capture that does not have the ID that it is
+    for."""
+    return json.dumps({"rejected": True} if is_rejected else {}).encode()
 
 
 def is_rejected(answer: bytes) -> bool:

@@ -20,10 +20,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from coordination.errors import Fenced, Stop, TermRefused, TidelakeError, TryAgain
-from coordination.model import Ownership, TermNumber, Ts
+from coordination.model import NO_TS, Ownership, TermNumber, Ts
 from coordination.ports import Advance, Changes, Claim, DdlScan, RegisteredTable, Standing
 from coordination.scheduler.barrier import PendingDdl
-from coordination.scheduler.messages import NO_TS
 from sinks.jvm_errors import line
 from streaming.backlog import BacklogMeter
 from streaming.backoff import PASSING
@@ -309,7 +308,7 @@ class DeltaControlWriter(RoleWorker):
             incarnation = rows.row.incarnation
             self._added += [registered(each.table, incarnation) for each in known.made]
             self._removed += known.removed
-            self._next_scan = DdlScan(position_ts=known.position_ts, pending=pending, has_rows=True)
+            self._next_scan = DdlScan(position_ts=known.position_ts, pending=pending)
             # Otherwise not before they are taken: see `take_changes`.
             if not (self._added or self._removed):
                 self._scan = self._next_scan

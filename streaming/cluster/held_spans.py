@@ -4,10 +4,10 @@
     add (prepare) ──► PREPARING ──prepared──► PREPARED ──add (write), opened──► REPLICATING
     remove ─────────► STOPPING ──no commit of it is under way──► STOPPED ──seen──► (gone)
 
-The data threads *publish* the progress of all spans together with the scan, in one call. The agent
-sees it in one piece too, when it next asks what has changed. So the statuses and the scan of one
-heartbeat belong together: the scan's read position, which is the low water of spans that hold
-nothing back, is never ahead of the statuses of these spans.
+The data threads *publish* the progress of all spans together with how far they have read, in one
+call. The agent sees it in one piece too, when it next asks what has changed. So the two belong
+together in a heartbeat: the read position, which is the low water of spans that hold nothing back,
+is never ahead of the statuses of these spans.
 
 An *assignment* is one stay of a span on this capture, from its add until it is gone, with its
 current fence. Every call of a data thread names an assignment, and has no effect when that
@@ -24,14 +24,7 @@ from typing import NamedTuple
 
 from coordination.model import TableName, Ts
 from coordination.scheduler.barrier import Barrier
-from coordination.scheduler.messages import (
-    NO_TS,
-    Checkpoint,
-    Scan,
-    Span,
-    TableState,
-    TableStatus,
-)
+from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
 from streaming.permit import Withdrawn
 
 LEAVING = (TableState.STOPPING, TableState.STOPPED)
@@ -70,7 +63,6 @@ class AppliedSpan(NamedTuple):
 class _HeldSpan:
     assignment: Assignment
     applied: AppliedSpan
-    barrier_ts: Ts = NO_TS
     is_committing: bool = False  # between the last check and the end of a commit
 
 
@@ -83,10 +75,10 @@ class HeldSpans:
         self._names: set[TableName] = set()  # of the spans in `_held`
         self._changed: set[int] = set()
         self._barrier: Barrier | None = None
-        self._scan: Scan | None = None
+        self._read_offsets: Mapping[str, int] | None = None
         # Published and not adopted yet, by table ID: the assignment's ID and what was applied.
         self._new_applied: dict[int, tuple[int, AppliedSpan]] = {}
-        self._new_scan: Scan | None = None
+        self._new_offsets: Mapping[str, int] | None = None
         self._ids = itertools.count(1)
         self.changes = 0  # counts the coordination thread's calls that changed something
 
@@ -171,9 +163,9 @@ class HeldSpans:
             changed, self._changed = self._changed, set()
             return changed
 
-    def scan(self) -> Scan | None:
+    def read_offsets(self) -> Mapping[str, int] | None:
         with self._lock:
-            return self._scan
+            return self._read_offsets
 
     def set_barrier(self, barrier: Barrier | None) -> bool:
         """Whether this changed the barrier. None changes nothing."""
@@ -182,11 +174,6 @@ class HeldSpans:
                 return False
             self.changes += 1
             self._barrier = barrier
-            for table_id, held in self._held.items():
-                limit_ts = barrier.limit_ts(table_id)
-                if held.barrier_ts != limit_ts:
-                    held.barrier_ts = limit_ts
-                    self._changed.add(table_id)
             return True
 
     def _adopt(self) -> None:
@@ -199,7 +186,8 @@ class HeldSpans:
             at_ts = max(applied.checkpoint_ts, held.applied.checkpoint_ts)
             held.applied = applied._replace(checkpoint_ts=Ts(at_ts))
             self._changed.add(table_id)
-        self._scan, self._new_scan = self._new_scan or self._scan, None
+        if self._new_offsets is not None:
+            self._read_offsets, self._new_offsets = self._new_offsets, None
 
     # Called by the data threads.
 
@@ -262,8 +250,10 @@ class HeldSpans:
             if held.assignment.state is TableState.STOPPING:
                 self._leave(held)
 
-    def publish(self, applied: Iterable[tuple[Assignment, AppliedSpan]], scan: Scan) -> bool:
-        """Publish how far spans are, with the scan that belongs to it. Returns whether the agent
+    def publish(
+        self, applied: Iterable[tuple[Assignment, AppliedSpan]], read_offsets: Mapping[str, int]
+    ) -> bool:
+        """Publish how far spans are, with how far was read by then. Returns whether the agent
         has anything new to report."""
         with self._lock:
             before = len(self._new_applied)
@@ -272,8 +262,9 @@ class HeldSpans:
                 is_here = held is not None and held.assignment.state is not TableState.STOPPED
                 if is_here and held is not None and held.applied != each:
                     self._new_applied[assignment.span.table_id] = (assignment.id, each)
-            is_news = len(self._new_applied) > before or scan != (self._new_scan or self._scan)
-            self._new_scan = scan
+            last = self._read_offsets if self._new_offsets is None else self._new_offsets
+            is_news = len(self._new_applied) > before or read_offsets != last
+            self._new_offsets = read_offsets
             return is_news or bool(self._changed)
 
     def _current(self, assignment: Assignment) -> _HeldSpan | None:
@@ -285,7 +276,6 @@ def _status(table_id: int, held: _HeldSpan) -> TableStatus:
     return TableStatus(
         table_id=table_id,
         state=held.assignment.state,
-        barrier_ts=held.barrier_ts,
         fence=held.assignment.fence,
         **held.applied._asdict(),
     )

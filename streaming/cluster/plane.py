@@ -17,10 +17,10 @@ from py4j.protocol import Py4JError
 
 from conf.settings import BatchSettings, Changefeed, SessionSettings
 from coordination.errors import Stop, TidelakeError
+from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing, Wake
-from coordination.trust import Trust
 from coordination.watchdog import Watchdog, Watched
 from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.changefeed_settings import changefeed_settings

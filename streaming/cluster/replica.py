@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ from coordination.metadata.model import RunningError
 from coordination.ports import Trouble
 from coordination.running_errors import PROCESSOR_UNKNOWN, log_failure, running_error
 from coordination.scheduler.barrier import Barrier
-from coordination.scheduler.messages import Checkpoint, Scan, Span, TableStatus
+from coordination.scheduler.messages import Checkpoint, Span, TableStatus
 from sinks.jvm_errors import line
 from streaming.backoff import PASSING
 from streaming.cluster.held_spans import Assignment, HeldSpans
@@ -89,8 +89,8 @@ class StreamReplica(RoleWorker):
     def take_changed(self) -> Collection[int]:
         return self._held.take_changed()
 
-    def get_scan(self) -> Scan | None:
-        return self._held.scan()
+    def get_read_offsets(self) -> Mapping[str, int] | None:
+        return self._held.read_offsets()
 
     def set_barrier(self, barrier: Barrier | None) -> None:
         if self._held.set_barrier(barrier):

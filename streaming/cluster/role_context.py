@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coordination.errors import TryAgain
+from coordination.fence import CaptureIdentity
 from coordination.model import TableName
 from coordination.ports import Wake
 from coordination.secrets import revealed_options
-from coordination.trust import CaptureIdentity
 from coordination.watchdog import Watch
 from sinks.changefeeds import ChangefeedRow
 from sinks.dead_letters import DeadLetters, LetterWriter

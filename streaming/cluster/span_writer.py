@@ -24,8 +24,7 @@ from dataclasses import dataclass
 
 from coordination.errors import TryAgain
 from coordination.failpoint import Failpoint, failpoint
-from coordination.model import TableName, Ts
-from coordination.scheduler.messages import NO_TS, Scan
+from coordination.model import NO_TS, TableName, Ts
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from sinks.table_form import UPSERT
@@ -41,7 +40,6 @@ from streaming.cluster.role_context import RoleContext
 from streaming.cluster.span_log import SpanLog
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.stream_role import StreamRole
-from streaming.cluster.unknown_tables import UnknownTables
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.sink_table import PAUSED, SinkTable
 
@@ -80,7 +78,6 @@ class SpanWriter(StreamRole):
             context.changefeed,
             lambda *table: context.tables.schemas.of_table(context.changefeed.id, *table),
         )
-        self._unknown = UnknownTables(context.filter, lambda: context.progress().keys())
         self.newcomers = Newcomers(self._stream)
         self.has_lost_rows = False  # then another writer must read everything again
         self._seen: tuple[object, ...] | None = None  # the inputs of the last `apply_due`
@@ -160,7 +157,6 @@ class SpanWriter(StreamRole):
         with self._all_or_lost():
             rows = self._keep(block for block in read.blocks if block.name in names)
             failpoint(Failpoint.AFTER_DECODE)
-            self._unknown.meet(read.first_ts(), self._joined.keys())
         logger.debug(
             "took a read name=%s messages=%d rows=%d seconds=%.3f",
             *(self._stream.name, read.messages, rows),
@@ -190,9 +186,7 @@ class SpanWriter(StreamRole):
         if self.is_behind or self.has_lost_rows:
             return
         resolved = self._stream.resolved_ts()
-        self._unknown.look_again(self._joined.keys(), now_s=time.monotonic())
-        counts = (self._held.changes, self._taken, self.newcomers.steps)
-        seen = (*counts, resolved, self._unknown.found())
+        seen = (self._held.changes, self._taken, self.newcomers.steps, resolved)
         if seen == self._seen and not self.is_held:
             return
         held = {each.id: each for each in self._held.assignments()}
@@ -353,12 +347,7 @@ class SpanWriter(StreamRole):
     def _publish(self, resolved: Ts) -> bool:
         spans = [joined.assignment for joined in self._joined.values()]
         applied = [(each, self.applied(each, resolved)) for each in spans]
-        scan = Scan(
-            scanned_to_ts=resolved,
-            unknown_tables=self._unknown.found(),
-            source_offsets=texts(self._stream.position),
-        )
-        return self._held.publish(applied, scan)
+        return self._held.publish(applied, texts(self._stream.position))
 
     def applied(self, assignment: Assignment, resolved: Ts = NO_TS) -> AppliedSpan:
         """How far a span is. The permit also asks for it, right after a write of the span."""

@@ -19,10 +19,10 @@ from typing import Final
 
 from conf.settings import DeltaSink
 from coordination.errors import Fenced, TermRefused, TidelakeError
+from coordination.fence import Trust
 from coordination.metadata.model import FeedState
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing, Wake
-from coordination.trust import Trust
 from sinks.changefeeds import ENDED, ChangefeedRow, ChangefeedState
 from streaming.control_tables import ControlTables
 

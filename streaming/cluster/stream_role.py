@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark import SparkContext
 
 from conf.settings import BatchSettings, Changefeed
-from coordination.trust import Trust
+from coordination.fence import Trust
 from coordination.watchdog import Watch
 from streaming.backlog_watch import BacklogWatch
 from streaming.cluster.reads import Offsets, Read

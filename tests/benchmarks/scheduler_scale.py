@@ -35,7 +35,6 @@ from coordination.scheduler.messages import (
     HeartbeatResponse,
     Liveness,
     Message,
-    Scan,
     Span,
     TableState,
     TableStatus,
@@ -89,7 +88,7 @@ class FakeCapture:
 
     def advance(self, ts: Ts) -> None:
         for status in [*self.statuses.values()]:
-            self.put(status._replace(checkpoint_ts=ts, resolved_ts=ts, barrier_ts=ts))
+            self.put(status._replace(checkpoint_ts=ts, resolved_ts=ts))
 
     def follow(self, add: AddTable) -> None:
         state = TableState.PREPARED if add.is_secondary else TableState.REPLICATING
@@ -107,8 +106,7 @@ class FakeCapture:
             sequence=self.reports.sequence,
             since=heartbeat.seen,
             checksum=self.reports.checksum,
-            answers=heartbeat.number,
-            scan=Scan(scanned_to_ts=Ts(START_TS + 10**12)),
+            read_offsets={},
         )
         return encode(
             Message(
@@ -126,7 +124,7 @@ class FakeCapture:
 
 def _status(table_id: int, ts: int, fence: int) -> TableStatus:
     at = Ts(ts)
-    return TableStatus(table_id, TableState.REPLICATING, at, at, at, fence, 17, 0, "delta-rs")
+    return TableStatus(table_id, TableState.REPLICATING, at, at, fence, 17, 0, "delta-rs")
 
 
 class Bench:

@@ -294,4 +294,3 @@ class EtcdClientContract:
 
 def test_the_end_of_a_prefix() -> None:
     assert prefix_end("/a/") == b"/a0"
-    assert prefix_end("") == b"\0"

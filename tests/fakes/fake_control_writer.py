@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coordination.errors import TidelakeError
+from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import Ownership, Ts
 from coordination.ports import (
@@ -20,7 +21,6 @@ from coordination.ports import (
     Wake,
 )
 from coordination.scheduler.barrier import PendingDdl
-from coordination.trust import Trust
 from streaming.cluster.progress_rows import merged
 from streaming.cluster.reads import Offsets, low, texts
 from streaming.source.ranges import TopicPartition
@@ -29,6 +29,7 @@ from tests.fakes.fake_warehouse import Start
 
 if TYPE_CHECKING:
     from tests.fakes.fake_data_plane import FakeDataPlane
+    from tests.fakes.fake_source import SourceTable
 
 
 class FakeControlWriter:
@@ -161,7 +162,9 @@ class FakeControlWriter:
 
     @property
     def _scan_ts(self) -> int:
-        return max(int(self._start.ts), self._reading.resolved_ts if self._reading else 0)
+        """No further than where a table begins that is not registered yet."""
+        read_ts = max(int(self._start.ts), self._reading.resolved_ts if self._reading else 0)
+        return min([read_ts, *(table.changes[0] - 1 for _, table in self._found())])
 
     def _read(self) -> None:
         self._source.topic.send_to(self._plane.watermark_ts())
@@ -175,15 +178,19 @@ class FakeControlWriter:
 
     def _find_tables(self) -> None:
         """Those that no DDL makes are registered when their first row is resolved."""
+        for table_id, table in () if self._is_closing else self._found():
+            register = partial(self._register, table_id, table.changes[0] - 1)
+            self._begin(("register", table_id), register)
+
+    def _found(self) -> list[tuple[int, SourceTable]]:
         reading, warehouse = self._reading, self._warehouse
-        for table_id, table in self._source.tables.items():
-            is_known = table_id in warehouse.registered or table.created_ts is not None
-            if reading is None or self._is_closing or is_known or not table.changes:
-                continue
-            is_gone = table.dropped_ts is not None and table.dropped_ts in warehouse.ran
-            if table.changes[0] <= reading.resolved_ts and not is_gone:
-                register = partial(self._register, table_id, table.changes[0] - 1)
-                self._begin(("register", table_id), register)
+        return [
+            (table_id, table)
+            for table_id, table in self._source.tables.items()
+            if reading is not None and table.changes and table.created_ts is None
+            if table_id not in warehouse.registered and table.changes[0] <= reading.resolved_ts
+            if table.dropped_ts is None or table.dropped_ts not in warehouse.ran
+        ]
 
     def _register(self, table_id: int, start_ts: int) -> None:
         low_water = self._low_water_of(table_id)

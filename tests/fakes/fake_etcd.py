@@ -139,7 +139,7 @@ class FakeEtcd:
         with self._lock:
             deliveries: list[Delivery] = []
             if start_revision and start_revision <= self._compacted:
-                missed = WatchBatch(revision=Revision(self._revision), missed=True)
+                missed = WatchBatch(missed=True)
                 deliveries.append((callback, missed))
             if start_revision:
                 start = max(start_revision, self._compacted)
@@ -241,7 +241,7 @@ class FakeEtcd:
         wanted = tuple(each for each in events if watch.wants(each))
         if not wanted:
             return []
-        batch = WatchBatch(revision=Revision(self._revision), events=wanted)
+        batch = WatchBatch(events=wanted)
         return [(watch.callback, batch)]
 
 

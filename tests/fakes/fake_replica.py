@@ -9,26 +9,24 @@ if its capture is frozen or dead by then: a commit that has been sent cannot be 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from coordination.errors import Fenced
+from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo, RunningError
 from coordination.model import Ts
 from coordination.ports import Trouble, Wake
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
     Checkpoint,
-    Scan,
     Span,
     TableState,
     TableStatus,
-    UnknownTable,
 )
-from coordination.trust import Trust
 from streaming.apply.carry import TableBlocks
 from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
@@ -114,8 +112,8 @@ class FakeReplica:
     def take_changed(self) -> Collection[int]:
         return self._held.take_changed()
 
-    def get_scan(self) -> Scan | None:
-        return self._held.scan()
+    def get_read_offsets(self) -> Mapping[str, int] | None:
+        return self._held.read_offsets()
 
     def set_barrier(self, barrier: Barrier | None) -> None:
         self._held.set_barrier(barrier)
@@ -305,24 +303,7 @@ class FakeReplica:
 
     def _publish(self) -> None:
         applied = [(each.assignment, self._applied(each)) for each in self._joined.values()]
-        scan = Scan(
-            scanned_to_ts=Ts(self._reading.resolved_ts),
-            unknown_tables=tuple(self._unknown()),
-            source_offsets=texts(self._reading.position),
-        )
-        self._held.publish(applied, scan)
-
-    def _unknown(self) -> list[UnknownTable]:
-        unknown = []
-        warehouse = self._warehouse
-        for table_id, table in self._source.tables.items():
-            if table_id in warehouse.registered or not table.changes:
-                continue
-            first = table.changes[0]
-            is_gone = table.dropped_ts is not None and table.dropped_ts in warehouse.ran
-            if first <= self._reading.resolved_ts and not is_gone:
-                unknown.append(UnknownTable(table.span.schema, table.span.table, Ts(first)))
-        return unknown
+        self._held.publish(applied, texts(self._reading.position))
 
     def _applied(self, joined: _Joined) -> AppliedSpan:
         """Of a span that was not opened, no more is known than what its owner has said."""

@@ -108,10 +108,10 @@ class MessageProxy:
         return answer
 
     def _without_lost(self, batch: Batch) -> Batch:
-        kept = tuple(frame for frame in batch.frames if self._dice.random() >= self.loss)
-        self.lost += len(batch.frames) - len(kept)
+        kept = tuple(each for each in batch.messages if self._dice.random() >= self.loss)
+        self.lost += len(batch.messages) - len(kept)
         self.forwarded += len(kept)
-        return replace(batch, frames=kept)
+        return replace(batch, messages=kept)
 
     def _call(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         return self._forward(CALL, request, context)

@@ -209,7 +209,7 @@ class _LinkWatch:
     def connect(self) -> None:
         if not self.is_cancelled:
             if self._is_remade:
-                self._queue.append(WatchBatch(revision=self._next, missed=True))
+                self._queue.append(WatchBatch(missed=True))
             self._is_remade = True
             self._inner = self._etcd.watch(
                 self._key, self._queue.append, prefix=self._prefix, start_revision=self._next

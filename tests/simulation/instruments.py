@@ -75,8 +75,8 @@ def _says_who_sends(send: Any) -> Any:
 
 
 def _keeps_its_reads(fold: Any) -> Any:
-    def folded(*arguments: Any) -> Any:
-        result = fold(*arguments)
+    def folded(*arguments: Any, **options: Any) -> Any:
+        result = fold(*arguments, **options)
         _LastFold.reads = result.reads
         return result
 

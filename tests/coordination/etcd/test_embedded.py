@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -13,9 +11,8 @@ import pytest
 
 from conf.settings import EtcdSettings
 from coordination.errors import ConfigError
-from coordination.etcd import embedded
 from coordination.etcd.client import get
-from coordination.etcd.embedded import EmbeddedEtcd, free_ports, sweep
+from coordination.etcd.embedded import EmbeddedEtcd, free_ports
 from coordination.etcd.etcd3_client import connect
 
 pytestmark = pytest.mark.etcd
@@ -104,21 +101,6 @@ def test_it_dies_with_its_guard_and_can_start_again_with_its_data() -> None:
         assert get(client, "/kept") is not None
         client.close()
         assert etcd.pid != first
-
-
-def test_folders_of_dead_processes_are_swept_and_of_living_ones_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    child = subprocess.Popen(["true"])
-    child.wait()
-    dead = tmp_path / f"{embedded.FOLDER_PREFIX}{child.pid}-abc"
-    mine = tmp_path / f"{embedded.FOLDER_PREFIX}{os.getpid()}-abc"
-    other = tmp_path / f"{embedded.FOLDER_PREFIX}notes"
-    for folder in (dead, mine, other):
-        folder.mkdir()
-    sweep()
-    assert sorted(tmp_path.iterdir()) == sorted([mine, other])
 
 
 def test_two_of_them_are_two_clusters() -> None:

@@ -8,7 +8,7 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.etcd.client import Compare, delete
 from coordination.orchestrator.commit_once import TRIES, commit_once
 from coordination.orchestrator.snapshot import GuardLost
-from coordination.orchestrator.transaction import Patch, TransactionTooLarge
+from coordination.orchestrator.transaction import ChangeRefused, Patch, TransactionTooLarge
 from tests.coordination.orchestrator.ground import FaultyClient, Ground, Ticks, once
 from tests.coordination.orchestrator.key_values import adds, becomes, group
 
@@ -83,13 +83,13 @@ def test_guards_are_compared_and_a_lost_one_is_told(ground: Ground, faulty: Faul
     assert ground.value("a") == b"2"
 
 
-def test_what_does_not_fit_and_what_must_wait_is_said(ground: Ground):
-    def not_yet(_old: bytes | None) -> bytes:
-        raise TryAgain("not yet")
+def test_what_does_not_fit_and_what_is_refused_is_said(ground: Ground):
+    def refuse(_old: bytes | None) -> bytes:
+        raise ChangeRefused("not so")
 
     many = [group(*(becomes(f"{ground.root}{n}", b"x") for n in range(128)))]
     with pytest.raises(TransactionTooLarge, match="128 keys"):
         commit_once(ground.client, many, ground.counter_key)
-    with pytest.raises(TryAgain, match="yet"):
-        commit_once(ground.client, [group(Patch(ground.root + "a", not_yet))], ground.counter_key)
+    with pytest.raises(ChangeRefused, match="so"):
+        commit_once(ground.client, [group(Patch(ground.root + "a", refuse))], ground.counter_key)
     assert ground.values() == {}

@@ -6,10 +6,14 @@ import math
 
 import pytest
 
-from coordination.errors import TryAgain
 from coordination.etcd.client import Compare, delete
 from coordination.orchestrator.etcd_worker import REST_S
-from coordination.orchestrator.transaction import MAX_TXN_BYTES, Patch, TransactionTooLarge
+from coordination.orchestrator.transaction import (
+    MAX_TXN_BYTES,
+    ChangeRefused,
+    Patch,
+    TransactionTooLarge,
+)
 from tests.coordination.orchestrator.ground import FaultyClient, Ground, MapState, Ticks
 
 
@@ -170,22 +174,21 @@ def test_a_worker_does_not_collide_with_its_own_delete(ground: Ground, faulty: F
     assert ground.value("b") is ground.value("c") is None
 
 
-def test_a_change_that_must_wait_is_run_again_on_news(ground: Ground):
+def test_a_refused_group_is_dropped_and_asked_for_again(ground: Ground):
     def if_ready(old: bytes | None) -> bytes:
         if old != b"ready":
-            raise TryAgain("not yet")
+            raise ChangeRefused("not yet")
         return b"done"
 
     def tick(state: MapState) -> None:
-        state.set(before=b"1")
-        state.patch(("a", if_ready))
+        state.patch(("before", lambda _old: b"1"), ("a", if_ready))
         state.set(after=b"1")
 
-    reactor = Ticks(tick)
-    worker = ground.worker(reactor)
-    ground.drive(worker, until=lambda: ground.value("before") == b"1")
-    ground.put("a", b"ready")
+    worker = ground.worker(Ticks(always=tick))
     ground.drive(worker, until=lambda: ground.value("after") == b"1")
+    assert ground.value("before") is None
+    ground.put("a", b"ready")
+    ground.drive(worker, until=lambda: ground.value("before") == b"1")
     assert ground.value("a") == b"done"
 
 

@@ -6,11 +6,10 @@ import random
 
 import pytest
 
-from coordination.errors import TryAgain
 from coordination.orchestrator.transaction import (
     MAX_TXN_BYTES,
+    ChangeRefused,
     Patch,
-    PatchSkipped,
     TransactionTooLarge,
     fold,
     size_bytes,
@@ -44,16 +43,13 @@ def test_an_empty_value_is_no_delete():
     assert fold(groups, {"/gone": b""}.get, 126).changes == {"/empty": b"", "/gone": None}
 
 
-def test_a_skipped_patch_leaves_the_rest_of_its_group():
-    folded = fold([group(adds("/a", 1), raises(PatchSkipped()), adds("/b", 2))], nothing, 126)
-    assert folded.changes == {"/a": b"1", "/b": b"2"}
-
-
-def test_a_group_that_must_wait_holds_back_itself_and_those_after_it():
-    groups = [group(adds("/a", 1)), group(adds("/b", 1), raises(TryAgain())), group(adds("/c", 1))]
-    folded = fold(groups, nothing, 126)
-    assert (folded.taken, folded.changes) == (1, {"/a": b"1"})
-    assert fold(groups[1:], nothing, 126).taken == 0
+def test_nothing_is_left_of_a_refused_group_and_the_others_go_on():
+    refused = group(adds("/a", 1), raises(ChangeRefused("no")), adds("/b", 2))
+    groups = [group(adds("/a", 4)), refused, group(adds("/c", 1))]
+    folded = fold(groups, nothing, 126, drops_refused=True)
+    assert (folded.taken, folded.changes) == (3, {"/a": b"4", "/c": b"1"})
+    with pytest.raises(ChangeRefused):
+        fold(groups, nothing, 126)
 
 
 def test_any_other_error_comes_out():

@@ -82,10 +82,10 @@ def test_where_nothing_goes_on_the_changefeed_stops() -> None:
 
 def test_sync_points_are_passed_over_meanwhile() -> None:
     claim_ts = Ts(FIRST_TS - 9 * MINUTE)
-    scan = DdlScan(position_ts=Ts(FIRST_TS), has_rows=True)
+    scan = DdlScan(position_ts=Ts(FIRST_TS))
     assert sync_point_barrier(begun(claim_ts, scan, Changes(added=(TABLE,))), scan) < FIRST_TS
     held = PendingDdl(commit_ts=claim_ts, table_ids=(9,), is_held=True)
-    scan = DdlScan(position_ts=Ts(FIRST_TS), pending=(held,), has_rows=True)
+    scan = DdlScan(position_ts=Ts(FIRST_TS), pending=(held,))
     term = begun(claim_ts, scan, Changes(added=(TABLE,)))
     assert sync_point_barrier(term, scan) == FIRST_TS
 

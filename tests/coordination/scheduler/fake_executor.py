@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from coordination.scheduler.messages import Checkpoint, Scan, Span, TableState, TableStatus
+from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
 
 _LIVE = (TableState.PREPARING, TableState.PREPARED, TableState.REPLICATING)
 
@@ -17,7 +17,7 @@ class FakeExecutor:
         self.statuses: dict[int, TableStatus] = {}
         self.calls: list[tuple[object, ...]] = []
         self.refuses = False  # nothing can be added now
-        self.scan: Scan | None = None
+        self.read_offsets: dict[str, int] | None = None
         self._changed: set[int] = set()
         self._is_commit: set[int] = set()
 
@@ -100,5 +100,5 @@ class FakeExecutor:
         changed, self._changed = self._changed, set()
         return changed
 
-    def get_scan(self) -> Scan | None:
-        return self.scan
+    def get_read_offsets(self) -> dict[str, int] | None:
+        return self.read_offsets

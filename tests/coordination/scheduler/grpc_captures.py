@@ -53,7 +53,7 @@ def dispatch(number: int, sender: str = A, to: str = B) -> Message:
 
 
 def heartbeat(number: int, sender: str = A, to: str = B) -> Message:
-    return message(sender, to, Heartbeat(number=number))
+    return message(sender, to, Heartbeat(seen=number))
 
 
 def big_response(spans: int, sender: str = A, to: str = B) -> Message:
@@ -74,7 +74,7 @@ def numbers(messages: list[Message]) -> list[int]:
     found = []
     for each in messages:
         match each.body:
-            case AddTable(fence=number) | Heartbeat(number=number):
+            case AddTable(fence=number) | Heartbeat(seen=number):
                 found.append(number)
             case _:
                 raise AssertionError(each)

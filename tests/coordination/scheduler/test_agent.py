@@ -12,7 +12,6 @@ from coordination.scheduler.messages import (
     Heartbeat,
     Liveness,
     RemoveTable,
-    Scan,
     TableState,
     TableStatus,
 )
@@ -126,7 +125,7 @@ def test_a_message_for_the_capture_that_this_one_was_before_its_reset_is_dropped
 
 def test_an_answer_is_not_for_agents():
     agent, _, owner = followed()
-    body = DispatchTableResponse(status=TableStatus(1, S.ABSENT), is_remove=False, sequence=1)
+    body = DispatchTableResponse(status=TableStatus(1, S.ABSENT), sequence=1)
     assert agent.tick([owner.says(agent, body)]) == ()
 
 
@@ -134,12 +133,12 @@ def test_a_heartbeat_is_answered_with_all_spans_and_then_with_changes():
     agent, executor, owner = followed()
     for table in (1, 2):
         replicating(agent, owner, table)
-    executor.scan = Scan(scanned_to_ts=Ts(70))
+    executor.read_offsets = {"shop/0": 70}
     full = response(agent.tick([owner.says(agent, Heartbeat())]))
     assert [s.table_id for s in full.statuses] == [1, 2]
     assert full.since == 0
     assert full.checksum == checksum(full.statuses)
-    assert full.scan == Scan(scanned_to_ts=Ts(70))
+    assert full.read_offsets == {"shop/0": 70}
     executor.put(2, S.REPLICATING, checkpoint_ts=Ts(80), resolved_ts=Ts(90))
     changes = response(agent.tick([owner.says(agent, Heartbeat(seen=full.sequence))]))
     assert [s[:4] for s in changes.statuses] == [(2, S.REPLICATING, 80, 90)]
@@ -219,7 +218,6 @@ def test_what_is_removed_says_how_far_it_came():
     (stopped,) = agent.tick([owner.removes(agent)])
     status = stopped.body.status
     assert (status.state, status.checkpoint_ts, status.resolved_ts) == (S.STOPPED, 60, 60)
-    assert stopped.body.is_remove
     assert executor.statuses == {}
 
 
@@ -266,11 +264,7 @@ def test_dispatches_are_answered_in_order_with_a_sequence():
     second = agent.tick([owner.adds(agent, is_secondary=False)])
     third = agent.tick([owner.removes(agent), owner.says(agent, Heartbeat())])
     bodies = [m.body for m in (*first, *second, *third[:1])]
-    assert [(b.status.state, b.is_remove) for b in bodies] == [
-        (S.PREPARED, False),
-        (S.REPLICATING, False),
-        (S.STOPPED, True),
-    ]
+    assert [b.status.state for b in bodies] == [S.PREPARED, S.REPLICATING, S.STOPPED]
     sequences = [b.sequence for b in bodies] + [third[1].body.sequence]
     assert sequences == sorted(set(sequences))
     assert third[1].body.statuses == (), "a full list does not name what is gone"

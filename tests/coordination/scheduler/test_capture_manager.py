@@ -16,7 +16,6 @@ from coordination.scheduler.messages import (
     HeartbeatResponse,
     Liveness,
     Message,
-    Scan,
     TableState,
     TableStatus,
 )
@@ -49,7 +48,7 @@ def message(body: Body, sender: CaptureID = A, epoch: str = "e1") -> Message:
 
 
 def answer(*statuses: TableStatus, **fields: object) -> HeartbeatResponse:
-    base: dict = {"liveness": Liveness.ALIVE, "sequence": 5, "since": 0, "answers": 0}
+    base: dict = {"liveness": Liveness.ALIVE, "sequence": 5, "since": 0}
     return HeartbeatResponse(
         **{"statuses": statuses, "checksum": checksum(statuses), **base, **fields}
     )
@@ -107,8 +106,8 @@ def test_every_heartbeat_has_the_barrier_what_was_seen_and_what_is_asked_for():
     made = manager(A, B)
     made.handle_messages([message(answer(ONE))])
     assert made.next_heartbeats({A: [3, 4]}, B, BARRIER, 0.0, is_awaiting=True) == [
-        (A, Heartbeat(number=1, seen=5, table_ids=(3, 4), barrier=BARRIER)),
-        (B, Heartbeat(number=1, is_stopping=True, barrier=BARRIER)),
+        (A, Heartbeat(seen=5, table_ids=(3, 4), barrier=BARRIER)),
+        (B, Heartbeat(is_stopping=True, barrier=BARRIER)),
     ]
 
 
@@ -151,7 +150,7 @@ def test_changes_of_an_unknown_epoch_are_not_a_list():
 
 def test_dispatch_responses_count_in_the_known_epoch_only():
     made = manager(A)
-    done = DispatchTableResponse(status=TWO, is_remove=False, sequence=7)
+    done = DispatchTableResponse(status=TWO, sequence=7)
     assert made.handle_messages([message(done)]) == []
     made.handle_messages([message(answer(ONE))])
     assert made.handle_messages([message(done, epoch="e2")]) == []
@@ -165,9 +164,9 @@ def test_what_owners_say_is_not_for_owners():
 
 def test_a_scan_is_kept_until_the_next_one():
     made = manager(A)
-    made.handle_messages([message(answer(scan=Scan(scanned_to_ts=Ts(7))))])
+    made.handle_messages([message(answer(read_offsets={"shop/0": 7}))])
     made.handle_messages([message(answer(sequence=6))])
-    assert made.captures[A].scan == Scan(scanned_to_ts=Ts(7))
+    assert made.captures[A].read_offsets == {"shop/0": 7}
 
 
 def test_a_barrier_that_has_moved_does_not_wait_for_the_next_heartbeat():

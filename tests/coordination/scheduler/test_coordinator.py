@@ -14,10 +14,8 @@ from coordination.scheduler.messages import (
     HeartbeatResponse,
     Liveness,
     Message,
-    Scan,
     TableState,
     TableStatus,
-    UnknownTable,
 )
 from coordination.scheduler.replication_set import MultiplePrimaries, ReplicationState
 from coordination.scheduler.reports import checksum
@@ -29,7 +27,7 @@ BARRIER = Barrier(Ts(1_000))
 
 
 def answer(*statuses: TableStatus, sender: CaptureID = A, **fields: object) -> Message:
-    base: dict = {"liveness": Liveness.ALIVE, "sequence": 5, "since": 0, "answers": 0}
+    base: dict = {"liveness": Liveness.ALIVE, "sequence": 5, "since": 0}
     body = HeartbeatResponse(
         **{"statuses": statuses, "checksum": checksum(statuses), **base, **fields}
     )
@@ -49,8 +47,8 @@ def test_heartbeats_come_first_and_nothing_is_scheduled_before_all_have_answered
     made.add_table(span(1), Ts(100))
     tick = made.poll([], [A, B], BARRIER, 0.0)
     assert bodies(tick, Heartbeat) == [
-        (A, Heartbeat(number=1, barrier=BARRIER)),
-        (B, Heartbeat(number=1, barrier=BARRIER)),
+        (A, Heartbeat(barrier=BARRIER)),
+        (B, Heartbeat(barrier=BARRIER)),
     ]
     assert {m.processor_epoch for m in tick.outbox} == {""}
     assert not tick.can_proceed
@@ -203,48 +201,6 @@ def test_progress_tells_who_has_a_span_under_which_epoch():
     assert first[1].checkpoint == (150, 150)
     assert (first[2].state, first[2].capture_id) == (ReplicationState.PREPARE, None)
     assert made.take_progress() == []
-
-
-def scan(to_ts: int, *unknown: tuple[str, int]) -> Scan:
-    tables = tuple(UnknownTable("shop", name, Ts(ts)) for name, ts in unknown)
-    return Scan(scanned_to_ts=Ts(to_ts), unknown_tables=tables)
-
-
-def test_the_checkpoint_waits_for_tables_that_are_nobodys():
-    made, alive = started(1, a=[replicating(1, 150)], b=[])
-    found = answer(replicating(1, 400), sequence=6, since=5, scan=scan(400, ("new", 301)))
-    tick = made.poll([found], alive, BARRIER, 0.2)
-    assert tick.checkpoint.checkpoint_ts == 300
-    tick = made.poll([], [B], BARRIER, 0.3)
-    assert tick.checkpoint.checkpoint_ts == 300, "nor when the capture that met it is gone"
-    assert made.unregistered_tables() == [UnknownTable("shop", "new", Ts(301))]
-    made.add_table(replace(span(2), table="new"), Ts(300))
-    made.add_table(span(1), Ts(0))
-    tick = made.poll([], [B], BARRIER, 0.4)
-    assert made.unregistered_tables() == []
-    assert tick.checkpoint.checkpoint_ts == 300, "it has begun there"
-
-
-def test_a_table_that_was_dropped_since_is_not_waited_for():
-    made, alive = started(1, a=[replicating(1, 500)])
-    old = answer(sequence=6, since=5, scan=scan(600, ("gone", 301)))
-    made.poll([old], alive, BARRIER, 0.2)
-    assert made.unregistered_tables() == []
-
-
-def test_without_tables_the_checkpoint_does_not_pass_what_was_searched_for_tables():
-    made = make_coordinator()
-    made.poll([], [A], BARRIER, 0.0)
-    tick = made.poll([answer(scan=scan(250))], [A], BARRIER, 0.1)
-    assert tick.checkpoint.checkpoint_ts == 250
-
-
-def test_a_changefeed_goes_on_when_all_its_tables_are_gone():
-    """Who held them reads no more; the owner does, and looks for tables by itself."""
-    made = make_coordinator()
-    made.poll([], [A], BARRIER, 0.0)
-    tick = made.poll([answer(scan=scan(250))], [A], BARRIER, 0.1, is_searched=True)
-    assert tick.checkpoint.checkpoint_ts == BARRIER.global_barrier_ts
 
 
 def test_a_message_to_a_capture_that_went_in_this_tick_is_not_sent():

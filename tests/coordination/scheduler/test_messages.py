@@ -19,11 +19,9 @@ from coordination.scheduler.messages import (
     MalformedMessage,
     Message,
     RemoveTable,
-    Scan,
     Span,
     TableState,
     TableStatus,
-    UnknownTable,
     decode,
     encode,
     stored_table_id,
@@ -36,7 +34,6 @@ FULL = TableStatus(
     TableState.REPLICATING,
     Ts(TSO + 10),
     Ts(TSO + 12),
-    Ts(TSO + 20),
     (7 << 32) | 3,
     41,
     2,
@@ -49,11 +46,10 @@ BARE = TableStatus(5, TableState.ABSENT)
 BODIES: list[Body] = [
     AddTable(span=SPAN, is_secondary=True, checkpoint=Checkpoint(Ts(TSO), Ts(TSO)), fence=1 << 32),
     RemoveTable(table_id=SPAN.table_id, fence=9),
-    DispatchTableResponse(status=FULL, is_remove=False, sequence=4),
-    DispatchTableResponse(status=BARE, is_remove=True, sequence=4),
+    DispatchTableResponse(status=FULL, sequence=4),
+    DispatchTableResponse(status=BARE, sequence=4),
     Heartbeat(),
     Heartbeat(
-        number=8,
         seen=3,
         table_ids=(1, SPAN.table_id),
         is_stopping=True,
@@ -61,7 +57,7 @@ BODIES: list[Body] = [
     ),
     Heartbeat(barrier=Barrier(Ts(0))),
     HeartbeatResponse(
-        statuses=(), liveness=Liveness.ALIVE, sequence=1, since=0, checksum=0, scan=Scan()
+        statuses=(), liveness=Liveness.ALIVE, sequence=1, since=0, checksum=0, read_offsets={}
     ),
     HeartbeatResponse(
         statuses=(FULL, BARE, FULL._replace(checkpoint_ts=Ts(0)), BARE._replace(fence=3)),
@@ -69,12 +65,7 @@ BODIES: list[Body] = [
         sequence=12,
         since=11,
         checksum=2**61 - 2,
-        answers=8,
-        scan=Scan(
-            scanned_to_ts=Ts(TSO),
-            unknown_tables=(UnknownTable("shop", "new", Ts(TSO - 1)),),
-            source_offsets={"shop/0": 3},
-        ),
+        read_offsets={"shop/0": 3},
     ),
 ]
 
@@ -124,29 +115,20 @@ def test_fields_of_a_newer_version_are_passed_over():
     assert decode(json.dumps(document).encode()) == message(BODIES[5])
 
 
-@pytest.mark.parametrize("number", [2, 8])
-def test_a_row_has_no_more_fields_than_captures_of_before_can_read(number: int):
-    body = json.loads(encode(message(BODIES[number])))["body"]
-    rows = body.get("statuses") or [body["status"]]
-    assert max(map(len, rows)) == 11
-    assert body["more"] == {
-        "is_paused": [[FULL.table_id, True]] * sum(len(row) == 11 for row in rows)
-    }
+def test_the_release_before_names_one_field_and_reads_all_of_a_row():
+    document = json.loads(encode(message(BODIES[8])))
+    assert max(map(len, document["body"]["statuses"])) == 12
+    for row in document["body"]["statuses"]:
+        del row[11:]
+    paused = [[FULL.table_id, True], [1, True]]  # the latter is of no row here
+    document["body"]["more"] = {"is_paused": paused, "mood": [[FULL.table_id, "x"]], "a": "yes"}
+    assert decode(json.dumps(document).encode()) == message(BODIES[8])
 
 
 def test_a_row_with_more_fields_than_are_known_is_read_as_far_as_it_is():
-    """As 0.1.0 sent its twelfth field, and as others may add some."""
     document = json.loads(encode(message(BODIES[2])))
-    del document["body"]["more"]
-    document["body"]["status"] += [True, "mood"]
+    document["body"]["status"].append("mood")
     assert decode(json.dumps(document).encode()) == message(BODIES[2])
-
-
-def test_named_fields_of_rows_that_are_not_known_are_passed_over():
-    document = json.loads(encode(message(BODIES[8])))
-    document["body"]["more"] |= {"mood": [[FULL.table_id, "x"]], "is_tired": "yes"}
-    document["body"]["more"]["is_paused"].append([1, True])  # of no row here
-    assert decode(json.dumps(document).encode()) == message(BODIES[8])
 
 
 def test_tuples_that_have_grown_are_read_as_far_as_they_are_known():
@@ -154,20 +136,22 @@ def test_tuples_that_have_grown_are_read_as_far_as_they_are_known():
     document["body"]["add"].append("a partition")
     document["body"]["checkpoint"].append(TSO)
     assert decode(json.dumps(document).encode()) == message(BODIES[0])
-    document = json.loads(encode(message(BODIES[8])))
-    document["body"]["scan"]["unknown_tables"][0].append(1)
-    assert decode(json.dumps(document).encode()) == message(BODIES[8])
 
 
 @pytest.mark.parametrize(
     ("body", "missing"),
     [
-        (Heartbeat(), ("number", "seen", "is_stopping")),
+        (Heartbeat(), ("seen", "is_stopping")),
         (
             HeartbeatResponse(
-                statuses=(), liveness=Liveness.ALIVE, sequence=1, since=0, checksum=0, scan=Scan()
+                statuses=(),
+                liveness=Liveness.ALIVE,
+                sequence=1,
+                since=0,
+                checksum=0,
+                read_offsets={},
             ),
-            ("liveness", "checksum", "answers", "base_ts"),
+            ("liveness", "checksum", "base_ts"),
         ),
     ],
 )
@@ -175,15 +159,12 @@ def test_fields_that_are_missing_have_defaults(body: Body, missing: tuple[str, .
     document = json.loads(encode(message(body)))
     for name in missing:
         del document["body"][name]
-    document["body"].get("scan", {}).clear()
-    if "scan" in document["body"]:
-        document["body"]["scan"]["scanned_to_ts"] = 0
     assert decode(json.dumps(document).encode()) == message(body)
 
 
 def test_a_span_that_moved_on_costs_few_bytes():
     statuses = tuple(
-        TableStatus(2**62 + n, TableState.REPLICATING, Ts(TSO), Ts(TSO), Ts(TSO), 1 << 32, 17)
+        TableStatus(2**62 + n, TableState.REPLICATING, Ts(TSO), Ts(TSO), 1 << 32, 17)
         for n in range(1_000)
     )
     response = HeartbeatResponse(

@@ -240,12 +240,3 @@ def test_what_advanced_is_told_once():
     assert [one.span.table_id for one in made.take_advanced()] in ([2], [2, 3])
     made.handle_report(A, [status(2, S.REPLICATING, 130)])
     assert made.take_advanced() == []
-
-
-def test_tables_are_known_by_name():
-    made = manager(1)
-    assert made.has_table("shop", "t1")
-    assert not made.has_table("shop", "t2")
-    assert not made.has_table("other", "t1")
-    made.remove_table(1)
-    assert not made.has_table("shop", "t1")

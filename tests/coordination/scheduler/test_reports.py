@@ -111,15 +111,13 @@ def test_a_dispatch_response_is_ahead_of_older_heartbeats_and_behind_newer_ones(
     reports.observe(status(1, 2, S.PREPARING))
     older = answer(reports, view.seen)
     reports.observe(status(1, 2, S.PREPARED))
-    ahead = DispatchTableResponse(
-        status=status(1, 2, S.PREPARED), is_remove=False, sequence=reports.sequence
-    )
+    ahead = DispatchTableResponse(status=status(1, 2, S.PREPARED), sequence=reports.sequence)
     assert view.apply_dispatched(ahead)
     assert not view.apply_dispatched(ahead), "its double"
     assert view.apply(older) == [], "what it says of the span is old news"
     reports.observe(status(1, 3))
     assert view.apply(answer(reports, view.seen)) == [status(1, 3)]
-    late = DispatchTableResponse(status=status(1), is_remove=False, sequence=ahead.sequence)
+    late = DispatchTableResponse(status=status(1), sequence=ahead.sequence)
     assert not view.apply_dispatched(late)
 
 

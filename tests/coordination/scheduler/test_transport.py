@@ -13,7 +13,6 @@ from coordination.scheduler.grpc_transport import _Peer
 from coordination.scheduler.messages import MalformedMessage, encode
 from coordination.scheduler.transport import (
     Batch,
-    Frame,
     dump_answer,
     dump_batch,
     is_rejected,
@@ -202,42 +201,32 @@ class TestWhatWaits:
 
 
 class TestBytes:
-    BATCH = Batch(
-        sender=A, address="h:1", to=B, session=3, base=7, frames=(Frame(7, b"x\n"), Frame(9, b""))
-    )
+    BATCH = Batch(sender=A, address="h:1", to=B, messages=(b"x\n", b""))
 
     def test_round_trips(self) -> None:
         assert load_batch(dump_batch(self.BATCH)) == self.BATCH
 
     def test_as_captures_of_before_wrote_and_read_them(self) -> None:
-        assert dump_answer(9) == b'{"received": 9}'
-        assert dump_answer(None) == b'{"rejected": true}'
-        assert [is_rejected(dump_answer(each)) for each in (9, None)] == [False, True]
+        assert dump_answer(is_rejected=True) == b'{"rejected": true}'
+        assert [is_rejected(dump_answer(is_rejected=each)) for each in (False, True)] == [
+            False,
+            True,
+        ]
+        assert not is_rejected(b'{"received": 9}')
         header, _, frames = dump_batch(self.BATCH).partition(b"\n")
         assert header == (
-            b'{"session":3,"from":"capture-a","address":"h:1","to":"capture-b","base":7}'
+            b'{"from":"capture-a","address":"h:1","to":"capture-b","session":0,"base":0}'
         )
-        numbers = (b"\0\0\0\0\0\0\0\x07", b"\0\0\0\0\0\0\0\x09")
-        assert frames == numbers[0] + b"\0\0\0\x02x\n" + numbers[1] + b"\0\0\0\0"
-
-    def test_numbers_go_on_from_batch_to_batch(self, captures: GrpcCaptures) -> None:
-        """An earlier release takes no number twice, and none after a gap in a batch."""
-        a = captures.start(A)
-        first, second = (
-            load_batch(a._next_batch(B, [encode(dispatch(n)), encode(dispatch(n + 1))]))
-            for n in (1, 3)
-        )
-        assert [frame.number for frame in (*first.frames, *second.frames)] == [1, 2, 3, 4]
-        assert (first.base, second.base, first.session) == (1, 3, second.session)
+        assert frames == bytes(8) + b"\0\0\0\x02x\n" + bytes(8) + b"\0\0\0\0"
 
     def test_a_malformed_message_holds_nothing_up(self) -> None:
-        frames = (
-            Frame(1, b"{}"),
-            Frame(2, encode(dispatch(5, C, B))),  # not of who says that it sent it
-            Frame(3, encode(dispatch(6, A, C))),  # not for us
-            Frame(4, encode(dispatch(7, A, B))),
+        messages = (
+            b"{}",
+            encode(dispatch(5, C, B)),  # not of who says that it sent it
+            encode(dispatch(6, A, C)),  # not for us
+            encode(dispatch(7, A, B)),
         )
-        batch = Batch(sender=A, address="", to=B, session=1, base=1, frames=frames)
+        batch = Batch(sender=A, address="", to=B, messages=messages)
         assert numbers(load_messages(batch)) == [7]
 
     def test_every_cut_off_batch_is_malformed(self) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from conf.settings import BatchSettings, SessionSettings
 from coordination.clock import SystemClock
-from coordination.fence import Fence
+from coordination.fence import CaptureIdentity, Fence, Trust
 from coordination.metadata.model import ChangefeedInfo
 from coordination.model import (
     CaptureID,
@@ -37,7 +37,6 @@ from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, Span, TableState
 from coordination.scheduler.replication_set import ReplicationState
-from coordination.trust import CaptureIdentity, Trust
 from coordination.watchdog import Watchdog
 from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.plane import SparkDataPlane
@@ -214,11 +213,11 @@ class HandOwner:
         self.checkpoint_ts = Ts(max(self.checkpoint_ts, reached))
 
     def _record(self) -> None:
-        scans = [self.stage.replicas[home].get_scan() for home in set(self.homes.values())]
-        offsets = [scan.source_offsets for scan in scans if scan and scan.source_offsets]
+        homes = set(self.homes.values())
+        offsets = [at for home in homes if (at := self.stage.replicas[home].get_read_offsets())]
         read = lowest(offsets)
         own = [told.status.source_offsets for told in self._told.values() if told.status]
-        is_settled = len(offsets) == len(scans) > 0 and len(self.homes) == len(self.tables)
+        is_settled = len(offsets) == len(homes) > 0 and len(self.homes) == len(self.tables)
         low = lowest((*offsets, *filter(None, own))) if is_settled else {}
         at_point = self.checkpoint_ts == self.sync_point_ts
         self.control.record(

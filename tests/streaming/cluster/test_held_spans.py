@@ -6,7 +6,7 @@ import pytest
 
 from coordination.model import Ts
 from coordination.scheduler.barrier import Barrier
-from coordination.scheduler.messages import Checkpoint, Scan, Span, TableState, stored_table_id
+from coordination.scheduler.messages import Checkpoint, Span, TableState, stored_table_id
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.permit import Withdrawn
 
@@ -19,8 +19,8 @@ def applied(ts: int) -> AppliedSpan:
     return AppliedSpan(checkpoint_ts=Ts(ts), resolved_ts=Ts(ts))
 
 
-def scan(ts: int) -> Scan:
-    return Scan(scanned_to_ts=Ts(ts))
+def read_to(ts: int) -> dict[str, int]:
+    return {"shop/0": ts}
 
 
 def state(held: HeldSpans) -> TableState:
@@ -73,7 +73,7 @@ def test_what_was_told_before_it_was_opened_is_old_news():
     held.add(SPAN, AT, FIRST, is_prepare=True)
     (assignment,) = held.assignments()
     held.prepared(assignment)
-    held.publish([(assignment, applied(10)._replace(delta_version=3))], scan(12))
+    held.publish([(assignment, applied(10)._replace(delta_version=3))], read_to(12))
     held.add(SPAN, Checkpoint(Ts(20), Ts(20)), SECOND, is_prepare=False)
     (assignment,) = held.assignments()
     held.opened(assignment, applied(20)._replace(delta_version=7))
@@ -107,7 +107,6 @@ def test_no_barrier_loosens_the_one_before():
     assert held.limit(assignment) == 50
     held.set_barrier(Barrier(Ts(60), {SPAN.table_id: Ts(55)}))
     assert held.limit(assignment) == 55
-    assert held.status(SPAN.table_id).barrier_ts == 55
     held.set_barrier(Barrier(Ts(40)))
     with pytest.raises(Withdrawn, match="fell to 40"):
         held.begin_commit(assignment, Ts(41))
@@ -148,31 +147,31 @@ def test_a_span_stops_at_once_unless_a_commit_of_it_is_under_way():
     assert held.take_stopped(SPAN.table_id) is None
     held.end_commit(assignment, applied(20))
     assert state(held) is TableState.STOPPED
-    held.publish([(assignment, applied(30))], scan(30))
+    held.publish([(assignment, applied(30))], read_to(30))
     assert _stopped_at(held) == 20
     assert state(held) is TableState.ABSENT
 
 
-def test_statuses_and_scan_are_seen_in_one_piece():
+def test_statuses_and_what_was_read_are_seen_in_one_piece():
     """Else a read position would be told that is ahead of what a span holds back."""
     held, assignment = replicating()
-    held.publish([(assignment, applied(20))], scan(20))
+    held.publish([(assignment, applied(20))], read_to(20))
     held.take_changed()
-    held.publish([(assignment, applied(30))], scan(30))
+    held.publish([(assignment, applied(30))], read_to(30))
     assert held.status(SPAN.table_id).checkpoint_ts == 20
-    assert held.scan() == scan(20)
+    assert held.read_offsets() == read_to(20)
     assert SPAN.table_id in held.take_changed()
     assert held.status(SPAN.table_id).checkpoint_ts == 30
-    assert held.scan() == scan(30)
+    assert held.read_offsets() == read_to(30)
 
 
 def test_what_an_older_stay_has_done_is_not_told_of_a_newer_one():
     held, before = replicating()
-    held.publish([(before, applied(90))], scan(90))
+    held.publish([(before, applied(90))], read_to(90))
     held.remove(SPAN.table_id)
     assert _stopped_at(held) == 90
     held.add(SPAN, Checkpoint(Ts(90), Ts(90)), THIRD, is_prepare=True)
-    held.publish([(before, applied(95))], scan(95))
+    held.publish([(before, applied(95))], read_to(95))
     held.take_changed()
     assert held.status(SPAN.table_id).checkpoint_ts == 90
 

@@ -16,6 +16,7 @@ import pytest
 
 from conf.settings import BatchSettings, Changefeed, DeltaSink, KafkaSource
 from coordination.clock import SystemClock
+from coordination.fence import CaptureIdentity
 from coordination.model import (
     CaptureID,
     Ownership,
@@ -29,7 +30,6 @@ from coordination.scheduler.barrier import PendingDdl
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint
 from coordination.scheduler.replication_set import ReplicationState
-from coordination.trust import CaptureIdentity
 from coordination.watchdog import Watchdog
 from sinks.progress import Progress
 from streaming.cluster import control_writer, role_context

@@ -12,11 +12,10 @@ import pytest
 
 from conf.settings import DeltaSink
 from coordination.clock import SystemClock
-from coordination.fence import Fence
+from coordination.fence import CaptureIdentity, Fence, Trust
 from coordination.metadata.model import FeedState
 from coordination.model import CaptureID, ChangefeedID, Ownership, ProcessorEpoch, Revision
 from coordination.ports import Standing
-from coordination.trust import CaptureIdentity, Trust
 from sinks.changefeeds import ChangefeedRow, Changefeeds
 from sinks.progress import Progress, ProgressRow
 from sinks.storage_errors import StorageAway
