@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
+from sinks.apply import GENERATION
 from sinks.merge_on_write.actions import Metadata
 from sinks.merge_on_write.intervals import (
     FILE_RETENTION,
@@ -29,7 +30,6 @@ from sinks.table_form import TableForm
 
 CHANGEFEED = "tidelake.changefeed"
 INCARNATION = "tidelake.incarnation"
-GENERATION = "tidelake.generation"
 KEY = "tidelake.key"
 SCHEMA = "tidelake.schema"
 DDL = "tidelake.ddl"
@@ -79,7 +79,6 @@ class TargetState:
     handle: DeltaTable
     version: int
     properties: Mapping[str, str]
-    features: frozenset[str]
 
     def identity(self, app_id: str) -> Ts | None:
         """The limit of this app ID's last commit; SEALED_TS when it is sealed and cannot write any
@@ -94,10 +93,6 @@ class TargetState:
     @property
     def incarnation(self) -> int | None:
         return _number(self.properties.get(INCARNATION))
-
-    @property
-    def generation(self) -> int | None:
-        return _number(self.properties.get(GENERATION))
 
     @property
     def form(self) -> TableForm:
@@ -208,16 +203,14 @@ def table_uri(warehouse: str, name: TableName) -> str:
     return f"{warehouse}/{_path_part(name.schema)}/{_path_part(name.table)}"
 
 
-def ownership(
-    *, changefeed_id: str, incarnation: int, generation: int, ddl: DdlIdentity
-) -> dict[str, str]:
+def ownership(*, changefeed_id: str, incarnation: int, ddl: DdlIdentity) -> dict[str, str]:
     """The properties that say to which changefeed a table belongs and which DDL made it, for
     ``creation.create``.
     """
     return {
         CHANGEFEED: changefeed_id,
         INCARNATION: str(incarnation),
-        GENERATION: str(generation),
+        "tidelake.generation": str(GENERATION),
         DDL: ddl.to_json(),
     }
 
@@ -239,14 +232,8 @@ def open_table(uri: str, storage_options: Mapping[str, str]) -> DeltaTable | Non
 
 def state_of(handle: DeltaTable) -> TargetState:
     """The state of a handle's version, without reading the log again."""
-    protocol = handle.protocol()
-    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    return TargetState(
-        handle=handle,
-        version=handle.version(),
-        properties=handle.metadata().configuration,
-        features=frozenset(features),
-    )
+    properties = handle.metadata().configuration
+    return TargetState(handle=handle, version=handle.version(), properties=properties)
 
 
 def inspect(uri: str, storage_options: Mapping[str, str]) -> TargetState | None:
@@ -300,7 +287,7 @@ def seal(
     ``begin`` maps the ts that the old app IDs have reached (0: none has written) to the start-ts of
     the new one. The ts is read from the very version that the commit follows; raises TryAgain when
     another commit came between. The commit changes the table's metadata, so that a Spark write
-    under way conflicts with it, and sets ``properties`` (a new incarnation or generation). Returns
+    under way conflicts with it, and sets ``properties`` (a new incarnation). Returns
     the sealed table. A table that is sealed so already is returned as it is.
     """
     handle = open_table(uri, storage_options)
