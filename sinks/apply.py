@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 OP_COLUMN = "_op "  # holds UPSERT or DELETE; no MySQL column's name ends with a space
 UPSERT = "U"
 DELETE = "D"
+GENERATION = 1  # of tables of one name: one that is dropped and made again goes on in its log
 
 
-def app_id(changefeed_id: str, incarnation: int, name: TableName, generation: int) -> str:
+def app_id(changefeed_id: str, incarnation: int, name: TableName) -> str:
     """The identity's name: ``tidelake/<changefeed>/<incarnation>/<schema.table>#<generation>``."""
-    return f"tidelake/{changefeed_id}/{incarnation}/{name}#{generation}"
+    return f"tidelake/{changefeed_id}/{incarnation}/{name}#{GENERATION}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.casts_dates import cast_dates, cast_datetimes, cast_timestamps
-from sinks.casts_numbers import cast_bits, cast_decimals, cast_floats, cast_integers, cast_years
+from sinks.casts_numbers import cast_decimals, cast_floats, cast_integers, cast_years
 from sinks.casts_texts import cast_bytes, cast_enums, cast_sets, cast_vectors
 from sinks.delta_types import INTEGER_BITS, arrow_type
 from sinks.schema import BINARY_TYPES, Column, MySQLType
@@ -56,9 +56,8 @@ _DATES: dict[str, Callable[[pa.Array, CastRules], CastColumn]] = {
     "timestamp": cast_timestamps,
 }
 _CASTS: dict[str, Callable[[pa.Array, MySQLType], CastColumn]] = {
-    **dict.fromkeys(INTEGER_BITS, cast_integers),
+    **dict.fromkeys((*INTEGER_BITS, "bit"), cast_integers),
     **dict.fromkeys(BINARY_TYPES, cast_bytes),
-    "bit": cast_bits,
     "year": cast_years,
     "decimal": cast_decimals,
     "float": cast_floats,

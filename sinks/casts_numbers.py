@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.delta_types import INTEGER_BITS, arrow_type
+from sinks.delta_types import arrow_type, whole_range
 from sinks.schema import MySQLType
 from sinks.text_arrays import (
     CastColumn,
@@ -37,17 +37,9 @@ _FLOATING = r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 
 
 def cast_integers(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
-    """Integers within the range of their type (tinyint … bigint, signed or not). Leading zeros
-    (zerofill) are allowed."""
-    bits = INTEGER_BITS[mysql_type.name]
-    bounds = (0, 2**bits - 1) if mysql_type.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return _cast_whole(text, arrow_type(mysql_type), (bounds,))
-
-
-def cast_bits(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
-    """The value of a bit(n), which canal-json writes as a number."""
-    bounds = (0, 2 ** (mysql_type.length or 64) - 1)
-    return _cast_whole(text, arrow_type(mysql_type), (bounds,))
+    """Integers within the range of their type (tinyint … bigint, signed or not), and bit(n), which
+    canal-json writes as a number. Leading zeros (zerofill) are allowed."""
+    return _cast_whole(text, arrow_type(mysql_type), (whole_range(mysql_type),))
 
 
 def cast_years(text: pa.Array, mysql_type: MySQLType) -> CastColumn:

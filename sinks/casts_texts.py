@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.casts_numbers import cast_bits, cast_index
+from sinks.casts_numbers import cast_index, cast_integers
 from sinks.delta_types import arrow_type
 from sinks.schema import MySQLType
 from sinks.text_arrays import (
@@ -60,7 +60,7 @@ def cast_enums(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
 def cast_sets(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
     """The elements' names for a bitmask, in the order of the definition, joined by commas."""
     elements = mysql_type.elements
-    masks = cast_bits(text, MySQLType(name="bit", length=len(elements)))
+    masks = cast_integers(text, MySQLType(name="bit", length=len(elements)))
     if masks.values.null_count == len(text):
         return CastColumn(values=pa.nulls(len(text), pa.string()), failed=masks.failed)
     encoded = masks.values.cast(pa.uint64()).dictionary_encode()

@@ -16,13 +16,19 @@ from coordination.errors import ConfigError, TidelakeError, TryAgain
 from sinks.apply import TableHeld, Target
 from sinks.change_log import COMMIT_TIME, COMMIT_TS
 from sinks.ddl.evolve import SchemaChange
-from sinks.delta_types import delta_type, log_type
+from sinks.delta_types import delta_type
 from sinks.merge_on_write.actions import Metadata, Protocol
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.commit import create_table
 from sinks.merge_on_write.engine import MergeOnWriteEngine
-from sinks.merge_on_write.new_shape import statistics_property
+from sinks.merge_on_write.new_shape import (
+    MAX_COLUMN_ID,
+    field_of,
+    statistics_property,
+    with_features,
+)
 from sinks.merge_on_write.storage import open_storage
+from sinks.merge_on_write.table_shape import READER_VERSION, WRITER_VERSION
 from sinks.storage_errors import one_sentence
 from sinks.tables import (
     CHANGEFEED,
@@ -39,6 +45,13 @@ from sinks.tables import (
 )
 
 TABLE_FEATURES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
+_FEATURES = frozenset({"columnMapping", "deletionVectors"})
+_PROTOCOL = Protocol(
+    min_reader_version=READER_VERSION,
+    min_writer_version=WRITER_VERSION,
+    reader_features=_FEATURES,
+    writer_features=_FEATURES,
+)
 UPKEEP = {**retention(24), "delta.checkpointInterval": "100"}
 
 
@@ -59,11 +72,11 @@ def create(
     types = column_types(target)
     present = inspect(target.uri, options)
     if present is None:
-        metadata = _metadata(types, table_properties(target, properties))
+        protocol, metadata = _made(types, table_properties(target, properties))
         try:
             with one_sentence(f"create table {target.name} at", target.uri):
                 storage = open_storage(target.uri, options)
-                create_table(storage, _protocol(types), metadata, now_ms=_now_ms())
+                create_table(storage, protocol, metadata, now_ms=_now_ms())
         except TryAgain:
             present = inspect(target.uri, options)
             if present is None:  # no other process made it first: the commit has really failed
@@ -111,42 +124,20 @@ def column_types(target: Target) -> dict[str, str]:
     return types | target.form.columns
 
 
-def _protocol(types: Mapping[str, str]) -> Protocol:
-    features = {"columnMapping", "deletionVectors"}
-    if "timestamp_ntz" in types.values():
-        features.add("timestampNtz")
-    return Protocol(
-        min_reader_version=3,
-        min_writer_version=7,
-        reader_features=frozenset(features),
-        writer_features=frozenset(features),
-    )
-
-
-def _metadata(types: Mapping[str, str], properties: Mapping[str, str]) -> Metadata:
-    fields = [
-        {
-            "name": name,
-            "type": log_type(kind),
-            "nullable": True,
-            "metadata": {
-                "delta.columnMapping.id": number,
-                "delta.columnMapping.physicalName": f"col-{uuid.uuid4()}",
-            },
-        }
-        for number, (name, kind) in enumerate(types.items(), start=1)
-    ]
+def _made(types: Mapping[str, str], properties: Mapping[str, str]) -> tuple[Protocol, Metadata]:
+    fields = [field_of(name, kind, None, at) for at, (name, kind) in enumerate(types.items(), 1)]
     schema = json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False)
-    return Metadata(
+    metadata = Metadata(
         fields={
             "id": str(uuid.uuid4()),
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema,
             "partitionColumns": [],
-            "configuration": {**properties, "delta.columnMapping.maxColumnId": str(len(fields))},
+            "configuration": {**properties, MAX_COLUMN_ID: str(len(fields))},
             "createdTime": _now_ms(),
         }
     )
+    return with_features(_PROTOCOL, fields), metadata
 
 
 def _now_ms() -> int:

@@ -35,6 +35,11 @@ _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _ARRAY = re.compile(r"array<(.+)>")
 
 
+def quoted(name: str, mark: str = "`") -> str:
+    """A name in SQL: Spark's and MySQL's, or, in double quotes, the standard's."""
+    return mark + name.replace(mark, 2 * mark) + mark
+
+
 def delta_type(mysql_type: MySQLType) -> str:
     """The Spark SQL type that holds every value of a MySQL type, e.g. ``decimal(10,2)``."""
     name = mysql_type.name
@@ -57,6 +62,14 @@ def delta_type(mysql_type: MySQLType) -> str:
         "vector": "array<float>",
     }
     return others.get(name, "string")
+
+
+def whole_range(of: MySQLType) -> tuple[int, int]:
+    """The least and the greatest value of a bit or an integer."""
+    if of.name == "bit":
+        return 0, 2 ** (of.length or 64) - 1
+    bits = INTEGER_BITS[of.name]
+    return (0, 2**bits - 1) if of.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def _decimal_type(mysql_type: MySQLType) -> str:

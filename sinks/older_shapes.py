@@ -26,7 +26,6 @@ from sinks.ddl.effects import (
     AddColumn,
     AlterTable,
     Change,
-    ConvertCharset,
     DropColumn,
     ModifyColumn,
     RenameColumn,
@@ -41,9 +40,7 @@ from sinks.schema import INTEGER_TYPES, Column, MySQLType, TableSchema
 from sinks.schemas import SchemaRow
 from sinks.text_arrays import CastRules
 
-_OF_COLUMNS = (
-    *(AddColumn, DropColumn, RenameColumn, ModifyColumn, SetDefault, SetCharset, ConvertCharset),
-)
+_OF_COLUMNS = (*(AddColumn, DropColumn, RenameColumn, ModifyColumn, SetDefault, SetCharset),)
 Mask = npt.NDArray[np.bool_]
 
 

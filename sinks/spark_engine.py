@@ -38,6 +38,7 @@ from pyspark.sql.types import (
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableAltered, TableWrite, Target
+from sinks.delta_types import quoted
 from sinks.session_conf import COMPILED, SESSION_CONF
 from sinks.storage_errors import is_storage_error, storage_error
 from sinks.tables import ALTERED, TargetState, inspect
@@ -108,9 +109,9 @@ class SparkEngine:
 
 
 def _merge(write: TableWrite, changes: DataFrame) -> None:
-    names = [_quoted(name) for name in changes.columns if name != OP_COLUMN]
+    names = [quoted(name) for name in changes.columns if name != OP_COLUMN]
     values: dict[str, str | Column] = {name: f"{SOURCE}.{name}" for name in names}
-    is_delete = f"{SOURCE}.{_quoted(OP_COLUMN)} = '{DELETE}'"
+    is_delete = f"{SOURCE}.{quoted(OP_COLUMN)} = '{DELETE}'"
     merge = (
         DeltaTable.forPath(_session_for(write, changes.sparkSession), write.target.uri)
         .alias(TARGET)
@@ -142,13 +143,13 @@ def _same_key(changes: DataFrame, key: Sequence[str]) -> str:
     range takes one Spark job."""
     types = [changes.schema[name].dataType for name in key]
     wanted = [
-        _written(bound(F.col(_quoted(name))), of)
+        _written(bound(F.col(quoted(name))), of)
         for name, of in zip(key, types, strict=True)
         for bound in (F.min, F.max)
     ]
     bounds = changes.agg(*wanted).collect()[0]
     parts = []
-    for number, (name, of) in enumerate(zip(map(_quoted, key), types, strict=True)):
+    for number, (name, of) in enumerate(zip(map(quoted, key), types, strict=True)):
         low, high = (_literal(text, of) for text in bounds[2 * number : 2 * number + 2])
         parts.append(f"{TARGET}.{name} = {SOURCE}.{name}")
         parts.append(f"{TARGET}.{name} BETWEEN {low} AND {high}")
@@ -183,8 +184,3 @@ def _literal(text: str, of: DataType) -> str:
             return f"{of.typeName()}'{text}'"
         case _:
             return f"CAST('{text}' AS {of.simpleString()})"
-
-
-def _quoted(name: str) -> str:
-    """A column name in Spark SQL."""
-    return "`" + name.replace("`", "``") + "`"

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from conf.settings import TableRule, WriteMode
 from coordination.errors import ConfigError
-from coordination.model import Ts
+from coordination.model import TSO_LOGICAL_BITS, Ts
 from sinks.change_log import COMMIT_TS, LOG_COLUMNS
 from sinks.schema import TableSchema
 
@@ -37,7 +37,6 @@ HISTORY_COLUMNS: Final = {
     VALID_FROM_TS: "bigint",
     VALID_TO_TS: "bigint",
 }
-_LOGICAL_BITS: Final = 18  # of a TSO; above them are milliseconds
 _EXTRA: Final = {ROW_TS: "bigint", ROW_OP: "string"}  # with their types in Spark SQL
 
 
@@ -165,4 +164,4 @@ UPSERT: Final = TableForm()
 
 def moment_us(ts: Any) -> Any:
     """The moment of a TSO, or of an array of them, in microseconds."""
-    return (ts >> _LOGICAL_BITS) * 1000
+    return (ts >> TSO_LOGICAL_BITS) * 1000

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
+from sinks.apply import GENERATION
 from sinks.merge_on_write.actions import Metadata
 from sinks.merge_on_write.intervals import (
     FILE_RETENTION,
@@ -29,7 +30,6 @@ from sinks.table_form import TableForm
 
 CHANGEFEED = "tidelake.changefeed"
 INCARNATION = "tidelake.incarnation"
-GENERATION = "tidelake.generation"
 KEY = "tidelake.key"
 SCHEMA = "tidelake.schema"
 DDL = "tidelake.ddl"
@@ -67,25 +67,22 @@ class DdlIdentity:
     def position(self) -> tuple[Ts, int]:
         return self.commit_ts, self.order
 
+    @property
+    def arrival(self) -> DdlIdentity:
+        """Of a RENAME TABLE, where a table comes to its new name: another may have left that one by
+        the same statement, before."""
+        return replace(self, order=self.order + 1)
+
     def same_as(self, other: DdlIdentity | None) -> bool:
         """Whether both are one DDL: only the position counts, since the text may be rewritten."""
         return other is not None and self.position == other.position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetState:
-    """A table as one handle shows it: version, identities and properties belong together."""
+class TableNotes:
+    """What a table's properties say of it, whoever has read them."""
 
-    handle: DeltaTable
-    version: int
     properties: Mapping[str, str]
-    features: frozenset[str]
-
-    def identity(self, app_id: str) -> Ts | None:
-        """The limit of this app ID's last commit; SEALED_TS when it is sealed and cannot write any
-        more; None when it never wrote."""
-        version = self.handle.transaction_version(app_id)
-        return None if version is None else Ts(version)
 
     @property
     def changefeed_id(self) -> str | None:
@@ -94,10 +91,6 @@ class TargetState:
     @property
     def incarnation(self) -> int | None:
         return _number(self.properties.get(INCARNATION))
-
-    @property
-    def generation(self) -> int | None:
-        return _number(self.properties.get(GENERATION))
 
     @property
     def form(self) -> TableForm:
@@ -115,10 +108,23 @@ class TargetState:
 
     def last_ddl_ts(self, app_id: str) -> Ts:
         """The commit-ts of the last DDL that this writer has run on the table; 0 for none."""
-        writer, commit_ts, _ = json.loads(self.properties.get(LAST_DDL, '["", 0, 0]'))
-        if writer != app_id:
-            return Ts(0)
-        return Ts(commit_ts if self.left_version is None else commit_ts - 1)  # it is half done
+        commit_ts, _ = self._last_ddl(app_id)
+        is_half_done = commit_ts > 0 and self.left_version is not None
+        return Ts(commit_ts - 1 if is_half_done else commit_ts)
+
+    def _last_ddl(self, app_id: str) -> tuple[int, int]:
+        writer, commit_ts, order = json.loads(self.properties.get(LAST_DDL, '["", 0, 0]'))
+        return (commit_ts, order) if writer == app_id else (0, 0)
+
+    def is_carried_out(self, app_id: str, reached: Ts, ddl: DdlIdentity) -> bool:
+        """Whether this writer has been at the DDL or beyond: by rows above its commit-ts (a
+        sealed one is beyond all), or by a DDL. A rewound table knows of DDLs that another has done.
+        """
+        return reached > ddl.commit_ts or self._last_ddl(app_id) >= ddl.position
+
+    def is_at_least(self, ddl: DdlIdentity) -> bool:
+        """Whether the table's shape is what the DDL makes of it, or a later one."""
+        return self.shape_ddl is not None and self.shape_ddl.position >= ddl.position
 
     @property
     def shape_ts(self) -> Ts:
@@ -146,13 +152,15 @@ class TargetState:
     def is_dropped(self) -> bool:
         """Whether a DROP TABLE was run on it and no CREATE TABLE since: it has no rows, and its
         name is free."""
-        return is_dropped(self.properties)
+        return self.dropped_ts is not None
 
     @property
     def dropped_ts(self) -> Ts | None:
         """Of the DROP TABLE, where it is dropped."""
-        text = self.properties[DROPPED] if self.is_dropped else None
-        return None if text is None else DdlIdentity.from_json(text).commit_ts
+        if DROPPED not in self.properties:
+            return None
+        made, dropped = (DdlIdentity.from_json(self.properties[name]) for name in (DDL, DROPPED))
+        return dropped.commit_ts if dropped.position > made.position else None
 
     @property
     def truncated_ts(self) -> Ts:
@@ -164,8 +172,13 @@ class TargetState:
     def left_version(self) -> int | None:
         """The last one with rows, where a RENAME TABLE has taken them away, perhaps not yet to
         their new name. None: it has not, or another table has its name by now."""
+        return self.left_at(self.dropped_ts)
+
+    def left_at(self, commit_ts: Ts | None) -> int | None:
+        """The version whose rows the RENAME or EXCHANGE of this commit-ts has taken away; None: it
+        has not."""
         left_ts, version = json.loads(self.properties.get(LEFT, "[0, 0]"))
-        return int(version) if left_ts == self.dropped_ts else None
+        return int(version) if left_ts == commit_ts else None
 
     @property
     def begun_ts(self) -> Ts:
@@ -184,6 +197,20 @@ class TargetState:
         return Ts(_number(self.properties.get(REKEYED)) or 0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetState(TableNotes):
+    """A table as one handle shows it: version, identities and properties belong together."""
+
+    handle: DeltaTable
+    version: int
+
+    def identity(self, app_id: str) -> Ts | None:
+        """The limit of this app ID's last commit; SEALED_TS when it is sealed and cannot write any
+        more; None when it never wrote."""
+        version = self.handle.transaction_version(app_id)
+        return None if version is None else Ts(version)
+
+
 def refuse_another_key(name: TableName, state: TargetState, back_to: int) -> None:
     """Of a rewind: what the old key told apart may be one row by the new one, and what EXCHANGE
     PARTITION moved would be moved once more."""
@@ -196,28 +223,19 @@ def refuse_another_key(name: TableName, state: TargetState, back_to: int) -> Non
         )
 
 
-def is_dropped(properties: Mapping[str, str]) -> bool:
-    if DROPPED not in properties:
-        return False
-    made, dropped = (DdlIdentity.from_json(properties[name]) for name in (DDL, DROPPED))
-    return dropped.position > made.position
-
-
 def table_uri(warehouse: str, name: TableName) -> str:
     """``<warehouse>/<schema>/<table>``; characters that a path cannot hold are written ``~XX``."""
     return f"{warehouse}/{_path_part(name.schema)}/{_path_part(name.table)}"
 
 
-def ownership(
-    *, changefeed_id: str, incarnation: int, generation: int, ddl: DdlIdentity
-) -> dict[str, str]:
+def ownership(*, changefeed_id: str, incarnation: int, ddl: DdlIdentity) -> dict[str, str]:
     """The properties that say to which changefeed a table belongs and which DDL made it, for
     ``creation.create``.
     """
     return {
         CHANGEFEED: changefeed_id,
         INCARNATION: str(incarnation),
-        GENERATION: str(generation),
+        "tidelake.generation": str(GENERATION),
         DDL: ddl.to_json(),
     }
 
@@ -239,14 +257,8 @@ def open_table(uri: str, storage_options: Mapping[str, str]) -> DeltaTable | Non
 
 def state_of(handle: DeltaTable) -> TargetState:
     """The state of a handle's version, without reading the log again."""
-    protocol = handle.protocol()
-    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    return TargetState(
-        handle=handle,
-        version=handle.version(),
-        properties=handle.metadata().configuration,
-        features=frozenset(features),
-    )
+    properties = handle.metadata().configuration
+    return TargetState(handle=handle, version=handle.version(), properties=properties)
 
 
 def inspect(uri: str, storage_options: Mapping[str, str]) -> TargetState | None:
@@ -300,7 +312,7 @@ def seal(
     ``begin`` maps the ts that the old app IDs have reached (0: none has written) to the start-ts of
     the new one. The ts is read from the very version that the commit follows; raises TryAgain when
     another commit came between. The commit changes the table's metadata, so that a Spark write
-    under way conflicts with it, and sets ``properties`` (a new incarnation or generation). Returns
+    under way conflicts with it, and sets ``properties`` (a new incarnation). Returns
     the sealed table. A table that is sealed so already is returned as it is.
     """
     handle = open_table(uri, storage_options)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from coordination.errors import TidelakeError
 from sinks.casts import cast_column
-from sinks.delta_types import INTEGER_BITS, arrow_type
+from sinks.delta_types import INTEGER_BITS, arrow_type, whole_range
 from sinks.schema import BINARY_TYPES, CURRENT_TIMESTAMP, Column, MySQLType
 from sinks.text_arrays import CastRules
 from sinks.time_zones import to_utc, zone_of
@@ -113,16 +113,9 @@ def _is_wider(old: MySQLType, new: MySQLType) -> bool:
     if old.name in INTEGER_BITS and _kind(new) == "text":
         return True
     if old.name in INTEGER_BITS and new.name in INTEGER_BITS:
-        (low, high), (lowest, highest) = _range(old), _range(new)
+        (low, high), (lowest, highest) = whole_range(old), whole_range(new)
         return lowest <= low and high <= highest
     return (old.name, new.name) in (("float", "double"), ("date", "datetime"))
-
-
-def _range(of: MySQLType) -> tuple[int, int]:
-    if of.name == "bit":
-        return 0, 2 ** (of.length or 64) - 1
-    bits = INTEGER_BITS[of.name]
-    return (0, 2**bits - 1) if of.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def _conversion(old: MySQLType, new: MySQLType, time_zone: str) -> Callable[[Any], Any]:
@@ -168,7 +161,7 @@ def _number(value: Any, old: MySQLType, new: MySQLType) -> Any:
             whole = int(number.to_integral_value(ROUND_HALF_UP))
     if new.name == "year":
         return _as_year(whole, value)
-    low, high = _range(new)
+    low, high = whole_range(new)
     if not low <= whole <= high:
         raise ValueError("it is out of range")
     return whole

@@ -77,16 +77,7 @@ def skip(
     Example:
       tidelake ddl skip -c shop --table shop.orders --commit-ts 451023 --sink-uri delta:///data/lake
     """
-    _order(
-        changefeed_id=changefeed_id,
-        table=table_name,
-        commit_ts=commit_ts,
-        action="skip",
-        sink_uri=sink_uri,
-        config=config,
-        etcd=etcd,
-        cluster_id=cluster_id,
-    )
+    _order("skip", **locals())
 
 
 @ddl.command()
@@ -111,25 +102,15 @@ def apply(
       tidelake ddl apply -c shop --table shop.orders --commit-ts 451023 \\
         --sink-uri delta:///data/lake --sql 'ALTER TABLE orders DROP COLUMN kind'
     """
-    _order(
-        changefeed_id=changefeed_id,
-        table=table_name,
-        commit_ts=commit_ts,
-        action="apply",
-        sql=sql,
-        sink_uri=sink_uri,
-        config=config,
-        etcd=etcd,
-        cluster_id=cluster_id,
-    )
+    _order("apply", **locals())
 
 
 def _order(
+    action: Literal["skip", "apply"],
     *,
     changefeed_id: str,
-    table: str,
+    table_name: str,
     commit_ts: int,
-    action: Literal["skip", "apply"],
     sql: str | None = None,
     sink_uri: str | None,
     config: Path | None,
@@ -153,13 +134,13 @@ def _order(
         ordered, row, is_done = order_ddl(
             sink,
             changefeed_id=changefeed_id,
-            table=table,
+            table=table_name,
             commit_ts=commit_ts,
             action=action,
             sql=sql,
         )
         runs = "is passed over" if action == "skip" else f"is run as: {sql or ordered.query}"
-        typer.echo(f"{table}: the DDL at commit-ts {commit_ts} {runs}")
+        typer.echo(f"{table_name}: the DDL at commit-ts {commit_ts} {runs}")
         if is_done:
             typer.echo("that has been done already")
         else:

@@ -31,7 +31,6 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.statements import read_ddl
 from sinks.schema import TableSchema
-from sinks.table_form import TableForm
 from streaming.ddl_steps import (
     RECOVERS_UNKNOWN,
     DdlEvent,
@@ -207,18 +206,10 @@ class _Planning:
         self, place: Place, event: DdlEvent, statement: Statement, ddl: Unsupported
     ) -> DdlPlan | None:
         about = old_names(statement) or [event.name, *exchanged_names(statement)]
-        first = _waits_for(event.commit_ts, about, self.schemas, self.unmade)
+        first = self._waits_for(event.commit_ts, about)
         if first is not None:
             return replace(self._wall(event), unmade=first)
-        runs = _step(
-            event,
-            statement,
-            self.schemas,
-            self.seen,
-            self.shaped,
-            table_filter=self.table_filter,
-            form=self.forms.of(event.name),
-        )
+        runs = self._step(event, statement)
         if runs is None:
             return None
         if isinstance(runs, DdlStep) and place not in self.failed:
@@ -231,37 +222,23 @@ class _Planning:
             return None
         return replace(self._wall(event), why=why)
 
+    def _step(self, event: DdlEvent, statement: Statement) -> DdlStep | str | None:
+        """As ``ddl_steps.step_of``."""
+        schemas, seen, ignores = self.schemas, self.seen, self.table_filter.ignores_ddl
+        if is_rename(statement):
+            return rename_step_of(event, statement, schemas, seen, self.table_filter.selects)
+        told = [each.name for each in statement.effects if isinstance(each, RecoverTable)]
+        removals = ("drop table", "truncate table")
+        if any(ignores(name, (each,), "") for name in told for each in removals):
+            return RECOVERS_UNKNOWN
+        return step_of(event, statement, schemas, seen, self.shaped, form=self.forms.of(event.name))
 
-def _step(
-    event: DdlEvent,
-    statement: Statement,
-    schemas: Mapping[TableName, TableSchema | None],
-    seen: Mapping[TableName, Ts],
-    shaped: Mapping[TableName, Ts],
-    *,
-    table_filter: TableFilter,
-    form: TableForm,
-) -> DdlStep | str | None:
-    """As ``ddl_steps.step_of``."""
-    if is_rename(statement):
-        return rename_step_of(event, statement, schemas, seen, table_filter.selects)
-    told = [each.name for each in statement.effects if isinstance(each, RecoverTable)]
-    removals = ("drop table", "truncate table")
-    if any(table_filter.ignores_ddl(name, (each,), "") for name in told for each in removals):
-        return RECOVERS_UNKNOWN
-    return step_of(event, statement, schemas, seen, shaped, form=form)
-
-
-def _waits_for(
-    commit_ts: Ts,
-    about: Container[TableName],
-    schemas: Iterable[TableName],
-    unmade: Mapping[TableName, Ts],
-) -> TableName | None:
-    """A table that must be made first. A DDL of a schema is about a name without a table."""
-    names = {name for name, ts in unmade.items() if ts < commit_ts}.difference(schemas)
-    found = (name for name in names if name in about or TableName(name.schema, "") in about)
-    return min(found, default=None)
+    def _waits_for(self, commit_ts: Ts, about: Container[TableName]) -> TableName | None:
+        """A table that must be made first. A DDL of a schema is about a name without a table."""
+        names = {name for name, ts in self.unmade.items() if ts < commit_ts}
+        names = names.difference(self.schemas)
+        found = (name for name in names if name in about or TableName(name.schema, "") in about)
+        return min(found, default=None)
 
 
 def _followed(

@@ -13,8 +13,6 @@ from sinks.ddl.effects import (
     AlterTable,
     CreateTable,
     DropDatabase,
-    DropPartition,
-    DropPartitions,
     DropTable,
     Effect,
     ExchangePartition,
@@ -22,6 +20,7 @@ from sinks.ddl.effects import (
     PassedOver,
     RecoverTable,
     RenameTable,
+    ReorganizePartitions,
     Statement,
     TruncatePartition,
     TruncateTable,
@@ -69,7 +68,6 @@ _OF_A_SECOND_TABLE = frozenset({"EXCHANGE", "RENAME"})
 _ABOUT_ONE = (
     AlterTable,
     CreateTable,
-    DropPartition,
     DropTable,
     PassedOver,
     TruncatePartition,
@@ -177,7 +175,7 @@ def step_of(  # noqa: PLR0911 - one per kind
             if event.commit_ts <= shaped.get(name, 0):
                 return DdlStep(event=event, name=name)
             return _altered(event, schema, effect, form)
-        case (TruncatePartition(name=name) | DropPartition(name=name) as effect,):
+        case (TruncatePartition(name=name) as effect,):
             schema = schemas.get(name)
             if schema is None:
                 return None
@@ -272,7 +270,7 @@ def _dropped(statement: Statement, schemas: Iterable[TableName]) -> list[TableNa
 def _without_partitions(
     event: DdlEvent,
     schema: TableSchema,
-    effect: TruncatePartition | DropPartition,
+    effect: TruncatePartition,
     shape_ts: Ts,
     form: TableForm,
 ) -> DdlStep | str:
@@ -284,10 +282,10 @@ def _without_partitions(
         return replace(step, is_rewound=True)
     if schema.partitioning is None:
         return PARTITIONS_UNKNOWN
-    if isinstance(effect, TruncatePartition):
+    if not effect.drops:
         return step
     try:
-        change = evolved(schema, (DropPartitions(names=effect.partitions),))
+        change = evolved(schema, (ReorganizePartitions(names=effect.partitions, into=()),))
     except ValueError as error:
         return str(error)
     return replace(step, change=replace(change, after=form.keyed(change.after)))

@@ -23,6 +23,7 @@ from coordination.model import TableName
 from sinks.ddl.effects import CreateTable, CreateTableLike, Effect, Unsupported
 from sinks.ddl.statements import read_ddl
 from sinks.ddl.words import Words, read_words
+from sinks.delta_types import quoted
 from sinks.schema import MySQLType, TableSchema, schema_from_mysql_types
 from streaming.apply.shape import WholeRow
 from streaming.filter import TableFilter
@@ -115,7 +116,7 @@ def stored_text(text: str, settings: FilterSettings) -> str:
     """The statements of the tables that the filter selects, to be stored with a changefeed. Raises
     ConfigError where that is too much for etcd."""
     found = _read(text, settings).values()
-    kept = "".join(f"USE {_quoted(of.name.schema)};\n{of.statement};\n" for of in found)
+    kept = "".join(f"USE {quoted(of.name.schema)};\n{of.statement};\n" for of in found)
     size = len(json.dumps(kept))
     if size > MAX_STORED_BYTES:
         raise ConfigError(
@@ -248,10 +249,6 @@ def _wrong(name: TableName, reason: str) -> ConfigError:
 
 def _lower(name: TableName) -> TableName:
     return TableName(name.schema.lower(), name.table.lower())
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _fits(file: MySQLType, text: str) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from coordination.model import TableName, Ts
-from sinks.apply import Target
+from sinks.apply import GENERATION, Target
 from sinks.progress import DROPPED, ProgressRow
 from sinks.tables import DdlIdentity
 
 REPLICATING = "replicating"
 WARNING = "warning"
 PAUSED = "paused"  # by an operator, for work of his own on the table
-FIRST_GENERATION = 1
 NO_DDL = NOTHING_SHOWN = Ts(0)
 
 
@@ -28,7 +28,6 @@ class SinkTable:
     name: TableName
     checkpoint: Ts
     target: Target | None = None
-    generation: int = FIRST_GENERATION
     version: int | None = None  # Delta version that holds everything up to the checkpoint
     engine: str = ""
     created_ts: Ts = NO_DDL  # commit-ts of the DDL that made the target
@@ -40,6 +39,8 @@ class SinkTable:
     is_keyless: bool = False
     state: str = REPLICATING
     dropped: Mapping[str, int] = field(default_factory=dict)  # column that it lacks -> values
+
+    generation: ClassVar[int] = GENERATION  # as rows of control tables have it
 
     @property
     def version_at_checkpoint(self) -> int | None:

@@ -49,7 +49,6 @@ from streaming.refused_tables import (
 )
 from streaming.schema_file import Definitions, refuse_unlike, schema_of_row
 from streaming.sink_table import (
-    FIRST_GENERATION,
     NO_DDL,
     NOTHING_SHOWN,
     REPLICATING,
@@ -156,8 +155,8 @@ class SinkTables(dict[TableName, SinkTable]):
         if row.incarnation < self._row.incarnation:
             if self._is_rewinding:
                 refuse_another_key(name, state, self._row.checkpoint_ts)
-            state = self._seal(name, state, row.incarnation, row.generation, Ts(row.checkpoint_ts))
-        target = self._target(name, schema_of(name, state), row.generation, state)
+            state = self._seal(name, state, row.incarnation, Ts(row.checkpoint_ts))
+        target = self._target(name, schema_of(name, state), state)
         begin = max(self._start_point(row, state.identity(target.app_id)), state.begun_ts)
         span = self._span(target, state, Ts(begin))
         there = {column.name for column in target.schema.delivered}
@@ -185,13 +184,13 @@ class SinkTables(dict[TableName, SinkTable]):
         return Ts(max(row.checkpoint_ts, identity or 0))
 
     def _seal(
-        self, name: TableName, state: TargetState, oldest: int, generation: int, checkpoint: Ts
+        self, name: TableName, state: TargetState, oldest: int, checkpoint: Ts
     ) -> TargetState:
         """End the app IDs of older incarnations: an old zombie's write is skipped whatever its L
         (rule 4). A rewind begins at its own ts, whatever the table shows already; but not below the
         DDL that brought it to its name, since what it had before does not come again."""
-        apps = [self._app_id(name, i, generation) for i in range(oldest, self._row.incarnation)]
-        newest = self._app_id(name, self._row.incarnation, generation)
+        apps = [self._app_id(name, i) for i in range(oldest, self._row.incarnation)]
+        newest = self._app_id(name, self._row.incarnation)
 
         def begin(reached: Ts) -> Ts:
             start = max(checkpoint, reached)
@@ -223,7 +222,7 @@ class SinkTables(dict[TableName, SinkTable]):
             )
             self.put(SinkTable(name=name, checkpoint=start, is_keyless=True, state=WARNING))
             return
-        target, properties = self._target(name, schema, FIRST_GENERATION), self.ownership(ddl)
+        target, properties = self._target(name, schema), self.ownership(ddl)
         if shape_ts:
             properties[ALTERED] = DdlIdentity(commit_ts=shape_ts, order=0, query="").to_json()
         create(target, properties=properties, storage_options=self._options)
@@ -235,7 +234,6 @@ class SinkTables(dict[TableName, SinkTable]):
         owned = ownership(
             changefeed_id=self._row.changefeed_id,
             incarnation=self._row.incarnation,
-            generation=FIRST_GENERATION,
             ddl=DdlIdentity(commit_ts=ddl.commit_ts, order=0, query=ddl.query),
         )
         return owned | retention(self._sink.snapshot_retention_h)
@@ -245,8 +243,8 @@ class SinkTables(dict[TableName, SinkTable]):
         assert state is not None
         made_by = state.incarnation or 0
         if made_by < self._row.incarnation:  # made, but never filled, before the rewind
-            state = self._seal(name, state, made_by, FIRST_GENERATION, start)
-        target = self._target(name, schema_of(name, state), FIRST_GENERATION, state)
+            state = self._seal(name, state, made_by, start)
+        target = self._target(name, schema_of(name, state), state)
         return self._span(target, state, Ts(max(start, state.identity(target.app_id) or 0)))
 
     def at(self, name: TableName) -> TargetState | None:
@@ -258,12 +256,12 @@ class SinkTables(dict[TableName, SinkTable]):
         state = inspect(kept, self._options)
         if state is None:
             return None
-        return self._target(name, schema_of(name, state), FIRST_GENERATION, state)
+        return self._target(name, schema_of(name, state), state)
 
     def target_under(self, name: TableName, new_name: TableName) -> Target | None:
         """Of a table that is renamed; None where it has none."""
         target = self[name].target
-        return target and self._target(new_name, target.schema, FIRST_GENERATION)
+        return target and self._target(new_name, target.schema)
 
     def renamed(self, name: TableName, new_name: TableName, at_ts: Ts) -> SinkTable:
         """The table under its new name, as the DDL has made it. Not put yet."""
@@ -282,7 +280,7 @@ class SinkTables(dict[TableName, SinkTable]):
         state = self.at(name)
         if state is None or span.target is None:
             raise TidelakeError(f"table {name} is gone from {self.uri(name)}; restore it")
-        target = self._target(name, schema_of(name, state), span.generation, state)
+        target = self._target(name, schema_of(name, state), state)
         return self._span(target, state, span.checkpoint)
 
     def make_from_rows(self, name: TableName, told: WholeRow | Untold, start: Ts) -> None:
@@ -334,11 +332,7 @@ class SinkTables(dict[TableName, SinkTable]):
         )
 
     def _target(
-        self,
-        name: TableName,
-        schema: TableSchema,
-        generation: int,
-        state: TargetState | None = None,
+        self, name: TableName, schema: TableSchema, state: TargetState | None = None
     ) -> Target:
         form = self.forms.of(name)
         if state is not None:
@@ -348,13 +342,13 @@ class SinkTables(dict[TableName, SinkTable]):
             name=name,
             uri=self.uri(name),
             schema=schema,
-            app_id=self._app_id(name, self._row.incarnation, generation),
+            app_id=self._app_id(name, self._row.incarnation),
             shaped_by=None if state is None else state.properties.get(ALTERED, ""),
             form=form,
         )
 
-    def _app_id(self, name: TableName, incarnation: int, generation: int) -> str:
-        return app_id(self._row.changefeed_id, incarnation, name, generation)
+    def _app_id(self, name: TableName, incarnation: int) -> str:
+        return app_id(self._row.changefeed_id, incarnation, name)
 
     def schema_or_empty(self, name: TableName) -> TableSchema:
         """The schema that its rows are cast by; without columns for a table whose rows are dead

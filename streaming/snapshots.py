@@ -23,6 +23,7 @@ from conf.settings import DeltaSink
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName, time_tso
 from coordination.secrets import revealed_options
+from sinks.delta_types import quoted
 from sinks.jvm_errors import line
 from sinks.merge_on_write.log_reader import VersionGone
 from sinks.merge_on_write.table_version import TableVersion, open_version
@@ -194,7 +195,7 @@ def register_views(
                 f"{line(error)}"
             ) from error
     for name, frame in zip(names, frames, strict=True):
-        frame.createOrReplaceTempView(_quoted(name, "`"))
+        frame.createOrReplaceTempView(quoted(name))
     return {str(table.name): name for table, name in zip(chosen, names, strict=True)}
 
 
@@ -240,11 +241,11 @@ def sql_text(snapshot: LedgerSnapshot, dialect: Dialect) -> str:
     for name, table in zip(_view_names(snapshot.tables, ""), snapshot.tables, strict=True):
         if dialect == "trino":
             parts = (name, table.name.schema, table.name.table)
-            view, schema, of = (_quoted(part, '"') for part in parts)
+            view, schema, of = (quoted(part, '"') for part in parts)
             source = f"SELECT * FROM {schema}.{of} FOR VERSION AS OF {table.version}"
             lines.append(f"CREATE OR REPLACE VIEW {view} AS {source};")
         else:
-            view, source = _quoted(name, "`"), select_text(table)
+            view, source = quoted(name), select_text(table)
             lines.append(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {source};")
     return "\n".join(lines)
 
@@ -304,9 +305,5 @@ def reported(snapshot: LedgerSnapshot) -> SnapshotReport:
 
 def select_text(table: SnapshotTable) -> str:
     """Of Spark and Databricks."""
-    uri = _quoted(table.uri, "`")
+    uri = quoted(table.uri)
     return f"SELECT * FROM delta.{uri} VERSION AS OF {table.version}"
-
-
-def _quoted(name: str, mark: str) -> str:
-    return mark + name.replace(mark, 2 * mark) + mark

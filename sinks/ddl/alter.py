@@ -14,11 +14,8 @@ from sinks.ddl.effects import (
     AddPartitions,
     AlterTable,
     Change,
-    ConvertCharset,
     DropColumn,
     DropIndex,
-    DropPartition,
-    DropPrimaryKey,
     Effect,
     ExchangePartition,
     ModifyColumn,
@@ -36,7 +33,7 @@ from sinks.ddl.effects import (
 )
 from sinks.ddl.keys import PRIMARY
 from sinks.ddl.partitions import read_count, read_partitioning, read_partitions
-from sinks.ddl.words import Word, Words, names_binary_charset, same_name, schema_of, split_by_comma
+from sinks.ddl.words import Word, Words, names_binary_charset, schema_of, split_by_comma
 from sinks.schema import Index
 
 NOTHING = "it changes neither columns nor rows"
@@ -165,7 +162,7 @@ def _read_part(part: tuple[Word, ...], name: TableName, old_name: TableName) -> 
         case "ALTER":
             found = _default(words)
         case "CONVERT":
-            convert = ConvertCharset(binary=bool(names_binary_charset(part)))
+            convert = SetCharset(binary=bool(names_binary_charset(part)), converts=True)
             found = ("modify table charset and collate",), (convert,)
         case _:
             unknown = f"its part {part[0].text or '(…)'} is unknown here"
@@ -176,7 +173,7 @@ def _read_part(part: tuple[Word, ...], name: TableName, old_name: TableName) -> 
 def _partitions(words: Words, name: TableName) -> Part | None:
     if words.accept("DROP", "PARTITION"):
         words.accept("IF", "EXISTS")
-        drop = DropPartition(name=name, partitions=_names(words))
+        drop = TruncatePartition(name=name, partitions=_names(words), drops=True)
         return _EVENTS["DROP PARTITION"], (drop,)
     if words.accept("TRUNCATE", "PARTITION"):
         truncate = TruncatePartition(name=name, partitions=_names(words))
@@ -301,21 +298,15 @@ def _add_index(index: Index, part: Sequence[Word]) -> AddIndex:
 
 def _drop(words: Words) -> Part:
     if words.accept("PRIMARY", "KEY"):
-        return ("drop primary key",), (DropPrimaryKey(),)
+        return ("drop primary key",), (DropIndex(name=PRIMARY),)
     what = words.accept_any("INDEX", "KEY", "CONSTRAINT", "COLUMN")
     if_exists = words.accept("IF", "EXISTS")
     name = words.column_name()
     if what in ("INDEX", "KEY"):
-        return ("drop index",), (drop_index(name, if_exists),)
+        return ("drop index",), (DropIndex(name=name),)
     if what == "CONSTRAINT":  # it may also be a CHECK, which is no index
-        return ("modify constraint",), (drop_index(name, if_exists=True),)
+        return ("modify constraint",), (DropIndex(name=name),)
     return _EVENTS["DROP"], (DropColumn(name=name, if_exists=if_exists),)
-
-
-def drop_index(name: str, if_exists: bool) -> DropIndex | DropPrimaryKey:
-    if same_name(name, PRIMARY):
-        return DropPrimaryKey()
-    return DropIndex(name=name, if_exists=if_exists)
 
 
 def _rename(words: Words, name: TableName, old_name: TableName) -> Part:

@@ -9,75 +9,31 @@ from collections.abc import Iterator
 
 from sinks.ddl.alter import FROM_UNKNOWN, NOTHING
 from sinks.ddl.effects import (
-    AddColumn,
+    RENAMES,
     AddIndex,
     AddPartitions,
     AlterTable,
     Change,
-    ConvertCharset,
     CreateTable,
     CreateTableLike,
-    DropColumn,
-    DropDatabase,
     DropIndex,
-    DropPartition,
-    DropPrimaryKey,
-    DropTable,
     Effect,
-    ExchangePartition,
-    ModifyColumn,
     NoEffect,
-    PassedOver,
-    RecoverTable,
-    RenameColumn,
     RenameIndex,
-    RenameTable,
     ReorganizePartitions,
     SetCharset,
-    SetDefault,
     SetPartitioning,
     Statement,
-    TruncatePartition,
-    TruncateTable,
     Unsupported,
 )
-from sinks.ddl.keys import can_be_key
-from sinks.ddl.statements import read_ddl
+from sinks.ddl.keys import PRIMARY, can_be_key
 from sinks.ddl.words import same_name
 from sinks.schema import Index, TableSchema
 
-COLUMNS = "it changes the table's columns"
 KEY = "it changes the table's key"
 PARTITIONS = "it changes the table's partitions"
 UNIQUE_INDEXES = "it changes the table's unique indexes"  # one of which may become the key
-RENAMES = "it renames a table"
 RENAMES_UNREAD = "it renames a table that [filter] leaves out, so its rows were not read"
-REMOVES_TABLE, REMOVES_TABLES = "it removes a table", "it removes tables"
-_REASONS: dict[type[Effect | Change], str] = {
-    AddColumn: COLUMNS,
-    DropColumn: COLUMNS,
-    RenameColumn: COLUMNS,
-    ModifyColumn: COLUMNS,
-    SetDefault: "it changes a column's default",
-    DropPrimaryKey: KEY,
-    DropTable: REMOVES_TABLE,
-    DropDatabase: REMOVES_TABLES,
-    TruncateTable: "it removes rows",
-    RenameTable: RENAMES,
-    RecoverTable: "it brings a table back",
-    TruncatePartition: "it removes rows",
-    DropPartition: "it removes rows",
-    ExchangePartition: "it exchanges rows",
-    PassedOver: "an operator passes over it",
-}
-
-
-def classify(
-    query: str, ddl_type: str, schema: str, table: str, known: TableSchema | None = None
-) -> Statement:
-    """The ``outcome`` of a DDL's text, as a statement with that one effect."""
-    statement = read_ddl(query, ddl_type, schema, table)
-    return Statement(effects=(outcome(statement, known),), event_types=statement.event_types)
 
 
 def outcome(statement: Statement, known: TableSchema | None) -> Effect:
@@ -106,10 +62,10 @@ def _why(effect: Effect | Change, known: TableSchema | None) -> Iterator[str]:
             yield PARTITIONS
         case AddIndex() | DropIndex() | RenameIndex():
             yield from _why_index(effect, known)
-        case SetCharset(binary=True) | ConvertCharset(binary=True):
+        case SetCharset(binary=True):
             yield "CHARACTER SET binary makes bytes of text"
-        case _ if type(effect) in _REASONS:
-            yield _REASONS[type(effect)]
+        case _ if effect.why:
+            yield effect.why
 
 
 def _changes_partitions(effect: Effect | Change, known: TableSchema) -> bool:
@@ -136,7 +92,9 @@ def _why_index(
             yield KEY
         elif change.index.kind == "unique" and known and known.follows_indexes:
             yield UNIQUE_INDEXES
-    elif known and known.key_index and same_name(change.name, known.key_index):
+    elif (isinstance(change, DropIndex) and same_name(change.name, PRIMARY)) or (
+        known and known.key_index and same_name(change.name, known.key_index)
+    ):
         yield KEY
     elif known and known.follows_indexes:
         found = (each for each in known.indexes if same_name(each.name, change.name))

@@ -8,6 +8,7 @@ when it compares names of columns and indexes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from coordination.model import TableName
 from sinks.partitioning import Partition, Partitioning
@@ -16,13 +17,33 @@ from sinks.schema import Column, Index, TableSchema
 FIRST = ""
 """A place in front of all columns; any other text names the column that stands before it."""
 
+COLUMNS = "it changes the table's columns"
+REMOVES_ROWS = "it removes rows"
+RENAMES = "it renames a table"
+
+
+class Effect:
+    """What a statement does. ``why``: for operators, why it changes a target; empty: it does not,
+    or the table's schema says whether it does (``classify``)."""
+
+    __slots__ = ()
+    why: ClassVar[str] = ""
+
+
+class Change:
+    """What a part of an ALTER TABLE does to one table. ``why``: as that of an effect."""
+
+    __slots__ = ()
+    why: ClassVar[str] = ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddColumn:
+class AddColumn(Change):
     """Adds ``column`` at ``place``; None: at the end. Old rows show its default, or the type's zero
     where it is NOT NULL without a default.
     """
 
+    why: ClassVar[str] = COLUMNS
     column: Column
     place: str | None = None
     if_not_exists: bool = False
@@ -30,21 +51,24 @@ class AddColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropColumn:
+class DropColumn(Change):
+    why: ClassVar[str] = COLUMNS
     name: str
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenameColumn:
+class RenameColumn(Change):
+    why: ClassVar[str] = COLUMNS
     name: str
     new_name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModifyColumn:
+class ModifyColumn(Change):
     """MODIFY and CHANGE: ``column`` is the whole new definition, its name included."""
 
+    why: ClassVar[str] = COLUMNS
     name: str
     column: Column
     place: str | None = None  # None: it stays where it is
@@ -53,16 +77,17 @@ class ModifyColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetDefault:
+class SetDefault(Change):
     """Sets the default for later rows; present rows do not change. ``default`` as in ``Column``."""
 
+    why: ClassVar[str] = "it changes a column's default"
     name: str
     default: str | None
     default_is_expression: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddIndex:
+class AddIndex(Change):
     """Adds an index or a primary key. Without a name it gets its first column's."""
 
     index: Index
@@ -70,46 +95,36 @@ class AddIndex:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropIndex:
+class DropIndex(Change):
+    """An index, or (``keys.PRIMARY``) the primary key."""
+
     name: str
-    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropPrimaryKey:
-    pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenameIndex:
+class RenameIndex(Change):
     name: str
     new_name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertCharset:
-    """CONVERT TO CHARACTER SET: ``binary`` turns all text into bytes; any other changes nothing."""
+class SetCharset(Change):
+    """The character set of later columns: with ``binary``, text columns that name none hold bytes.
+    ``converts``: so do those that are there, by CONVERT TO; another set changes nothing in them."""
 
     binary: bool
+    converts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetCharset:
-    """The character set of later columns: with ``binary``, text columns that name none hold
-    bytes."""
-
-    binary: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetPartitioning:
+class SetPartitioning(Change):
     """PARTITION BY, REMOVE PARTITIONING: all rows stay. None: no partitions, or unknown ones."""
 
     partitioning: Partitioning | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddPartitions:
+class AddPartitions(Change):
     """``count``: of HASH, by their number; below zero: COALESCE PARTITION."""
 
     partitions: tuple[Partition, ...] = ()
@@ -117,70 +132,47 @@ class AddPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReorganizePartitions:
-    """``into`` stand where ``names`` stood; all rows stay."""
+class ReorganizePartitions(Change):
+    """``into`` stand where ``names`` stood; all rows stay. None: their rows are another effect
+    (``TruncatePartition``)."""
 
     names: tuple[str, ...]
     into: tuple[Partition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropPartitions:
-    """Their definitions; their rows are another effect (``DropPartition``)."""
-
-    names: tuple[str, ...]
-
-
-Change = (
-    AddColumn
-    | DropColumn
-    | RenameColumn
-    | ModifyColumn
-    | SetDefault
-    | AddIndex
-    | DropIndex
-    | DropPrimaryKey
-    | RenameIndex
-    | ConvertCharset
-    | SetCharset
-    | SetPartitioning
-    | AddPartitions
-    | ReorganizePartitions
-    | DropPartitions
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTable:
+class CreateTable(Effect):
     name: TableName
     schema: TableSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTableLike:
+class CreateTableLike(Effect):
     name: TableName
     source: TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropTable:
-    name: TableName
-    if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TruncateTable:
+class DropTable(Effect):
+    why: ClassVar[str] = "it removes a table"
     name: TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenameTable:
+class TruncateTable(Effect):
+    why: ClassVar[str] = REMOVES_ROWS
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameTable(Effect):
+    why: ClassVar[str] = RENAMES
     name: TableName
     new_name: TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterTable:
+class AlterTable(Effect):
     """All changes happen at once, as in MySQL: see ``evolve.evolved``."""
 
     name: TableName
@@ -188,81 +180,61 @@ class AlterTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropDatabase:
+class DropDatabase(Effect):
+    why: ClassVar[str] = "it removes tables"
     schema: str
-    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoverTable:
+class RecoverTable(Effect):
     """A dropped or truncated table comes back with its rows, which TiCDC does not send."""
 
+    why: ClassVar[str] = "it brings a table back"
     name: TableName
     new_name: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TruncatePartition:
-    """Deletes the rows of ``partitions`` (empty: of all); TiCDC sends no DELETE for them."""
+class TruncatePartition(Effect):
+    """Deletes the rows of ``partitions`` (empty: of all); TiCDC sends no DELETE for them.
+    ``drops``: the partitions too."""
 
+    why: ClassVar[str] = REMOVES_ROWS
     name: TableName
     partitions: tuple[str, ...]
+    drops: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropPartition:
-    """Like TruncatePartition; the partitions are dropped too."""
-
-    name: TableName
-    partitions: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExchangePartition:
+class ExchangePartition(Effect):
     """A partition and a table exchange their rows; TiCDC sends none of them."""
 
+    why: ClassVar[str] = "it exchanges rows"
     name: TableName
     partition: str
     table: TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoEffect:
+class NoEffect(Effect):
     """The columns, rows and key of target tables do not change."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassedOver:
+class PassedOver(Effect):
     """An operator says so: the target stays as it is, and notes the DDL's position."""
 
+    why: ClassVar[str] = "an operator passes over it"
     name: TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unsupported:
+class Unsupported(Effect):
     """``reason`` completes "this DDL is not supported, because …"."""
 
     reason: str
-
-
-Effect = (
-    CreateTable
-    | CreateTableLike
-    | DropTable
-    | TruncateTable
-    | RenameTable
-    | AlterTable
-    | DropDatabase
-    | RecoverTable
-    | TruncatePartition
-    | DropPartition
-    | ExchangePartition
-    | NoEffect
-    | PassedOver
-    | Unsupported
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,8 @@ from sinks.ddl.effects import (
     AddIndex,
     AddPartitions,
     Change,
-    ConvertCharset,
     DropColumn,
     DropIndex,
-    DropPartitions,
-    DropPrimaryKey,
     ModifyColumn,
     RenameColumn,
     RenameIndex,
@@ -94,8 +91,6 @@ def _partitioned(
                     partitioning = partitioning.added(partitions).grown(count)
                 case ReorganizePartitions(names=names, into=into):
                     partitioning = partitioning.reorganized(names, into)
-                case DropPartitions(names=names):
-                    partitioning = partitioning.without(names)
     return partitioning
 
 
@@ -158,7 +153,7 @@ class _Places:
                 found.column = replace(
                     found.column, default=default, default_is_expression=is_expression
                 )
-            case ConvertCharset(binary=True):
+            case SetCharset(binary=True, converts=True):
                 for each in self.columns:
                     each.column = _with_bytes(each.column)
 
@@ -170,13 +165,11 @@ class _Places:
         match change:
             case DropIndex(name=name):
                 self._indexes = [each for each in self._indexes if not same_name(each.name, name)]
-            case DropPrimaryKey():
-                self._indexes = [each for each in self._indexes if each.kind != "primary"]
             case RenameIndex(name=name, new_name=new_name):
                 for each in self._indexes:
                     if same_name(each.name, name):
                         each.name = new_name
-            case SetCharset(binary=binary) | ConvertCharset(binary=binary):
+            case SetCharset(binary=binary):
                 self._binary = binary
 
     def _add(self, change: AddColumn) -> None:

@@ -4,7 +4,7 @@ reason."""
 from __future__ import annotations
 
 from coordination.model import TableName
-from sinks.ddl.alter import NOTHING, drop_index, read_alter, rename_table
+from sinks.ddl.alter import NOTHING, read_alter, rename_table
 from sinks.ddl.definitions import read_index, read_table
 from sinks.ddl.effects import (
     AddIndex,
@@ -12,6 +12,7 @@ from sinks.ddl.effects import (
     CreateTable,
     CreateTableLike,
     DropDatabase,
+    DropIndex,
     DropTable,
     Effect,
     NoEffect,
@@ -198,7 +199,7 @@ def _alter(words: Words, name: TableName) -> Statement | None:
 def _drop(words: Words, name: TableName) -> Statement | None:
     match words.take().upper:
         case "TABLE" | "TABLES":
-            if_exists = words.accept("IF", "EXISTS")
+            words.accept("IF", "EXISTS")
             listed = _listed(words)
             tables = [each.table_name() for each in listed]
             listed[-1].accept_any("RESTRICT", "CASCADE")
@@ -208,16 +209,16 @@ def _drop(words: Words, name: TableName) -> Statement | None:
                 [_the(tables[0], name)] if len(tables) == 1 else [_full(t, name) for t in tables]
             )
             return Statement(
-                effects=tuple(DropTable(name=each, if_exists=if_exists) for each in names),
+                effects=tuple(DropTable(name=each) for each in names),
                 event_types=("drop table",),
             )
         case "DATABASE" | "SCHEMA":
-            if_exists = words.accept("IF", "EXISTS")
-            effect = DropDatabase(schema=schema_of(words.name(), name.schema), if_exists=if_exists)
+            words.accept("IF", "EXISTS")
+            effect = DropDatabase(schema=schema_of(words.name(), name.schema))
             return _of(effect, "drop database", "drop schema")
         case "INDEX":
-            if_exists = words.accept("IF", "EXISTS")
-            index = drop_index(words.name(), if_exists)
+            words.accept("IF", "EXISTS")
+            index = DropIndex(name=words.name())
             words.accept("ON")
             table = _the(words.table_name(), name)
             alter = AlterTable(name=table, changes=(index,))

@@ -54,6 +54,7 @@ from sinks.tables import (
     SHAPED_AT,
     TRUNCATED,
     DdlIdentity,
+    TableNotes,
 )
 from sinks.text_arrays import CastRules
 
@@ -137,12 +138,12 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     assert state.metadata is not None
     identity = state.transactions.get(app_id)
     reached = Ts(0 if identity is None else identity.version)
-    configuration = state.metadata.configuration
-    is_in_shape = is_at_least(configuration, order.ddl)
+    notes = notes_of(state)
+    is_in_shape = notes.is_at_least(order.ddl)
     if (
-        is_carried_out(configuration, app_id, reached, order.ddl)
+        notes.is_carried_out(app_id, reached, order.ddl)
         or (is_in_shape and (order.comes is not None or not order.removes_rows))
-        or (order.on_drop == "rename" and has_arrived(configuration, order.ddl))
+        or (order.on_drop == "rename" and order.ddl.arrival.same_as(notes.ddl))
     ):
         return Skipped(state.version, reached)
     if is_paused(state.metadata):
@@ -169,14 +170,13 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
 
 def _noted(order: TableDdl, state: LogState, *, is_in_shape: bool) -> dict[str, str]:
     """What the table's properties say of the DDL."""
-    assert state.metadata is not None
     marks = {ALTERED: not is_in_shape, DROPPED: order.on_drop is not None, DDL: order.makes_again}
     properties = {name: order.ddl.to_json() for name, is_set in marks.items() if is_set}
     properties[LAST_DDL] = json.dumps([order.target.app_id, *order.ddl.position])
     if not is_in_shape:
         properties[SHAPED_AT] = json.dumps([*order.ddl.position, state.version + 1])
     if order.on_drop == "rename" or order.comes is not None:
-        left = left_version(state.metadata.configuration, order.ddl)  # the first one has taken all
+        left = notes_of(state).left_at(order.ddl.commit_ts)  # the first one has taken all
         left_at = state.version if left is None else left
         properties[LEFT] = json.dumps([order.ddl.commit_ts, left_at])
     if order.comes is not None:
@@ -188,37 +188,9 @@ def _noted(order: TableDdl, state: LogState, *, is_in_shape: bool) -> dict[str, 
     return properties
 
 
-def is_carried_out(
-    configuration: Mapping[str, str], app_id: str, reached: Ts, ddl: DdlIdentity
-) -> bool:
-    """Whether this writer has been at the DDL or beyond: by rows above its commit-ts (a
-    sealed one is beyond all), or by a DDL. A rewound table knows of DDLs that another has done."""
-    writer, *position = json.loads(configuration.get(LAST_DDL, '["", 0, 0]'))
-    return reached > ddl.commit_ts or (writer == app_id and tuple(position) >= ddl.position)
-
-
-def is_at_least(configuration: Mapping[str, str], ddl: DdlIdentity) -> bool:
-    """Whether the table's shape is what the DDL makes of it, or a later one."""
-    texts = [configuration[name] for name in (DDL, ALTERED) if name in configuration]
-    found = [DdlIdentity.from_json(text) for text in texts]
-    return any(each.position >= ddl.position for each in found)
-
-
-def left_version(configuration: Mapping[str, str], ddl: DdlIdentity) -> int | None:
-    """The version that this RENAME TABLE has taken away; None: it has not."""
-    commit_ts, version = json.loads(configuration.get(LEFT, "[0, 0]"))
-    return int(version) if commit_ts == ddl.commit_ts else None
-
-
-def arrival(ddl: DdlIdentity) -> DdlIdentity:
-    """Of a RENAME TABLE, where a table comes to its new name: another may have left that one by the
-    same statement, before."""
-    return replace(ddl, order=ddl.order + 1)
-
-
-def has_arrived(configuration: Mapping[str, str], ddl: DdlIdentity) -> bool:
-    """Whether what is in this log has come to its name by this RENAME TABLE."""
-    return DDL in configuration and arrival(ddl).same_as(DdlIdentity.from_json(configuration[DDL]))
+def notes_of(state: LogState) -> TableNotes:
+    assert state.metadata is not None
+    return TableNotes(properties=state.metadata.configuration)
 
 
 def _reshaped(table: OpenTable, order: TableDdl, change: SchemaChange) -> NewShape:

@@ -17,7 +17,7 @@ from coordination.errors import TidelakeError, TryAgain
 from coordination.model import Ts
 from sinks.apply import Applied, Skipped, TableHeld, Target
 from sinks.merge_on_write.actions import AppTransaction, Json, Metadata, Protocol
-from sinks.merge_on_write.alter import arrival, is_at_least, is_carried_out
+from sinks.merge_on_write.alter import notes_of
 from sinks.merge_on_write.commit import LostRace, create_table
 from sinks.merge_on_write.located import absolute
 from sinks.merge_on_write.log_state import LogState
@@ -37,7 +37,7 @@ from sinks.tables import (
     TRUNCATED,
     WRITER,
     DdlIdentity,
-    is_dropped,
+    TableNotes,
 )
 
 # What is true of a log, whatever table is in it: it stays, and the table's own does not come along.
@@ -73,28 +73,23 @@ def check_free(table: OpenTable, order: Arrival) -> None:
             table.refresh()
         except TableGone:
             return
-        assert table.state.metadata is not None
-        there = table.state.metadata.configuration
-        if not is_at_least(there, arrival(order.ddl)):
+        there = notes_of(table.state)
+        if not there.is_at_least(order.ddl.arrival):
             _refuse_unless_free(there, order)
 
 
-def _refuse_unless_free(there: Mapping[str, str], order: Arrival) -> None:
-    where, ours, owner = (
-        f"at {order.target.uri}",
-        order.properties[CHANGEFEED],
-        there.get(CHANGEFEED),
-    )
+def _refuse_unless_free(there: TableNotes, order: Arrival) -> None:
+    where, ours, owner = f"at {order.target.uri}", order.properties[CHANGEFEED], there.changefeed_id
     if owner is None:
         raise TidelakeError(f"there is a table {where} that was not made by Tidelake: move it away")
     if owner != ours:
         raise TidelakeError(f"the table {where} belongs to changefeed {owner!r}: move it away")
-    if int(there.get(INCARNATION, "0")) > int(order.properties[INCARNATION]):
+    if (there.incarnation or 0) > int(order.properties[INCARNATION]):
         raise TidelakeError(
             f"the table {where} belongs to a newer incarnation of {ours!r}: another run has "
             "rewound it; end this one"
         )
-    if not is_dropped(there):
+    if not there.is_dropped:
         raise TidelakeError(
             f"there is a table {where}, and no DROP TABLE of {order.target.name} was carried out: "
             "move it away"
@@ -112,7 +107,7 @@ class _Arriving:
         self._table = table
         self._order = order
         self._target = order.target
-        self._ddl = arrival(order.ddl)
+        self._ddl = order.ddl.arrival
 
     def run(self) -> Applied | Skipped:
         with self._table.lock, one_sentence("write to", self._table.uri):
@@ -129,13 +124,10 @@ class _Arriving:
     def _try(self) -> Applied | Skipped:
         """In the log of a table that was dropped, or has left. Raises LostRace."""
         state, target = self._table.state, self._target
-        assert state.metadata is not None
-        there = state.metadata.configuration
+        there = notes_of(state)
         identity = state.transactions.get(target.app_id)
         reached = Ts(0 if identity is None else identity.version)
-        if is_at_least(there, self._ddl) or is_carried_out(
-            there, target.app_id, reached, self._ddl
-        ):
+        if there.is_at_least(self._ddl) or there.is_carried_out(target.app_id, reached, self._ddl):
             return Skipped(state.version, reached)
         _refuse_unless_free(there, self._order)
         if is_paused(state.metadata):

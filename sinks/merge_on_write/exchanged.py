@@ -22,7 +22,7 @@ from coordination.errors import TidelakeError
 from sinks.apply import Target
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile
-from sinks.merge_on_write.alter import TableDdl, left_version
+from sinks.merge_on_write.alter import TableDdl, notes_of
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.file_rows import Dead, DeletedRows
 from sinks.merge_on_write.log_reader import VersionGone, read_log
@@ -124,8 +124,7 @@ def _of_table(order: PartitionExchange, table: OpenTable) -> Iterator[pa.Table]:
     """The table's rows as they were, as the partitioned one names its columns."""
     with table.lock:
         table.refresh()
-        assert table.state.metadata is not None
-        version = left_version(table.state.metadata.configuration, order.ddl)
+        version = notes_of(table.state).left_at(order.ddl.commit_ts)
         try:
             left = None if version is None else read_log(table.storage, version=version)
         except VersionGone as gone:

@@ -16,7 +16,7 @@ from typing import Any
 from coordination.errors import TidelakeError
 from sinks.column_origin import ColumnOrigin, OnAddDefault, column_origins
 from sinks.ddl.evolve import SchemaChange
-from sinks.delta_types import delta_type, log_type, sql_type
+from sinks.delta_types import delta_type, log_type, quoted, sql_type
 from sinks.merge_on_write.actions import Json, Metadata, Protocol
 from sinks.merge_on_write.table_shape import (
     INDEXED_COLUMNS,
@@ -25,7 +25,7 @@ from sinks.merge_on_write.table_shape import (
     TableShape,
     listed_columns,
 )
-from sinks.schema import MySQLType
+from sinks.schema import INTEGER_TYPES, MySQLType
 from sinks.table_form import TableForm
 from sinks.tables import KEY, SCHEMA
 from sinks.type_changes import needs_conversion
@@ -38,7 +38,6 @@ _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 # statistics of decimals to doubles (bigint unsigned is one), and a reader that trusts them loses
 # rows: none then.
 _WITHOUT_STATISTICS = ("binary", "array", "decimal", "boolean")
-_INTEGERS = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +88,9 @@ def reshaped(
             raise TidelakeError(
                 f"the table has no column {source} any more: it was dropped or renamed by hand"
             )
-        field = _field(column.name, delta_type(column.type), fields.get(source or ""), last_id + 1)
+        field = field_of(
+            column.name, delta_type(column.type), fields.get(source or ""), last_id + 1
+        )
         last_id = max(last_id, *_ids([field], {}))
         made.append(field)
     form = TableForm.of_properties(metadata.configuration)
@@ -114,7 +115,7 @@ def reshaped(
     text = json.dumps({"type": "struct", "fields": made}, ensure_ascii=False)
     fields_of_metadata = {**metadata.fields, "schemaString": text, "configuration": configuration}
     new_metadata = Metadata(fields=fields_of_metadata)
-    new_protocol = _with_features(protocol, made)
+    new_protocol = with_features(protocol, made)
     shape = TableShape.of(new_protocol, new_metadata)
     origins = column_origins(change, on_add_default)
     return NewShape(
@@ -139,8 +140,9 @@ def _ids(fields: Any, configuration: Mapping[str, str]) -> list[int]:
     return [*used, int(configuration.get(MAX_COLUMN_ID, "0"))]
 
 
-def _field(name: str, kind: str, source: Json | None, new_id: int) -> Json:
-    """With the identity of its source where the type stays; its comment and notes stay always."""
+def field_of(name: str, kind: str, source: Json | None, new_id: int) -> Json:
+    """A column, with the identity of its source where the type stays; its comment and notes stay
+    always."""
     if source is not None and sql_type(source["type"]) == kind:
         return {**source, "name": name}
     notes = {} if source is None else source["metadata"]
@@ -161,7 +163,7 @@ def _refuse_doubles(fields: Sequence[Json]) -> None:
         seen.add(field["name"].lower())
 
 
-def _with_features(protocol: Protocol, fields: Sequence[Json]) -> Protocol:
+def with_features(protocol: Protocol, fields: Sequence[Json]) -> Protocol:
     """The first DATETIME needs a feature."""
     needs = any("timestamp_ntz" in sql_type(field["type"]) for field in fields)
     if not needs or "timestampNtz" in protocol.features:
@@ -201,8 +203,7 @@ def statistics_property(types: Mapping[str, str]) -> dict[str, str]:
     able = [name for name, kind in types.items() if not kind.startswith(_WITHOUT_STATISTICS)]
     if not able:
         return {NO_STATISTICS: "0"}
-    quoted = ("`" + name.replace("`", "``") + "`" for name in able[:INDEXED_COLUMNS])
-    return {STATISTICS: ",".join(quoted)}
+    return {STATISTICS: ",".join(quoted(name) for name in able[:INDEXED_COLUMNS])}
 
 
 def _rewritten(
@@ -234,7 +235,7 @@ def _rekeys(change: SchemaChange) -> bool:
     if change.before.key_is_row != change.after.key_is_row or not _keeps_key(change):
         return True
     return any(
-        needs_conversion(was, kind) and not {was.name, kind.name} <= _INTEGERS
+        needs_conversion(was, kind) and not {was.name, kind.name} <= {*INTEGER_TYPES}
         for was, kind in _key_types(change)
     )
 

@@ -18,7 +18,6 @@ from coordination.model import TableName
 from sinks.apply import Applied, Skipped, Target
 from sinks.ddl.effects import DropTable
 from sinks.ddl.statements import read_ddl
-from sinks.merge_on_write.alter import arrival, is_at_least
 from sinks.merge_on_write.arrived import Arrival, arrive
 from sinks.merge_on_write.deletion_vector import file_of
 from sinks.merge_on_write.engine import MergeOnWriteEngine
@@ -117,4 +116,4 @@ def _refuse_lost_files(engine: MergeOnWriteEngine, order: TableRecovery, kept: L
 
 def is_recovered(at: TargetState | None, ddl: DdlIdentity) -> bool:
     """Whether this very DDL, or a later one, has made what is at its name."""
-    return at is not None and is_at_least(at.properties, arrival(ddl))
+    return at is not None and at.is_at_least(ddl.arrival)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from sinks.apply import Target
-from sinks.merge_on_write.alter import TableDdl, left_version
+from sinks.merge_on_write.alter import TableDdl, notes_of
 from sinks.merge_on_write.arrived import Arrival, arrive, check_free
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.log_reader import read_log
@@ -101,8 +101,7 @@ def _check_source(table: OpenTable, order: TableRename, source: Target) -> None:
             table.refresh()
         except TableGone:
             return  # who takes it away says so
-        assert table.state.metadata is not None
-        if left_version(table.state.metadata.configuration, order.ddl) is None:
+        if notes_of(table.state).left_at(order.ddl.commit_ts) is None:
             try:
                 _ = table.shape
             except NotForThisEngine as error:
@@ -118,5 +117,4 @@ def _leave(engine: MergeOnWriteEngine, order: TableRename, source: Target) -> in
     engine.alter(TableDdl(target=source, ddl=order.ddl, on_drop="rename", before_commit=fence))
     table = engine.table(source.uri)
     with table.lock:
-        assert table.state.metadata is not None
-        return left_version(table.state.metadata.configuration, order.ddl)
+        return notes_of(table.state).left_at(order.ddl.commit_ts)

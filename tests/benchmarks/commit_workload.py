@@ -104,7 +104,7 @@ def make_base(path: Path, key: str, count: int) -> Digest:
     made = DdlIdentity(commit_ts=Ts(1), order=0, query="CREATE TABLE bench.t")
     create(
         target,
-        properties=ownership(changefeed_id="bench", incarnation=1, generation=1, ddl=made),
+        properties=ownership(changefeed_id="bench", incarnation=1, ddl=made),
     )
     engine = MergeOnWriteEngine({}, keeps_up=False)
     table = engine.table(target.uri)

@@ -82,7 +82,7 @@ class EngineLab:
             name=name,
             uri=table_uri(str(self.warehouse), name),
             schema=schema,
-            app_id=app_id("shop", 1, name, 1),
+            app_id=app_id("shop", 1, name),
         )
         create(target, properties=origin())
         return target
@@ -135,7 +135,7 @@ class EngineLab:
 
 def origin(changefeed_id: str = "shop", commit_ts: int = 5, incarnation: int = 1) -> dict[str, str]:
     ddl = DdlIdentity(commit_ts=Ts(commit_ts), order=0, query="CREATE TABLE …")
-    return ownership(changefeed_id=changefeed_id, incarnation=incarnation, generation=1, ddl=ddl)
+    return ownership(changefeed_id=changefeed_id, incarnation=incarnation, ddl=ddl)
 
 
 def arrow_type(column: Column) -> pa.DataType:

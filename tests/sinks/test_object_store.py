@@ -54,12 +54,12 @@ class Lake:
     def __init__(self, uri: str, options: Mapping[str, str]) -> None:
         self.warehouse, self.options = uri, dict(options)
         name = TableName("shop", "orders")
-        identity = app_id("shop", 1, name, 1)
+        identity = app_id("shop", 1, name)
         self.target = Target(name=name, uri=table_uri(uri, name), schema=SCHEMA, app_id=identity)
 
     def create(self) -> Lake:
         ddl = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE TABLE …")
-        origin = ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=ddl)
+        origin = ownership(changefeed_id="shop", incarnation=1, ddl=ddl)
         create(self.target, properties=origin, storage_options=self.options)
         return self
 
@@ -202,7 +202,7 @@ def test_a_table_is_altered_emptied_dropped_and_made_again(s3: S3Server) -> None
     lake.target = replace(before, uri=kept_uri(before.uri, dropped.ddl))
     assert lake.rows() == {2: "b"}
     lake.target = before
-    origin = ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=ddl(40).ddl)
+    origin = ownership(changefeed_id="shop", incarnation=1, ddl=ddl(40).ddl)
     create(before, properties=origin, storage_options=s3.options)
     assert engine.apply(lake.write(50, {5: "e"})) == Applied(6)
     assert lake.rows() == {5: "e"}

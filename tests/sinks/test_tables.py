@@ -20,6 +20,7 @@ from sinks.delta_types import delta_type
 from sinks.schema import Column, MySQLType, TableSchema
 from sinks.tables import (
     DdlIdentity,
+    TargetState,
     inspect,
     ownership,
     seal,
@@ -39,7 +40,7 @@ def schema(types: dict[str, str], *key: str) -> TableSchema:
 def target(warehouse: Path, table: str, of: TableSchema) -> Target:
     name = TableName("shop", table)
     uri = table_uri(str(warehouse), name)
-    return Target(name=name, uri=uri, schema=of, app_id=app_id("shop", 1, name, 1))
+    return Target(name=name, uri=uri, schema=of, app_id=app_id("shop", 1, name))
 
 
 PLAIN = schema({"id": "bigint", "v": "varchar(9)"}, "id")
@@ -51,10 +52,11 @@ def test_a_new_table_says_whose_it_is_and_where_it_came_from(tmp_path: Path) -> 
     create(table, properties=origin())
     found = state(table)
     assert found.version == 0
-    assert (found.changefeed_id, found.incarnation, found.generation) == ("shop", 1, 1)
+    assert (found.changefeed_id, found.incarnation) == ("shop", 1)
+    assert found.properties["tidelake.generation"] == "1"
     assert found.schema == of
     assert found.ddl == DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE TABLE …")
-    assert {"columnMapping", "deletionVectors"} <= found.features
+    assert {"columnMapping", "deletionVectors"} <= features(found)
     assert found.identity(table.app_id) is None
     assert [field.name for field in found.handle.schema().fields] == list(ODD_NAMES)
 
@@ -82,7 +84,12 @@ def test_spark_would_make_the_same_table(spark: SparkSession, tmp_path: Path) ->
 def made(table: Target) -> tuple[object, dict[str, str], frozenset[str]]:
     found = state(table)
     fields = [(f.name, str(f.type), f.nullable) for f in found.handle.schema().fields]
-    return fields, dict(found.properties), found.features
+    return fields, dict(found.properties), features(found)
+
+
+def features(found: TargetState) -> frozenset[str]:
+    protocol = found.handle.protocol()
+    return frozenset({*(protocol.reader_features or ()), *(protocol.writer_features or ())})
 
 
 def test_a_creation_that_was_killed_before_its_rename_is_done_again(tmp_path: Path) -> None:
@@ -198,6 +205,6 @@ def test_names_that_a_path_cannot_keep_are_escaped(name: TableName, uri: str) ->
 
 def test_ownership_survives_the_way_through_properties() -> None:
     ddl = DdlIdentity(commit_ts=Ts(9), order=2, query="CREATE TABLE `ü` (id INT)")
-    properties = ownership(changefeed_id="shop", incarnation=3, generation=4, ddl=ddl)
+    properties = ownership(changefeed_id="shop", incarnation=3, ddl=ddl)
     assert DdlIdentity.from_json(properties["tidelake.ddl"]) == ddl
     assert properties["tidelake.incarnation"] == "3"

@@ -9,7 +9,8 @@ import pytest
 from conf.settings import EventFilter, FilterSettings
 from coordination.model import TableName, Ts
 from sinks.blocked_ddls import BlockedDdl
-from sinks.ddl.classify import RENAMES, RENAMES_UNREAD
+from sinks.ddl.classify import RENAMES_UNREAD
+from sinks.ddl.effects import RENAMES
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_refusal import refusal
 from streaming.ddl_steps import DdlEvent

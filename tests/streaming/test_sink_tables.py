@@ -68,14 +68,14 @@ class Lake:
     def __init__(self, warehouse: Path) -> None:
         self.sink = DeltaSink(warehouse=str(warehouse))
         self.uri = str(warehouse / "shop" / "a")
-        owned = ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=DDL)
+        owned = ownership(changefeed_id="shop", incarnation=1, ddl=DDL)
         table = DeltaTable.create(self.uri, ROWS.schema)
         properties = {**owned, SCHEMA: OF.to_json()}
         table.alter.set_table_properties(properties, raise_if_not_exists=False)
         self.commit(1, 50)
 
     def commit(self, incarnation: int, limit: int) -> None:
-        app = app_id("shop", incarnation, NAME, 1)
+        app = app_id("shop", incarnation, NAME)
         identity = CommitProperties(app_transactions=[Transaction(app, limit)])
         write_deltalake(self.uri, ROWS, mode="append", commit_properties=identity)
 
@@ -99,7 +99,7 @@ def test_a_new_incarnation_goes_on_where_the_log_is(lake: Lake) -> None:
     assert lake.resumed(ROW)[NAME].checkpoint == 50
     again = lake.resumed(replace(ROW, incarnation=4))
     assert again[NAME].checkpoint == 50
-    sealed = [lake.state().identity(app_id("shop", n, NAME, 1)) for n in (1, 2, 3)]
+    sealed = [lake.state().identity(app_id("shop", n, NAME)) for n in (1, 2, 3)]
     assert sealed == [SEALED_TS] * 3
 
 
@@ -273,8 +273,8 @@ class DropLake:
     def __init__(self, warehouse: Path, on_drop: Literal["drop", "rename"] = "drop") -> None:
         self.sink = DeltaSink(warehouse=str(warehouse))
         uri = table_uri(str(warehouse), NAME)
-        self.target = Target(name=NAME, uri=uri, schema=OF, app_id=app_id("shop", 1, NAME, 1))
-        owned = ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=DDL)
+        self.target = Target(name=NAME, uri=uri, schema=OF, app_id=app_id("shop", 1, NAME))
+        owned = ownership(changefeed_id="shop", incarnation=1, ddl=DDL)
         create(self.target, properties=owned)
         engine = MergeOnWriteEngine({}, keeps_up=False)
         dropped = DdlIdentity(commit_ts=Ts(60), order=0, query="DROP TABLE `shop`.`a`")
@@ -391,5 +391,5 @@ def test_no_rewind_goes_below_a_ddl_of_the_key(lake: Lake) -> None:
     back = replace(ROW, state="rewinding", checkpoint_ts=28)
     with pytest.raises(TidelakeError, match=r"shop\.a cannot go back to 28.* 29 at least"):
         lake.resumed(back)
-    assert lake.state().identity(app_id("shop", 1, NAME, 1)) == 50  # not sealed
+    assert lake.state().identity(app_id("shop", 1, NAME)) == 50  # not sealed
     assert lake.resumed(replace(back, incarnation=3, checkpoint_ts=29))[NAME].checkpoint == 29

@@ -113,7 +113,7 @@ create database `sync_collation_increment` character set utf8;
 create database `sync_collation_increment2` character set utf8mb4 collate utf8mb4_general_ci;
 -- no effect
 drop database if exists `test_panic`;
--- drop database test_panic if exists
+-- drop database test_panic
 create database `test_panic`;
 -- no effect
 create database `dm_full` CHARACTER SET = utf8mb4 COLLATE = utf8mb4_bin;
@@ -183,7 +183,7 @@ ALTER TABLE test_ddl3 ADD COLUMN 城市 char(32);
 ALTER TABLE test_ddl3 MODIFY COLUMN 城市 varchar(32);
 -- test_ddl3: modify 城市 to 城市 varchar(32)
 DROP TABLE IF EXISTS multi_data_type;
--- drop multi_data_type if exists
+-- drop multi_data_type
 alter table t truncate partition p3;
 -- t: truncate partition p3
 alter table t1 add partition (partition p3 values less than (30), partition p4 values less than (40));
@@ -217,7 +217,7 @@ FLASHBACK TABLE attributes_t1 TO attributes_t1_back;
 RENAME TABLE attributes_t1_back TO attributes_t1_new;
 -- rename attributes_t1_back to attributes_t1_new
 DROP TABLE IF EXISTS ttl_t1, ttl_t2, ttl_t3, ttl_t4;
--- drop ttl_t1 if exists; drop ttl_t2 if exists; drop ttl_t3 if exists; drop ttl_t4 if exists
+-- drop ttl_t1; drop ttl_t2; drop ttl_t3; drop ttl_t4
 ALTER TABLE ttl_t2 TTL=`t` + INTERVAL 1 DAY;
 -- no effect
 ALTER TABLE ttl_t3 TTL_ENABLE='ON';
@@ -363,13 +363,13 @@ alter table t2 add key (big);
 alter table t2 modify big bigint not null;
 -- t2: modify big to big bigint not null
 DROP TABLE IF EXISTS table1,table2;
--- drop table1 if exists; drop table2 if exists
+-- drop table1; drop table2
 DROP VIEW IF EXISTS view1,view2,view3,view4;
 -- no effect
 ALTER TABLE multi_data_type SET TIFLASH REPLICA 1;
 -- no effect
 DROP TABLE IF EXISTS test.simple1;
--- drop simple1 if exists
+-- drop simple1
 ALTER TABLE test.simple1 ADD column embedding VECTOR(3) COMMENT "hnsw(distance=cosine)";
 -- simple1: add embedding vector(3)
 ALTER TABLE test.simple2 DROP column embedding;
@@ -540,7 +540,7 @@ ALTER TABLE TBL2 CHARACTER SET = utf8mb4 COLLATE = utf8mb4_bin;
 # TiCDC (pingcap/ticdc)
 
 DROP DATABASE IF EXISTS `test`;
--- drop database test if exists
+-- drop database test
 rename table a to common.c, b to a, common.c to b;
 -- unsupported: it does not say from which database it takes the table; rename b to a; rename common.c to b
 rename table x to z, common.y to x, z to common.y;
@@ -552,7 +552,7 @@ alter table test5 rename to test7;
 alter table test6 rename to common_1.test8;
 -- unsupported: it does not say from which database it takes the table
 drop table if exists `t`;
--- drop t if exists
+-- drop t
 ALTER TABLE t1 ADD COLUMN site_code VARCHAR(64) NOT NULL DEFAULT '100';
 -- t1: add site_code varchar(64) not null = '100'
 ALTER TABLE t1 MODIFY COLUMN site_code VARCHAR(64) NOT NULL DEFAULT '';
@@ -694,7 +694,7 @@ ALTER TABLE `t1` CHANGE COLUMN IF EXISTS `a` `b` VARCHAR(255);
 ALTER TABLE `t1` MODIFY COLUMN IF EXISTS `a` VARCHAR(255);
 -- t1: modify a to a varchar(255) if exists
 ALTER TABLE `t1` DROP INDEX IF EXISTS `i1`;
--- t1: drop index i1 if exists
+-- t1: drop index i1
 ALTER TABLE `t1` DROP FOREIGN KEY `fk_t2_id`;
 -- no effect
 ALTER TABLE `t1` DROP PARTITION IF EXISTS `p2`;
@@ -792,7 +792,7 @@ rename table test.table1 to test.table2;
 alter table t exchange partition p2 with table db2.t2;
 -- t: exchange partition p2 with db2.t2
 drop table if exists test.t;
--- drop t if exists
+-- drop t
 alter table t add index (name), add unique (age);
 -- t: add index (name), add unique (age)
 alter table t_anon_idx add index (a), add unique (b, c);
@@ -821,7 +821,7 @@ alter table t1 add column big1 bigint;
 alter table t1 add column big2 bigint unsigned;
 -- t1: add big2 bigint unsigned
 drop database if exists `adjust_gtid`;
--- drop database adjust_gtid if exists
+-- drop database adjust_gtid
 alter table t_extract add column alt_a int as (j ->> '$.a');
 -- t_extract: add alt_a int virtual
 alter table t_extract add column alt_b char(10) as (j ->> '$.b');
@@ -909,9 +909,9 @@ ALTER TABLE bar ADD COLUMN c1 DATETIME;
 drop schema `s1`;
 -- drop database s1
 drop schema if exists `s1`;
--- drop database s1 if exists
+-- drop database s1
 DROP TABLE IF EXISTS `Ss1`.`tT1`;
--- drop Ss1.tT1 if exists
+-- drop Ss1.tT1
 drop table `s1`.`t1`, `s2`.`t2`;
 -- drop s1.t1; drop s2.t2
 drop table `s1`.`t1`, `s2`.`t2`, `xx`;
@@ -948,13 +948,13 @@ ALTER TABLE `m` PARTITION `t` PLACEMENT POLICY = `ww`;
 DROP DATABASE `xxx`;
 -- drop database xxx
 DROP DATABASE IF EXISTS `xxx`;
--- drop database xxx if exists
+-- drop database xxx
 DROP TABLE `xxx`, `yyy`;
 -- drop xxx; drop yyy
 DROP TABLE IF EXISTS `xxx`;
--- drop xxx if exists
+-- drop xxx
 DROP TABLE IF EXISTS `xxx`, `yyy`;
--- drop xxx if exists; drop yyy if exists
+-- drop xxx; drop yyy
 DROP STATS `t`;
 -- no effect
 DROP STATS `t` PARTITION `p0`;
@@ -1094,7 +1094,7 @@ ALTER TABLE `t` FORCE /* AlterTableForce is not supported */;
 ALTER TABLE `t` DROP INDEX `a`;
 -- t: drop index a
 ALTER TABLE `t` DROP INDEX IF EXISTS `a`;
--- t: drop index a if exists
+-- t: drop index a
 ALTER TABLE `t` ALTER INDEX `a` INVISIBLE;
 -- no effect
 ALTER TABLE `t` ALTER INDEX `a` VISIBLE;
@@ -1202,9 +1202,9 @@ DROP INDEX `a` ON `t`;
 DROP INDEX `a` ON `db`.`t`;
 -- db.t: drop index a
 DROP INDEX IF EXISTS `a` ON `t`;
--- t: drop index a if exists
+-- t: drop index a
 DROP INDEX IF EXISTS `a` ON `db`.`t`;
--- db.t: drop index a if exists
+-- db.t: drop index a
 DROP INDEX `idx` ON `t` ALGORITHM = INPLACE;
 -- t: drop index idx
 DROP INDEX `idx` ON `t` ALGORITHM = INPLACE LOCK = EXCLUSIVE;

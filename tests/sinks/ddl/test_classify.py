@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coordination.model import TableName
-from sinks.ddl.classify import classify
+from sinks.ddl.classify import outcome
 from sinks.ddl.effects import (
     CreateTable,
     CreateTableLike,
@@ -21,6 +21,7 @@ from sinks.ddl.effects import (
     Statement,
     Unsupported,
 )
+from sinks.ddl.statements import read_ddl
 from sinks.partitioning import Partition, Partitioning
 from sinks.schema import MySQLType, TableSchema
 
@@ -33,6 +34,14 @@ DDLS: list[dict[str, Any]] = RECORDED["ddls"]
 
 NO_EFFECT = "NoEffect"
 UNSUPPORTED = "Unsupported"
+
+
+def classify(
+    query: str, ddl_type: str, schema: str, table: str, known: TableSchema | None = None
+) -> Statement:
+    """The ``outcome`` of a DDL's text, as a statement with that one effect."""
+    statement = read_ddl(query, ddl_type, schema, table)
+    return Statement(effects=(outcome(statement, known),), event_types=statement.event_types)
 
 
 def _classify(query: str, known: TableSchema | None = None) -> Effect:

@@ -20,7 +20,7 @@ from tests.sinks.ddl.told import told
         ("TRUNCATE TABLE T", "shop", "t", "truncate shop.t"),
         ("DROP TABLE T", "shop", "t", "drop shop.t"),
         ("DROP TABLE a, Shop.b, x.b", "shop", "a", "drop shop.a; drop shop.b; drop x.b"),
-        ("DROP DATABASE IF EXISTS `Shop`", "shop", "", "drop database shop if exists"),
+        ("DROP DATABASE IF EXISTS `Shop`", "shop", "", "drop database shop"),
         # a message of a rename has the new name
         ("RENAME TABLE a TO b", "shop", "b", "rename shop.a to shop.b"),
         ("ALTER TABLE a RENAME b", "shop", "b", "rename shop.a to shop.b"),

@@ -12,14 +12,11 @@ from sinks.ddl.effects import (
     AddPartitions,
     AlterTable,
     Change,
-    ConvertCharset,
     CreateTable,
     CreateTableLike,
     DropColumn,
     DropDatabase,
     DropIndex,
-    DropPartition,
-    DropPrimaryKey,
     DropTable,
     Effect,
     ExchangePartition,
@@ -39,6 +36,8 @@ from sinks.ddl.effects import (
     TruncateTable,
     Unsupported,
 )
+from sinks.ddl.keys import PRIMARY
+from sinks.ddl.words import same_name
 from sinks.partitioning import Partition, Partitioning
 from sinks.schema import Column, Index, TableSchema
 
@@ -63,22 +62,22 @@ def _effect(effect: Effect) -> str:  # noqa: PLR0911, PLR0912, C901
             return f"create {_name(name)} like {_name(source)}"
         case AlterTable(name=name, changes=changes):
             return f"{_name(name)}: " + ", ".join(_change(change) for change in changes)
-        case DropTable(name=name, if_exists=if_exists):
-            return f"drop {_name(name)}" + " if exists" * if_exists
+        case DropTable(name=name):
+            return f"drop {_name(name)}"
         case TruncateTable(name=name):
             return f"truncate {_name(name)}"
         case RenameTable(name=name, new_name=new_name):
             return f"rename {_name(name)} to {_name(new_name)}"
-        case DropDatabase(schema=schema, if_exists=if_exists):
-            return f"drop database {schema}" + " if exists" * if_exists
+        case DropDatabase(schema=schema):
+            return f"drop database {schema}"
         case RecoverTable(name=name, new_name=as_name):
             return f"recover {_name(name)}" + (f" as {_name(as_name)}" if as_name else "")
-        case TruncatePartition(name=name, partitions=partitions):
-            return f"{_name(name)}: truncate partition {' '.join(partitions) or 'all'}"
-        case DropPartition(name=name, partitions=partitions):
-            return f"{_name(name)}: drop partition {' '.join(partitions)}"
+        case TruncatePartition(name=name, partitions=partitions, drops=drops):
+            verb = "drop" if drops else "truncate"
+            return f"{_name(name)}: {verb} partition {' '.join(partitions) or 'all'}"
         case ExchangePartition(name=name, partition=partition, table=table):
             return f"{_name(name)}: exchange partition {partition} with {_name(table)}"
+    raise AssertionError(effect)
 
 
 def _change(change: Change) -> str:  # noqa: PLR0911, PLR0912, C901
@@ -99,16 +98,12 @@ def _change(change: Change) -> str:  # noqa: PLR0911, PLR0912, C901
             return f"default of {name}{_default(default, is_expression) or ' none'}"
         case AddIndex(index=index, if_not_exists=if_not_exists):
             return f"add {_index(index)}" + " if not exists" * if_not_exists
-        case DropIndex(name=name, if_exists=if_exists):
-            return f"drop index {name}" + " if exists" * if_exists
-        case DropPrimaryKey():
-            return "drop primary key"
+        case DropIndex(name=name):
+            return "drop primary key" if same_name(name, PRIMARY) else f"drop index {name}"
         case RenameIndex(name=name, new_name=new_name):
             return f"rename index {name} to {new_name}"
-        case ConvertCharset(binary=binary):
-            return "convert to " + ("bytes" if binary else "text")
-        case SetCharset(binary=binary):
-            return "charset of " + ("bytes" if binary else "text")
+        case SetCharset(binary=binary, converts=converts):
+            return ("convert to " if converts else "charset of ") + ("bytes" if binary else "text")
         case SetPartitioning(partitioning=None):
             return "partitions unknown"
         case SetPartitioning(partitioning=partitioning):
@@ -117,6 +112,7 @@ def _change(change: Change) -> str:  # noqa: PLR0911, PLR0912, C901
             return f"add partitions {count or _partitions(partitions)}"
         case ReorganizePartitions(names=names, into=into):
             return f"partitions {' '.join(names)} into {_partitions(into)}"
+    raise AssertionError(change)
 
 
 def _partitioning(known: Partitioning) -> str:

@@ -130,7 +130,7 @@ class AlteredHistory(History):
         self.rows.clear()
         self.target = replace(self.target, schema=self.random_schema())
         self.limit += 2
-        origin = ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=self.identity())
+        origin = ownership(changefeed_id="shop", incarnation=1, ddl=self.identity())
         for _ in range(2):
             create(self.target, properties=origin)
 

@@ -22,7 +22,7 @@ from tests.services.delta_rows import read_rows
 NAME = TableName("shop", "orders")
 Event = tuple[int, int, str]  # commit-ts, id, v
 DDL = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE TABLE …")
-ORIGIN = ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=DDL)
+ORIGIN = ownership(changefeed_id="shop", incarnation=1, ddl=DDL)
 COLUMNS = {"id": "bigint", "v": "varchar(20)"}
 
 
@@ -32,7 +32,7 @@ def log_target(uri: str, key: tuple[str, ...] = ("id",), incarnation: int = 1) -
         name=NAME,
         uri=uri,
         schema=TableSchema(columns=columns, key=key),
-        app_id=app_id("shop", incarnation, NAME, 1),
+        app_id=app_id("shop", incarnation, NAME),
         form=TableForm(mode="append"),
     )
 
@@ -106,5 +106,5 @@ class Capture:
         return log_write(self.target, self.checkpoint, limit, mine, **more)
 
     def of(self, incarnation: int, checkpoint: int) -> Capture:
-        target = replace(self.target, app_id=app_id("shop", incarnation, NAME, 1))
+        target = replace(self.target, app_id=app_id("shop", incarnation, NAME))
         return Capture(target=target, checkpoint=checkpoint, version=f"/{incarnation}")

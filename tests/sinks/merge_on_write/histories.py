@@ -90,10 +90,10 @@ class History:
             name=name,
             uri=str(self.folder / f"t{self.seed}"),
             schema=schema,
-            app_id=app_id("shop", 1, name, 1),
+            app_id=app_id("shop", 1, name),
         )
         ddl = DdlIdentity(commit_ts=Ts(5), order=0, query="CREATE TABLE …")
-        origin = ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=ddl)
+        origin = ownership(changefeed_id="shop", incarnation=1, ddl=ddl)
         self.is_mapped = self.dice.random() < self.MAPPED
         if self.is_mapped:
             create(self.target, properties=origin)

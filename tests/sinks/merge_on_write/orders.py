@@ -25,7 +25,7 @@ def target(uri: str) -> Target:
         Column(name="v", type=MySQLType.parse("varchar(20)")),
     )
     schema = TableSchema(columns=columns, key=("id",))
-    return Target(name=NAME, uri=uri, schema=schema, app_id=app_id("shop", 1, NAME, 1))
+    return Target(name=NAME, uri=uri, schema=schema, app_id=app_id("shop", 1, NAME))
 
 
 def write(

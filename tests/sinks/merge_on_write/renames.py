@@ -28,13 +28,13 @@ ORDERS = target("").schema
 def named(uri: str, schema: TableSchema = ORDERS, incarnation: int = 1) -> Target:
     """The table that is at this place."""
     name = TableName("shop", Path(uri).name)
-    app = app_id("shop", incarnation, name, 1)
+    app = app_id("shop", incarnation, name)
     return Target(name=name, uri=uri, schema=schema, app_id=app)
 
 
 def origin(commit_ts: int, incarnation: int = 1) -> dict[str, str]:
     made_by = DdlIdentity(commit_ts=Ts(commit_ts), order=0, query="…")
-    return ownership(changefeed_id="shop", incarnation=incarnation, generation=1, ddl=made_by)
+    return ownership(changefeed_id="shop", incarnation=incarnation, ddl=made_by)
 
 
 def two_tables(folder: Path | str, options: Mapping[str, str] | None = None) -> str:

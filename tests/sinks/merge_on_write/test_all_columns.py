@@ -41,7 +41,7 @@ class Bag:
     def __init__(self, uri: Path, form: TableForm = UPSERT, **types: str) -> None:
         columns = [Column(name=n, type=MySQLType.parse(kind)) for n, kind in types.items()]
         schema = TableSchema(columns=tuple(columns), key=()).by_all_columns()
-        app = app_id("shop", 1, NAME, 1)
+        app = app_id("shop", 1, NAME)
         self.target = Target(name=NAME, uri=str(uri), schema=schema, app_id=app, form=form)
         self.ts = 10
         made = DdlIdentity(commit_ts=Ts(1), order=0, query="CREATE TABLE …").to_json()

@@ -317,7 +317,7 @@ def test_a_renamed_log_goes_on_as_a_log(engine: MergeOnWriteEngine, uri: str) ->
     events: list[Event] = [(10, 1, "a"), (20, 2, "b"), (50, 4, "d"), (60, 3, "c")]
     engine.apply(log_write(source, 5, 20, events))
     name = TableName("shop", "moved")
-    target = replace(source, name=name, uri=f"{uri}-moved", app_id=app_id("shop", 1, name, 1))
+    target = replace(source, name=name, uri=f"{uri}-moved", app_id=app_id("shop", 1, name))
     ddl = DdlIdentity(commit_ts=Ts(50), order=0, query="RENAME TABLE …")
     order = TableRename(moves=[(source, target)], ddl=ddl, properties=ORIGIN)
     rename(engine, order)

@@ -40,7 +40,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def origin(commit_ts: int) -> dict[str, str]:
     made_by = DdlIdentity(commit_ts=Ts(commit_ts), order=0, query="CREATE TABLE …")
-    return ownership(changefeed_id="shop", incarnation=1, generation=1, ddl=made_by)
+    return ownership(changefeed_id="shop", incarnation=1, ddl=made_by)
 
 
 def drop(uri: str, commit_ts: int = C, on_drop: Any = "keep") -> TableDdl:

@@ -33,7 +33,7 @@ def new_table(path: Path) -> Target:
     )
     target = Target(name=TableName("shop", "t"), uri=str(path), schema=schema, app_id="large")
     made = DdlIdentity(commit_ts=Ts(1), order=0, query="CREATE TABLE shop.t")
-    create(target, properties=ownership(changefeed_id="c", incarnation=1, generation=1, ddl=made))
+    create(target, properties=ownership(changefeed_id="c", incarnation=1, ddl=made))
     return target
 
 

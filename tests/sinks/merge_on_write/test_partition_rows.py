@@ -45,7 +45,7 @@ def schema_of(columns: str, clause: str) -> TableSchema:
 
 
 def target_at(uri: str, schema: TableSchema) -> Target:
-    return Target(name=NAME, uri=uri, schema=schema, app_id=app_id("shop", 1, NAME, 1))
+    return Target(name=NAME, uri=uri, schema=schema, app_id=app_id("shop", 1, NAME))
 
 
 class Table:

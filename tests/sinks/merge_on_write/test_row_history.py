@@ -193,7 +193,7 @@ class Race:
         old = self.captures[0].target.app_id
         self.zombies.append(self.captures[0])
         self.incarnation += 1
-        target = replace(self.captures[0].target, app_id=app_id("shop", self.incarnation, NAME, 1))
+        target = replace(self.captures[0].target, app_id=app_id("shop", self.incarnation, NAME))
         self.captures = [Capture(target=target, checkpoint=start) for _ in range(2)]
         seal(self.uri, [old], target.app_id, lambda _: Ts(start), {})
         self.reached = start
@@ -304,7 +304,7 @@ def test_a_partition_that_goes_again_after_a_rewind_takes_back_what_is_beyond(
     engine.apply(history_write(target, 5, 40, changes))
     engine.alter(removal(target, 50, "p0"))
     engine.apply(history_write(target, 50, 70, changes))
-    later = replace(target, app_id=app_id("shop", 2, NAME, 1))
+    later = replace(target, app_id=app_id("shop", 2, NAME))
     seal(uri, [target.app_id], later.app_id, lambda _: Ts(20), {})
     assert isinstance(engine.alter(removal(later, 50, "p0")), Applied)
     assert history_of(uri) == expected([*changes[:3], (50, 1, None)])
@@ -359,7 +359,7 @@ def test_a_renamed_history_goes_on(engine: MergeOnWriteEngine, uri: str) -> None
     changes: list[Change] = [(10, 1, "a"), (20, 1, "b"), (60, 1, "c")]
     engine.apply(history_write(source, 5, 20, changes))
     name = TableName("shop", "moved")
-    target = replace(source, name=name, uri=f"{uri}-moved", app_id=app_id("shop", 1, name, 1))
+    target = replace(source, name=name, uri=f"{uri}-moved", app_id=app_id("shop", 1, name))
     ddl = DdlIdentity(commit_ts=Ts(50), order=0, query="RENAME TABLE …")
     order = TableRename(moves=[(source, target)], ddl=ddl, properties=ORIGIN)
     for _ in range(2):

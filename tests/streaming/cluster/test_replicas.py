@@ -16,7 +16,6 @@ from streaming.apply.carry import Carry
 from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.topic_stream import TopicStream
 from streaming.protocols.contract import Block
-from streaming.sink_table import FIRST_GENERATION
 from tests.acceptance.one_process import Feed, Sleep, shop_feed
 from tests.acceptance.small_tables import A, made, marks, row
 from tests.shop.model import Model
@@ -187,7 +186,7 @@ def test_a_table_that_was_sealed_under_its_writer_is_an_error_and_not_a_silence(
     owner.add(a="a")
     stage.produce([(1, None, row(25, 1, "x")), *marks(27)])
     owner.reached(26)
-    writer = app_id(CHANGEFEED, 1, TableName("shop", "a"), FIRST_GENERATION)
+    writer = app_id(CHANGEFEED, 1, TableName("shop", "a"))
     uri = str(stage.warehouse / "shop" / "a")
     seal(uri, [writer], "tidelake/another", lambda reached: reached, {})
     stage.produce([(1, None, row(35, 2, "y")), *marks(37)])
