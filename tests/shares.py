@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -73,6 +74,10 @@ def in_turn(items: list[pytest.Item]) -> None:
 
 class Shares(LoadScopeScheduling):
     """Gives each worker its share of the queue."""
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False  # else xdist sorts the queue by number of tests
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
