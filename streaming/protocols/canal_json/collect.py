@@ -92,7 +92,7 @@ class Collector:
             table = self.wanted[name]
             shape, _ = min(found, key=lambda piece: piece[1].positions[0])  # the first row's order
             key = key_of(shape, table)
-            rows = Rows.of([rows.ordered(shape, key) for _, rows in found])
+            rows = Rows.of(found, shape, key)
             above = rows.commit_ts > table.above_ts
             if not above.all():
                 rows = rows.take(np.flatnonzero(above))

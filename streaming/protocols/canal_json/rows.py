@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -37,31 +37,27 @@ class Rows:
     errors: Mapping[int, Error]  # by position
 
     @staticmethod
-    def of(pieces: Sequence[Rows]) -> Rows:
-        if len(pieces) == 1:
-            whole = pieces[0]
+    def of(found: Sequence[tuple[Shape, Rows]], shape: Shape, key: Sequence[str] | None) -> Rows:
+        """All of them, with the columns of ``shape`` in its order, those of ``old`` as far as they
+        are wanted. Each has its own shape's order."""
+        if len(found) == 1:
+            ((_, whole),) = found
         else:
+            pieces = [rows for _, rows in found]
+            old_columns = _old_columns(shape, key)
             starts = np.cumsum([0, *(len(piece.positions) for piece in pieces)])
             shifted = [p.old_at + start for p, start in zip(pieces, starts, strict=False)]
             whole = Rows(
                 positions=np.concatenate([piece.positions for piece in pieces]),
                 op=np.concatenate([piece.op for piece in pieces]),
                 commit_ts=np.concatenate([piece.commit_ts for piece in pieces]),
-                data=pa.concat_arrays([piece.data for piece in pieces]),
-                old=pa.concat_arrays([piece.old for piece in pieces]),
+                data=pa.concat_arrays([_in_order(p.data, shape.columns) for p in pieces]),
+                old=pa.concat_arrays([_in_order(p.old, old_columns) for p in pieces]),
                 old_at=np.concatenate(shifted),
                 errors={p: error for piece in pieces for p, error in piece.errors.items()},
             )
-        rising = np.all(whole.positions[1:] > whole.positions[:-1])
-        return whole if rising else whole.take(np.argsort(whole.positions))
-
-    def ordered(self, shape: Shape, key: Sequence[str] | None) -> Rows:
-        """With the columns in this order, those of ``old`` as far as they are wanted."""
-        data = _in_order(self.data, shape.columns)
-        old = _in_order(self.old, _old_columns(shape, key))
-        if data is self.data and old is self.old:
-            return self
-        return replace(self, data=data, old=old)
+        is_rising = (whole.positions[1:] > whole.positions[:-1]).all()
+        return whole if is_rising else whole.take(np.argsort(whole.positions))
 
     def take(self, indices: Positions) -> Rows:
         old_of = np.full(len(self.positions), -1, np.int64)
@@ -166,11 +162,6 @@ def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool) -> pa.S
     return pa.schema(fields, wire_metadata(shape.wire_types, shape.key_names))
 
 
-@lru_cache(maxsize=256)
-def _struct_type(names: tuple[str, ...]) -> pa.StructType:
-    return pa.struct([(name, pa.string()) for name in names])
-
-
 def _old(rows: Rows, key: Sequence[str] | None) -> tuple[pa.StructArray | None, int]:
     """By row, null where the key is known and stayed."""
     at, old = rows.old_at, rows.old
@@ -212,9 +203,14 @@ def _in_order(rows: pa.StructArray, names: Sequence[str]) -> pa.StructArray:
 
 
 def struct(names: Sequence[str], columns: Sequence[pa.Array], length: int) -> pa.StructArray:
-    if not names:
-        return pa.array([{}] * length, pa.struct([]))
-    return pa.StructArray.from_arrays(columns, list(names))
+    """No row is null."""
+    kind = _struct_type(tuple(names))
+    return pa.Array.from_buffers(kind, length, [None], null_count=0, children=columns)
+
+
+@lru_cache(maxsize=256)
+def _struct_type(names: tuple[str, ...]) -> pa.StructType:
+    return pa.struct([(name, pa.string()) for name in names])
 
 
 def _columns(
