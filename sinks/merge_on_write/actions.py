@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
+JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # json.dumps makes one each time
 
 
 def _told(**fields: Any) -> Json:

@@ -7,16 +7,15 @@ ours from another writer's when storage answers late, twice or not at all.
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Callable, Sequence
 
 from coordination.clock import SystemClock
 from coordination.errors import TidelakeError, TryAgain
-from sinks.merge_on_write.actions import DataFile, Json, Metadata, Protocol
+from sinks.merge_on_write.actions import JSON, DataFile, Json, Metadata, Protocol
 from sinks.merge_on_write.intervals import ORPHAN_AGE_MS, file_retention_ms, log_retention_ms
-from sinks.merge_on_write.located import files_of, is_in_table
+from sinks.merge_on_write.located import folders_of
 from sinks.merge_on_write.log_paths import LOG, classify, commit_path
 from sinks.merge_on_write.log_reader import LogMoved, check_head, read_commit
 from sinks.merge_on_write.log_state import NONCE, LogState, nonce_of
@@ -27,7 +26,6 @@ LEAST_PATIENCE_S = 60.0  # even for a table whose retention is shorter
 PAUSE_S = 0.2  # between tries, doubled each time
 ENGINE_INFO = "tidelake"
 _CLOCK = SystemClock()
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # dumps makes one each time
 
 
 class LostRace(TryAgain):
@@ -72,9 +70,8 @@ def commit(
 
     version = state.version + 1
     # The names of the files in a commit must be durable before the commit is.
-    added = [DataFile.from_add(each["add"]) for each in actions if each.get("add")]
-    named = {path for each in added for path in files_of(each) if is_in_table(path)}
-    for folder in {path.rpartition("/")[0] for path in named}:
+    added = (DataFile(each["add"]) for each in actions if each.get("add"))
+    for folder in {folder for each in added for folder in folders_of(each)}:
         storage.sync_folder(folder)
     _put(storage, version, raw, before_put)
     _check_after_put(storage, state, raw)
@@ -141,7 +138,7 @@ def prove_no_other_lock(storage: TableStorage) -> None:
 
 def encode(actions: Sequence[Json]) -> bytes:
     """The bytes of a commit: a JSON document per line."""
-    return "".join(f"{_JSON.encode(each)}\n" for each in actions).encode("utf-8")
+    return "".join(f"{JSON.encode(each)}\n" for each in actions).encode("utf-8")
 
 
 def _put(storage: TableStorage, version: int, raw: bytes, before_put: Callable[[], None]) -> None:

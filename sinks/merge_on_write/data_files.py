@@ -82,25 +82,21 @@ def physical_rows(changes: pa.Table, shape: TableShape) -> pa.Table:
     A column that the rows lack is NULL: a user has just added it to the table by hand. A column
     that the table lacks raises TidelakeError: its values would be lost silently.
     """
+    given = dict(zip(changes.column_names, changes.columns, strict=True))
     known = {column.name for column in shape.columns}
-    lost = [name for name in changes.column_names if name not in known and name != OP_COLUMN]
+    lost = [name for name in given if name not in known and name != OP_COLUMN]
     if lost:
         raise TidelakeError(
             f"the table has no column {', '.join(lost)} any more: it was changed by hand while it"
             " was written; the next start takes it up as it is now"
         )
-    have = set(changes.column_names)
     arrays = [
-        _cast(changes[column.name], column.arrow)
-        if column.name in have
+        given[column.name]
+        if column.name in given
         else pa.chunked_array([pa.nulls(changes.num_rows, column.arrow)])
         for column in shape.columns
     ]
-    return pa.Table.from_arrays(arrays, schema=shape.schema())
-
-
-def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return values if values.type == kind else values.cast(kind)
+    return pa.Table.from_arrays(arrays, schema=shape.schema)  # casts those of another type
 
 
 def read_columns(
@@ -195,7 +191,7 @@ def read_live_rows(
 ) -> pa.Table:
     """The rows of a file that are not ``dead``, with physical names, in file order."""
     arrays, rows = read_columns(files, file, shape.columns)
-    table = pa.Table.from_arrays(arrays, schema=shape.schema())
+    table = pa.Table.from_arrays(arrays, schema=shape.schema)
     assert rows == len(dead), f"{file.path} has {rows} rows, its statistics say {len(dead)}"
     return table.filter(pa.array(~dead))
 

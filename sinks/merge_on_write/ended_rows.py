@@ -59,4 +59,4 @@ def _with(table: OpenTable, rows: pa.Table, values: Mapping[str, Any]) -> pa.Tab
         else data_files.one_array(rows[column.physical], column.arrow)
         for column in shape.columns
     ]
-    return pa.Table.from_arrays(columns, schema=shape.schema())
+    return pa.Table.from_arrays(columns, schema=shape.schema)

@@ -115,7 +115,7 @@ def _cut(
     for piece in data_files.read_live_pieces(
         table.located, file, deleted.mask, shape.columns, most
     ):
-        live = pa.Table.from_arrays(piece.columns, schema=shape.schema())
+        live = pa.Table.from_arrays(piece.columns, schema=shape.schema)
         new = write_sorted(table.storage, live, key, shape)
         written += [replace(each, taken=each.taken + base) for each in new]
         base += live.num_rows

@@ -78,8 +78,8 @@ def choose(files: Iterable[FoldCandidate], *, rows_wait: bool = False) -> Sequen
     for file in files:
         if file.is_in_debt or (file.is_largely_dead and not rows_wait):
             anew.append(file)
-        elif file.fullness < 1 / 2:
-            by_class.setdefault(_class_of(file.fullness), []).append(file)
+        elif (fullness := file.fullness) < 1 / 2:
+            by_class.setdefault(_class_of(fullness), []).append(file)
     for number in sorted(by_class):
         members = by_class[number]
         if len(members) >= (PRESSED_FAN_OUT if rows_wait else FAN_OUT):

@@ -153,7 +153,7 @@ class VersionsAbove:
         }
         for name, values in told.items():
             arrays[name] = values.cast(shape.column(name).arrow)
-        return pa.Table.from_arrays(list(arrays.values()), schema=shape.schema())
+        return pa.Table.from_arrays(list(arrays.values()), schema=shape.schema)
 
     def _ends(self, old_key: Sequence[pa.Array], table: OpenTable) -> npt.NDArray[np.int64]:
         """Of each old row the commit-ts of its key's first change; 0: there is none."""

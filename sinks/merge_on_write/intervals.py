@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write.actions import Metadata
@@ -35,6 +36,7 @@ def file_retention_ms(metadata: Metadata | None) -> int:
     return _property_ms(metadata, FILE_RETENTION, 7 * DAY_MS)
 
 
+@lru_cache(maxsize=256)
 def interval_ms(text: str) -> int:
     """The interval in milliseconds. Raises ValueError for a text that is no interval of weeks down
     to microseconds, and for a negative one."""

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from sinks.merge_on_write.actions import DataFile
 from sinks.merge_on_write.data_files import OURS
+from sinks.merge_on_write.key_index import SortedKeys
 from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.table_shape import ShapeColumn
 
@@ -29,6 +30,13 @@ def bounds_of(column: pa.Array | pa.ChunkedArray) -> Bounds | None:
     found = pc.min_max(column)
     low, high = _ordered(found["min"]), _ordered(found["max"])
     return None if low is None else (low, high)
+
+
+def bounds_by(index: SortedKeys, column: pa.Array) -> Bounds | None:
+    """`bounds_of` the first key column, whose keys ``index`` has: numbers stand at its ends."""
+    if index.second is None and len(index):
+        return int(index.first[0]), int(index.first[-1])
+    return bounds_of(column)
 
 
 def _ordered(value: pa.Scalar) -> Any:

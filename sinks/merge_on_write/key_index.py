@@ -8,6 +8,7 @@ writer may have several.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from sinks.merge_on_write.key_hash import Keys, Part, Words
 
 Ordinals = npt.NDArray[np.int64]
+_NONE: Final[Ordinals] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +59,16 @@ def rows_with(index: SortedKeys, wanted: SortedKeys) -> Ordinals:
     ``wanted`` must have no key twice. As both are sorted, the search goes through memory in one
     direction.
     """
-    if not len(index) or not len(wanted):
-        return np.empty(0, np.int64)
-    low = np.searchsorted(index.first, wanted.first, "left")
-    low_in = np.minimum(low, len(index) - 1)
-    hit = np.flatnonzero(index.first[low_in] == wanted.first)
+    first = index.first
+    if not len(first) or not len(wanted.first):
+        return _NONE
+    low = first.searchsorted(wanted.first)
+    (hit,) = (first.take(low, mode="clip") == wanted.first).nonzero()
     if not len(hit):
-        return np.empty(0, np.int64)
+        return _NONE
     low = low[hit]
-    counts = np.searchsorted(index.first, wanted.first[hit], "right") - low
-    if int(counts.max()) == 1:
+    counts = first.searchsorted(wanted.first[hit], "right") - low
+    if counts.max() == 1:
         at, asked = low, hit
     else:
         starts = np.repeat(low - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)

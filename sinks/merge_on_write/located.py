@@ -8,13 +8,16 @@ deleted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from sinks.merge_on_write.actions import DataFile, DeletionVectorDescriptor, LogFile
-from sinks.merge_on_write.deletion_vector import BadVector, file_of
+from sinks.merge_on_write.deletion_vector import UUID_TEXT_LENGTH, BadVector, file_of
 from sinks.merge_on_write.storage import TableStorage
+
+_PLAIN_NAME = re.compile(r"\w[\w.-]*")
 
 
 def files_of(file: LogFile) -> Iterator[str]:
@@ -31,6 +34,21 @@ def _vector_file(vector: DeletionVectorDescriptor) -> str | None:
     except (BadVector, ValueError):  # an error when the vector is read; here it just has no file
         return None
     return path if vector.storage_type == "u" else path and unquote(path)
+
+
+def folders_of(file: LogFile) -> Iterator[str]:
+    """The folders of those of `files_of` that are in the table. Names as we make them need no look
+    into: they are in the table's own folder."""
+    vector = file.fields.get("deletionVector")
+    has_plain_vector = not vector or (
+        vector["storageType"] == "u" and len(vector["pathOrInlineDv"]) == UUID_TEXT_LENGTH
+    )
+    if has_plain_vector and _PLAIN_NAME.fullmatch(file.path):
+        yield ""
+        return
+    for path in files_of(file):
+        if is_in_table(path):
+            yield path.rpartition("/")[0]
 
 
 def is_in_table(path: str) -> bool:

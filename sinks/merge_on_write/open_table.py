@@ -23,7 +23,7 @@ from sinks.merge_on_write.actions import DataFile, Json
 from sinks.merge_on_write.commit import LostRace, TooLate, commit
 from sinks.merge_on_write.file_rows import DeletedRows, FileRows, IndexMemory, mark
 from sinks.merge_on_write.forgotten import WITHIN_MS
-from sinks.merge_on_write.key_bounds import Bounds, bounds_of, may_hold, told_bounds
+from sinks.merge_on_write.key_bounds import Bounds, bounds_by, may_hold, told_bounds
 from sinks.merge_on_write.key_hash import is_numeric, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, rows_with, sort_keys
 from sinks.merge_on_write.located import LocatedFiles
@@ -205,7 +205,7 @@ class OpenTable:
             self._key = key_columns
         if not len(wanted):
             return {}
-        batch_bounds = None if columns[0].null_count else bounds_of(columns[0])
+        batch_bounds = None if columns[0].null_count else bounds_by(wanted, columns[0])
         numeric = is_numeric([column.arrow for column in key_columns])
         candidates = [
             each
@@ -296,7 +296,7 @@ class OpenTable:
         columns, rows = data_files.read_columns(self.located, each.file, key_columns)
         index = sort_keys(keys_of(columns))
         each.rows = rows
-        bounds = bounds_of(columns[0])
+        bounds = bounds_by(index, columns[0])
         if bounds is not None:
             each.bounds, each.bounds_known = bounds, True
         self._memory.put(self.uri, each.file.path, index)

@@ -55,7 +55,7 @@ class PartRewrite:
         try:
             for rows in in_slices(self._live(located, files)):
                 columns = [self._column(each, rows) for each in self.new.columns]
-                made = pa.Table.from_arrays(columns, schema=shape.schema())
+                made = pa.Table.from_arrays(columns, schema=shape.schema)
                 self._refuse_null(made)
                 written += [each.file for each in write_sorted(storage, made, order_by, shape)]
         except BaseException:

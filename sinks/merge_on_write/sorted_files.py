@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile
-from sinks.merge_on_write.key_bounds import Bounds, bounds_of
+from sinks.merge_on_write.key_bounds import Bounds, bounds_by
 from sinks.merge_on_write.key_hash import Keys, is_numeric, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, sort_keys
 from sinks.merge_on_write.storage import TableStorage
@@ -64,12 +64,15 @@ def write_sorted(
         file = data_files.write_file(storage, gathered(rows, taken, size), shape, now_ms)
         is_whole = len(part) == len(keys)
         second = None if keys.second is None else keys.second[part]
+        index = sort_keys(Keys(keys.first[part], second))
         found.append(
             NewFile(
                 file=file,
                 taken=taken,
-                bounds=bounds_of(columns[0] if is_whole else columns[0].take(pa.array(part))),
-                index=sort_keys(Keys(keys.first[part], second)),
+                bounds=bounds_by(
+                    index, columns[0] if is_whole else columns[0].take(pa.array(part))
+                ),
+                index=index,
                 memory_bytes=size * len(part) // rows.num_rows,
             )
         )
@@ -79,7 +82,7 @@ def write_sorted(
 def _key_order(keys: Keys, columns: Sequence[pa.Array]) -> Ordinals:
     """The ordinals of the rows in key order."""
     if is_numeric([column.type for column in columns]):
-        return np.argsort(keys.first, kind="stable")  # events of one commit-ts have an order
+        return keys.first.argsort(kind="stable")  # events of one commit-ts have an order
     able = {f"k{n}": each for n, each in enumerate(columns) if not pa.types.is_list(each.type)}
     if not able:  # Arrow does not sort lists
         return np.arange(len(keys))

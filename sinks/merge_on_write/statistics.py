@@ -8,7 +8,6 @@ take for doubles; with NaN; of years beyond 9999) are left out: then no file is 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from datetime import date, datetime, timedelta
@@ -17,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sinks.merge_on_write.actions import JSON
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
 
 TEXT_PREFIX = 32  # characters
@@ -44,16 +44,14 @@ def statistics_text(table: pa.Table, shape: TableShape) -> str:
             lowest[column.physical] = low
         if high is not None:
             highest[column.physical] = high
-    return json.dumps(
+    return JSON.encode(
         {
             "numRecords": table.num_rows,
             "minValues": lowest,
             "maxValues": highest,
             "nullCount": nulls,
             "tightBounds": True,
-        },
-        ensure_ascii=False,
-        separators=(",", ":"),
+        }
     )
 
 
@@ -82,9 +80,10 @@ def bounds(values: pa.ChunkedArray, column: ShapeColumn) -> tuple[Bound, Bound]:
     kind = column.arrow
     if kind.id not in _ORDERED or values.null_count == len(values):
         return None, None
-    if pa.types.is_floating(kind) and math.isnan(pc.sum(values).as_py()):
+    if kind.id in _FLOATING and math.isnan(pc.sum(values).as_py()):
         return None, None  # a NaN; or infinite values of both signs, which are no bounds either
-    low, high = pc.min_max(values).values()
+    found = pc.min_max(values)
+    low, high = found[0], found[1]
     if pa.types.is_timestamp(kind):
         suffix = "Z" if kind.tz else ""
         return _timestamp(low.value // 1000, suffix), _timestamp(-(-high.value // 1000), suffix)
@@ -128,6 +127,7 @@ def _timestamp(milliseconds: int, suffix: str) -> str | None:
     return f"{moment.isoformat(timespec='milliseconds')}{suffix}"
 
 
+_FLOATING = frozenset((pa.float32().id, pa.float64().id))
 _ORDERED = frozenset(
     kind.id
     for kind in (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -201,7 +200,7 @@ class LocalStorage:
 
     def _temporary(self, path: str) -> str:
         folder, _, name = path.rpartition("/")
-        hidden = f".{name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
+        hidden = f".{name}.{os.urandom(16).hex()}{TEMPORARY_SUFFIX}"
         return f"{folder}/{hidden}" if folder else hidden
 
     def _checksum(self, path: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -55,7 +56,7 @@ class ShapeColumn:
     has_statistics: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TableShape:
     columns: tuple[ShapeColumn, ...]
 
@@ -80,6 +81,7 @@ class TableShape:
                 return column
         raise KeyError(name)
 
+    @cached_property
     def schema(self) -> pa.Schema:
         """The schema of the data files: physical names, and column IDs where there are any."""
         return pa.schema(

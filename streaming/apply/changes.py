@@ -106,12 +106,13 @@ class _PieceChanges:
     ) -> None:
         """``schema``: the present one."""
         then = piece.of.schema
-        known = {column.name for column in then.delivered}
+        delivered = then.delivered
+        known = {column.name for column in delivered}
         told = piece.error_class
         self.piece = piece
         self.keys = typed_keys(piece, rules)
         self._incomplete = list(_incomplete(piece))
-        self._others = [column for column in then.delivered if column.name not in then.key]
+        self._others = [column for column in delivered if column.name not in then.key]
         # Where all columns are the key, those that were added since are too.
         entries = len(piece.op) if schema.key_is_row else None
         present = piece.of.carried(self.keys.columns, rules, rows=entries)

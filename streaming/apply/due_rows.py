@@ -76,6 +76,7 @@ _Batches = Sequence[tuple[Part, pa.RecordBatch]]
 class _Waiting:
     """Batches of one shape that are to be a piece, and their decompressed bytes."""
 
+    shape: pa.StructType
     batches: list[tuple[Part, pa.RecordBatch]] = field(default_factory=list)
     size: int = 0
 
@@ -142,7 +143,7 @@ def due_pieces(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> Iterat
     numbers = {partition: number for number, partition in enumerate(origins_of(blocks))}
     held_bytes = 0
     for above, last, of in task.ranges(limit):
-        waiting: dict[pa.StructType, _Waiting] = {}
+        waiting: list[_Waiting] = []  # to compare shapes takes less than to hash one
         for block in (each for each in blocks if each.max_ts > above and each.min_ts <= last):
             for number, batch in enumerate(block.batches()):
                 rows = _due(batch, block, task, above, last)
@@ -158,15 +159,17 @@ def due_pieces(task: TableTask, blocks: Sequence[RowBlock], limit: Ts) -> Iterat
                     held=batch if held_bytes <= HELD_BYTES else None,
                 )
                 shape = batch.schema.field(DATA).type
-                here = waiting.get(shape)  # to hash a shape takes as long as the rest here
+                here = next((each for each in waiting if each.shape == shape), None)
                 if here is None:
-                    here = waiting[shape] = _Waiting()
+                    here = _Waiting(shape)
+                    waiting.append(here)
                 here.batches.append((part, batch))
                 here.size += size
                 if here.size >= PIECE_BYTES:
-                    yield _piece(of, shape, waiting.pop(shape).batches, task, numbers)
-        for shape, here in waiting.items():
-            yield _piece(of, shape, here.batches, task, numbers)
+                    waiting.remove(here)
+                    yield _piece(of, shape, here.batches, task, numbers)
+        for here in waiting:
+            yield _piece(of, here.shape, here.batches, task, numbers)
 
 
 def _due(

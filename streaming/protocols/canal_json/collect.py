@@ -44,6 +44,7 @@ class Collector:
         self._ddls: dict[TableName, list[tuple[int, Ddl]]] = defaultdict(list)
         self._bad: dict[TableName, list[tuple[int, Bad]]] = defaultdict(list)
         self._watermarks: list[tuple[int, int]] = []
+        self._offsets: Positions = messages.offsets.to_numpy()
         sizes = pc.fill_null(pc.binary_length(messages.values), 0)
         self._sizes = sizes.to_numpy().astype(np.int64)
 
@@ -81,26 +82,29 @@ class Collector:
         return iter(sorted(found, key=lambda block: block.first))
 
     def _row_blocks(self) -> Iterator[Block]:
-        for (name, shape), singles in self._single.items():
-            self.take(name, shape, rows_of(shape, singles, key_of(shape, self.wanted[name])))
-        offsets = self.messages.offsets
+        groups = [
+            (shape, key_of(shape, self.wanted[name]), singles)
+            for (name, shape), singles in self._single.items()
+        ]
+        for (name, shape), rows in zip(self._single, rows_of(groups), strict=True):
+            self.take(name, shape, rows)
         for (name, _), found in self._rows.items():
             table = self.wanted[name]
             shape, _ = min(found, key=lambda piece: piece[1].positions[0])  # the first row's order
             key = key_of(shape, table)
-            rows = Rows.of([rows.ordered(shape, key) for _, rows in found])
+            rows = Rows.of(found, shape, key)
             above = rows.commit_ts > table.above_ts
             if not above.all():
                 rows = rows.take(np.flatnonzero(above))
             if len(rows.positions):
-                body, key_changes = row_body(rows, shape, key, offsets)
-                block = self._block(Kind.ROW, name, rows.positions, rows.commit_ts)
-                yield replace(block, body=ipc(body), key_changes=key_changes)
+                body, key_changes = row_body(rows, shape, key, self._offsets)
+                told = rows.positions, rows.commit_ts
+                yield self._block(Kind.ROW, name, *told, body=ipc(body), key_changes=key_changes)
 
     def _unwanted_blocks(self) -> Iterator[Block]:
         for name, counted in self._unwanted.items():
             positions, commit_ts = (np.concatenate(part) for part in zip(*counted, strict=True))
-            yield self._block(Kind.ROW, name, positions, commit_ts)
+            yield self._block(Kind.ROW, name, np.sort(positions), commit_ts)
 
     def _ddl_blocks(self) -> Iterator[Block]:
         for name, ddls in self._ddls.items():
@@ -108,28 +112,28 @@ class Collector:
             commit_ts = np.array([ddl.commit_ts for ddl in events], np.int64)
             columns = [
                 pa.array(commit_ts),
-                self._offsets(positions),
+                pa.array(self._offsets[positions]),
                 _zeros(len(events)),
                 pa.array([ddl.name.schema for ddl in events], pa.string()),
                 pa.array([ddl.name.table for ddl in events], pa.string()),
                 pa.array([ddl.ddl_type for ddl in events], pa.string()),
                 pa.array([ddl.query for ddl in events], pa.string()),
             ]
-            block = self._block(Kind.DDL, name, positions, commit_ts)
-            yield replace(block, body=ipc(pa.Table.from_arrays(columns, schema=DDL_BODY)))
+            body = ipc(pa.Table.from_arrays(columns, schema=DDL_BODY))
+            yield self._block(Kind.DDL, name, positions, commit_ts, body=body)
 
     def _bad_blocks(self) -> Iterator[Block]:
         for name, found in self._bad.items():
             positions, events = _columns(found)
             columns = [
-                self._offsets(positions),
+                pa.array(self._offsets[positions]),
                 _zeros(len(events)),
                 pa.array([bad.error.error_class for bad in events], pa.string()),
                 pa.array([bad.error.message for bad in events], pa.string()),
                 self.messages.values.take(pa.array(positions)).cast(pa.large_binary()),
             ]
-            block = self._block(Kind.BAD, name, positions, None)
-            yield replace(block, body=ipc(pa.Table.from_arrays(columns, schema=BAD_BODY)))
+            body = ipc(pa.Table.from_arrays(columns, schema=BAD_BODY))
+            yield self._block(Kind.BAD, name, positions, None, body=body)
 
     def _watermark_block(self) -> Iterator[Block]:
         if self._watermarks:
@@ -137,11 +141,19 @@ class Collector:
             marks = np.array([mark for _, mark in self._watermarks], np.int64)
             block = self._block(Kind.WATERMARK, NO_TABLE, positions, marks)
             greatest = positions[marks == marks.max()]
-            yield replace(block, last=self.messages.offsets[int(greatest.max())].as_py())
+            yield replace(block, last=int(self._offsets[greatest[-1]]))
 
     def _block(
-        self, kind: Kind, name: TableName, positions: Positions, ts: Positions | None
+        self,
+        kind: Kind,
+        name: TableName,
+        positions: Positions,
+        ts: Positions | None,
+        *,
+        body: bytes | None = None,
+        key_changes: int = 0,
     ) -> Block:
+        """``positions`` rise."""
         return Block(
             kind=kind,
             topic=self.messages.topic,
@@ -150,13 +162,12 @@ class Collector:
             rows=len(positions),
             min_ts=None if ts is None else int(ts.min()),
             max_ts=None if ts is None else int(ts.max()),
-            first=self.messages.offsets[int(positions.min())].as_py(),
-            last=self.messages.offsets[int(positions.max())].as_py(),
+            first=int(self._offsets[positions[0]]),
+            last=int(self._offsets[positions[-1]]),
+            key_changes=key_changes,
             message_bytes=int(self._sizes[positions].sum()),
+            body=body,
         )
-
-    def _offsets(self, positions: Positions) -> pa.Array:
-        return self.messages.offsets.take(pa.array(positions))
 
 
 def _columns(found: Sequence[tuple[int, _Event]]) -> tuple[Positions, list[_Event]]:

@@ -31,6 +31,7 @@ _READ: Final = frozenset(
 )
 _TEXT: Final = rb'"((?:[^"\\]|\\.)*)"'
 _HEAD: Final = re.compile(rb'\{"id":\d+,"database":' + _TEXT + rb',"table":' + _TEXT)
+_TEXT_ONLY: Final = frozenset((str,))
 _TEXTS: Final = frozenset((str, type(None)))
 _NOTHING: Final[Mapping[str, Any]] = {}
 _NESTING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
@@ -100,7 +101,7 @@ def key_names(fields: Mapping[str, Any]) -> tuple[str, ...] | None:
     names = _list(fields, "pkNames")
     if names is None:
         return None
-    if any(type(name) is not str for name in names):
+    if not _TEXT_ONLY.issuperset(map(type, names)):
         raise Malformed
     return tuple(names)
 
@@ -109,8 +110,9 @@ def event(fields: Mapping[str, Any]) -> Event:
     """What an object means. Raises ``Malformed``."""
     if isinstance(fields, Repeating) and fields.twice & _READ:
         raise Malformed
-    name = TableName(_string(fields, "database") or "", _string(fields, "table") or "")
-    kind, is_ddl, query = _string(fields, "type"), _boolean(fields, "isDdl"), _string(fields, "sql")
+    get = fields.get
+    name = TableName(_text(get("database")) or "", _text(get("table")) or "")
+    kind, is_ddl, query = _text(get("type")), _boolean(fields, "isDdl"), _text(get("sql"))
     tidb = _object(fields, "_tidb")
     commit_ts, watermark_ts = _integer(tidb, "commitTs"), _integer(tidb, "watermarkTs")
     error = _reduced(tidb) if len(tidb) > 1 else None
@@ -181,18 +183,13 @@ def _texts(values: Mapping[str, Any]) -> Mapping[str, str | None]:
 
 
 def _text(value: Any) -> str | None:
-    if value is None or type(value) is str:
+    if type(value) is str or value is None:
         return value
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     raise Malformed
-
-
-def _string(fields: Mapping[str, Any], name: str) -> str | None:
-    value = fields.get(name)
-    return value if type(value) is str else _text(value)
 
 
 def _boolean(fields: Mapping[str, Any], name: str) -> bool:
@@ -235,7 +232,7 @@ def _checked_object(value: Any) -> Mapping[str, Any]:
 def _reduced(tidb: Mapping[str, Any]) -> Error | None:
     """Rows that were cut to their key because they were too large."""
     is_cut = _boolean(tidb, "onlyHandleKey")
-    if _string(tidb, "claimCheckLocation") is not None:
+    if _text(tidb.get("claimCheckLocation")) is not None:
         return _CLAIM_CHECK
     return _HANDLE_KEY_ONLY if is_cut else None
 

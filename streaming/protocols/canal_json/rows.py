@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -37,31 +37,27 @@ class Rows:
     errors: Mapping[int, Error]  # by position
 
     @staticmethod
-    def of(pieces: Sequence[Rows]) -> Rows:
-        if len(pieces) == 1:
-            whole = pieces[0]
+    def of(found: Sequence[tuple[Shape, Rows]], shape: Shape, key: Sequence[str] | None) -> Rows:
+        """All of them, with the columns of ``shape`` in its order, those of ``old`` as far as they
+        are wanted. Each has its own shape's order."""
+        if len(found) == 1:
+            ((_, whole),) = found
         else:
+            pieces = [rows for _, rows in found]
+            old_columns = _old_columns(shape, key)
             starts = np.cumsum([0, *(len(piece.positions) for piece in pieces)])
             shifted = [p.old_at + start for p, start in zip(pieces, starts, strict=False)]
             whole = Rows(
                 positions=np.concatenate([piece.positions for piece in pieces]),
                 op=np.concatenate([piece.op for piece in pieces]),
                 commit_ts=np.concatenate([piece.commit_ts for piece in pieces]),
-                data=pa.concat_arrays([piece.data for piece in pieces]),
-                old=pa.concat_arrays([piece.old for piece in pieces]),
+                data=pa.concat_arrays([_in_order(p.data, shape.columns) for p in pieces]),
+                old=pa.concat_arrays([_in_order(p.old, old_columns) for p in pieces]),
                 old_at=np.concatenate(shifted),
                 errors={p: error for piece in pieces for p, error in piece.errors.items()},
             )
-        rising = np.all(whole.positions[1:] > whole.positions[:-1])
-        return whole if rising else whole.take(np.argsort(whole.positions))
-
-    def ordered(self, shape: Shape, key: Sequence[str] | None) -> Rows:
-        """With the columns in this order, those of ``old`` as far as they are wanted."""
-        return replace(
-            self,
-            data=_in_order(self.data, shape.columns),
-            old=_in_order(self.old, _old_columns(shape, key)),
-        )
+        is_rising = (whole.positions[1:] > whole.positions[:-1]).all()
+        return whole if is_rising else whole.take(np.argsort(whole.positions))
 
     def take(self, indices: Positions) -> Rows:
         old_of = np.full(len(self.positions), -1, np.int64)
@@ -78,24 +74,48 @@ class Rows:
         )
 
 
-def rows_of(shape: Shape, singles: Sequence[tuple[int, Row]], key: Sequence[str] | None) -> Rows:
-    """Rows that were read one by one, with their positions."""
-    rows = [row for _, row in singles]
-    old_at = [index for index, row in enumerate(rows) if _is_told(row, shape, key)]
-    olds: list[Mapping[str, str | None]] = [rows[index].old or {} for index in old_at]
-    if key is None:  # what was not sent of them is as in ``data``
-        now = (dict(zip(shape.columns, rows[index].values, strict=True)) for index in old_at)
-        olds = [{**new, **old} for new, old in zip(now, olds, strict=True)]
-    old_columns = _old_columns(shape, key)
-    return Rows(
-        positions=np.array([position for position, _ in singles], np.int64),
-        op=np.array([row.op for row in rows], np.int8),
-        commit_ts=np.array([row.commit_ts for row in rows], np.int64),
-        data=_texts(shape.columns, zip(*(row.values for row in rows), strict=True), len(rows)),
-        old=_texts(old_columns, ([old.get(c) for old in olds] for c in old_columns), len(olds)),
-        old_at=np.array(old_at, np.int64),
-        errors={position: row.error for position, row in singles if row.error is not None},
-    )
+Singles = Sequence[tuple[int, Row]]  # rows that were read one by one, with their positions
+
+
+def rows_of(groups: Sequence[tuple[Shape, Sequence[str] | None, Singles]]) -> Iterator[Rows]:
+    """The rows of each table and shape, with the key by which ``old`` is told. All texts become one
+    array: for a few rows one of each column or table takes several times as long."""
+    texts: list[str | None] = []
+    sizes: list[tuple[list[int], list[str]]] = []
+    for shape, key, singles in groups:
+        rows = [row for _, row in singles]
+        old_at = [index for index, row in enumerate(rows) if _is_told(row, shape, key)]
+        olds: list[Mapping[str, str | None]] = [rows[index].old or {} for index in old_at]
+        if key is None:  # what was not sent of them is as in ``data``
+            now = (dict(zip(shape.columns, rows[index].values, strict=True)) for index in old_at)
+            olds = [{**new, **old} for new, old in zip(now, olds, strict=True)]
+        old_columns = _old_columns(shape, key)
+        for column in zip(*(row.values for row in rows), strict=True):
+            texts += column
+        for name in old_columns if olds else ():
+            texts += [old.get(name) for old in olds]
+        sizes.append((old_at, old_columns))
+    every = [single for _, _, singles in groups for single in singles]
+    positions = np.array([position for position, _ in every], np.int64)
+    op = np.array([row.op for _, row in every], np.int8)
+    commit_ts = np.array([row.commit_ts for _, row in every], np.int64)
+    whole = pa.array(texts, pa.string())
+    at = begin = 0
+    for (shape, _, singles), (old_at, old_columns) in zip(groups, sizes, strict=True):
+        part = slice(at, at := at + len(singles))
+        data = _columns(whole, begin, shape.columns, len(singles))
+        begin += len(shape.columns) * len(singles)
+        old = _columns(whole, begin, old_columns, len(old_at))
+        begin += len(old_columns) * len(old_at)
+        yield Rows(
+            positions=positions[part],
+            op=op[part],
+            commit_ts=commit_ts[part],
+            data=data,
+            old=old,
+            old_at=np.array(old_at, np.int64),
+            errors={position: row.error for position, row in singles if row.error is not None},
+        )
 
 
 def _is_told(row: Row, shape: Shape, key: Sequence[str] | None) -> bool:
@@ -107,41 +127,46 @@ def _is_told(row: Row, shape: Shape, key: Sequence[str] | None) -> bool:
 
 
 def row_body(
-    rows: Rows, shape: Shape, key: Sequence[str] | None, offsets: pa.Int64Array
+    rows: Rows, shape: Shape, key: Sequence[str] | None, offsets: Positions
 ) -> tuple[pa.Table, int]:
     """The body of a row block, and how many of its rows have an ``old``."""
     old, key_changes = _old(rows, key)
     columns = [
         pa.array(rows.op),
         pa.array(rows.commit_ts),
-        offsets.take(pa.array(rows.positions)),
+        pa.array(offsets[rows.positions]),
         pa.array(np.zeros(len(rows.op), np.int32)),
         rows.data,
     ]
-    fields = [*ROW_FIELDS, pa.field(DATA, rows.data.type)]
     if old is not None:
         columns.append(old)
-        fields.append(pa.field(OLD, old.type))
     errors = (
         [rows.errors.get(position) for position in rows.positions.tolist()] if rows.errors else []
     )
-    if any(errors):
+    has_errors = any(errors)
+    if has_errors:
         columns.append(pa.array([e and e.error_class for e in errors], pa.string()))
         columns.append(pa.array([e and e.message for e in errors], pa.string()))
-        fields += [pa.field(ERROR_CLASS, pa.string()), pa.field(ERROR_MESSAGE, pa.string())]
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields, _metadata(shape))), key_changes
+    names = None if old is None else tuple(old.type.names)
+    return pa.Table.from_arrays(columns, schema=_schema(shape, names, has_errors)), key_changes
 
 
 @lru_cache(maxsize=256)
-def _metadata(shape: Shape) -> dict[bytes, bytes]:
-    return wire_metadata(shape.wire_types, shape.key_names)
+def _schema(shape: Shape, old: tuple[str, ...] | None, has_errors: bool) -> pa.Schema:
+    """Of a block's body."""
+    fields = [*ROW_FIELDS, pa.field(DATA, _struct_type(shape.columns))]
+    if old is not None:
+        fields.append(pa.field(OLD, _struct_type(old)))
+    if has_errors:
+        fields += [pa.field(ERROR_CLASS, pa.string()), pa.field(ERROR_MESSAGE, pa.string())]
+    return pa.schema(fields, wire_metadata(shape.wire_types, shape.key_names))
 
 
 def _old(rows: Rows, key: Sequence[str] | None) -> tuple[pa.StructArray | None, int]:
     """By row, null where the key is known and stayed."""
     at, old = rows.old_at, rows.old
     if key is not None and len(at):
-        changed = _changed(rows, [field.name for field in old.type])
+        changed = _changed(rows, old.type.names)
         at, old = at[changed], old.filter(pa.array(changed))
     if not len(at):
         return None, 0
@@ -172,21 +197,25 @@ def _old_columns(shape: Shape, key: Sequence[str] | None) -> list[str]:
 
 
 def _in_order(rows: pa.StructArray, names: Sequence[str]) -> pa.StructArray:
-    if [field.name for field in rows.type] == list(names):
+    if rows.type.names == list(names):
         return rows
     return struct(names, [rows.field(name) for name in names], len(rows))
 
 
 def struct(names: Sequence[str], columns: Sequence[pa.Array], length: int) -> pa.StructArray:
-    if not names:
-        return pa.array([{}] * length, pa.struct([]))
-    return pa.StructArray.from_arrays(columns, list(names))
+    """No row is null."""
+    kind = _struct_type(tuple(names))
+    return pa.Array.from_buffers(kind, length, [None], null_count=0, children=columns)
 
 
-def _texts(
-    names: Sequence[str], columns: Iterable[Iterable[str | None]], length: int
+@lru_cache(maxsize=256)
+def _struct_type(names: tuple[str, ...]) -> pa.StructType:
+    return pa.struct([(name, pa.string()) for name in names])
+
+
+def _columns(
+    whole: pa.StringArray, begin: int, names: Sequence[str], length: int
 ) -> pa.StructArray:
-    """By one array for all columns: for a few rows one of each takes several times as long."""
-    whole = pa.array([text for column in columns for text in column], pa.string())
-    slices = [whole.slice(index * length, length) for index in range(len(names))]
-    return struct(names, slices, length)
+    """Columns that stand one behind the other."""
+    ends = range(begin, begin + len(names) * length, length) if length else [begin] * len(names)
+    return struct(names, [whole.slice(at, length) for at in ends], length)
