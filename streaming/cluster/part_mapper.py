@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from itertools import count
-from threading import Event
+from threading import Event, Thread
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -136,8 +136,9 @@ class RewriteMapper:
             jobs.over.set()
             pool.shutdown(wait=False, cancel_futures=True)
             if any(not each.done() for each in begun):
-                with suppress(*CONTEXT_GONE):
-                    spark.cancelJobsWithTag(tag)
+                Thread(
+                    target=_cancel, args=(spark, tag, list(begun)), name="parts-end", daemon=True
+                ).start()
 
     def _awaited(self, job: Future[Any]) -> Any:
         while not job.done():
@@ -147,6 +148,14 @@ class RewriteMapper:
         if isinstance(found, PartFailure):
             raise found.error
         return found
+
+
+def _cancel(spark: SparkContext, tag: str, jobs: Sequence[Future[Any]]) -> None:
+    """Until the last has ended: one that is about to begin is not among those that a call ends."""
+    while not all(each.done() for each in jobs):
+        with suppress(*CONTEXT_GONE):
+            spark.cancelJobsWithTag(tag)
+        wait(jobs, LOOK_S)
 
 
 class _PartJobs:
