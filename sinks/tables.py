@@ -16,6 +16,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from coordination.errors import ConfigError, TidelakeError, TryAgain
 from coordination.model import SEALED_TS, TableName, Ts
 from sinks.apply import GENERATION
+from sinks.control_upkeep import ONCE
 from sinks.merge_on_write.actions import Metadata
 from sinks.merge_on_write.intervals import (
     FILE_RETENTION,
@@ -245,27 +246,36 @@ def retention(hours: int) -> dict[str, str]:
     return dict.fromkeys((FILE_RETENTION, LOG_RETENTION), f"interval {hours} hours")
 
 
-def open_table(uri: str, storage_options: Mapping[str, str]) -> DeltaTable | None:
-    """A new handle at the newest version, or None where there is no Delta table. Raises
-    StorageAway or StorageRefuses."""
+def inspect(uri: str, storage_options: Mapping[str, str]) -> TargetState | None:
+    """The table at its newest version, or None where there is none. Blocks for a few milliseconds,
+    without a Spark job. Raises StorageAway or StorageRefuses."""
     try:
         with one_sentence("read the Delta log of", uri):
-            return DeltaTable(uri, storage_options=dict(storage_options) or None)
+            handle = DeltaTable(uri, storage_options=dict(storage_options) or None)
     except TableNotFoundError:
         return None
+    return _state_of(handle)
 
 
-def state_of(handle: DeltaTable) -> TargetState:
+def _state_of(handle: DeltaTable) -> TargetState:
     """The state of a handle's version, without reading the log again."""
     properties = handle.metadata().configuration
     return TargetState(handle=handle, version=handle.version(), properties=properties)
 
 
-def inspect(uri: str, storage_options: Mapping[str, str]) -> TargetState | None:
-    """The table at its newest version, or None where there is none. Blocks for a few milliseconds,
-    without a Spark job. Raises StorageAway or StorageRefuses."""
-    handle = open_table(uri, storage_options)
-    return None if handle is None else state_of(handle)
+def _with_properties(
+    uri: str, state: TargetState, properties: dict[str, str], doing: str, commit: CommitProperties
+) -> TargetState:
+    """The table once these are set, in one commit on top of ``state``. Raises TryAgain when another
+    commit came between."""
+    try:
+        with one_sentence(doing, uri):
+            state.handle.alter.set_table_properties(
+                properties, raise_if_not_exists=False, commit_properties=commit
+            )
+    except CommitFailedError as error:
+        raise refused(uri, error) from error
+    return _state_of(state.handle)
 
 
 def refuse_other_form(state: TargetState, name: TableName, form: TableForm) -> None:
@@ -286,16 +296,7 @@ def lengthen(uri: str, state: TargetState, hours: int) -> TargetState:
     shorter = {name: text for name, text in wanted if kept_ms[name] < interval_ms(text)}
     if not shorter:
         return state
-    try:
-        with one_sentence("set the retention of", uri):
-            state.handle.alter.set_table_properties(
-                shorter,
-                raise_if_not_exists=False,
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
-    except CommitFailedError as error:
-        raise refused(uri, error) from error
-    return state_of(state.handle)
+    return _with_properties(uri, state, shorter, "set the retention of", ONCE)
 
 
 def seal(
@@ -315,10 +316,9 @@ def seal(
     under way conflicts with it, and sets ``properties`` (a new incarnation). Returns
     the sealed table. A table that is sealed so already is returned as it is.
     """
-    handle = open_table(uri, storage_options)
-    if handle is None:
+    found = inspect(uri, storage_options)
+    if found is None:
         raise TidelakeError(f"cannot seal {uri}: there is no Delta table any more; restore it")
-    found = state_of(handle)
     open_ids = [app for app in old_app_ids if found.identity(app) != SEALED_TS]
     begun = found.identity(new_app_id)
     if not open_ids and begun is not None:
@@ -332,16 +332,8 @@ def seal(
         custom_metadata={"userMetadata": json.dumps({"sealed": open_ids, "writer": new_app_id})},
     )
     shown = {SHOWN: str(max(reached, found.shown_ts))} if reached > start_ts else {}
-    try:
-        with one_sentence("seal", uri):
-            handle.alter.set_table_properties(
-                {**(properties or {}), WRITER: new_app_id, **shown},
-                raise_if_not_exists=False,
-                commit_properties=commit,
-            )
-    except CommitFailedError as error:
-        raise refused(uri, error) from error
-    return state_of(handle)
+    wanted = {**(properties or {}), WRITER: new_app_id, **shown}
+    return _with_properties(uri, found, wanted, "seal", commit)
 
 
 def refused(uri: str, error: CommitFailedError) -> TidelakeError:
