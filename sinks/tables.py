@@ -254,10 +254,10 @@ def inspect(uri: str, storage_options: Mapping[str, str]) -> TargetState | None:
             handle = DeltaTable(uri, storage_options=dict(storage_options) or None)
     except TableNotFoundError:
         return None
-    return _state_of(handle)
+    return state_of(handle)
 
 
-def _state_of(handle: DeltaTable) -> TargetState:
+def state_of(handle: DeltaTable) -> TargetState:
     """The state of a handle's version, without reading the log again."""
     properties = handle.metadata().configuration
     return TargetState(handle=handle, version=handle.version(), properties=properties)
@@ -275,7 +275,7 @@ def _with_properties(
             )
     except CommitFailedError as error:
         raise refused(uri, error) from error
-    return _state_of(state.handle)
+    return state_of(state.handle)
 
 
 def refuse_other_form(state: TargetState, name: TableName, form: TableForm) -> None:

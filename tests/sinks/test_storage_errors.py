@@ -30,7 +30,7 @@ from sinks.storage_errors import (
     one_sentence,
     storage_error,
 )
-from sinks.tables import open_table, refused
+from sinks.tables import inspect, refused
 from tests.contracts.engine_contract import NAMED, EngineLab, upsert
 
 S3, AZURE, GCS, DISK = "s3://lake/shop", "abfss://c@a.dfs.core.windows.net/x", "gs://b/x", "/lake"
@@ -237,6 +237,6 @@ def as_nobody() -> None:
         os.seteuid(NOBODY)
         try:
             with pytest.raises(StorageRefuses, match=r"permission denied\. Let the user nobody"):
-                open_table(f"{folder}/t", {})
+                inspect(f"{folder}/t", {})
         finally:
             os.seteuid(0)
