@@ -129,9 +129,9 @@ class RewriteMapper:
             for number, part in enumerate(parts):
                 begun.append(pool.submit(jobs.run, part, f"{number + 1} of {len(parts)}"))
                 if len(begun) == 2 * at_once:
-                    yield self._awaited(begun.popleft())
+                    yield self._next_of(begun)
             while begun:
-                yield self._awaited(begun.popleft())
+                yield self._next_of(begun)
         finally:
             jobs.over.set()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -140,11 +140,12 @@ class RewriteMapper:
                     target=_cancel, args=(spark, tag, list(begun)), name="parts-end", daemon=True
                 ).start()
 
-    def _awaited(self, job: Future[Any]) -> Any:
-        while not job.done():
+    def _next_of(self, begun: deque[Future[Any]]) -> Any:
+        """Blocks for the first; who ends meanwhile finds it there still, to be cancelled."""
+        while not begun[0].done():
             self._check()
-            wait([job], LOOK_S)
-        found = job.result()
+            wait([begun[0]], LOOK_S)
+        found = begun.popleft().result()
         if isinstance(found, PartFailure):
             raise found.error
         return found

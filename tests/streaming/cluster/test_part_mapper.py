@@ -49,6 +49,7 @@ from tests.streaming.cluster.rewriting import (
 
 PATIENCE_S = 60.0
 LARGE = 1 << 40
+BEGUN_BESIDE = 3  # the first parts, while one of them hangs
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +237,7 @@ class TestSpark:
         end: str,
     ) -> None:
         """Who is asked to stop, or has lost its lease, does not wait for it; and its step is known
-        to the watchdog."""
+        to the watchdog. It is the last job by then, and is cancelled all the same."""
         ground, marks = Ground(spark), folder(tmp_path)
         mapper = ground.doing(lambda work: OnExecutors(work, hangs, marks))
         raised: list[BaseException] = []
@@ -251,6 +252,8 @@ class TestSpark:
         owner.start()
         await_(lambda: any(Path(marks).glob("mark*")))
         assert [each.what for each in ground.watchdog.under_way] == ["the rewrite of shop.orders"]
+        status = spark.sparkContext.statusTracker()
+        await_(lambda: len(orphans(uri)) >= BEGUN_BESIDE and len(status.getActiveJobsIds()) == 1)
         if end == "stop":
             ground.stopping.set()
         else:
@@ -259,7 +262,6 @@ class TestSpark:
         assert not owner.is_alive()
         assert [type(each) for each in raised] == [Stop if end == "stop" else Fenced]
         assert (DeltaTable(uri).version(), ground.watchdog.under_way) == (12, {})
-        status = spark.sparkContext.statusTracker()
         await_(lambda: not status.getActiveJobsIds())
 
     def test_rows_on_s3(self, s3: S3Server, spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ from conf.settings import KafkaSource
 from streaming.source.kafka import Source, SourceAway, SourceLost
 from streaming.source.message_reader import values_at
 from streaming.source.ranges import TopicPartition
+from streaming.source.reading import CHUNK_BYTES, TASK_BYTES
 from tests.services.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.kafka
@@ -59,11 +60,11 @@ def test_messages_by_their_offsets(broker: KafkaBroker, topic: str):
 
 
 def test_more_than_a_task_may_hold_comes_in_parts(broker: KafkaBroker, topic: str):
-    broker.produce(topic, ((0, None, b"x" * 1_000_000) for _ in range(80)))
+    broker.produce(topic, ((0, None, b"x" * 1_000_000) for _ in range(100)))
     kafka = source_of(broker, topic)
-    parts = list(values_at(kafka, {TopicPartition(topic, 0): range(80)}, topic_ids(kafka)))
-    assert max(part.nbytes for part in parts) < 75_000_000
-    assert [at for part in parts for at in part["offset"].to_pylist()] == list(range(80))
+    parts = list(values_at(kafka, {TopicPartition(topic, 0): range(100)}, topic_ids(kafka)))
+    assert max(part.nbytes for part in parts) < TASK_BYTES + CHUNK_BYTES
+    assert [at for part in parts for at in part["offset"].to_pylist()] == list(range(100))
 
 
 def test_nothing_is_asked_for(broker: KafkaBroker, topic: str):
