@@ -126,10 +126,12 @@ class StreamRun:
     def _first(self) -> None:
         """Spark makes its session and plans the query for more than a second after it can run
         jobs."""
-        try:
-            self._jobs = self._context.spark.context(self._stopping)
-        except BaseException:  # noqa: BLE001 - `_keep` meets it too, and fails
-            return None
+        while self._jobs is None:
+            try:
+                self._jobs = self._context.spark.context(self._stopping)
+            except BaseException:  # noqa: BLE001 - `_keep` meets it, and ends or tries again
+                if self._stopping.wait(LOOK_EVERY_S):
+                    return None
         try:
             self._reader = self._context.reader(self._jobs)
         except BaseException as error:  # noqa: BLE001 - every role gets it

@@ -38,6 +38,7 @@ class Ground:
         self.errors: list[BaseException] = []
         self.has_failed = threading.Event()
         self.error: BaseException | None = None  # of Spark's start
+        self.context_errors: list[BaseException] = []  # of earlier starts
         self.reading = threading.Lock()
         monkeypatch.setattr(stream_run, "Source", lambda _: self)
         monkeypatch.setattr(stream_run, "ticking_query", self.ticking_query)
@@ -73,6 +74,8 @@ class Ground:
     # Spark.
 
     def context(self, _stopping: threading.Event) -> object:
+        if self.context_errors:
+            raise self.context_errors.pop()
         if self.error is not None:
             raise self.error
         return object()
@@ -175,3 +178,13 @@ def test_a_spark_that_does_not_start_fails_the_roles_once(ground: Ground):
     assert ground.has_failed.wait(PATIENCE_S)
     ground.run.join(PATIENCE_S)
     assert ground.errors == [ground.error]
+
+
+def test_after_a_start_that_failed_for_who_reads_first_alone_reading_begins(ground: Ground):
+    """The other thread had asked a moment later, and so for the next start."""
+    ground.wanted = TABLE
+    ground.context_errors = [TidelakeError("Spark does not start")]
+    ground.session_is_there.set()
+    ground.run.start()
+    assert ground.has_read.wait(PATIENCE_S)
+    assert ground.errors == []
