@@ -177,7 +177,10 @@ class DriverJvm:
                 with suppress(Exception):  # go on reading: the JVM blocks when its pipe is full
                     if line and not line.startswith(CHATTER):
                         self._last_words.append(line)
-                        retell(line)
+                        if self._is_stopped:  # what breaks off says so with errors
+                            logger.debug("Spark's JVM ends: %s", line)
+                        else:
+                            retell(line)
 
 
 def spark_home() -> Path:

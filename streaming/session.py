@@ -39,6 +39,7 @@ from streaming.spark_conf import (
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.1
+START_ENDS_S = 5.0  # a start whose JVM was ended
 T = TypeVar("T")
 
 
@@ -75,6 +76,7 @@ class SparkOnDemand:
     ) -> None:
         self._jvm = jvm or DriverJvm()
         self._start = start or (lambda: spark_session(self._jvm, with_context=self._can_run_jobs))
+        self._starting: threading.Thread | None = None
         self._workers: threading.Thread | None = None
         self._lock = threading.Lock()
         self._coming: _Coming | None = None
@@ -103,6 +105,8 @@ class SparkOnDemand:
         a service manager sends SIGTERM to the whole process group, so to the JVM too."""
         answers = self.started is None or in_time(self._stop_session, STOP_S)
         self._jvm.stop(STOP_S if answers else 0.0)
+        if self._starting is not None:  # its calls fail now; a process must not end amid them
+            self._starting.join(START_ENDS_S)
 
     def _stop_session(self) -> None:
         if self._workers is not None:
@@ -126,9 +130,10 @@ class SparkOnDemand:
             coming = self._coming
             if coming is None or coming.has_failed:
                 coming = self._coming = _Coming()
-                threading.Thread(
+                self._starting = threading.Thread(
                     target=self._run, args=(coming,), name="spark-starts", daemon=True
-                ).start()
+                )
+                self._starting.start()
             return coming
 
     def _run(self, coming: _Coming) -> None:

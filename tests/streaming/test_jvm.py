@@ -94,3 +94,22 @@ def test_what_it_says_are_log_lines(
 ):
     retell(line)
     assert caplog.record_tuples == [told]
+
+
+def test_what_it_says_while_it_is_ended_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """A start that is broken off fails, and says so."""
+    ends = f"cat >/dev/null; echo '{AT} ERROR spark.SparkContext: it is stopped' >&2"
+    monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, ends))
+    monkeypatch.setattr("streaming.jvm._shut_down", lambda _within_s: True)
+    caplog.set_level(logging.DEBUG)
+    jvm = DriverJvm()
+    jvm.launch({})
+    jvm._is_up = True
+    jvm.stop()
+    assert jvm._listener is not None
+    jvm._listener.join(PATIENCE_S)
+    assert [(level, "it is stopped" in said) for _, level, said in caplog.record_tuples] == [
+        (logging.DEBUG, True)
+    ]

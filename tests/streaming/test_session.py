@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -72,9 +74,28 @@ def test_who_waits_for_it_can_be_asked_to_stop():
         spark(stopping)
     assert begun.is_set()
     assert spark.started is None
-    spark.stop()  # nothing to wait for
     go_on.set()
     assert spark() is session  # a capture that is back finds the one that was coming
+
+
+def test_a_stop_amid_a_start_ends_its_jvm_and_waits_for_it():
+    """A process that ends while a thread builds a session may crash."""
+    begun, jvm_ended, steps = threading.Event(), threading.Event(), list[str]()
+
+    def start() -> SparkSession:
+        begun.set()
+        assert jvm_ended.wait(60)
+        time.sleep(0.1)
+        steps.append("the start has failed")
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    spark = SparkOnDemand(start, Mock(stop=lambda _: jvm_ended.set()))
+    spark.begin()
+    assert begun.wait(60)
+    spark.stop()
+    assert steps == ["the start has failed"]
+    with pytest.raises(TidelakeError, match="does not start"):
+        spark._coming.session.result(0)
 
 
 def test_jobs_can_run_before_the_session_is_there():
