@@ -26,10 +26,12 @@ generation         tables of one name: 1, they share a log     nothing          
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, NewType
+from typing import Final, NewType, TypeVar
 
+Partition = TypeVar("Partition")
 Ts = NewType("Ts", int)
 CaptureID = NewType("CaptureID", str)
 ChangefeedID = NewType("ChangefeedID", str)
@@ -92,3 +94,12 @@ class Ownership:
 def fence_number(term: int, assignment: int = 0) -> int:
     """The number that orders writes: ``term << 32 | n``, n numbering a term's assignments."""
     return term << 32 | assignment
+
+
+def lowest(offsets: Iterable[Mapping[Partition, int]]) -> dict[Partition, int]:
+    """The least offset of each partition."""
+    found: dict[Partition, int] = {}
+    for each in offsets:
+        for partition, offset in each.items():
+            found[partition] = min(offset, found.get(partition, offset))
+    return found

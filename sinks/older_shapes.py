@@ -24,8 +24,8 @@ from coordination.model import TSO_LOGICAL_BITS, Ts
 from sinks.column_origin import ColumnOrigin, OnAddDefault, column_origins
 from sinks.ddl.effects import (
     AddColumn,
+    AlterSpec,
     AlterTable,
-    Change,
     DropColumn,
     ModifyColumn,
     RenameColumn,
@@ -177,7 +177,7 @@ def _change(before: TableSchema, row: SchemaRow) -> SchemaChange | None:
     """What led from these columns to those of the row; None: it is not known."""
     after = _columns(_schema(row))
     statement = read_ddl(row.statement, "", row.schema_name, row.table_name)
-    changes: list[Change] = [
+    changes: list[AlterSpec] = [
         each
         for effect in statement.effects
         if isinstance(effect, AlterTable)
@@ -185,7 +185,7 @@ def _change(before: TableSchema, row: SchemaRow) -> SchemaChange | None:
         if isinstance(each, _OF_COLUMNS)
     ]
     # It is not noted whether the table's character set is binary, nor need it be.
-    tries: list[tuple[bool, list[Change]]] = [(False, changes), (True, changes), (False, [])]
+    tries: list[tuple[bool, list[AlterSpec]]] = [(False, changes), (True, changes), (False, [])]
     for binary, tried in tries:
         try:
             plain = replace(before, key=(), key_is_row=False, binary_charset=binary)

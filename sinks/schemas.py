@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import TableName, tso_time
+from sinks.apply import GENERATION
 from sinks.control_schema import INT32, TEXT, from_rows, schema_of, to_rows
 from sinks.control_table import Change, ControlTable, TableView
 from sinks.control_upkeep import join_files
@@ -99,9 +100,9 @@ class Schemas:
             tidy=join_files,
         )
 
-    def of_table(self, changefeed_id: str, name: TableName, generation: int) -> list[SchemaRow]:
+    def of_table(self, changefeed_id: str, name: TableName) -> list[SchemaRow]:
         """In no order; empty where nothing is known of it."""
-        of = (changefeed_id, name.schema, name.table, generation)
+        of = (changefeed_id, name.schema, name.table, GENERATION)
         where = functools.reduce(
             operator.and_, (pc.field(part) == value for part, value in zip(KEY, of, strict=False))
         )

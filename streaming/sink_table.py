@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from coordination.model import TableName, Ts
-from sinks.apply import GENERATION, Target
+from sinks.apply import Target
 from sinks.progress import DROPPED, ProgressRow
 from sinks.tables import DdlIdentity
 
@@ -39,8 +38,6 @@ class SinkTable:
     is_keyless: bool = False
     state: str = REPLICATING
     dropped: Mapping[str, int] = field(default_factory=dict)  # column that it lacks -> values
-
-    generation: ClassVar[int] = GENERATION  # as rows of control tables have it
 
     @property
     def version_at_checkpoint(self) -> int | None:

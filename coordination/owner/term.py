@@ -16,12 +16,12 @@ agents drop messages of another launch or changefeed epoch.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from coordination.metadata.model import ChangefeedInfo
-from coordination.model import NO_TS, CaptureID, CaptureInfo, Ts
+from coordination.model import NO_TS, CaptureID, CaptureInfo, Ts, lowest
 from coordination.owner.sync_point import interval_ms, next_sync_point
 from coordination.ports import Advance, Claim, ControlWriter, DdlScan
 from coordination.scheduler.barrier import Barrier, PendingDdl, compute_barrier
@@ -292,12 +292,3 @@ def _read_to(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:
         for each, capture in captures
         if each in primaries and capture.read_offsets is not None
     }
-
-
-def lowest(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The least offset of each partition."""
-    low: dict[str, int] = {}
-    for offsets in found:
-        for partition, offset in offsets.items():
-            low[partition] = min(offset, low.get(partition, offset))
-    return low

@@ -12,8 +12,8 @@ from sinks.ddl.effects import (
     AddColumn,
     AddIndex,
     AddPartitions,
+    AlterSpec,
     AlterTable,
-    Change,
     DropColumn,
     DropIndex,
     Effect,
@@ -39,7 +39,7 @@ from sinks.schema import Index
 NOTHING = "it changes neither columns nor rows"
 FROM_UNKNOWN = "it does not say from which database it takes the table"
 
-Part = tuple[tuple[str, ...], tuple[Change | Effect, ...]]
+Part = tuple[tuple[str, ...], tuple[AlterSpec | Effect, ...]]
 """A part's event types, and what it does; nothing: no effect."""
 
 # Parts that change nothing here -> event type, by the first words of the part. The first match
@@ -111,8 +111,8 @@ def read_alter(specification: Sequence[Word], name: TableName, old_name: TableNa
     parts = [part for part in _parts(specification) if part[0].upper not in _MANNER]
     read = [_part(part, name, old_name) for part in parts]
     events = read[0][0] if len(read) == 1 else ("multi schema change",) if read else ()
-    changes = tuple(each for _, found in read for each in found if isinstance(each, Change))
-    others = [each for _, found in read for each in found if not isinstance(each, Change)]
+    changes = tuple(each for _, found in read for each in found if isinstance(each, AlterSpec))
+    others = [each for _, found in read for each in found if not isinstance(each, AlterSpec)]
     renamed = next((each for each in others if isinstance(each, RenameTable)), None)
     if changes:
         before = renamed.name if renamed else name
@@ -197,9 +197,9 @@ def _partitions(words: Words, name: TableName) -> Part | None:
 
 def _redefined(
     start: tuple[str, ...], words: Words, part: Sequence[Word]
-) -> tuple[Change | Effect, ...]:
+) -> tuple[AlterSpec | Effect, ...]:
     """A definition that cannot be read makes the partitions unknown: no row is wrong by that."""
-    change: Change | None = SetPartitioning(partitioning=None)
+    change: AlterSpec | None = SetPartitioning(partitioning=None)
     try:
         match start[0]:
             case "ADD":
@@ -273,7 +273,7 @@ def _add(words: Words) -> Part:
     words.accept("COLUMN")
     if_not_exists = words.accept("IF", "NOT", "EXISTS")
     group = words.peek().kind == "group"
-    changes: list[Change] = []
+    changes: list[AlterSpec] = []
     for part in split_by_comma(words.take().inner) if group else [words.rest()]:
         index = read_index(part)
         if index is not None:
@@ -334,7 +334,7 @@ def rename_table(
     )
 
 
-def _modified(words: Words, is_renamed: bool) -> tuple[Change, ...]:
+def _modified(words: Words, is_renamed: bool) -> tuple[AlterSpec, ...]:
     words.accept("COLUMN")
     if_exists = words.accept("IF", "EXISTS")
     old = words.column_name() if is_renamed else ""

@@ -12,8 +12,8 @@ from sinks.ddl.effects import (
     RENAMES,
     AddIndex,
     AddPartitions,
+    AlterSpec,
     AlterTable,
-    Change,
     CreateTable,
     CreateTableLike,
     DropIndex,
@@ -50,7 +50,7 @@ def outcome(statement: Statement, known: TableSchema | None) -> Effect:
     return first if is_told else NoEffect(reason=NOTHING)
 
 
-def _why(effect: Effect | Change, known: TableSchema | None) -> Iterator[str]:
+def _why(effect: Effect | AlterSpec, known: TableSchema | None) -> Iterator[str]:
     """The reasons why the effect changes a target; none where it does not."""
     match effect:
         case Unsupported(reason=reason):
@@ -68,7 +68,7 @@ def _why(effect: Effect | Change, known: TableSchema | None) -> Iterator[str]:
             yield effect.why
 
 
-def _changes_partitions(effect: Effect | Change, known: TableSchema) -> bool:
+def _changes_partitions(effect: Effect | AlterSpec, known: TableSchema) -> bool:
     """Unknown ones stay unknown until a statement names them all."""
     if isinstance(effect, AddPartitions | ReorganizePartitions):
         return known.partitioning is not None

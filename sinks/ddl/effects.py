@@ -30,7 +30,7 @@ class Effect:
     why: ClassVar[str] = ""
 
 
-class Change:
+class AlterSpec:
     """What a part of an ALTER TABLE does to one table. ``why``: as that of an effect."""
 
     __slots__ = ()
@@ -38,7 +38,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddColumn(Change):
+class AddColumn(AlterSpec):
     """Adds ``column`` at ``place``; None: at the end. Old rows show its default, or the type's zero
     where it is NOT NULL without a default.
     """
@@ -51,21 +51,21 @@ class AddColumn(Change):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropColumn(Change):
+class DropColumn(AlterSpec):
     why: ClassVar[str] = COLUMNS
     name: str
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenameColumn(Change):
+class RenameColumn(AlterSpec):
     why: ClassVar[str] = COLUMNS
     name: str
     new_name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModifyColumn(Change):
+class ModifyColumn(AlterSpec):
     """MODIFY and CHANGE: ``column`` is the whole new definition, its name included."""
 
     why: ClassVar[str] = COLUMNS
@@ -77,7 +77,7 @@ class ModifyColumn(Change):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetDefault(Change):
+class SetDefault(AlterSpec):
     """Sets the default for later rows; present rows do not change. ``default`` as in ``Column``."""
 
     why: ClassVar[str] = "it changes a column's default"
@@ -87,7 +87,7 @@ class SetDefault(Change):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddIndex(Change):
+class AddIndex(AlterSpec):
     """Adds an index or a primary key. Without a name it gets its first column's."""
 
     index: Index
@@ -95,20 +95,20 @@ class AddIndex(Change):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropIndex(Change):
+class DropIndex(AlterSpec):
     """An index, or (``keys.PRIMARY``) the primary key."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenameIndex(Change):
+class RenameIndex(AlterSpec):
     name: str
     new_name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetCharset(Change):
+class SetCharset(AlterSpec):
     """The character set of later columns: with ``binary``, text columns that name none hold bytes.
     ``converts``: so do those that are there, by CONVERT TO; another set changes nothing in them."""
 
@@ -117,14 +117,14 @@ class SetCharset(Change):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetPartitioning(Change):
+class SetPartitioning(AlterSpec):
     """PARTITION BY, REMOVE PARTITIONING: all rows stay. None: no partitions, or unknown ones."""
 
     partitioning: Partitioning | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddPartitions(Change):
+class AddPartitions(AlterSpec):
     """``count``: of HASH, by their number; below zero: COALESCE PARTITION."""
 
     partitions: tuple[Partition, ...] = ()
@@ -132,7 +132,7 @@ class AddPartitions(Change):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReorganizePartitions(Change):
+class ReorganizePartitions(AlterSpec):
     """``into`` stand where ``names`` stood; all rows stay. None: their rows are another effect
     (``TruncatePartition``)."""
 
@@ -176,7 +176,7 @@ class AlterTable(Effect):
     """All changes happen at once, as in MySQL: see ``evolve.evolved``."""
 
     name: TableName
-    changes: tuple[Change, ...]
+    changes: tuple[AlterSpec, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from sinks.ddl.effects import (
     AddColumn,
     AddIndex,
     AddPartitions,
-    Change,
+    AlterSpec,
     DropColumn,
     DropIndex,
     ModifyColumn,
@@ -50,7 +50,7 @@ class SchemaChange:
     fills: Mapping[str, str]
 
 
-def evolved(schema: TableSchema, changes: Sequence[Change]) -> SchemaChange:
+def evolved(schema: TableSchema, changes: Sequence[AlterSpec]) -> SchemaChange:
     """The schema after these changes. Raises ValueError, whose text is a reason for operators,
     where the changes do not fit the schema (a column is missing, or exists already), or where it
     cannot be known what old rows show in a new column.
@@ -79,7 +79,7 @@ def evolved(schema: TableSchema, changes: Sequence[Change]) -> SchemaChange:
 
 
 def _partitioned(
-    partitioning: Partitioning | None, changes: Sequence[Change]
+    partitioning: Partitioning | None, changes: Sequence[AlterSpec]
 ) -> Partitioning | None:
     """Unknown partitions stay unknown until a statement names them all."""
     for change in changes:
@@ -137,7 +137,7 @@ class _Places:
         schema = keyed(columns, named(indexes), self._binary)
         return replace(schema, follows_indexes=self._follows_indexes)
 
-    def change_columns(self, change: Change) -> None:
+    def change_columns(self, change: AlterSpec) -> None:
         match change:
             case AddColumn():
                 self._add(change)
@@ -157,7 +157,7 @@ class _Places:
                 for each in self.columns:
                     each.column = _with_bytes(each.column)
 
-    def change_indexes(self, change: Change) -> None:
+    def change_indexes(self, change: AlterSpec) -> None:
         """Drop and rename indexes; `add_index` adds new ones. An index that is not known is no
         error: the schema may be of an earlier release, without ``TableSchema.indexes``, and then
         only its key is known.

@@ -242,7 +242,7 @@ class DdlRun:
         changefeed, table = self._context.changefeed, self._table
         assert table is not None
         assert table.target is not None
-        rows = self._context.tables.schemas.of_table(changefeed.id, table.name, table.generation)
+        rows = self._context.tables.schemas.of_table(changefeed.id, table.name)
         found = partitions_then(
             rows, table.target.schema, made_ts=table.created_ts, ddl_ts=self._ddl.commit_ts
         )

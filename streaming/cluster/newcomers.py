@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
-from coordination.model import TableName, Ts
+from coordination.model import TableName, Ts, lowest
 from coordination.watchdog import Watched
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from streaming.cluster.held_spans import Assignment
-from streaming.cluster.reads import Offsets, low, parsed
+from streaming.cluster.reads import Offsets, parsed
 from streaming.cluster.topic_stream import TopicStream
 from streaming.protocols.contract import Block, Wanted, WantedTable
 from streaming.sink_table import SinkTable
@@ -236,7 +236,7 @@ def passes(coming: Iterable[Newcomer]) -> list[list[Newcomer]]:
 
 def low_water_of(together: Iterable[Newcomer]) -> dict[TopicPartition, int]:
     """Where the reading of one pass begins."""
-    return low([each.low_water for each in together])
+    return lowest([each.low_water for each in together])
 
 
 def stored_low_water(row: ChangefeedRow, progress: ProgressRow | None) -> dict[TopicPartition, int]:

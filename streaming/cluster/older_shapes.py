@@ -15,7 +15,7 @@ from streaming.sink_table import SinkTable
 
 logger = logging.getLogger(__name__)
 
-ReadRows = Callable[[TableName, int], Sequence[SchemaRow]]  # of a table and generation
+ReadRows = Callable[[TableName], Sequence[SchemaRow]]
 
 
 class OlderShapes:
@@ -41,7 +41,7 @@ class OlderShapes:
 
     def _looked_up(self, table: SinkTable, present: SchemaRow) -> tuple[RowShape, ...]:
         assert table.target is not None
-        stored = self._read(table.name, table.generation)
+        stored = self._read(table.name)
         before = [row for row in stored if row.commit_ts < present.commit_ts]
         on_add_default = self._changefeed.on_add_default
         found = older_shapes(

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from coordination.errors import TidelakeError
-from coordination.model import SEALED_TS, TableName, Ts
+from coordination.model import SEALED_TS, TableName, Ts, lowest
 from coordination.watchdog import Watched
 from streaming.apply.row_block import RowBlock
 from streaming.apply.shape import NewestWholeRow, Untold, WholeRow
@@ -32,7 +32,7 @@ from streaming.cluster.blocked_tables import BlockedTables
 from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
 from streaming.cluster.known import Known, MadeTable
 from streaming.cluster.progress_rows import span_of
-from streaming.cluster.reads import Offsets, Read, low, texts
+from streaming.cluster.reads import Offsets, Read, texts
 from streaming.cluster.role_context import RoleContext
 from streaming.cluster.stream_role import StreamRole
 from streaming.ddl_plan import DdlPlan, definition, in_order, plan
@@ -139,7 +139,7 @@ class OwnersReader(StreamRole):
             known = self._first_rows.get(name, new)
             self._first_rows[name] = _FirstRow(
                 commit_ts=min(ts, known.commit_ts),
-                low_water=low([before, known.low_water]),
+                low_water=lowest([before, known.low_water]),
                 whole_from_ts=_least(new.whole_from_ts, known.whole_from_ts),
             )
 
@@ -155,7 +155,7 @@ class OwnersReader(StreamRole):
             )
             known, since = self._ddls.get(ddl.key, (ddl, before))
             first = min(known, ddl, key=lambda each: each.offset)  # it comes again
-            self._ddls[ddl.key] = first, low([before, since])
+            self._ddls[ddl.key] = first, lowest([before, since])
 
     def apply_due(self) -> None:
         """Make what is resolved by now. What was made is reported until `on_known` has it."""
@@ -172,7 +172,7 @@ class OwnersReader(StreamRole):
             self._advance_to(position)
         held = [offsets for _, offsets in (*self._ddls.values(), *self._waiting)]
         held += [first.low_water for first in self._first_rows.values()]
-        self.low_water = low([self._stream.position, *held])
+        self.low_water = lowest([self._stream.position, *held])
 
     def ran(self, done: SinkTable | EndedSpan | RenamedSpans | None) -> None:
         """The DDL that blocked it has run: the table as it is now. None: it has not, but something
@@ -310,7 +310,7 @@ class OwnersReader(StreamRole):
         names = sorted({*found, *altered} - self._spans.keys())
         if not names:
             return
-        since = low([first.low_water for first in found.values()])
+        since = lowest([first.low_water for first in found.values()])
         told = self._told(names, since, limit, above_start=above_start)
         if above_start:
             names = [name for name in names if isinstance(told[name], WholeRow)]
@@ -361,13 +361,13 @@ class OwnersReader(StreamRole):
         found = [self._stream.position if first is None else first.low_water]
         if is_again:
             found += [before for _, before in self._waiting]
-        return low(found)
+        return lowest(found)
 
 
 def in_pairs(waiting: Sequence[tuple[Ts, Offsets]]) -> list[tuple[Ts, Offsets]]:
     """Half as many, each of two reads: it waits for the later, and is read from the earlier."""
     pairs = [waiting[at : at + 2] for at in range(0, len(waiting), 2)]
-    return [(max(ts for ts, _ in pair), low([before for _, before in pair])) for pair in pairs]
+    return [(max(ts for ts, _ in pair), lowest([before for _, before in pair])) for pair in pairs]
 
 
 def _least(one: Ts | None, other: Ts | None) -> Ts | None:

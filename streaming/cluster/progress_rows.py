@@ -12,6 +12,7 @@ from coordination.model import SEALED_TS, TableName, Ts, fence_number
 from coordination.ports import Advance, RegisteredTable
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Span, stored_table_id
+from sinks.apply import GENERATION
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import BLOCKED, DROPPED, STOPPED, ProgressRow
 from sinks.schemas import SchemaRow, columns_of, partitioning_of
@@ -33,7 +34,7 @@ def schema_row(table: SinkTable, changefeed_id: str) -> SchemaRow | None:
         changefeed_id=changefeed_id,
         schema_name=table.name.schema,
         table_name=table.name.table,
-        generation=table.generation,
+        generation=GENERATION,
         commit_ts=table.shape.commit_ts,
         statement=table.shape.query,
         columns=columns_of(table.target.schema),
@@ -57,7 +58,7 @@ def first_progress(
         incarnation=row.incarnation,
         schema_name=table.name.schema,
         table_name=table.name.table,
-        generation=table.generation,
+        generation=GENERATION,
         state=table.state,
         checkpoint_ts=table.checkpoint,
         resolved_ts=table.checkpoint,

@@ -94,12 +94,3 @@ def texts(offsets: Mapping[TopicPartition, T]) -> dict[str, T]:
 def parsed(stored: Mapping[str, T]) -> dict[TopicPartition, T]:
     """The reverse of `texts`."""
     return {TopicPartition.parse(text): each for text, each in stored.items()}
-
-
-def low(offsets: list[Offsets]) -> dict[TopicPartition, int]:
-    """The least offset of each partition."""
-    lowest: dict[TopicPartition, int] = {}
-    for each in offsets:
-        for partition, offset in each.items():
-            lowest[partition] = min(offset, lowest.get(partition, offset))
-    return lowest

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from coordination.errors import TryAgain
 from coordination.failpoint import Failpoint, failpoint
-from coordination.model import NO_TS, TableName, Ts
+from coordination.model import NO_TS, TableName, Ts, lowest
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from sinks.table_form import UPSERT
@@ -35,7 +35,7 @@ from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import Newcomer, Newcomers, stored_low_water, wanted_of
 from streaming.cluster.older_shapes import OlderShapes
 from streaming.cluster.progress_rows import span_of
-from streaming.cluster.reads import Offsets, Read, low, texts
+from streaming.cluster.reads import Offsets, Read, texts
 from streaming.cluster.role_context import RoleContext
 from streaming.cluster.span_log import SpanLog
 from streaming.cluster.span_permit import SpanPermit
@@ -76,7 +76,7 @@ class SpanWriter(StreamRole):
         self._log = SpanLog(self._stream.name, carry_warn_rows=context.batch.carry_warn_rows)
         self._older = OlderShapes(
             context.changefeed,
-            lambda *table: context.tables.schemas.of_table(context.changefeed.id, *table),
+            lambda name: context.tables.schemas.of_table(context.changefeed.id, name),
         )
         self.newcomers = Newcomers(self._stream)
         self.has_lost_rows = False  # then another writer must read everything again
@@ -355,7 +355,7 @@ class SpanWriter(StreamRole):
         joined, table = self._joined[name], self._spans[name]
         at_ts = self._checkpoint(joined)
         here = self._stream.position
-        low_water = low([here, self._carry.low_water(name)])
+        low_water = lowest([here, self._carry.low_water(name)])
         return AppliedSpan(
             checkpoint_ts=at_ts,
             resolved_ts=Ts(max(resolved, self._stream.resolved_ts(), at_ts)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from coordination.errors import TidelakeError
 from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo
-from coordination.model import Ownership, Ts
+from coordination.model import Ownership, Ts, lowest
 from coordination.ports import (
     Advance,
     Changes,
@@ -22,7 +22,7 @@ from coordination.ports import (
 )
 from coordination.scheduler.barrier import PendingDdl
 from streaming.cluster.progress_rows import merged
-from streaming.cluster.reads import Offsets, low, texts
+from streaming.cluster.reads import Offsets, texts
 from streaming.source.ranges import TopicPartition
 from tests.fakes.fake_topic import Reading, parsed
 from tests.fakes.fake_warehouse import Start
@@ -218,7 +218,7 @@ class FakeControlWriter:
             return
         before = [reading.position, *self._first_rows.values()]
         marks = reading.watermarks.to_record()
-        self._warehouse.record(self._term, advance, texts(low(before)), marks)
+        self._warehouse.record(self._term, advance, texts(lowest(before)), marks)
 
     def _begin(self, key: object, job: Callable[[], None]) -> None:
         if key not in self._keys:

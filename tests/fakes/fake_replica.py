@@ -18,7 +18,7 @@ import pyarrow as pa
 from coordination.errors import Fenced
 from coordination.fence import Trust
 from coordination.metadata.model import ChangefeedInfo, RunningError
-from coordination.model import Ts
+from coordination.model import Ts, lowest
 from coordination.ports import Trouble, Wake
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
@@ -31,7 +31,7 @@ from streaming.apply.carry import TableBlocks
 from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
 from streaming.cluster.newcomers import stored_low_water
-from streaming.cluster.reads import Offsets, low, texts
+from streaming.cluster.reads import Offsets, texts
 from streaming.permit import Withdrawn
 from streaming.source.ranges import TopicPartition
 from tests.fakes.fake_source import ts_at
@@ -201,7 +201,7 @@ class FakeReplica:
         coming = [each for each in held.values() if each.id not in self._joined]
         if coming and not self._joined:
             low_waters = [self._low_water_of(each.span.table_id) for each in coming]
-            self._reading = self._begun(low(low_waters))
+            self._reading = self._begun(lowest(low_waters))
         for assignment in coming:
             self._joined[assignment.id] = self._new(assignment)
 
@@ -310,7 +310,7 @@ class FakeReplica:
         at = joined.at or Landed(joined.assignment.checkpoint_ts, joined.version)
         resolved_ts = Ts(max(at.identity_ts, self._reading.resolved_ts))
         position = self._reading.position
-        low_water = low([position, joined.carry.applied(at.identity_ts).low_water()])
+        low_water = lowest([position, joined.carry.applied(at.identity_ts).low_water()])
         return AppliedSpan(
             checkpoint_ts=Ts(at.identity_ts),
             resolved_ts=resolved_ts,

@@ -47,10 +47,10 @@ def stored(warehouse: Path) -> list[dict[str, Any]]:
 
 def test_the_rows_of_a_table_come_back(tmp_path: Path) -> None:
     schemas, name = Schemas(str(tmp_path)), TableName("shop", "orders")
-    assert schemas.of_table("shop", name, 1) == []
+    assert schemas.of_table("shop", name) == []
     others = [replace(ROW, table_name="o"), replace(ROW, generation=2), replace(ROW, statement="")]
     schemas.add([ROW, *others[:2], replace(others[2], commit_ts=0)])
-    found = schemas.of_table("shop", name, 1)
+    found = schemas.of_table("shop", name)
     assert [row.statement for row in sorted(found, key=lambda row: row.commit_ts)] == [
         "",
         "CREATE TABLE …",

@@ -150,9 +150,8 @@ class OneWriter:
         if (row := schema_row(table, self._changefeed.id)) is not None:
             self._shapes.setdefault((table.name, row.commit_ts), row)
 
-    def _shapes_of(self, name: TableName, generation: int) -> Sequence[SchemaRow]:
-        found = self._shapes.items()
-        return [row for (of, _), row in found if (of, row.generation) == (name, generation)]
+    def _shapes_of(self, name: TableName) -> Sequence[SchemaRow]:
+        return [row for (of, _), row in self._shapes.items() if of == name]
 
     def _end_life(self) -> None:
         failpoint.configure("")
@@ -345,7 +344,7 @@ class OneWriter:
 
     def _carry_out(self, step: DdlStep) -> None:
         nothing = lambda: None  # noqa: E731
-        schemas = SimpleNamespace(of_table=lambda _, *table: self._shapes_of(*table))
+        schemas = SimpleNamespace(of_table=lambda _, name: self._shapes_of(name))
         context: Any = SimpleNamespace(
             changefeed=self._changefeed,
             trust=self._permit,

@@ -10,8 +10,8 @@ from sinks.ddl.effects import (
     AddColumn,
     AddIndex,
     AddPartitions,
+    AlterSpec,
     AlterTable,
-    Change,
     CreateTable,
     CreateTableLike,
     DropColumn,
@@ -80,7 +80,7 @@ def _effect(effect: Effect) -> str:  # noqa: PLR0911, PLR0912, C901
     raise AssertionError(effect)
 
 
-def _change(change: Change) -> str:  # noqa: PLR0911, PLR0912, C901
+def _change(change: AlterSpec) -> str:  # noqa: PLR0911, PLR0912, C901
     match change:
         case AddColumn(column=column):
             return f"add {_column(column)}{_where(change)}" + " if not exists" * (
