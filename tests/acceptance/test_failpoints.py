@@ -24,7 +24,7 @@ OTHER = {"merge-on-write": "spark", "spark": "merge-on-write"}
 NOT_HERE = {
     *(Failpoint.BEFORE_DDL, Failpoint.AMID_RENAME, Failpoint.AMID_REWRITE, Failpoint.AFTER_DDL),
 }
-TWICE = {Failpoint.AFTER_FENCE_CHECK, Failpoint.AFTER_APPLY_ONE, Failpoint.AFTER_PROGRESS}
+TWICE = {Failpoint.AFTER_FENCE_CHECK, Failpoint.AFTER_APPLY_ONE}
 
 
 @pytest.fixture(scope="module")
