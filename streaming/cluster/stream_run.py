@@ -42,6 +42,7 @@ LOOK_EVERY_S = 2.0  # between two looks whether the query still runs
 LEASE_S = 30.0  # of one batch of the query: each batch costs Spark as much as a small read
 BUSY_WAIT_S = 0.05  # between two looks at the ends while rows come: a look costs a millisecond
 IDLE_WAIT_S = 0.2  # ... and when nothing but watermarks has come for `IDLE_AFTER_S`
+MUTE_WAIT_S = 0.5  # ... and when not even watermarks have
 IDLE_AFTER_S = 5.0
 HELD_WAIT_S = 0.2  # between two looks at a table that could not be committed
 REST_S = 1.0  # ... of the applying thread when nothing wakes it; then a target-ts may be reached
@@ -246,8 +247,7 @@ class StreamRun:
         assert self._reader is not None
         read = self._read(self._reader, self._position, ends, wanted, first_messages=first_messages)
         if read is None:
-            is_idle = time.monotonic() - self._last_rows_s > IDLE_AFTER_S
-            self._pause(IDLE_WAIT_S if is_idle else BUSY_WAIT_S)
+            self._pause(self._rest_s())
             return
         self._source.check_unchanged(self._shape)
         self._position = dict(read.position)
@@ -260,6 +260,13 @@ class StreamRun:
         self._hand_over(replace(read, ends_ms=ends_ms))
         if not read.rows_wait:
             self._pause(min(read.job_ms / 1e3, PAUSE_S))
+
+    def _rest_s(self) -> float:
+        """Until the next look at the ends, where nothing is there to read."""
+        idle_since_s = time.monotonic() - IDLE_AFTER_S
+        if self.last_read_s < idle_since_s:
+            return MUTE_WAIT_S
+        return IDLE_WAIT_S if self._last_rows_s < idle_since_s else BUSY_WAIT_S
 
     def _submit(self) -> dict[TableName, WantedTable]:
         """Tell the roles where the next read begins, and collect the rows that they want of it."""
