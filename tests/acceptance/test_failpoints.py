@@ -5,7 +5,9 @@ Each test is a chain of lives over one feed (``one_process``); ``test_restarts``
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,6 +15,7 @@ from conf.settings import FilterSettings
 from coordination.failpoint import Failpoint
 from tests.acceptance.one_process import Feed, Life, Lives, Sleep, shop_feed
 from tests.acceptance.small_tables import MakeLives
+from tests.shop.feed import Message
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -47,18 +50,22 @@ def victims() -> list[str]:
     ]
 
 
+def parted(messages: Sequence[Message], count: int) -> list[Sequence[Message]]:
+    ends = [len(messages) * number // count for number in range(count + 1)]
+    return [messages[begin:end] for begin, end in itertools.pairwise(ends)]
+
+
 @pytest.mark.parametrize("engine", ENGINES_IN_TIME)
 def test_a_failure_at_every_step_loses_and_doubles_nothing(
     lives: Lives, feed: Feed, engine: str
 ) -> None:
-    lives.produce(feed.messages)
-    for number, victim in enumerate(victims(), 1):
-        # A stretch for each: one whose tables are given to it late has read all by then, and would
-        # apply the whole of it at once.
-        target_ts = feed.ts_at(number / len(victims()))
-        error = lives.live(victim, engine=engine, target_ts=target_ts)
+    parts = parted(feed.messages, len(victims()) + 1)
+    for victim, part in zip(victims(), parts, strict=False):
+        lives.produce(part)  # no life sees the end: one that finishes would hide its failure
+        error = lives.live(victim, engine=engine, target_ts=feed.last_ts)
         assert f"failpoint {victim.partition('=')[0]}" in str(error), (victim, error)
 
+    lives.produce(parts[-1])
     lives.finish(engine=OTHER[engine], target_ts=feed.last_ts, max_messages=10_000)
 
     lives.assert_is(feed.events)
