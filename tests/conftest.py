@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import pytest
 from xdist.remote import Producer
 
 from conf import masking
+from sinks import session_conf
 from tests.shares import Shares, in_turn
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ JVM_OPTIONS = (
     "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=5000 "
     "-XX:Tier4CompileThreshold=40000 -XX:Tier4BackEdgeThreshold=200000"
 )
+# A MERGE of a few rows takes less time than to compile it.
+COMPILED = dict(session_conf.COMPILED)
+session_conf.COMPILED.clear()
 SPARK_JARS = (ROOT / ".jars" / "spark").resolve()  # as the class archive has them
 
 
@@ -41,6 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Thousands of tests are no garbage: not to be looked through again and again."""
     gc.freeze()
+    logging.getLogger("py4j").setLevel(logging.ERROR)  # of a JVM that another test has ended
 
 
 @pytest.fixture(autouse=True)

@@ -307,18 +307,6 @@ class EngineContract:
         history = lab.spark.sql(f"DESCRIBE HISTORY delta.`{table.uri}`").collect()
         assert [row.userMetadata for row in history] == ['{"limit": 10}', None]
 
-    def test_engines_take_turns_on_one_table(self, lab: EngineLab, other: EngineLab) -> None:
-        table = lab.table(NAMED)
-        expected: dict[int, str] = {}
-        for turn, side in enumerate((lab, other, lab, lab, other, other, lab), start=1):
-            rows = {n: f"turn {turn}" for n in range(turn, turn + 4)}
-            expected = {n: name for n, name in {**expected, **rows}.items() if n != turn - 1}
-            changes = [upsert(id=n, name=name) for n, name in rows.items()]
-            assert side.apply(table, turn, *changes, delete(id=turn - 1)) == Applied(turn)
-            for late in (lab, other):
-                assert late.apply(table, turn, delete(id=turn)) == Skipped(turn, Ts(turn))
-        lab.expect(table, *({"id": n, "name": name} for n, name in expected.items()), by_spark=True)
-
     def test_a_sealed_identity_never_writes_again(self, lab: EngineLab) -> None:
         table = lab.table(NAMED)
         lab.apply(table, 10, upsert(id=1, name="a"))

@@ -12,12 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordination.errors import ConfigError, TidelakeError
-from sinks.apply import Applied, TableWrite
+from coordination.model import Ts
+from sinks.apply import Applied, Skipped, TableWrite
 from sinks.engine_choice import EngineSetting, engine_choice
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
-from sinks.session_conf import COMPILED, SESSION_CONF
+from sinks.session_conf import SESSION_CONF
 from sinks.spark_engine import SparkEngine, _session_for
+from tests.conftest import COMPILED
 from tests.contracts.engine_contract import (
     NAMED,
     EngineContract,
@@ -35,6 +37,11 @@ def session(spark: SparkSession) -> SparkSession:
     for name, value in SESSION_CONF.items():
         session.conf.set(name, value)
     return session
+
+
+@pytest.fixture
+def as_in_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sinks.spark_engine.COMPILED", COMPILED)
 
 
 @pytest.fixture
@@ -63,6 +70,7 @@ class TestSparkEngine(EngineContract):
     def other(self, merge_on_write_lab: EngineLab) -> EngineLab:
         return merge_on_write_lab
 
+    @pytest.mark.usefixtures("as_in_the_program")
     def test_a_merge_is_compiled_though_small_reads_are_not(self, lab: EngineLab) -> None:
         """A new session has the settings of the application, whatever those of its parent."""
         table = lab.table(NAMED)
@@ -139,6 +147,23 @@ class TestMergeOnWriteEngine(EngineContract):
             lab.apply(table, 10, upsert(id=1, name="a"))
 
 
+@pytest.mark.spark
+def test_engines_take_turns_on_one_table(
+    merge_on_write_lab: EngineLab, spark_lab: EngineLab
+) -> None:
+    lab, other = merge_on_write_lab, spark_lab
+    table = lab.table(NAMED)
+    expected: dict[int, str] = {}
+    for turn, side in enumerate((lab, other, lab, lab, other, other, lab), start=1):
+        rows = {n: f"turn {turn}" for n in range(turn, turn + 4)}
+        expected = {n: name for n, name in {**expected, **rows}.items() if n != turn - 1}
+        changes = [upsert(id=n, name=name) for n, name in rows.items()]
+        assert side.apply(table, turn, *changes, delete(id=turn - 1)) == Applied(turn)
+        for late in (lab, other):
+            assert late.apply(table, turn, delete(id=turn)) == Skipped(turn, Ts(turn))
+    lab.expect(table, *({"id": n, "name": name} for n, name in expected.items()), by_spark=True)
+
+
 EVERY_TYPE: dict[str, tuple[str, list[Any]]] = {
     "id": ("bigint", [1, 2]),
     "i8": ("tinyint", [-128, 127]),
@@ -168,6 +193,7 @@ EVERY_TYPE: dict[str, tuple[str, list[Any]]] = {
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("as_in_the_program")
 def test_both_engines_write_equal_cells_of_every_type(
     spark_lab: EngineLab, merge_on_write_lab: EngineLab
 ) -> None:
