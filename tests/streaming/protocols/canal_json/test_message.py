@@ -134,6 +134,16 @@ def test_a_row_is_the_same_however_it_is_written(name: str, beside: int) -> None
     assert plain(read(values, wanted(NAME))) == plain(one_by_one(values, wanted(NAME)))
 
 
+@pytest.mark.parametrize("key", [("id",), None])
+def test_rows_without_an_old_one_beside_an_update(key: tuple[str, ...] | None) -> None:
+    whole = [*rows_like(decoder.FEW + 8), message(old=[{"id": "0", "v": "a"}], type="UPDATE")]
+    values = [value.replace(b'"old":null,', b"") for value in whole]
+    found = in_order(values, wanted(NAME, key=key))
+    assert [row.get("old") for row in found[:-1]] == [None] * (len(values) - 1)
+    assert found[-1]["old"]["id"] == "0"
+    assert plain(read(values, wanted(NAME))) == plain(one_by_one(values, wanted(NAME)))
+
+
 def test_numbers_and_truth_values_in_cells_are_their_text() -> None:
     data = {"a": 1, "b": 1.50, "c": True, "d": False, "e": None, "f": "x"}
     value = message(data=[data]).replace(b"1.5", b"1.50e0")
