@@ -29,12 +29,13 @@ _INT64: Final = range(-(2**63), 2**63)
 _READ: Final = frozenset(
     ("database", "table", "pkNames", "isDdl", "type", "sql", "mysqlType", "old", "data", "_tidb")
 )
-_TEXT: Final = rb'"((?:[^"\\]|\\.)*)"'
+_TEXT: Final = rb'"((?:[^"\\]|\\.)*+)"'
 _HEAD: Final = re.compile(rb'\{"id":\d+,"database":' + _TEXT + rb',"table":' + _TEXT)
 _TEXT_ONLY: Final = frozenset((str,))
 _TEXTS: Final = frozenset((str, type(None)))
 _NOTHING: Final[Mapping[str, Any]] = {}
-_NESTING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
+# A text without an end goes to the message's: else each quote in it would be looked at as another.
+_NESTING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]|[\]}]', re.DOTALL)
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -93,6 +95,27 @@ def test_what_means_nothing_is_bad_and_keeps_its_bytes(name: str, beside: int) -
     assert bad["value"] == value
     assert [row["kind"] for row in found].count(Kind.BAD) == 1
     assert plain(read(values, tables)) == plain(one_by_one(values, tables))
+
+
+def test_a_long_text_without_an_end_takes_no_longer_than_others() -> None:
+    value = b'{"id":0,"x":' + b"[]" * 200 + b'"' + b'\\"' * 50_000
+    begin_s = time.process_time()
+    (bad,) = in_order([value], wanted(NAME))
+    assert (bad["kind"], bad["value"]) == (Kind.BAD, value)
+    assert time.process_time() - begin_s < 5  # not a minute, and four for one twice as long
+
+
+@pytest.mark.parametrize("text", [b"x" * 1_000_000, b'\\"' * 500_000], ids=["long", "escaped"])
+def test_a_name_without_an_end_takes_no_memory_by_its_length(text: bytes) -> None:
+    value = b'{"id":0,"database":"' + text
+    tracemalloc.start()
+    try:
+        (bad,) = in_order([value], wanted(NAME))
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (bad["kind"], bad["value"]) == (Kind.BAD, value)
+    assert most_bytes < 10 * len(value)
 
 
 ODD = 'it\'s "x" \\ \x00\x1f <&> 中文 😀 \u2028 \uffff'
