@@ -1,7 +1,8 @@
 """``_tidelake/dead_letters``: messages that could not be decoded or applied, with their raw bytes.
 
-Rows are merged on (changefeed, topic, partition, offset), so a replay adds nothing. They stay until
-a user deletes them; upkeep only joins small files.
+Rows are merged on (changefeed, topic, partition, offset), so a replay adds nothing; where a topic
+was made again, other bytes are another message. They stay until a user deletes them; upkeep only
+joins small files.
 
 Every owner claims the table, as it does ``progress``. A writer of an older term or incarnation is
 refused: it might add a message that is no dead letter any more, or one that a user has deleted.
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -105,8 +107,11 @@ class DeadLetters:
             nonlocal added
             if by is not None:
                 by.check_all(self._table, view)
-            known = view.scan(KEY, _near(incoming))
-            fresh = incoming.join(known.cast(_KEY_SCHEMA), keys=list(KEY), join_type="left anti")
+            known = view.scan(KEY, _near(incoming)).cast(_KEY_SCHEMA)
+            fresh = _joined(incoming, known, "left anti")
+            if len(fresh) < len(incoming):
+                others = _others(view, _joined(incoming, known, "left semi"))
+                fresh = pa.concat_tables([fresh, others])
             added = len(fresh)
             if not added:
                 return None
@@ -136,6 +141,7 @@ class DeadLetters:
 
 
 _KEY_SCHEMA = pa.schema([SCHEMA.field(name) for name in KEY])
+_BYTES_SCHEMA = _KEY_SCHEMA.append(SCHEMA.field("value"))
 _BY_KEY = [(name, "ascending") for name in KEY]
 
 
@@ -150,6 +156,23 @@ def _unique(rows: pa.Table) -> pa.Table:
     numbered = rows.append_column("row", pa.array(range(len(rows)), pa.int64()))
     first = numbered.group_by(list(KEY)).aggregate([("row", "min")])["row_min"]
     return rows.take(first.combine_chunks())
+
+
+def _joined(
+    rows: pa.Table,
+    others: pa.Table,
+    how: Literal["left anti", "left semi", "left outer"],
+) -> pa.Table:
+    return rows.join(others, keys=list(KEY), join_type=how)
+
+
+def _others(view: TableView, rows: pa.Table) -> pa.Table:
+    """Of messages whose offset is known those that are others: the topic was made again."""
+    here = _near(rows) & pc.field("offset").isin(rows["offset"].unique())
+    kept = view.scan(_BYTES_SCHEMA.names, here).cast(_BYTES_SCHEMA).rename_columns([*KEY, "kept"])
+    both = _joined(rows, kept, "left outer")
+    is_same = pc.fill_null(pc.equal(both["value"], both["kept"]), True)  # bytes may have been gone
+    return _joined(rows, both.filter(is_same).select(KEY), "left anti")
 
 
 def _near(rows: pa.Table) -> pc.Expression:

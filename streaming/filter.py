@@ -253,21 +253,26 @@ def _compiled(text: str, flags: re.RegexFlag, wrong: _Wrong) -> re.Pattern[str]:
             raise wrong(f"the regular expression cannot be read: {error}") from None
 
 
-_GO_CLASSES = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r "}
+_GO_CLASSES = {r"\d": "0-9", r"\w": "0-9A-Za-z_", r"\s": r"\t\n\f\r "}
+_GO_PLACES = {r"\b": r"(?a:\b)", r"\B": r"(?a:\B)", r"\z": r"\Z"}
 
 
 def _as_python(pattern: str) -> str:
-    r"""Translate a Go regular expression: Go's \d, \w and \s are ASCII only, and its \z is Python's
-    \Z; the rest means the same."""
+    r"""Translate a Go regular expression: Go's \d, \w, \s and \b are ASCII only, with their
+    opposites, and its \z is Python's \Z; the rest means the same."""
     out, at, in_class = "", 0, False
     while at < len(pattern):
         pair = pattern[at : at + 2]
         if pair[0] == "\\":
-            inner = _GO_CLASSES.get(pair[1:])
-            if inner is not None:
-                out += inner if in_class else f"[{inner}]"
+            inner = _GO_CLASSES.get(pair.lower())
+            if inner is None:
+                out += pair if in_class else _GO_PLACES.get(pair, pair)
+            elif not in_class:
+                out += f"[{'^' if pair[1].isupper() else ''}{inner}]"
+            elif pair[1].islower():
+                out += inner
             else:
-                out += r"\Z" if pair == r"\z" else pair
+                raise re.error(f"{pair} in brackets")
             at += 2
             continue
         in_class = pair[0] == "[" or (in_class and pair[0] != "]")

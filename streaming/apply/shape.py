@@ -1,7 +1,7 @@
 """The columns and the key of a table whose CREATE TABLE was not read, from its rows.
 
 The newest whole row tells them. DELETEs are not used, since they may have the key only; neither are
-rows that TiCDC cut to their key.
+rows that TiCDC cut to their key, or of which a column has no type.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Untold(StrEnum):
     """Why no row tells columns and key of a table."""
 
     NOT_WRITTEN = "not-written"  # only DELETEs came, which have nothing to delete
-    ONLY_CUT = "only-cut"  # rows came, and all of them were cut to their key
+    ONLY_CUT = "only-cut"  # rows came, and none was whole
 
 
 class NewestWholeRow:
@@ -59,8 +59,7 @@ class NewestWholeRow:
             return Untold.ONLY_CUT if self._is_cut else Untold.NOT_WRITTEN
         (commit_ts, *_), schema = self._newest
         types = wire_types(schema)
-        names = [each.name for each in schema.field(DATA).type if each.name in types]
-        in_order = {name: types[name] for name in names}
+        in_order = {each.name: types[each.name] for each in schema.field(DATA).type}
         return WholeRow(in_order, key_names(schema) or (), Ts(commit_ts))
 
 
@@ -76,12 +75,12 @@ def _newest_in(batch: pa.RecordBatch, limit: Ts) -> tuple[Place | None, bool]:
     """The place of the newest whole row in a batch (no DELETE), and whether a row was cut."""
     commit_ts = batch.column("commit_ts").to_numpy()
     is_written = (batch.column("op").to_numpy() != OP_DELETE) & (commit_ts <= limit)
-    has_cut = False
+    names = {each.name for each in batch.schema.field(DATA).type}
+    is_whole = np.full(len(commit_ts), bool(names) and names <= wire_types(batch.schema).keys())
     if ERROR_CLASS in batch.schema.names:
-        is_whole = batch.column(ERROR_CLASS).is_null().to_numpy(zero_copy_only=False)
-        has_cut = bool((is_written & ~is_whole).any())
-        is_written &= is_whole
-    rows = np.flatnonzero(is_written)
+        is_whole &= batch.column(ERROR_CLASS).is_null().to_numpy(zero_copy_only=False)
+    has_cut = bool((is_written & ~is_whole).any())
+    rows = np.flatnonzero(is_written & is_whole)
     if not len(rows):
         return None, has_cut
     offset, index = batch.column("offset").to_numpy(), batch.column("index").to_numpy()

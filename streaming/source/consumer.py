@@ -11,6 +11,7 @@ it: librdkafka's threads do not survive a fork.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -22,6 +23,7 @@ from streaming.source.ranges import OffsetRange, TopicPartition
 ConsumerConfig = Mapping[str, str | int | bool]
 
 WAIT_S: Final = 0.02  # ``consume`` waits all of its time-out unless it gets all it asked for
+_TICK_S: Final = 0.001
 METADATA_S: Final = 10.0  # the time-out for asking the broker for a topic's partitions
 CONSUMERS: Final = 2  # kept open in a process: those of the settings that were used last
 GUESSED_BYTES: Final = 16 << 10  # the assumed size of a message until one has been read
@@ -82,6 +84,10 @@ class RangeConsumer:
             self._consumer.assign(
                 [Assignment(each.topic, each.partition, each.begin) for each in ranges]
             )
+            # A thread of librdkafka ends the assignment before. Until then it tells positions of
+            # that, by which a range would have been read that has not been begun.
+            while self.positions(ranges):
+                time.sleep(_TICK_S)
 
     def _learn(self, ranges: Sequence[OffsetRange]) -> None:
         """Fetch a topic's metadata if it has new partitions: librdkafka would otherwise learn of

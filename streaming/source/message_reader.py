@@ -37,10 +37,10 @@ def values_at(
     kafka: KafkaSource, offsets: Offsets, topic_ids: Mapping[str, str]
 ) -> Iterator[pa.Table]:
     """The messages at these offsets as tables of schema ``MESSAGES``, in order; an offset without a
-    message has no row. Messages may be large, so each table holds about ``TASK_BYTES``.
+    message, or whose message Kafka has deleted, has no row. Messages may be large, so each table
+    holds about ``TASK_BYTES``.
 
-    Raises SourceLost if a topic was made again or no longer has the offsets, TopicMissing, or
-    SourceAway. Blocks.
+    Raises SourceLost if a topic was made again, TopicMissing, or SourceAway. Blocks.
     """
     asked = {each: pa.array(list(at), pa.int64()) for each, at in offsets.items()}
     order = [(name, "ascending") for name in ("topic", "partition", "offset")]
@@ -63,23 +63,28 @@ def values_at(
 
 
 def _read(kafka: KafkaSource, ranges: Sequence[OffsetRange], decode: Decoder) -> list[OffsetRange]:
-    """Read ranges until the byte budget is used up, and return what is left of them. Afterwards,
-    also after an error, check that the topics are the same and still have these offsets."""
-    consumer = RangeConsumer(librdkafka_settings(kafka))
+    """Read what Kafka still has of the ranges until the byte budget is used up, and return what is
+    left of them. Before and after, also after an error, check that the topics are the same."""
+    topic_ids = {each.topic: each.topic_id for each in ranges}
     error: Exception | None = None
     left: list[OffsetRange] = []
-    try:
-        *_, done = read_list(consumer, ranges, decode, {})
-        ends = [each.last for each in done]
-        rest = zip(ranges, ends, strict=True)
-        left = [replace(each, begin=at) for each, at in rest if at < each.end]
-    except (ReadError, KafkaException) as failure:
-        error = failure
-    finally:
-        consumer.close()
     with closing(Source(kafka)) as source:
-        source.check_topic_ids({each.topic: each.topic_id for each in ranges})
-        source.check_beginnings({each.topic_partition: each.begin for each in ranges[::-1]})
+        source.check_topic_ids(topic_ids)
+        first = source.beginnings({each.topic_partition for each in ranges})
+        there = [
+            replace(each, begin=max(each.begin, first[each.topic_partition])) for each in ranges
+        ]
+        there = [each for each in there if each.begin < each.end]
+        consumer = RangeConsumer(librdkafka_settings(kafka))
+        try:
+            *_, done = read_list(consumer, there, decode, {})
+            rest = zip(there, (each.last for each in done), strict=True)
+            left = [replace(each, begin=at) for each, at in rest if at < each.end]
+        except (ReadError, KafkaException) as failure:
+            error = failure
+        finally:
+            consumer.close()
+        source.check_topic_ids(topic_ids)
     if error is not None:
         raise SourceAway(f"cannot read {error}") from error
     return left

@@ -27,7 +27,7 @@ from streaming.protocols.contract import Block, Messages, Wanted
 _START: Final = b'{"id":0,"database":"'
 _BLANK: Final = 32  # all below are control characters
 _OPS: Final = pa.array([b'INSERT"', b'UPDATE"', b'DELETE"'], pa.binary())
-_COMMIT_TS: Final = r'"_tidb":\{"commitTs":(?P<ts>0|[1-9][0-9]{0,17})\}\}$'
+_COMMIT_TS: Final = r'"_tidb":\{"commitTs":(?P<ts>[1-9][0-9]{0,17})\}\}$'
 _END_BYTES: Final = 48  # of a message in which its commit-ts stands
 FEW: Final = 48  # so many are read sooner one by one
 PART_BYTES: Final = 4 << 20  # of messages that are read at once: larger ones leave the caches

@@ -17,7 +17,8 @@ _HEAD: Final = (
     rf'\{{"id":0,"database":{_TEXT},"table":{_TEXT},'
     rf'"pkNames":(?:null|\[(?:{_TEXT}(?:,{_TEXT})*)?\]),"isDdl":false,"type":"'
 )
-_PATTERN: Final = re.compile(_HEAD.encode(), re.DOTALL)
+# Never going back: Python would keep a hundred bytes for each character that it could go back to.
+_PATTERN: Final = re.compile(_HEAD.replace(")*", ")*+").encode(), re.DOTALL)
 _MAX_GUESSES: Final = 8
 _FEW: Final = 0.1  # a guess that finds less than that is not worth another
 

@@ -29,12 +29,13 @@ _INT64: Final = range(-(2**63), 2**63)
 _READ: Final = frozenset(
     ("database", "table", "pkNames", "isDdl", "type", "sql", "mysqlType", "old", "data", "_tidb")
 )
-_TEXT: Final = rb'"((?:[^"\\]|\\.)*)"'
+_TEXT: Final = rb'"((?:[^"\\]|\\.)*+)"'
 _HEAD: Final = re.compile(rb'\{"id":\d+,"database":' + _TEXT + rb',"table":' + _TEXT)
 _TEXT_ONLY: Final = frozenset((str,))
 _TEXTS: Final = frozenset((str, type(None)))
 _NOTHING: Final[Mapping[str, Any]] = {}
-_NESTING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
+# A text without an end goes to the message's: else each quote in it would be looked at as another.
+_NESTING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]|[\]}]', re.DOTALL)
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -42,7 +43,8 @@ _EMPTY = Error("empty", "the message has no value")
 _MALFORMED = Error("malformed", "not a canal-json message")
 _NO_WATERMARK_TS = Error("malformed", "a watermark without _tidb.watermarkTs")
 _NO_COMMIT_TS = Error(
-    "no-commit-ts", "no _tidb.commitTs: set enable-tidb-extension=true in TiCDC's sink URI"
+    "no-commit-ts",
+    "no _tidb.commitTs above zero: set enable-tidb-extension=true in TiCDC's sink URI",
 )
 _NOT_ONE_ROW = Error("malformed", "a row message must name its table and hold one row")
 _CLAIM_CHECK = Error("claim-check", "the row is in claim-check storage, which is not supported yet")
@@ -123,14 +125,14 @@ def event(fields: Mapping[str, Any]) -> Event:
     if kind == _WATERMARK:
         return Bad(name, _NO_WATERMARK_TS) if watermark_ts is None else WatermarkEvent(watermark_ts)
     op = OPS.get(kind)
-    if commit_ts is None and (is_ddl or op is not None):
-        return Bad(name, _NO_COMMIT_TS)
-    if is_ddl:
-        return Ddl(name, commit_ts or 0, kind, query)
-    if op is None:
+    if not is_ddl and op is None:
         return Bad(name, Error("unknown-type", f"unknown message type {kind}"))
+    if commit_ts is None or commit_ts <= 0:  # at or below every checkpoint: it would vanish
+        return Bad(name, _NO_COMMIT_TS)
+    if op is None or is_ddl:
+        return Ddl(name, commit_ts, kind, query)
     values = data[0] if len(data) == 1 else None
-    if commit_ts is None or values is None or not name.table:
+    if values is None or not name.table:
         return Bad(name, _NOT_ONE_ROW)
     before = old[0] if old and op == OP_UPDATE else None
     return Row(

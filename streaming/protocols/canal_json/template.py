@@ -77,7 +77,7 @@ class Template:
         texts = [*(types or {}).values(), *(fields[name] for name in members if name not in _TAIL)]
         if (
             not types
-            or not {"data", "_tidb"}.issubset(members)
+            or not _TAIL.issubset(members)
             or set(fields["_tidb"]) != {"commitTs"}
             or any(type(text) is not str for text in texts)
             or any("\\" in name or '"' in name for name in (*types, *columns, *members))

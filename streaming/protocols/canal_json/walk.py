@@ -200,12 +200,12 @@ class Walk:
             return found
 
     def number(self, ends: Positions) -> Positions:
-        """A number up to there, of at most 18 digits and without a sign."""
+        """A number above zero up to there, of at most 18 digits."""
         width = ends - self.at
         digits = self.text.byte(ends - _PLACES) - np.uint8(_ZERO)
         digits[width < _PLACES] = 0
         self.is_right &= (width > 0) & (width <= _DIGITS) & (digits <= 9).all(axis=0)
-        self.is_right &= (self.text.byte(self.at) != _ZERO) | (width == 1)
+        self.is_right &= self.text.byte(self.at) != _ZERO
         self.at = ends
         found: Positions = _POWERS @ digits
         return found

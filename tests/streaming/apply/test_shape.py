@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Any
 
+import pytest
+
 from coordination.model import Ts
 from streaming.apply.row_block import RowBlock
 from streaming.apply.shape import Untold, WholeRow, newest_whole_row
@@ -57,6 +59,14 @@ def test_deletes_and_rows_that_were_cut_tell_nothing() -> None:
     assert isinstance(found, WholeRow)
     mixed = [row("INSERT", 10), row("UPDATE", 20, error=CUT)]
     assert newest_whole_row(blocks_of(mixed), Ts(100)) == found
+
+
+@pytest.mark.parametrize("names", [["id", "v"], []])
+def test_rows_of_which_a_column_has_no_type_tell_nothing(names: list[str]) -> None:
+    whole, odd = row("INSERT", 10), row("INSERT", 20, types={"id": "bigint"}, names=names)
+    found = newest_whole_row(blocks_of([whole]), Ts(100))
+    assert newest_whole_row(blocks_of([whole]) + blocks_of([odd]), Ts(100)) == found
+    assert newest_whole_row(blocks_of([odd]), Ts(100)) is Untold.ONLY_CUT
 
 
 def test_a_key_that_nobody_says_is_none() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -21,6 +25,7 @@ from streaming.source.body_files import BodyFolder, InFile
 from streaming.source.kafka import Source, SourceAway, SourceLost
 from streaming.source.range_reader import RangeReader, ReadFailed
 from streaming.source.ranges import OffsetRange, cut
+from streaming.source.read_task import ReadTask, Result
 from tests.services.kafka_broker import KafkaBroker
 from tests.streaming.source.tiny_decoder import FAIL, ImpatientTask, decode, decoded, done
 
@@ -110,6 +115,44 @@ def test_bodies_come_by_files_that_go_with_the_job(
     assert list(folder.iterdir()) == []
     reader.close()
     assert not folder.exists()
+
+
+class KilledOnce:
+    """A ReadTask whose first worker is killed when it has written a body to its file, and has told
+    nobody."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._task = ReadTask(*arguments)
+
+    def __call__(self, number: int, nothing: Iterable[Any]) -> Iterator[Result]:
+        assert self._task.folder is not None
+        told = Path(self._task.folder).with_name("killed")
+        for result in self._task(number, nothing):
+            if isinstance(result, InFile) and not told.exists():
+                told.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield result
+
+
+def test_a_worker_is_killed_behind_its_body(
+    broker: KafkaBroker,
+    kafka: KafkaSource,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(range_reader, "ReadTask", KilledOnce)
+    broker.produce(kafka.topic, ((0, None, b"%d" % each) for each in range(20_000)))
+    reader = RangeReader(spark.sparkContext, kafka, decode, name="tests")
+    with closing(reader):
+        with pytest.raises(ReadFailed, match="exited unexpectedly") as caught:
+            reader.read(everything(kafka), {})
+        assert "\n" not in str(caught.value)
+        (folder,) = (each for each in tmp_path.iterdir() if each.is_dir())
+        assert list(folder.iterdir()) == []
+        blocks = reader.read(everything(kafka), {})
+        assert decoded(blocks) == [(each, b"%d" % each) for each in range(20_000)]
 
 
 def test_pieces_behind_a_budget_do_not_count(

@@ -115,6 +115,18 @@ def test_a_consumer_goes_on_where_it_stands_and_elsewhere(
         assert offsets(blocks, partition) == list(range(begin, end))
 
 
+def test_a_place_from_before_is_not_taken_for_the_next_one(
+    broker: KafkaBroker, topic: str, consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("streaming.source.consumer.WAIT_S", 0.0)  # librdkafka is slower than we are
+    produce(broker, topic, 3_000)
+    for _ in range(60):
+        consumer.assign([OffsetRange(topic, "id", 0, 2_000, 2_900)])
+        while not consumer.fetch(500):
+            pass
+        assert offsets(read(consumer, OffsetRange(topic, "id", 0, 0, 100))) == list(range(100))
+
+
 def test_what_is_left_behind_leaves_nothing_for_the_next_read(
     broker: KafkaBroker, topic: str, consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
 ):

@@ -282,7 +282,7 @@ def test_any_array_of_messages_will_do() -> None:
 
 def test_many_tables_in_a_chunk() -> None:
     names = [TableName("shop", f"t{n}") for n in range(300)]
-    values = [message(table=names[n % 300].table, _tidb={"commitTs": n}) for n in range(1200)]
+    values = [message(table=names[n % 300].table, _tidb={"commitTs": 1 + n}) for n in range(1200)]
     blocks = read(values, wanted(*names[:200]))
     assert [block.rows for block in blocks] == [4] * 300
     assert [block.body is None for block in blocks] == [False] * 200 + [True] * 100

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -47,6 +49,9 @@ BAD: dict[str, tuple[bytes | None, str, TableName]] = {
     "two rows": (message(data=[{"id": "1"}, {"id": "2"}]), "malformed", NAME),
     "a null row": (message(data=[None]), "malformed", NAME),
     "no table": (message(table=""), "malformed", TableName("shop", "")),
+    "a ts of zero": (message(_tidb={"commitTs": 0}), "no-commit-ts", NAME),
+    "a ts below zero": (message(_tidb={"commitTs": -5}), "no-commit-ts", NAME),
+    "a ddl of zero": (message(isDdl=True, _tidb={"commitTs": 0}), "no-commit-ts", NAME),
     "a ts that is text": (message(_tidb={"commitTs": "soon"}), "malformed", NAME),
     "a ts with a fraction": (message(_tidb={"commitTs": 1.5}), "malformed", NAME),
     "a ts that is too great": (message(_tidb={"commitTs": 2**63}), "malformed", NAME),
@@ -95,6 +100,27 @@ def test_what_means_nothing_is_bad_and_keeps_its_bytes(name: str, beside: int) -
     assert plain(read(values, tables)) == plain(one_by_one(values, tables))
 
 
+def test_a_long_text_without_an_end_takes_no_longer_than_others() -> None:
+    value = b'{"id":0,"x":' + b"[]" * 200 + b'"' + b'\\"' * 50_000
+    begin_s = time.process_time()
+    (bad,) = in_order([value], wanted(NAME))
+    assert (bad["kind"], bad["value"]) == (Kind.BAD, value)
+    assert time.process_time() - begin_s < 5  # not a minute, and four for one twice as long
+
+
+@pytest.mark.parametrize("text", [b"x" * 1_000_000, b'\\"' * 500_000], ids=["long", "escaped"])
+def test_a_name_without_an_end_takes_no_memory_by_its_length(text: bytes) -> None:
+    value = b'{"id":0,"database":"' + text
+    tracemalloc.start()
+    try:
+        (bad,) = in_order([value], wanted(NAME))
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (bad["kind"], bad["value"]) == (Kind.BAD, value)
+    assert most_bytes < 10 * len(value)
+
+
 ODD = 'it\'s "x" \\ \x00\x1f <&> 中文 😀 \u2028 \uffff'
 WHOLE: dict[str, bytes] = {
     "plain": message(data=[{"id": "1", "v": ODD}]),
@@ -131,6 +157,16 @@ def test_a_row_is_the_same_however_it_is_written(name: str, beside: int) -> None
         10,
     )
     assert row["data"] == {"id": "1", "v": ODD}
+    assert plain(read(values, wanted(NAME))) == plain(one_by_one(values, wanted(NAME)))
+
+
+@pytest.mark.parametrize("key", [("id",), None])
+def test_rows_without_an_old_one_beside_an_update(key: tuple[str, ...] | None) -> None:
+    whole = [*rows_like(decoder.FEW + 8), message(old=[{"id": "0", "v": "a"}], type="UPDATE")]
+    values = [value.replace(b'"old":null,', b"") for value in whole]
+    found = in_order(values, wanted(NAME, key=key))
+    assert [row.get("old") for row in found[:-1]] == [None] * (len(values) - 1)
+    assert found[-1]["old"]["id"] == "0"
     assert plain(read(values, wanted(NAME))) == plain(one_by_one(values, wanted(NAME)))
 
 
