@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from sinks.ddl.words import Word, Words
 from sinks.schema import BINARY_TYPES, CURRENT_TIMESTAMP, INTEGER_TYPES, Column, MySQLType
@@ -122,8 +122,8 @@ def fill(column: Column) -> str | None:
 def _zero(mysql_type: MySQLType) -> str:
     """The implicit default of MySQL for a NOT NULL column of this type."""
     name, length = mysql_type.name, mysql_type.length or 0
-    if name in _NUMBERS or name == "set":
-        return "0"
+    if name in _NUMBERS:
+        return _number("0", mysql_type)
     if name == "binary":
         return "\0" * length
     zeros = {
@@ -132,6 +132,7 @@ def _zero(mysql_type: MySQLType) -> str:
         "timestamp": "0000-00-00 00:00:00",
         "time": "00:00:00" + _fraction(0, length),
         "enum": "1",
+        "set": "0",
         "json": "null",
         "vector": "[]",
     }
@@ -176,7 +177,8 @@ def _number(text: str, mysql_type: MySQLType) -> str:
     if mysql_type.name in ("float", "double") and mysql_type.scale is None:
         return text.strip()
     scale = 0 if mysql_type.name not in ("decimal", "float", "double") else mysql_type.scale or 0
-    rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    with localcontext(prec=100):  # a DECIMAL has up to 65 digits
+        rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
     if mysql_type.name == "year" and 0 < rounded < 100:
         rounded += 2000 if rounded < 70 else 1900
     return f"{rounded:f}"

@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_refused_with_a_sentence(specification: str, reason
         ("BIGINT UNSIGNED DEFAULT 18446744073709551615", "18446744073709551615"),
         ("DECIMAL(10,2) DEFAULT 1.005", "1.01"),
         ("DECIMAL(10,2) DEFAULT -1", "-1.00"),
-        ("DECIMAL(10,2) NOT NULL", "0"),
+        ("DECIMAL(10,2) NOT NULL", "0.00"),
         ("DOUBLE DEFAULT 1.5e10", "1.5e10"),
         ("DOUBLE DEFAULT -.5", "-0.5"),
         ("FLOAT(7,2) DEFAULT 1.239", "1.24"),
@@ -193,6 +193,12 @@ def test_what_does_not_fit_is_refused_with_a_sentence(specification: str, reason
         ("YEAR NOT NULL", "0"),
         ("BIT(4) DEFAULT b'101'", "5"),
         ("BIT(8) DEFAULT 'A'", "65"),
+        (
+            "DECIMAL(38,10) DEFAULT 1234567890123456789012345678.5",
+            f"{'1234567890' * 2}12345678.5{'0' * 9}",
+        ),
+        ("DECIMAL(65,30) DEFAULT -1", f"-1.{'0' * 30}"),
+        ("DECIMAL(65,30) NOT NULL", f"0.{'0' * 30}"),  # a text, in the target
         ("BIT(8) DEFAULT 5", "5"),
         ("BIT(8) NOT NULL", "0"),
         ("VARCHAR(20) DEFAULT ''", ""),
