@@ -21,7 +21,7 @@ from sinks.merge_on_write.log_paths import (
     commit_path,
     whole_checkpoints,
 )
-from sinks.merge_on_write.log_state import LogState, fingerprint, parse_commit
+from sinks.merge_on_write.log_state import NEVER, LogState, fingerprint, parse_commit
 from sinks.merge_on_write.storage import TableStorage
 
 TRIES = 5  # a log that is cleaned while it is read must be read again
@@ -96,8 +96,10 @@ def read_commit(storage: TableStorage, version: int) -> bytes | None:
         return None
 
 
-def _read_once(storage: TableStorage, state: LogState, wanted: int | None) -> LogState | None:
-    names = _newest_names(storage, wanted)
+def _read_once(
+    storage: TableStorage, state: LogState, wanted: int | None, *, by_hint: bool = True
+) -> LogState | None:
+    names = _newest_names(storage, wanted) if by_hint else _all_names(storage)
     checkpoints = whole_checkpoints(names)
     kinds = filter(None, map(classify, names))
     commits = sorted(version for kind, version in kinds if kind == "commit")
@@ -108,7 +110,11 @@ def _read_once(storage: TableStorage, state: LogState, wanted: int | None) -> Lo
         commits = [each for each in commits if each <= wanted]
         if not checkpoints and commits[:1] != [0]:
             raise cleaned_up(storage.uri, wanted, "commits")
-    _take_checkpoint(storage, state, checkpoints, commits)
+    unreadable = _take_checkpoint(storage, state, checkpoints, commits)
+    if state.version == NEVER and commits[:1] != [0]:
+        if by_hint:  # there may be an older one
+            return _read_once(storage, state, wanted, by_hint=False)
+        raise _hole(storage, 0, commits[0] if commits else None, unreadable)
     for version in (each for each in commits if each > state.version):
         if version != state.version + 1:
             raise _hole(storage, state.version + 1, version)
@@ -134,6 +140,10 @@ def _newest_names(storage: TableStorage, wanted: int | None) -> list[str]:
         found = [each.path for each in storage.list(LOG, start_after=f"{LOG}{hint:020}")]
         if whole_checkpoints(found):
             return found
+    return _all_names(storage)
+
+
+def _all_names(storage: TableStorage) -> list[str]:
     return [each.path for each in storage.list(LOG)]
 
 
@@ -152,9 +162,8 @@ def _take_checkpoint(
     state: LogState,
     checkpoints: Sequence[LogCheckpoint],
     commits: Sequence[int],
-) -> None:
-    """Fill the state from the newest checkpoint that can be read. Where there is none, the commits
-    must begin at 0: otherwise raises TidelakeError."""
+) -> str:
+    """Fill the state from the newest checkpoint that can be read. Why one could not be."""
     unreadable = ""
     for checkpoint in checkpoints:
         try:
@@ -167,9 +176,8 @@ def _take_checkpoint(
             raw = storage.read(commit_path(checkpoint.version))
             with _damage_told(storage, checkpoint.version):
                 state.take_head(parse_commit(raw), raw)
-        return
-    if not commits or commits[0] != 0:
-        raise _hole(storage, 0, commits[0] if commits else None, unreadable)
+        break
+    return unreadable
 
 
 def _advance(storage: TableStorage, state: LogState, raw: bytes) -> None:

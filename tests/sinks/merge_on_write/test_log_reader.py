@@ -205,6 +205,13 @@ def test_of_a_torn_checkpoint_nothing_is_read(local: LocalStorage):
         assert_as_read(local, state)
 
 
+def test_before_a_torn_checkpoint_in_the_hint_there_is_an_older_one(local: LocalStorage):
+    state = history_with(local, classic)
+    parquet(local, checkpoint_path(25), pa.table({"torn": [1]}))
+    local.replace(LAST_CHECKPOINT, b'{"version":25}')
+    assert_as_read(local, state)
+
+
 def test_a_checkpoint_that_nothing_can_be_read_from_is_named(local: LocalStorage):
     history_with(local, classic)
     local.replace(checkpoint_path(AT), b"PAR1")
