@@ -96,25 +96,10 @@ def read_commit(storage: TableStorage, version: int) -> bytes | None:
         return None
 
 
-def _read_once(
-    storage: TableStorage, state: LogState, wanted: int | None, *, by_hint: bool = True
-) -> LogState | None:
-    names = _newest_names(storage, wanted) if by_hint else _all_names(storage)
-    checkpoints = whole_checkpoints(names)
-    kinds = filter(None, map(classify, names))
-    commits = sorted(version for kind, version in kinds if kind == "commit")
-    if not checkpoints and not commits:
+def _read_once(storage: TableStorage, state: LogState, wanted: int | None) -> LogState | None:
+    commits = _begun(storage, state, wanted)
+    if commits is None:
         return None
-    if wanted is not None:
-        checkpoints = [each for each in checkpoints if each.version <= wanted]
-        commits = [each for each in commits if each <= wanted]
-        if not checkpoints and commits[:1] != [0]:
-            raise cleaned_up(storage.uri, wanted, "commits")
-    unreadable = _take_checkpoint(storage, state, checkpoints, commits)
-    if state.version == NEVER and commits[:1] != [0]:
-        if by_hint:  # there may be an older one
-            return _read_once(storage, state, wanted, by_hint=False)
-        raise _hole(storage, 0, commits[0] if commits else None, unreadable)
     for version in (each for each in commits if each > state.version):
         if version != state.version + 1:
             raise _hole(storage, state.version + 1, version)
@@ -130,6 +115,32 @@ def _read_once(
             f"{state.version}: it is damaged; restore the table"
         )
     return state
+
+
+def _begun(
+    storage: TableStorage, state: LogState, wanted: int | None, *, by_hint: bool = True
+) -> list[int] | None:
+    """Fill the state from a checkpoint where there is one. The versions of the commits; None where
+    there is no table."""
+    names = _newest_names(storage, wanted) if by_hint else _all_names(storage)
+    checkpoints = whole_checkpoints(names)
+    kinds = filter(None, map(classify, names))
+    commits = sorted(version for kind, version in kinds if kind == "commit")
+    if not checkpoints and not commits:
+        return None
+    if wanted is not None:
+        checkpoints = [each for each in checkpoints if each.version <= wanted]
+        commits = [each for each in commits if each <= wanted]
+        if not checkpoints and commits[:1] != [0]:
+            raise cleaned_up(storage.uri, wanted, "commits")
+    unreadable, error = _take_checkpoint(storage, state, checkpoints, commits)
+    if state.version == NEVER and commits[:1] != [0]:
+        if by_hint:  # there may be an older one
+            return _begun(storage, state, wanted, by_hint=False)
+        if isinstance(error, OSError):
+            raise error
+        raise _hole(storage, 0, commits[0] if commits else None, unreadable)
+    return commits
 
 
 def _newest_names(storage: TableStorage, wanted: int | None) -> list[str]:
@@ -162,14 +173,17 @@ def _take_checkpoint(
     state: LogState,
     checkpoints: Sequence[LogCheckpoint],
     commits: Sequence[int],
-) -> str:
-    """Fill the state from the newest checkpoint that can be read. Why one could not be."""
-    unreadable = ""
+) -> tuple[str, Exception | None]:
+    """Fill the state from the newest checkpoint that can be read. Why one could not be: an OSError
+    is the storage's, or Arrow's of a damaged file."""
+    unreadable: tuple[str, Exception | None] = "", None
     for checkpoint in checkpoints:
         try:
             found = read_checkpoint(storage, checkpoint)
-        except UNREADABLE as error:
-            unreadable = f" (and {checkpoint.paths[0]} cannot be read: {error})"
+        except FileNotFoundError:
+            raise
+        except (*UNREADABLE, OSError) as error:
+            unreadable = f" (and {checkpoint.paths[0]} cannot be read: {error})", error
             continue
         state.take_checkpoint(checkpoint.version, found)
         if checkpoint.version in commits:
