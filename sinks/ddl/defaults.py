@@ -187,7 +187,7 @@ def _number(text: str, mysql_type: MySQLType) -> str:
 _DATE = r"(\d{4}|\d{2})[^\d\s](\d{1,2})[^\d\s](\d{1,2})"
 _CLOCK = r"(?:[\sT]+(\d{1,2})\D(\d{1,2})(?:\D(\d{1,2})(?:\.(\d*))?)?)?"
 _WRITTEN = re.compile(_DATE + _CLOCK)
-_IN_DIGITS = re.compile(r"(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2})(?:\.(\d*))?)?")
+_IN_DIGITS = re.compile(r"(\d{4}|\d{2})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2})(?:\.(\d*))?)?")
 _OF_DAY = re.compile(r"(-?)(?:(\d+)\s+)?(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?")
 _OF_DAY_IN_DIGITS = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?")
 

@@ -223,6 +223,8 @@ def test_what_does_not_fit_is_refused_with_a_sentence(specification: str, reason
         ("VECTOR(3) NOT NULL", "[]"),
         ("DATE DEFAULT '2024-1-2'", "2024-01-02"),
         ("DATE DEFAULT '20240102'", "2024-01-02"),
+        ("DATE DEFAULT '240102'", "2024-01-02"),
+        ("DATETIME DEFAULT 700102030405", "1970-01-02 03:04:05"),
         ("DATE DEFAULT '2024-01-02 03:04:05'", "2024-01-02"),
         ("DATE DEFAULT DATE '2024-01-02'", "2024-01-02"),
         ("DATE NOT NULL", "0000-00-00"),
