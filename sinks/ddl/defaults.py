@@ -43,10 +43,11 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
     first = words.take()
     if first.kind == "number":
         return sign + point + first.text, False
-    if first.kind == "group":
+    if sign or first.kind == "group":
         inner = Words(first.inner)
         found = _value(inner, mysql_type)
-        return found if inner.peek().kind == "end" else (_text(first), True)
+        is_value = not sign and inner.peek().kind == "end"
+        return found if is_value else (sign + _text(first), True)
     if first.upper.startswith("_") and words.peek().kind in ("text", "hex", "bits"):
         first = words.take()  # the literal behind the name of a character set
     if first.upper in ("DATE", "TIME", "TIMESTAMP") and words.peek().kind == "text":

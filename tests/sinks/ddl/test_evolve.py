@@ -155,6 +155,7 @@ def test_rows_show_what_tidb_shows(body: str, row: str, specification: str, show
         ("ADD x INT AUTO_INCREMENT", "AUTO_INCREMENT"),
         ("ADD x SERIAL", "AUTO_INCREMENT"),
         ("ADD x VARCHAR(36) DEFAULT (UUID())", "UUID()"),
+        ("ADD x INT DEFAULT (-(5))", "the expression -(5)"),
         ("ADD x INT AS (a+1) STORED", "x is computed"),
         ("MODIFY a INT AS (c+1) STORED", "a is computed"),
         ("MODIFY v INT", "v is computed"),
