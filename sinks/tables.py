@@ -7,7 +7,7 @@ changefeed that it belongs to, incarnation and generation, the DDL that made it,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -46,6 +46,7 @@ CLOSED = "tidelake.closed"  # a history's last TRUNCATE: app ID, commit-ts
 REKEYED = "tidelake.rekeyed"  # commit-ts of the last DDL that changed its key, or exchanged rows
 
 ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"
+ESCAPED_IN_URIS = ESCAPED_IN_PATHS | set("?#")  # where the path of a URI ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +227,8 @@ def refuse_another_key(name: TableName, state: TargetState, back_to: int) -> Non
 
 def table_uri(warehouse: str, name: TableName) -> str:
     """``<warehouse>/<schema>/<table>``; characters that a path cannot hold are written ``~XX``."""
-    return f"{warehouse}/{_path_part(name.schema)}/{_path_part(name.table)}"
+    escaped = ESCAPED_IN_URIS if "://" in warehouse else ESCAPED_IN_PATHS
+    return f"{warehouse}/{_path_part(name.schema, escaped)}/{_path_part(name.table, escaped)}"
 
 
 def ownership(*, changefeed_id: str, incarnation: int, ddl: DdlIdentity) -> dict[str, str]:
@@ -349,8 +351,8 @@ def refused(uri: str, error: CommitFailedError) -> TidelakeError:
     return TryAgain(f"another commit came first on {uri}: {message}")
 
 
-def _path_part(name: str) -> str:
-    text = "".join(f"~{ord(c):02X}" if c in ESCAPED_IN_PATHS or c < " " else c for c in name)
+def _path_part(name: str, escaped: Container[str]) -> str:
+    text = "".join(f"~{ord(c):02X}" if c in escaped or c < " " else c for c in name)
     if text[:1] in {".", "_"}:  # "..", "_tidelake", and names that Hadoop takes for hidden
         return f"~{ord(text[0]):02X}{text[1:]}"
     return text

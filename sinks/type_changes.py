@@ -48,7 +48,7 @@ def needs_conversion(old: MySQLType, new: MySQLType) -> bool:
     if _is_nameless(old) and now in ("text", was):
         return not _is_nameless(new)
     if was != now:
-        return now in (*_NAMES, "json", "time") or {was, now} == {"decimal", "text"}
+        return now in (*_NAMES, "json", "time", "decimal") or (was, now) == ("decimal", "text")
     loses = _LOSES.get(now)
     return loses is not None and loses(old, new)
 
@@ -316,6 +316,12 @@ def _lacks_names(old: MySQLType, new: MySQLType) -> bool:
     return bool(new.elements) and not set(old.elements) <= set(new.elements)
 
 
+def _names_differ(old: MySQLType, new: MySQLType) -> bool:
+    """A SET shows its names in the order of its definition."""
+    kept = tuple(name for name in new.elements if name in old.elements)
+    return bool(new.elements) and kept != old.elements
+
+
 def _is_padded(old: MySQLType, new: MySQLType) -> bool:
     is_wider = old.name != "binary" or (old.length or 1) < (new.length or 1)
     return new.name == "binary" and is_wider
@@ -324,7 +330,8 @@ def _is_padded(old: MySQLType, new: MySQLType) -> bool:
 # For two types of one kind and one Delta type: whether a value may look different in the new one.
 _LOSES: dict[str, Callable[[MySQLType, MySQLType], bool]] = {
     **dict.fromkeys(("time", "datetime", "timestamp"), _has_fewer_digits),
-    **dict.fromkeys(_NAMES, _lacks_names),
+    "enum": _lacks_names,
+    "set": _names_differ,
     "bytes": _is_padded,
     "float": lambda old, new: new.scale is not None and (old.scale or 99) > new.scale,
     "integer": lambda old, new: new.name in ("bit", "year") and old.name != new.name,

@@ -35,6 +35,7 @@ from streaming.ddl_steps import (
     RECOVERS_UNKNOWN,
     DdlEvent,
     DdlStep,
+    as_known,
     exchanged_names,
     is_about_one,
     is_rename,
@@ -193,8 +194,10 @@ class _Planning:
     def _create(self, event: DdlEvent, ddl: CreateTable | CreateTableLike) -> DdlPlan | None:
         if event.name in self.known:  # it has come again: its schema may be another by now
             return None
-        if isinstance(ddl, CreateTableLike) and ddl.source in self.held:
-            return self._wall(event)
+        if isinstance(ddl, CreateTableLike):
+            ddl = replace(ddl, source=as_known(ddl.source, self.schemas))
+            if ddl.source in self.held:
+                return self._wall(event)
         made = _schema(ddl, self.schemas, self.defined)
         if made is None:
             return replace(self._wall(event), why="the table that it names was not read")

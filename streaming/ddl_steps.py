@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from coordination.model import TableName, Ts
@@ -181,8 +181,7 @@ def step_of(  # noqa: PLR0911 - one per kind
                 return None
             return _without_partitions(event, schema, effect, shaped.get(name, Ts(0)), form)
         case (RecoverTable(name=told, new_name=new),):
-            known = {_folded(name): name for name in seen}
-            recovers = known.get(_folded(told), told), new or event.name
+            recovers = as_known(told, seen), new or event.name
             return DdlStep(event=event, name=recovers[1], recovers=recovers)
         case (ExchangePartition() as effect,):
             return _exchanged(event, effect, schemas, shaped)
@@ -236,6 +235,11 @@ def _folded(name: TableName) -> tuple[str, str]:
     return name.schema.lower(), name.table.lower()
 
 
+def as_known(told: TableName, names: Iterable[TableName]) -> TableName:
+    """The name as it is among these, where the statement spells it otherwise."""
+    return {_folded(name): name for name in names}.get(_folded(told), told)
+
+
 def rename_step_of(
     event: DdlEvent,
     statement: Statement,
@@ -260,9 +264,10 @@ def rename_step_of(
     return DdlStep(event=event, name=event.name, ends=tuple(ends), moves=tuple(moves))
 
 
-def _dropped(statement: Statement, schemas: Iterable[TableName]) -> list[TableName]:
+def _dropped(statement: Statement, schemas: Collection[TableName]) -> list[TableName]:
     """Those of our tables, in order."""
-    named = {each.name for each in statement.effects if isinstance(each, DropTable)}
+    told = [each.name for each in statement.effects if isinstance(each, DropTable)]
+    named = {as_known(name, schemas) for name in told}
     whole = {each.schema for each in statement.effects if isinstance(each, DropDatabase)}
     return sorted(name for name in schemas if name in named or name.schema in whole)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from sinks.ddl.words import Word, Words
 from sinks.schema import BINARY_TYPES, CURRENT_TIMESTAMP, INTEGER_TYPES, Column, MySQLType
@@ -43,10 +43,11 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
     first = words.take()
     if first.kind == "number":
         return sign + point + first.text, False
-    if first.kind == "group":
+    if sign or first.kind == "group":
         inner = Words(first.inner)
         found = _value(inner, mysql_type)
-        return found if inner.peek().kind == "end" else (_text(first), True)
+        is_value = not sign and inner.peek().kind == "end"
+        return found if is_value else (sign + _text(first), True)
     if first.upper.startswith("_") and words.peek().kind in ("text", "hex", "bits"):
         first = words.take()  # the literal behind the name of a character set
     if first.upper in ("DATE", "TIME", "TIMESTAMP") and words.peek().kind == "text":
@@ -122,8 +123,8 @@ def fill(column: Column) -> str | None:
 def _zero(mysql_type: MySQLType) -> str:
     """The implicit default of MySQL for a NOT NULL column of this type."""
     name, length = mysql_type.name, mysql_type.length or 0
-    if name in _NUMBERS or name == "set":
-        return "0"
+    if name in _NUMBERS:
+        return _number("0", mysql_type)
     if name == "binary":
         return "\0" * length
     zeros = {
@@ -132,6 +133,7 @@ def _zero(mysql_type: MySQLType) -> str:
         "timestamp": "0000-00-00 00:00:00",
         "time": "00:00:00" + _fraction(0, length),
         "enum": "1",
+        "set": "0",
         "json": "null",
         "vector": "[]",
     }
@@ -176,7 +178,8 @@ def _number(text: str, mysql_type: MySQLType) -> str:
     if mysql_type.name in ("float", "double") and mysql_type.scale is None:
         return text.strip()
     scale = 0 if mysql_type.name not in ("decimal", "float", "double") else mysql_type.scale or 0
-    rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    with localcontext(prec=100):  # a DECIMAL has up to 65 digits
+        rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
     if mysql_type.name == "year" and 0 < rounded < 100:
         rounded += 2000 if rounded < 70 else 1900
     return f"{rounded:f}"
@@ -185,7 +188,7 @@ def _number(text: str, mysql_type: MySQLType) -> str:
 _DATE = r"(\d{4}|\d{2})[^\d\s](\d{1,2})[^\d\s](\d{1,2})"
 _CLOCK = r"(?:[\sT]+(\d{1,2})\D(\d{1,2})(?:\D(\d{1,2})(?:\.(\d*))?)?)?"
 _WRITTEN = re.compile(_DATE + _CLOCK)
-_IN_DIGITS = re.compile(r"(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2})(?:\.(\d*))?)?")
+_IN_DIGITS = re.compile(r"(\d{4}|\d{2})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2})(?:\.(\d*))?)?")
 _OF_DAY = re.compile(r"(-?)(?:(\d+)\s+)?(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?")
 _OF_DAY_IN_DIGITS = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?")
 

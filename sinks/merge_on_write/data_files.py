@@ -106,7 +106,7 @@ def read_columns(
 
     A column that the file lacks is NULL: it was added to the table later.
     """
-    with pq.ParquetFile(files.open_input(file.path)) as parquet:
+    with _opened(files, file) as parquet:
         groups = range(parquet.metadata.num_row_groups)
         return _read(parquet, groups, columns), int(parquet.metadata.num_rows)
 
@@ -116,7 +116,7 @@ def read_pieces(
 ) -> Iterator[pa.Table]:
     """Like `read_columns`, but as tables with physical names, of some row groups each: at most
     ``most_rows`` rows, or one row group."""
-    with pq.ParquetFile(files.open_input(file.path)) as parquet:
+    with _opened(files, file) as parquet:
         count = parquet.metadata.num_row_groups
         rows = [parquet.metadata.row_group(number).num_rows for number in range(count)]
         begin = 0
@@ -150,7 +150,7 @@ def read_rows(
 ) -> Iterator[pa.Table]:
     """These rows, whose ordinals rise, as tables with physical names: one for each row group that
     has some; the others are not read."""
-    with pq.ParquetFile(files.open_input(file.path)) as parquet:
+    with _opened(files, file) as parquet:
         begin = 0
         for group in range(parquet.metadata.num_row_groups):
             end = begin + parquet.metadata.row_group(group).num_rows
@@ -162,6 +162,11 @@ def read_rows(
                 ]
                 yield pa.table(arrays, names=[column.physical for column in columns])
             begin = end
+
+
+def _opened(files: LocatedFiles, file: DataFile) -> pq.ParquetFile:
+    """Spark writes timestamps as INT96: as nanoseconds, Arrow's default, the year 9999 wraps."""
+    return pq.ParquetFile(files.open_input(file.path), coerce_int96_timestamp_unit="us")
 
 
 def _read(parquet: pq.ParquetFile, groups: range, columns: Sequence[ShapeColumn]) -> list[pa.Array]:
@@ -178,8 +183,8 @@ def _read(parquet: pq.ParquetFile, groups: range, columns: Sequence[ShapeColumn]
 
 
 def one_array(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """The values as one array in the table's type. A file may have another type: INT96 is read as
-    nanoseconds, and other writers' timestamps may have another zone."""
+    """The values as one array in the table's type. A file may have another type: INT96 has no zone,
+    and other writers' timestamps may have another one."""
     if values.type != kind:
         values = values.cast(kind, safe=not pa.types.is_timestamp(kind))
     found = values.combine_chunks()
@@ -201,6 +206,6 @@ def count_rows(files: LocatedFiles, file: DataFile) -> int:
     Parquet footer."""
     rows = rows_in(file.stats)
     if rows is None:
-        with pq.ParquetFile(files.open_input(file.path)) as parquet:
+        with _opened(files, file) as parquet:
             rows = int(parquet.metadata.num_rows)
     return rows

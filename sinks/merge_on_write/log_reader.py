@@ -21,7 +21,7 @@ from sinks.merge_on_write.log_paths import (
     commit_path,
     whole_checkpoints,
 )
-from sinks.merge_on_write.log_state import LogState, fingerprint, parse_commit
+from sinks.merge_on_write.log_state import NEVER, LogState, fingerprint, parse_commit
 from sinks.merge_on_write.storage import TableStorage
 
 TRIES = 5  # a log that is cleaned while it is read must be read again
@@ -97,18 +97,9 @@ def read_commit(storage: TableStorage, version: int) -> bytes | None:
 
 
 def _read_once(storage: TableStorage, state: LogState, wanted: int | None) -> LogState | None:
-    names = _newest_names(storage, wanted)
-    checkpoints = whole_checkpoints(names)
-    kinds = filter(None, map(classify, names))
-    commits = sorted(version for kind, version in kinds if kind == "commit")
-    if not checkpoints and not commits:
+    commits = _begun(storage, state, wanted)
+    if commits is None:
         return None
-    if wanted is not None:
-        checkpoints = [each for each in checkpoints if each.version <= wanted]
-        commits = [each for each in commits if each <= wanted]
-        if not checkpoints and commits[:1] != [0]:
-            raise cleaned_up(storage.uri, wanted, "commits")
-    _take_checkpoint(storage, state, checkpoints, commits)
     for version in (each for each in commits if each > state.version):
         if version != state.version + 1:
             raise _hole(storage, state.version + 1, version)
@@ -126,6 +117,32 @@ def _read_once(storage: TableStorage, state: LogState, wanted: int | None) -> Lo
     return state
 
 
+def _begun(
+    storage: TableStorage, state: LogState, wanted: int | None, *, by_hint: bool = True
+) -> list[int] | None:
+    """Fill the state from a checkpoint where there is one. The versions of the commits; None where
+    there is no table."""
+    names = _newest_names(storage, wanted) if by_hint else _all_names(storage)
+    checkpoints = whole_checkpoints(names)
+    kinds = filter(None, map(classify, names))
+    commits = sorted(version for kind, version in kinds if kind == "commit")
+    if not checkpoints and not commits:
+        return None
+    if wanted is not None:
+        checkpoints = [each for each in checkpoints if each.version <= wanted]
+        commits = [each for each in commits if each <= wanted]
+        if not checkpoints and commits[:1] != [0]:
+            raise cleaned_up(storage.uri, wanted, "commits")
+    unreadable, error = _take_checkpoint(storage, state, checkpoints, commits)
+    if state.version == NEVER and commits[:1] != [0]:
+        if by_hint:  # there may be an older one
+            return _begun(storage, state, wanted, by_hint=False)
+        if isinstance(error, OSError):
+            raise error
+        raise _hole(storage, 0, commits[0] if commits else None, unreadable)
+    return commits
+
+
 def _newest_names(storage: TableStorage, wanted: int | None) -> list[str]:
     """The paths of the log's files, from the checkpoint in the hint on; all of them where the hint
     is missing or newer than the wanted version, or its checkpoint is gone."""
@@ -134,6 +151,10 @@ def _newest_names(storage: TableStorage, wanted: int | None) -> list[str]:
         found = [each.path for each in storage.list(LOG, start_after=f"{LOG}{hint:020}")]
         if whole_checkpoints(found):
             return found
+    return _all_names(storage)
+
+
+def _all_names(storage: TableStorage) -> list[str]:
     return [each.path for each in storage.list(LOG)]
 
 
@@ -152,24 +173,25 @@ def _take_checkpoint(
     state: LogState,
     checkpoints: Sequence[LogCheckpoint],
     commits: Sequence[int],
-) -> None:
-    """Fill the state from the newest checkpoint that can be read. Where there is none, the commits
-    must begin at 0: otherwise raises TidelakeError."""
-    unreadable = ""
+) -> tuple[str, Exception | None]:
+    """Fill the state from the newest checkpoint that can be read. Why one could not be: an OSError
+    is the storage's, or Arrow's of a damaged file."""
+    unreadable: tuple[str, Exception | None] = "", None
     for checkpoint in checkpoints:
         try:
             found = read_checkpoint(storage, checkpoint)
-        except UNREADABLE as error:
-            unreadable = f" (and {checkpoint.paths[0]} cannot be read: {error})"
+        except FileNotFoundError:
+            raise
+        except (*UNREADABLE, OSError) as error:
+            unreadable = f" (and {checkpoint.paths[0]} cannot be read: {error})", error
             continue
         state.take_checkpoint(checkpoint.version, found)
         if checkpoint.version in commits:
             raw = storage.read(commit_path(checkpoint.version))
             with _damage_told(storage, checkpoint.version):
                 state.take_head(parse_commit(raw), raw)
-        return
-    if not commits or commits[0] != 0:
-        raise _hole(storage, 0, commits[0] if commits else None, unreadable)
+        break
+    return unreadable
 
 
 def _advance(storage: TableStorage, state: LogState, raw: bytes) -> None:

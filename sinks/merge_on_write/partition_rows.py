@@ -193,8 +193,10 @@ class _Values:
         return pc.fill_null(same, False).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
     def modulo(self, count: int) -> npt.NDArray[np.int64]:
+        """As TiDB does: a BIGINT UNSIGNED from 2^63 on is below zero there."""
         coded = self.values.dictionary_encode(null_encoding="encode")
-        numbers = [abs(int(v or 0)) % count for v in coded.dictionary.to_pylist()]
+        values = (int(value or 0) for value in coded.dictionary.to_pylist())
+        numbers = [abs(v if v < 2**63 else v - 2**64) % count for v in values]
         return np.asarray(np.array(numbers, np.int64)[coded.indices.to_numpy()])
 
     def _scalar(self, text: str) -> pa.Scalar:

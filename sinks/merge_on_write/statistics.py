@@ -24,7 +24,8 @@ LARGEST = "\U0010ffff"
 _MS = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the suffix tells the zone
 _ROWS = re.compile(r'"numRecords"\s*:\s*(\d+)')
-_TIGHT = re.compile(r',?\s*"tightBounds"\s*:\s*(?:true|false)')
+_TELLS_TIGHT = r'"tightBounds"\s*:\s*(?:true|false)'
+_TIGHT = re.compile(rf",\s*{_TELLS_TIGHT}|{_TELLS_TIGHT}\s*,?")  # with one of its commas
 _WIDE = ',"tightBounds":false}'
 
 Bound = int | float | str | bool | None
@@ -65,7 +66,7 @@ def widened(stats: str | None, rows: int) -> str:
         return f'{{"numRecords":{rows},"tightBounds":false}}'
     if stats.endswith(_WIDE):
         return stats  # a file's second vector, or a later one
-    head = _TIGHT.sub("", stats, count=1).replace("{,", "{", 1)
+    head = _TIGHT.sub("", stats, count=1)
     return head.rstrip()[:-1].rstrip() + _WIDE
 
 

@@ -51,9 +51,9 @@ Rows = Mapping[int, str | None]  # None: deleted
 class Lake:
     """A warehouse, and one table of it."""
 
-    def __init__(self, uri: str, options: Mapping[str, str]) -> None:
+    def __init__(self, uri: str, options: Mapping[str, str], table: str = "orders") -> None:
         self.warehouse, self.options = uri, dict(options)
-        name = TableName("shop", "orders")
+        name = TableName("shop", table)
         identity = app_id("shop", 1, name)
         self.target = Target(name=name, uri=table_uri(uri, name), schema=SCHEMA, app_id=identity)
 
@@ -92,6 +92,35 @@ class Lake:
         table = DeltaTable(self.target.uri, storage_options=self.options)
         found = QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
         return {row["id"]: row["v"] for row in pa.table(found).to_pylist()}
+
+
+NAMES = (
+    "a",
+    "a#b",
+    "a?b",
+    "a#",
+    "a?",
+    "a;b",
+    "a:b",
+    "a@b",
+    "a&b=c",
+    "a+b",
+    "a b",
+    "a[b]",
+    "a*",
+    "a^{b}",
+    "é",
+)
+
+
+def test_every_name_has_a_place_of_its_own(s3: S3Server) -> None:
+    uri = f"s3://{s3.bucket}/{uuid4()}"
+    lakes = [Lake(uri, s3.options, name).create() for name in NAMES]
+    for number, lake in enumerate(lakes):
+        assert lake.engine().apply(lake.write(10, {number: "x"})) == Applied(1)
+    for number, lake in enumerate(lakes):
+        assert lake.state().version == 1
+        assert lake.rows() == {number: "x"}
 
 
 @pytest.fixture(params=["options", "environment"])

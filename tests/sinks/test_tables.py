@@ -203,6 +203,10 @@ def test_names_that_a_path_cannot_keep_are_escaped(name: TableName, uri: str) ->
     assert table_uri("/lake", name) == uri
 
 
+def test_what_ends_the_path_of_a_uri_is_escaped_there() -> None:
+    assert table_uri("s3://lake", TableName("a?", "b#1")) == "s3://lake/a~3F/b~231"
+
+
 def test_ownership_survives_the_way_through_properties() -> None:
     ddl = DdlIdentity(commit_ts=Ts(9), order=2, query="CREATE TABLE `ü` (id INT)")
     properties = ownership(changefeed_id="shop", incarnation=3, ddl=ddl)

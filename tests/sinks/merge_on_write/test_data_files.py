@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sinks.merge_on_write.data_files import _parquet
+from sinks.merge_on_write.actions import DataFile
+from sinks.merge_on_write.data_files import _parquet, read_columns
+from sinks.merge_on_write.located import LocatedFiles
+from sinks.merge_on_write.storage import LocalStorage
+from sinks.merge_on_write.table_shape import ShapeColumn
 
 
 def test_a_large_file_has_dictionaries_for_thousands_of_values_that_repeat():
@@ -19,3 +25,17 @@ def test_a_large_file_has_dictionaries_for_thousands_of_values_that_repeat():
     group = pq.ParquetFile(pa.BufferReader(_parquet(rows))).metadata.row_group(0)
     has = {group.column(at).path_in_schema: group.column(at).has_dictionary_page for at in range(2)}
     assert has == {"id": False, "name": True}
+
+
+def test_timestamps_of_spark_may_be_of_any_year(local: LocalStorage):
+    kind = pa.timestamp("us", tz="UTC")
+    column = ShapeColumn(name="t", physical="p", field_id=1, arrow=kind, has_statistics=True)
+    values = [datetime(1000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 1, tzinfo=UTC)]
+    sink = pa.BufferOutputStream()
+    rows = pa.table({"p": pa.array(values, kind)})
+    pq.write_table(rows, sink, use_deprecated_int96_timestamps=True)
+    local.write("a.parquet", sink.getvalue())
+    (found,), _ = read_columns(
+        LocatedFiles(local, LocalStorage), DataFile({"path": "a.parquet"}), [column]
+    )
+    assert (found.type, found.to_pylist()) == (kind, values)

@@ -200,9 +200,17 @@ def test_of_an_incomplete_checkpoint_nothing_is_read(local: LocalStorage):
 
 def test_of_a_torn_checkpoint_nothing_is_read(local: LocalStorage):
     state = history_with(local, classic, cut=False)
-    for torn in (b"", b"PAR1", local.read(checkpoint_path(AT))[:-9]):
+    whole = local.read(checkpoint_path(AT))
+    for torn in (b"", b"PAR1", whole[:-9], whole[:4] + bytes(len(whole) - 12) + whole[-8:]):
         local.replace(checkpoint_path(AT), torn)
         assert_as_read(local, state)
+
+
+def test_before_a_torn_checkpoint_in_the_hint_there_is_an_older_one(local: LocalStorage):
+    state = history_with(local, classic)
+    parquet(local, checkpoint_path(25), pa.table({"torn": [1]}))
+    local.replace(LAST_CHECKPOINT, b'{"version":25}')
+    assert_as_read(local, state)
 
 
 def test_a_checkpoint_that_nothing_can_be_read_from_is_named(local: LocalStorage):
@@ -211,6 +219,19 @@ def test_a_checkpoint_that_nothing_can_be_read_from_is_named(local: LocalStorage
     with pytest.raises(TidelakeError, match="cannot be read") as caught:
         read_log(local)
     assert checkpoint_path(AT) in str(caught.value)
+
+
+def test_a_storage_that_fails_is_no_damaged_checkpoint(
+    local: LocalStorage, monkeypatch: pytest.MonkeyPatch
+):
+    history_with(local, classic)
+
+    def fail(path: str) -> None:
+        raise OSError(f"no answer: {path}")
+
+    monkeypatch.setattr(local, "open_input", fail)
+    with pytest.raises(OSError, match="no answer"):
+        read_log(local)
 
 
 @pytest.mark.parametrize("missing", [0, 12, 25])

@@ -141,6 +141,10 @@ def test_only_columns_that_shall_have_statistics_have_them():
             '{"numRecords":3,"minValues":{"a":12345678901234567.89,"b":"\\"tightBounds\\":true"}'
             ',"tightBounds":false}',
         ),
+        (  # a bound that looks like an object without its first member
+            '{"numRecords":3,"minValues":{"b":"a{,3}"},"tightBounds":true}',
+            '{"numRecords":3,"minValues":{"b":"a{,3}"},"tightBounds":false}',
+        ),
     ],
 )
 def test_a_file_that_gets_a_vector_keeps_the_text_of_its_statistics(

@@ -108,6 +108,17 @@ def test_a_storage_that_overwrites_is_refused(local: LocalStorage):
         prove_put_if_absent(Overwriting(local.uri))
 
 
+def test_a_lost_answer_does_not_tell_against_a_storage(local: LocalStorage):
+    class Forgetful(LocalStorage):
+        """The client tries again."""
+
+        def create(self, path: str, data: bytes) -> bool:
+            made = super().create(path, data)
+            return made and data != b"first"
+
+    prove_put_if_absent(Forgetful(local.uri))
+
+
 def test_a_local_table_is_named_by_path_or_uri(tmp_path: Path):
     open_storage(f"{tmp_path}/a b", {}).write("x", b"1")
     assert open_storage(f"file://{tmp_path}/a%20b", {}).read("x") == b"1"
