@@ -12,6 +12,7 @@ from coordination.etcd import grpc_environment  # noqa: F401 - before anything i
 # isort: split
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -269,8 +270,11 @@ class Etcd3Client:
 
 
 def _token_is_stale(error: Any) -> bool:
+    """Etcd does not know it any more; or users and roles have changed since: a token of type JWT
+    names their revision. (etcd calls it "in header", from 3.5.5 on "of auth store".)"""
     is_unknown = error.code() == grpc.StatusCode.UNAUTHENTICATED
-    return bool(is_unknown or "auth revision" in (error.details() or ""))
+    is_old = re.search(r"revision (in header|of auth store) is old", error.details() or "")
+    return is_unknown or is_old is not None
 
 
 def _range(key: str, prefix: bool) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import grpc
 import pytest
 
 from conf.settings import EtcdSettings
@@ -188,6 +189,22 @@ def locked() -> Iterator[EmbeddedEtcd]:
     etcd.stop()
 
 
+class SigningEtcd(EmbeddedEtcd):
+    """Its tokens are signed (JWT), and say as of which users and roles."""
+
+    def _arguments(self, folder: Path) -> tuple[str, ...]:
+        keys = f"pub-key={CERT},priv-key={KEY}"
+        return (*super()._arguments(folder), f"--auth-token=jwt,{keys},sign-method=ES256")
+
+
+@pytest.fixture
+def signed() -> Iterator[EmbeddedEtcd]:
+    with SigningEtcd() as etcd:
+        for command in ("user add root:secret", "user grant-role root root", "auth enable"):
+            etcdctl(etcd, command)
+        yield etcd
+
+
 class TestLogin:
     def test_user_and_password(self, locked: EmbeddedEtcd) -> None:
         client = connect(settings(locked.endpoint, user="root", password="secret"))
@@ -210,6 +227,22 @@ class TestLogin:
         await_answer(client)
         assert get(client, "/a") is not None
         client.close()
+
+    def test_a_token_that_is_older_than_the_users_is_renewed(self, signed: EmbeddedEtcd) -> None:
+        client = connect(settings(signed.endpoint, user="root", password="secret"))
+        client.put("/a", b"1")
+        etcdctl(signed, "--user=root:secret user add guest:guest")
+        assert get(client, "/a") is not None
+        client.close()
+
+    @pytest.mark.parametrize(
+        "told", ["auth: revision in header is old", "etcdserver: revision of auth store is old"]
+    )
+    def test_each_etcd_says_in_its_words_that_a_token_is_old(self, told: str) -> None:
+        error = grpc.aio.AioRpcError(
+            grpc.StatusCode.INVALID_ARGUMENT, grpc.aio.Metadata(), grpc.aio.Metadata(), told
+        )
+        assert etcd3_client._token_is_stale(error)
 
     def test_a_wrong_password_is_a_wrong_configuration(self, locked: EmbeddedEtcd) -> None:
         with pytest.raises(ConfigError, match=r"refused us.*invalid user ID or password"):
