@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -97,6 +98,18 @@ class TestTrouble:
                     call()
                 assert time.monotonic() - began < 20
         assert client.keep_alive(lease.id, timeout_s=30) == 60
+        client.close()
+
+    def test_calls_that_fail_together_do_not_come_back_to_a_frozen_server(
+        self, etcd: EmbeddedEtcd, own_etcd: EmbeddedEtcd
+    ) -> None:
+        client = Etcd3Client([target(own_etcd), target(etcd)], timeout_s=0.5)
+        with frozen(own_etcd), ThreadPoolExecutor(2) as pool:
+            calls = [pool.submit(client.range, "/a") for _ in range(2)]
+            for call in calls:
+                with pytest.raises(TryAgain, match=target(own_etcd)):
+                    call.result()
+            assert client.range("/a").revision
         client.close()
 
     def test_a_restarted_server_is_found_again(self, own_etcd: EmbeddedEtcd) -> None:
