@@ -21,7 +21,7 @@ from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import Assignment, HeldSpans
 from streaming.cluster.newcomers import Newcomer, low_water_of, passes
 from streaming.cluster.reads import Read
-from streaming.cluster.span_writer import SpanWriter
+from streaming.cluster.span_writer import SpanWriter, _Joined
 from streaming.protocols.contract import Block
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
@@ -244,3 +244,29 @@ def test_newcomers_whose_rows_begin_near_each_other_are_read_in_one_pass():
     (together,) = [each for each in found if len(each) == 2]
     assert together == [nearer, near]
     assert low_water_of(together) == {PARTITION: 1_000_000 - 60}
+
+
+def test_a_span_may_leave_while_the_worker_asks_how_far_all_are(tmp_path: Path) -> None:
+    """Both threads are woken at once when a span leaves."""
+    ground = Ground(tmp_path)
+    writer = ground.writer
+
+    class Leaving(_Tables):
+        """The applying thread comes in between."""
+
+        def get(self, *asked: Any) -> Any:
+            writer._drop_leavers({})
+            return super().get(*asked)
+
+        def __getitem__(self, name: TableName) -> Any:
+            found = super().__getitem__(name)
+            writer._drop_leavers({})
+            return found
+
+    spans: Any = Leaving()
+    writer._spans = spans
+    for name in (A, TableName("shop", "other")):
+        assignment: Any = SimpleNamespace(id=1, name=name, checkpoint_ts=Ts(10))
+        writer._joined[name] = _Joined(assignment=assignment, is_written=True)
+        spans.put(SimpleNamespace(name=name, checkpoint=Ts(10)))
+    writer.reached()
