@@ -165,7 +165,7 @@ class StreamReplica(RoleWorker):
             self._stream.join(writer, low_water_of(coming), parsed(row.watermarks))
             self._is_reading = True
         for together in passes(coming):
-            newcomers.catch_up(together, self._step)
+            newcomers.catch_up(together, self._step, self._closing)
         if coming:
             self._stream.wake()
         self._turn_s = SOON_S if newcomers.coming() else REST_S

@@ -70,6 +70,7 @@ class Ground:
         self.between: list[Read] = []
         self.failures: list[BaseException] = []
         self.woken = threading.Event()
+        self.closing = threading.Event()
         nothing: Any = SimpleNamespace(counts={}, selects=lambda _: True, rows_wait=lambda _: None)
         context: Any = SimpleNamespace(
             stream=self,
@@ -124,7 +125,9 @@ class Ground:
     def catch_up(self, joining: Newcomer) -> threading.Thread:
         step = Watchdog(SystemClock()).watch("the worker", 60.0)
         thread = threading.Thread(
-            target=self.writer.newcomers.catch_up, args=([joining], step), daemon=True
+            target=self.writer.newcomers.catch_up,
+            args=([joining], step, self.closing),
+            daemon=True,
         )
         thread.start()
         return thread
@@ -214,6 +217,17 @@ def test_a_newcomer_gives_way_when_the_writer_has_failed(ground: Ground):
     thread.join(WHEN_S)
     assert not thread.is_alive()
     assert ground.writer.newcomers.coming() == [joining]  # it is caught up with once more
+    assert not joining.is_caught_up
+
+
+def test_a_replica_that_closes_does_not_read_the_rest_of_a_backlog(ground: Ground):
+    """A pause would take as long; after ten minutes its capture would end by suicide."""
+    joining = ground.begin(ground.add(), at=30)
+    ground.between = [read_of(at, at + 10) for at in (0, 10, 20)]
+    ground.closing.set()
+    ground.advance_until_over(ground.catch_up(joining))
+    assert ground.carry.low_water(A) == {PARTITION: 0}
+    assert sum(each.rows for each in ground.carry.due(A, 0, 10**18)) == 10
     assert not joining.is_caught_up
 
 
