@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
 from coordination.errors import ConfigError
@@ -77,7 +77,7 @@ class BlockedDdls:
         def plan(view: TableView) -> Change:
             found = _of(view, row.changefeed_id)
             known = found.get(row.place, row)
-            noted = replace(known, reason=row.reason, noted_at=datetime.now(UTC))
+            noted = replace(known, reason=row.reason, noted_at=_later_than(known.ordered_at))
             return replaced(view, row.changefeed_id, {**found, row.place: noted}.values())
 
         self._table.commit(plan, "note a DDL in")
@@ -108,7 +108,7 @@ class BlockedDdls:
             is_done = said_at is not None and noted_at is not None and noted_at <= said_at
             if is_done and (ordered.action, ordered.sql) == (action, sql):
                 return None
-            ordered = replace(ordered, action=action, sql=sql, ordered_at=datetime.now(UTC))
+            ordered = replace(ordered, action=action, sql=sql, ordered_at=_later_than(noted_at))
             return replaced(view, changefeed_id, {**found, place: ordered}.values())
 
         self._table.commit(plan, "store an operator's word in")
@@ -117,3 +117,10 @@ class BlockedDdls:
 
 def _of(view: TableView, changefeed_id: str) -> dict[tuple[TableName, Ts], BlockedDdl]:
     return {row.place: row for row in from_rows(rows_of(view, changefeed_id), BlockedDdl)}
+
+
+def _later_than(before: datetime | None) -> datetime:
+    """Now, or just above ``before``: an operator's clock and an owner's are two, and which came
+    last counts."""
+    now = datetime.now(UTC)
+    return now if before is None else max(now, before + timedelta(microseconds=1))

@@ -145,8 +145,9 @@ def kept(rows: pa.Table) -> pa.Table:
     for changefeed_id in sorted(rows["changefeed_id"].unique().to_pylist()):
         ours = rows.filter(pc.equal(rows["changefeed_id"], changefeed_id)).sort_by("primary_ts")
         ours = ours.slice(max(0, len(ours) - MOST_ROWS))
-        created = ours["created_at"].to_numpy()
-        age = created.max() - created
+        # None was made later than the next one, whatever the clock said then.
+        created = np.minimum.accumulate(ours["created_at"].to_numpy()[::-1])[::-1]
+        age = created[-1] - created
         minutes = created.astype("datetime64[m]")
         is_first = np.insert(minutes[1:] != minutes[:-1], 0, True)  # of its minute
         is_each = age <= np.timedelta64(EACH_FOR)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from coordination.errors import TidelakeError, TryAgain
+from coordination.model import TableName, Ts
 from sinks.jvm_errors import line
 
 logger = logging.getLogger(__name__)
@@ -27,10 +29,11 @@ class RetriesExhausted(TidelakeError):
 
 class RetryBackoff:
     """The growing pauses between the tries of one stream. Used by one thread, which calls ``reset``
-    when the stream makes progress."""
+    when the stream makes progress, or ``look`` to find that out."""
 
     def __init__(self) -> None:
         self._backoff_s = FIRST_BACKOFF_S
+        self._reached: Mapping[TableName, Ts] = {}
 
     def next_s(self, error: BaseException) -> float:
         """Seconds to wait before the next try. Raises RetriesExhausted if there is to be none."""
@@ -49,3 +52,10 @@ class RetryBackoff:
 
     def reset(self) -> None:
         self._backoff_s = FIRST_BACKOFF_S
+
+    def look(self, reached: Mapping[TableName, Ts]) -> None:
+        """How far the tables are: it is progress where one of them has risen since the last look. A
+        table that has come is none, and one that has gone hides none."""
+        before, self._reached = self._reached, reached
+        if any(at_ts > before.get(name, at_ts) for name, at_ts in reached.items()):
+            self.reset()

@@ -59,6 +59,7 @@ def connected_etcd(settings: EtcdSettings) -> Iterator[tuple[EtcdSettings, EtcdC
     with ExitStack() as stack:
         if settings.embedded:
             embedded = stack.enter_context(EmbeddedEtcd())
+            embedded.keep_up()
             settings = replace(settings, endpoints=(embedded.endpoint,), embedded=False)
         client = connect(settings)
         stack.callback(client.close)

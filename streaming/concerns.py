@@ -56,3 +56,8 @@ class Concerns:
             logger.warning("%s", what)
         elif what is None and before is not None:
             logger.info("it is over: %s", before)
+
+    def withdraw(self, about: str) -> None:
+        """Who reported about the subject does so no more: another one does, if it lasts."""
+        with self._lock:
+            self._open.pop(about, None)

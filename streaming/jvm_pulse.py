@@ -11,12 +11,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from coordination.errors import Stop
 from coordination.watchdog import Watched
-from streaming.session import SparkOnDemand
+from streaming.session import CONTEXT_GONE, SparkOnDemand
 
 ASK_EVERY_S: Final = 5.0
 PART_OF_LIMIT: Final = 0.1  # a step that has taken this part of its limit has its tasks looked at
@@ -73,7 +72,7 @@ class JvmPulse:
                 continue
             try:
                 seen = tasks(session, tag)
-            except (Py4JError, OSError):
+            except CONTEXT_GONE:
                 continue  # the next check finds out whether the JVM is gone
             if seen != self._seen.get(watched):
                 self._seen[watched] = seen

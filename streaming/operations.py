@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from conf.load import require_ts
 from conf.settings import Changefeed, DeltaSink, EtcdSettings, SettingError, TransportSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd.client import EtcdClient
@@ -106,6 +107,7 @@ class Operator:
         return self.query(changefeed_id)
 
     def resume(self, changefeed_id: str, overwrite_checkpoint_ts: int | None) -> Row:
+        require_ts("overwrite-checkpoint-ts", overwrite_checkpoint_ts)
         ts = None if overwrite_checkpoint_ts is None else Ts(overwrite_checkpoint_ts)
         self._changefeeds.resume(_name(changefeed_id), ts)
         return self.query(changefeed_id)

@@ -93,6 +93,7 @@ class RetentionWatch:
     def close(self) -> None:
         """Stop watching. Does not wait for the thread, which may be asking the broker still."""
         self._closing.set()
+        self._concerns.withdraw(RETENTION)
 
     def _run(self) -> None:
         source = self._connect()
@@ -112,4 +113,5 @@ class RetentionWatch:
         wanted = {each: at for each, at in needed.items() if each.topic in retention_ms}
         found = oldest(source.times_ms(wanted), retention_ms, time.time() * 1e3)
         self.left_s = found.left_s if found is not None else None
-        self._concerns.say(RETENTION, found.concern if found is not None else None)
+        if not self._closing.is_set():
+            self._concerns.say(RETENTION, found.concern if found is not None else None)

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from conf.load import warehouse_of
 from conf.settings import DeltaSink
 from coordination.errors import ConfigError, TidelakeError
-from coordination.model import TableName, time_tso
+from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName, time_tso
 from coordination.secrets import revealed_options
 from sinks.delta_types import quoted
 from sinks.jvm_errors import line
@@ -151,7 +151,7 @@ def _moment(ts: int) -> str:
 def parse_as_of(text: str) -> int:
     """A TSO, or the last TSO of an RFC 3339 time's millisecond."""
     if _TSO.match(text):
-        return int(text)
+        return min(int(text), SEALED_TS)
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
@@ -160,7 +160,8 @@ def parse_as_of(text: str) -> int:
         ) from error
     if at.tzinfo is None:
         raise ConfigError(f"as-of {text!r} has no time zone: write {text}Z for UTC")
-    return time_tso(at + timedelta(milliseconds=1)) - 1
+    last = time_tso(at) + (1 << TSO_LOGICAL_BITS) - 1
+    return min(max(last, 0), SEALED_TS)  # of any year that a time can have
 
 
 def register_views(

@@ -23,6 +23,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from contextlib import suppress
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 FOLDER_PREFIX: Final = "tidelake-etcd-"
 START_TIMEOUT_S: Final = 20.0
 STOP_TIMEOUT_S: Final = 10.0
+LOOK_S: Final = 1.0  # between two looks whether it still runs
 LOG_NAME: Final = "etcd.log"
 _SERVERS_PORTS: Final = range(20_000, 32_000)  # Linux gives clients those from 32,768 on
 
@@ -73,6 +75,7 @@ class EmbeddedEtcd:
         self._peer_port = 0
         self._token = uuid.uuid4().hex  # without it every embedded etcd has the same cluster ID
         self.pid = 0  # of etcd itself
+        self._lock = threading.Lock()  # held while it is stopped, or started again
 
     @property
     def endpoint(self) -> str:
@@ -94,6 +97,25 @@ class EmbeddedEtcd:
             self.stop()
             raise
 
+    def keep_up(self) -> None:
+        """From now on, until `stop`, it is started again with its data when it has ended: who runs
+        out of memory may kill it, and a process without its etcd would wait for ever."""
+        threading.Thread(target=self._keep_up, name="embedded-etcd", daemon=True).start()
+
+    def _keep_up(self) -> None:
+        while True:
+            time.sleep(LOOK_S)
+            with self._lock:
+                if self._folder is None:
+                    return
+                if self._guard is not None and self._guard.poll() is None:
+                    continue
+                logger.error(
+                    "the embedded etcd has ended, and is started again: %s", self._last_log_line()
+                )
+                with suppress(TidelakeError, OSError):  # the next look tries again
+                    self._launch(find_binary(), self._folder)
+
     def kill(self) -> None:
         """End etcd as a crash would; its data stays for the next `start`. For tests."""
         if self._guard is not None and self._guard.poll() is None:
@@ -102,10 +124,11 @@ class EmbeddedEtcd:
 
     def stop(self) -> None:
         """End etcd and remove its folder. May be called twice, or before `start`."""
-        self._end_guard()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        with self._lock:
+            self._end_guard()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = None
 
     def __enter__(self) -> EmbeddedEtcd:
         self.start()

@@ -12,6 +12,7 @@ from coordination.etcd import grpc_environment  # noqa: F401 - before anything i
 # isort: split
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -115,7 +116,7 @@ class Etcd3Client:
     ) -> None:
         self._channels = [endpoints.channel(target, credentials) for target in targets]
         self._targets = tuple(targets)
-        self._current = 0
+        self.endpoint = 0  # the present one
         self._login = (user, password) if user else None
         self._token: str | None = None
         self._timeout_s = timeout_s
@@ -209,36 +210,52 @@ class Etcd3Client:
     def watch_event(self, event: Any) -> WatchEvent:
         return WatchEvent("delete" if event.type else "put", _key_value(event.kv))
 
-    def open_watch(self, requests: Iterator[Any]) -> Any:
-        """Open the raw gRPC stream of a watch, on the current endpoint."""
-        stub = etcdrpc.WatchStub(self._channels[self._current])
-        return stub.Watch(requests, metadata=self._metadata())
+    def open_watch(self, requests: Iterator[Any], endpoint: int) -> Any:
+        """Open the raw gRPC stream of a watch."""
+        stub = etcdrpc.WatchStub(self._channels[endpoint])
+        return stub.Watch(requests, metadata=self._metadata(endpoint))
 
     def forget_watch(self, watch: FollowedWatch) -> None:
         self._watches.discard(watch)
 
-    def next_endpoint(self) -> None:
-        self._current = (self._current + 1) % len(self._channels)
+    def leave_endpoint(self, endpoint: int) -> None:
+        """It has failed: calls go to the next one. Of several calls that fail there at one moment
+        only the first changes that, else they would come back to it."""
+        if self.endpoint == endpoint:
+            self.endpoint = (endpoint + 1) % len(self._channels)
 
     def _call(
         self, service: str, method: str, request: Any, *, timeout_s: float = 0, stream: bool = False
     ) -> Any:
+        timeout_s = timeout_s or self._timeout_s
         for attempt in (1, 2):
+            endpoint = self.endpoint
             try:
-                return self._send(service, method, request, timeout_s or self._timeout_s, stream)
+                return self._send(
+                    endpoint, service, method, request, timeout_s=timeout_s, stream=stream
+                )
             except grpc.RpcError as error:
                 if attempt == 1 and self._login and _token_is_stale(error):
                     self._token = None  # etcd forgets tokens at restart and after 5 minutes
                     continue
-                raise self._translated(error) from None
+                raise self._translated(error, endpoint) from None
             except ValueError as error:  # grpc: "Cannot invoke RPC on closed channel!"
                 raise TryAgain(f"the connection to etcd is closed ({error})") from None
         raise AssertionError("unreachable")
 
-    def _send(self, service: str, method: str, request: Any, timeout_s: float, stream: bool) -> Any:
-        stub = getattr(etcdrpc, f"{service}Stub")(self._channels[self._current])
+    def _send(
+        self,
+        endpoint: int,
+        service: str,
+        method: str,
+        request: Any,
+        *,
+        timeout_s: float,
+        stream: bool,
+    ) -> Any:
+        stub = getattr(etcdrpc, f"{service}Stub")(self._channels[endpoint])
         send = getattr(stub, method)
-        metadata = self._metadata()
+        metadata = self._metadata(endpoint)
         if not stream:
             return send(request, timeout_s, metadata=metadata)
         replies = send(iter((request,)), timeout_s, metadata=metadata)
@@ -247,30 +264,33 @@ class Etcd3Client:
         except StopIteration:
             raise TryAgain("etcd ended the stream without an answer") from None
 
-    def _metadata(self) -> tuple[tuple[str, str], ...]:
+    def _metadata(self, endpoint: int) -> tuple[tuple[str, str], ...]:
         if self._login is None:
             return ()
         if self._token is None:
             name, password = self._login
             request = etcdrpc.AuthenticateRequest(name=name, password=password)
-            stub = etcdrpc.AuthStub(self._channels[self._current])
+            stub = etcdrpc.AuthStub(self._channels[endpoint])
             self._token = stub.Authenticate(request, self._timeout_s).token
         return (("token", self._token),)
 
-    def _translated(self, error: Any) -> TidelakeError:
+    def _translated(self, error: Any, endpoint: int) -> TidelakeError:
         code, details = error.code(), error.details() or ""
         if "requested lease not found" in details:
             return LeaseGone("the lease has expired or was revoked")
         if code in TRY_AGAIN:
-            where = self._targets[self._current]
-            self.next_endpoint()
+            where = self._targets[endpoint]
+            self.leave_endpoint(endpoint)
             return TryAgain(f"etcd at {where}: {code.name.lower()} ({details})")
         return TidelakeError(f"etcd refused the request: {code.name.lower()} ({details})")
 
 
 def _token_is_stale(error: Any) -> bool:
+    """Etcd does not know it any more; or users and roles have changed since: a token of type JWT
+    names their revision. (etcd calls it "in header", from 3.5.5 on "of auth store".)"""
     is_unknown = error.code() == grpc.StatusCode.UNAUTHENTICATED
-    return bool(is_unknown or "auth revision" in (error.details() or ""))
+    is_old = re.search(r"revision (in header|of auth store) is old", error.details() or "")
+    return is_unknown or is_old is not None
 
 
 def _range(key: str, prefix: bool) -> Any:

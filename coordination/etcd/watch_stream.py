@@ -76,9 +76,10 @@ class FollowedWatch:
     def _run(self) -> None:
         while not self._cancelled.is_set():
             pulse, self._stream = _StreamPulse(), None
+            endpoint = self._source.endpoint
             self._moments = Moments(len(self._keys))
             try:
-                self._stream = self._source.open_watch(self._requests(pulse))
+                self._stream = self._source.open_watch(self._requests(pulse), endpoint)
                 if self._cancelled.is_set():  # it was cancelled while the stream was being opened
                     return
                 for reply in self._stream:
@@ -90,7 +91,7 @@ class FollowedWatch:
             except grpc.RpcError as error:
                 if not self._cancelled.is_set():
                     logger.info("watch broke, made again key=%s code=%s", self._key, error.code())
-                    self._source.next_endpoint()
+                    self._source.leave_endpoint(endpoint)
             except ValueError:  # grpc: the channel was closed
                 return
             finally:

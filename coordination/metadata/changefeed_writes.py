@@ -345,7 +345,7 @@ def _info_after(
     )
     if overwrite is not None:
         after = replace(after, start_ts=overwrite).started(after.epoch)
-    if state is FeedState.NORMAL:
+    if state in (FeedState.NORMAL, FeedState.FINISHED):
         return replace(after, error=None, warning=None)
     if decision.error is None:
         return after

@@ -352,7 +352,10 @@ def standing_of(info: ChangefeedInfo, decision: Decision | None = None) -> Stand
     told = [each for each in (info.error, info.warning) if each is not None]
     if decision is not None:
         state = next_state(state, decision.event)
-        told += [decision.error] if decision.error is not None else []
+    if decision is not None and decision.error is not None:
+        told = [decision.error]
+    elif state in (FeedState.PENDING, FeedState.FAILED):
+        told = told[:1]  # why it is so, whatever the clock of the capture that warned
     if state is FeedState.NORMAL or not told:
         return Standing(state=state)
     return Standing(state=state, message=max(told, key=lambda each: each.time).message)

@@ -1,6 +1,6 @@
 """The owner role of the elected capture: all changefeeds of the cluster, tick by tick.
 
-    tick: bootstrap (once) ─► jobs ─► are all captures of versions that work together?
+    tick: bootstrap ─► jobs ─► are all captures of versions that work together?
               ─► release what dead captures owned ─► each changefeed ─► cleanup
 
 The elected capture is the controller, and launches every changefeed at itself (docs/cluster.md 12).
@@ -51,7 +51,6 @@ class OwnerReactor:
         self._leaving: list[ChangefeedOwner] = []  # still ending; their keys are gone from etcd
         self._inboxes: dict[str, list[Message]] = {}
         self._outbox: list[Message] = []
-        self._is_bootstrapped = False
         self._misfits: list[CaptureID] = []  # captures that do not work together with this one
         self._draining: set[CaptureID] = set()  # asked for by operators
 
@@ -107,10 +106,7 @@ class OwnerReactor:
 
     def _bootstrap(self, state: GlobalReactorState) -> None:
         """Write the key with the version of the metadata, which TiCDC's tools expect of a cluster.
-        A version that is there already stays."""
-        if self._is_bootstrapped:
-            return
-        self._is_bootstrapped = True
+        A version that is there already stays. In each tick: the patches of one may be lost."""
         key = keys.meta_version_key(self._role.capture.cluster_id)
         state.add_group((Patch(key, lambda old: old or keys.META_VERSION),))
 

@@ -27,6 +27,7 @@ from typing import Any, Final
 import grpc
 
 from conf.settings import TransportSettings
+from coordination.errors import ConfigError
 from coordination.model import CaptureID
 from coordination.scheduler.grpc_calls import (
     CALL,
@@ -217,6 +218,12 @@ class GrpcTransport:
             if address is None or not peer.waiting:
                 del self._peers[peer_id]
                 return
+            try:
+                line = self._line(address)
+            except ConfigError as error:  # a file of the certificate is being replaced
+                del self._peers[peer_id]
+                self._goes_away(peer_id, address, error)
+                return
             messages = tuple(peer.take())
             sender = self._self or CaptureID("")
             data = dump_batch(
@@ -224,7 +231,7 @@ class GrpcTransport:
             )
             peer.is_under_way = True
             timeout_s = self._timeout_s + len(data) / BYTES_PER_S
-            call = self._line(address).deliver.future(data, timeout=timeout_s)
+            call = line.deliver.future(data, timeout=timeout_s)
         call.add_done_callback(partial(self._done, peer_id, peer, address))
 
     def _address_of(self, capture_id: CaptureID) -> str | None:
@@ -256,16 +263,11 @@ class GrpcTransport:
         with self._lock:
             peer.is_under_way = False
             was_away = peer_id in self._away
-            is_closed = self._is_closed
             if failure is not None:
-                self._away.add(peer_id)
+                self._goes_away(peer_id, address, failure)
             else:
                 self._away.discard(peer_id)
-        if failure is not None and not was_away and not is_closed:
-            threading.Thread(
-                target=self._tell_away, args=(peer_id, address, failure), daemon=True
-            ).start()
-        elif is_elsewhere:
+        if is_elsewhere:
             logger.info(
                 "a capture is no longer at its address peer_id=%s address=%s", peer_id, address
             )
@@ -273,9 +275,19 @@ class GrpcTransport:
             logger.info("a capture answers again peer_id=%s address=%s", peer_id, address)
         self._send_next(peer_id)
 
+    def _goes_away(self, peer_id: CaptureID, address: str, failure: Exception) -> None:
+        """The peer does not answer. Told once, on another thread: to find out why may block."""
+        if peer_id not in self._away and not self._is_closed:
+            threading.Thread(
+                target=self._tell_away, args=(peer_id, address, failure), daemon=True
+            ).start()
+        self._away.add(peer_id)
+
     def _tell_away(self, peer_id: CaptureID, address: str, error: Exception) -> None:
-        is_call = isinstance(error, grpc.Call)
-        reason = reason_of(error, address, self._settings) if is_call else repr(error)
+        if isinstance(error, grpc.Call):
+            reason = reason_of(error, address, self._settings)
+        else:
+            reason = str(error) if isinstance(error, ConfigError) else repr(error)
         logger.warning(
             "a capture does not answer peer_id=%s address=%s: %s", peer_id, address, reason
         )

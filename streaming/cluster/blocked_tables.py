@@ -75,6 +75,12 @@ class BlockedTables:
             self._context.concerns.say(_subject(place[0]), None)
             del self._noted[place]
 
+    def close(self) -> None:
+        """The term is over: who has the next one reports what holds tables then."""
+        for name, _ in self._noted:
+            self._context.concerns.withdraw(_subject(name))
+        self._noted.clear()
+
     def _note(self, held: HeldTable) -> None:
         self._context.trust.check()
         self._context.tables.blocked_ddls.note(noted_row(self._changefeed.id, held))

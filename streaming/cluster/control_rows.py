@@ -279,7 +279,8 @@ class ControlRows:
 
     def _publish(self, at_ts: Ts) -> bool:
         self.dead_letters.refreshed()
-        created = {name: table.created_ts for name, table in self.spans.items()}
+        # Copies, here and below: the applying thread makes and drops tables meanwhile.
+        created = {name: table.created_ts for name, table in list(self.spans.items())}
         beyond = past_tables(self.progress.values(), at_ts, created)
         if beyond := [*beyond, *self._ended_past(at_ts)]:
             logger.info("sync point passed over ts=%d beyond=%s", at_ts, beyond[0])
@@ -311,7 +312,7 @@ class ControlRows:
     def _ended_past(self, at_ts: Ts) -> list[TableName]:
         """Tables that were there and are dropped since, and nobody knows in which version they had
         what they had then: who dropped one may have died before it said so."""
-        ended = (name for name, ts in self.spans.ended.items() if ts > at_ts)
+        ended = (name for name, ts in list(self.spans.ended.items()) if ts > at_ts)
         return [name for name in ended if self._known.get(name, (0, None))[0] != at_ts]
 
     def _write_progress(self, rows: Iterable[ProgressRow]) -> None:

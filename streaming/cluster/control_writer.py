@@ -375,6 +375,7 @@ class DeltaControlWriter(RoleWorker):
             self._context.cancel()
         if term is not None:
             term.retention.close()
+            term.blocked.close()
             self._step.rest()  # the next line may wait for a long commit of the applying thread
             self._stream.leave(term.reader)
         self._release()

@@ -137,6 +137,7 @@ class DdlRun:
         except TableHeld as held:
             logger.info("the DDL waits: %s table=%s", held, name)
             self._wait_s = HELD_S
+            self._backoff.reset()  # the storage answers, and it may take days
             return None
         except (Fenced, Stop):
             raise

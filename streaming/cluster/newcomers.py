@@ -88,12 +88,14 @@ class Newcomers:
         with self._changed:
             return [each for each in self._coming.values() if not each.is_caught_up]
 
-    def catch_up(self, together: Sequence[Newcomer], step: Watched) -> None:
+    def catch_up(
+        self, together: Sequence[Newcomer], step: Watched, closing: threading.Event
+    ) -> None:
         """Read the rows of ``together`` from their low water up to ``since``, in one pass (see
         `passes`). Blocks; the stream goes on meanwhile. After each read it waits until the carry
         has the rows, since a backlog may be larger than memory. After a failure it is called again
         and begins anew: a row that is read twice is applied once. ``step``: the worker's; each read
-        is one step."""
+        is one step. It ends amid a backlog once ``closing`` is set."""
         begun_s = time.monotonic()
         since = together[0].since
         assert since is not None
@@ -109,7 +111,7 @@ class Newcomers:
             step.rest()
             together = together if is_last else self._await_taken(together)
             step.step()
-            if not together:
+            if not together or closing.is_set():
                 return
         if not is_last:
             self._bring(together, (), is_last=True)

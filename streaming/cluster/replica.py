@@ -54,7 +54,6 @@ class StreamReplica(RoleWorker):
         self._writer: SpanWriter | None = None
         self._incarnation: int | None = None  # of the last writer
         self._is_reading = False
-        self._reached = 0
         self._turn_s = REST_S
         self._concern: str | None = None  # the one that was reported last
         self._thread.start()
@@ -153,9 +152,7 @@ class StreamReplica(RoleWorker):
             self._incarnation = row.incarnation
             self._writer = SpanWriter(self._context, row, self._held, self._fail)
         self._bring_in(self._writer, held)
-        if (reached := self._writer.reached()) > self._reached:
-            self._reached = reached
-            self._backoff.reset()
+        self._backoff.look(self._writer.reached())
 
     def _bring_in(self, writer: SpanWriter, held: list[Assignment]) -> None:
         """Begin the assignments that are not known yet, join the stream with the first of them, and
@@ -168,7 +165,7 @@ class StreamReplica(RoleWorker):
             self._stream.join(writer, low_water_of(coming), parsed(row.watermarks))
             self._is_reading = True
         for together in passes(coming):
-            newcomers.catch_up(together, self._step)
+            newcomers.catch_up(together, self._step, self._closing)
         if coming:
             self._stream.wake()
         self._turn_s = SOON_S if newcomers.coming() else REST_S

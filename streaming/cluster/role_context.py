@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from coordination.errors import TryAgain
+from coordination.errors import Stop, TryAgain
 from coordination.fence import CaptureIdentity
 from coordination.model import TableName
 from coordination.ports import Wake
@@ -20,7 +20,7 @@ from sinks.progress import ProgressRow
 from streaming.apply.applier import Applier
 from streaming.apply.carry import Carry
 from streaming.apply.dead_letter_writer import DeadLetterWriter
-from streaming.backoff import RetryBackoff
+from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.topic_stream import TopicStream
 from streaming.control_tables import ControlTables
 from streaming.filter import TableFilter, TableForms
@@ -142,6 +142,7 @@ class RoleWorker:
         self._closing = threading.Event()
         self._dropping = threading.Event()
         self._failure: BaseException | None = None  # of another thread's work for this role
+        self._failure_lock = threading.Lock()
         self._backoff = RetryBackoff()
         self._thread = threading.Thread(target=self._run, name=thread, daemon=True)
 
@@ -160,12 +161,16 @@ class RoleWorker:
 
     def _fail(self, error: BaseException) -> None:
         """Another thread calls this when its work for this role has failed. The worker raises the
-        error on its next turn (`_raise_failure`)."""
-        self._failure = error
+        error on its next turn (`_raise_failure`). A second one does not replace one that does not
+        pass: what has ended would be waited for for ever."""
+        with self._failure_lock:
+            if self._failure is None or isinstance(self._failure, (*PASSING, Stop)):
+                self._failure = error
         self._woken.set()
 
     def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
+        with self._failure_lock:
+            failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 

@@ -260,9 +260,10 @@ class SpanWriter(StreamRole):
             self._bad = []
         failpoint(Failpoint.AFTER_DEAD_LETTERS)
 
-    def reached(self) -> int:
-        """The sum of all checkpoints: it rises when any span advances. The worker asks for it."""
-        return sum(self._checkpoint(joined) for joined in list(self._joined.values()))
+    def reached(self) -> Mapping[TableName, Ts]:
+        """The checkpoints. The applying thread may take spans out meanwhile."""
+        spans = ((name, self._spans.get(name)) for name in list(self._joined))
+        return {name: span.checkpoint for name, span in spans if span is not None}
 
     def _due(self, resolved: Ts) -> Mapping[Ts, Sequence[TableName]]:
         """The tables that can be advanced, by the ts up to which they can; most have the same."""

@@ -246,17 +246,18 @@ class StreamRun:
         self._is_first = False
         assert self._reader is not None
         read = self._read(self._reader, self._position, ends, wanted, first_messages=first_messages)
+        if read is not None:
+            self._source.check_unchanged(self._shape)
+        self._backoff.reset()  # the broker answers, be it that nothing has come
+        context.concerns.say(STREAM, None)
         if read is None:
             self._pause(self._rest_s())
             return
-        self._source.check_unchanged(self._shape)
         self._position = dict(read.position)
         self._watermarks = read.watermarks
         self.last_read_s = time.monotonic()
         if read.has_more_than_watermarks:
             self._last_rows_s = self.last_read_s
-        self._backoff.reset()
-        context.concerns.say(STREAM, None)
         self._hand_over(replace(read, ends_ms=ends_ms))
         if not read.rows_wait:
             self._pause(min(read.job_ms / 1e3, PAUSE_S))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from deltalake import DeltaTable
 
 from coordination.errors import ConfigError
 from coordination.model import TableName, Ts
+from sinks import blocked_ddls
 from sinks.blocked_ddls import BlockedDdl, BlockedDdls
 
 PLACE = TableName("shop", "orders"), Ts(40)
@@ -65,3 +67,29 @@ def test_the_same_word_twice_is_one_commit(tmp_path: Path) -> None:
     stored.note(blocked())  # it was tried, and blocks again
     assert stored.order("shop", PLACE, "skip").ordered_at != first.ordered_at
     assert stored.order("shop", PLACE, "apply").action == "apply"
+
+
+@pytest.mark.parametrize("ahead_s", [300, -300])
+def test_the_clocks_of_an_operator_and_of_an_owner_may_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_s: int
+) -> None:
+    stored = BlockedDdls(str(tmp_path))
+
+    def order() -> object:
+        with monkeypatch.context() as patch:
+            patch.setattr(blocked_ddls, "datetime", Clock(ahead_s))
+            return stored.order("shop", PLACE, "apply").ordered_at
+
+    stored.note(blocked())
+    said_at = order()
+    assert order() == said_at, "the owner would try it twice"
+    stored.note(blocked(reason="a value is too big"))  # it was tried, and blocks again
+    assert order() != said_at, "the owner would see no news"
+
+
+class Clock:
+    def __init__(self, ahead_s: int) -> None:
+        self._ahead = timedelta(seconds=ahead_s)
+
+    def now(self, zone: tzinfo) -> datetime:
+        return datetime.now(zone) + self._ahead

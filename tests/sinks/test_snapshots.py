@@ -153,6 +153,21 @@ def test_a_clock_that_jumped_ahead_does_not_empty_the_ledger(
     assert left["primary_ts"].to_pylist() == list(range(41, 51))
 
 
+def test_where_a_clock_was_ahead_for_a_while_cuts_are_kept_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have been the clock of the owner before, on another machine."""
+    ahead = NOON + timedelta(days=3650)
+    rows = ledger(
+        ("shop", 0, NOON - timedelta(hours=25)),
+        *(("shop", ts, NOON) for ts in range(1, 50)),
+        *(("shop", ts, ahead) for ts in range(50, 53)),
+        *(("shop", ts, NOON + timedelta(minutes=1)) for ts in range(53, 60)),
+    )
+    monkeypatch.setattr(module, "LEAST_ROWS", 1)
+    assert kept(rows)["primary_ts"].to_pylist() == list(range(1, 60))
+
+
 def test_at_most_so_many_rows_of_a_changefeed_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = ledger(*(("shop", ts, NOON) for ts in range(50)), ("crm", 1, NOON))
     monkeypatch.setattr(module, "MOST_ROWS", 20)

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from coordination.errors import TidelakeError
+from coordination.model import TableName, Ts
 from streaming.backoff import RetryBackoff
 
 
@@ -25,3 +26,27 @@ def test_it_ends_after_half_a_minute_without_progress_and_begins_anew_with_it(
     backoff.reset()
     assert not backoff.is_long
     assert backoff.next_s(error) == 0.5
+
+
+A, B = TableName("shop", "a"), TableName("shop", "b")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_progress"),
+    [
+        ({A: 5, B: 5}, {A: 5, B: 6}, True),
+        ({A: 5, B: 5}, {A: 6}, True),  # the other one went to another capture
+        ({A: 5, B: 5}, {A: 5}, False),
+        ({A: 5}, {A: 5, B: 9}, False),
+        ({}, {A: 5}, False),  # a writer that begins again and again
+    ],
+)
+def test_it_begins_anew_when_any_table_has_got_on(
+    before: dict[TableName, Ts], now: dict[TableName, Ts], is_progress: bool
+) -> None:
+    """Failures that lie weeks apart would add up to one that has lasted too long."""
+    backoff, error = RetryBackoff(), ConnectionError("no broker")
+    backoff.look(before)
+    backoff.next_s(error)
+    backoff.look(now)
+    assert backoff.next_s(error) == (0.5 if is_progress else 1.0)

@@ -76,7 +76,9 @@ def create(cluster: Cluster, tmp_path: Path, name: str = "shop", *more: str) -> 
     return row
 
 
-def test_a_changefeed_from_its_making_to_its_end(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_changefeed_from_its_making_to_its_end(
+    command: Callable[..., tuple[int, str, str]], cluster: Cluster, tmp_path: Path
+) -> None:
     made = create(
         cluster, tmp_path, "shop", "--start-ts", "5", "--target-ts", "900", "--no-confirm"
     )
@@ -96,6 +98,8 @@ def test_a_changefeed_from_its_making_to_its_end(cluster: Cluster, tmp_path: Pat
     )
     assert (resumed["state"], resumed["checkpoint_ts"]) == ("normal", 7)
     assert resumed["epoch"] > made["epoch"]
+    code, _, err = command("changefeed", "resume", "-c", "shop", "--overwrite-checkpoint-ts=-5")
+    assert (code, err) == (2, "tidelake: overwrite-checkpoint-ts=-5 must be a TSO, 0 or above\n")
 
     assert cluster("changefeed", "remove", "-c", "shop")[0]["state"] == "removed"
     assert cluster("changefeed", "list") == []

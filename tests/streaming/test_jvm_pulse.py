@@ -73,6 +73,18 @@ def test_it_is_asked_as_long_as_somebody_is_followed():
     del one, two
 
 
+def test_a_context_that_is_stopped_just_then_has_no_tasks_to_count():
+    clock = FakeClock()
+    watchdog = Watchdog(clock)
+    stopped: Any = SimpleNamespace(started=SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None)))
+    pulse = JvmPulse(stopped, watchdog.watch("Spark's JVM", 60.0), lambda: None)
+    applying = watchdog.watch("applying", 600.0)
+    with applying:
+        clock.advance(500.0)
+        pulse._beat([(applying, "a-tag")])
+        assert applying.age_s == 500.0
+
+
 def test_tasks_of_a_tags_jobs_are_counted(spark: SparkSession):
     tag = "jvm-pulse-test"
     assert tasks(spark, tag) == []

@@ -76,6 +76,13 @@ def test_it_is_said_once_and_it_is_over_when_there_is_time_again(
     assert concerns.first is None
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
+    broker.at_ms = 0.0
+    watch.look(broker)
+    assert concerns.first is not None
+    watch.close()  # another capture is the owner now, and watches it
+    watch.look(broker)
+    assert concerns.first is None
+
 
 @pytest.mark.kafka
 def test_a_broker_tells_its_retention_and_how_old_a_message_is(broker: KafkaBroker):

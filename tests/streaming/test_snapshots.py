@@ -64,6 +64,23 @@ def test_the_newest_shows_the_new_shape(lake: Lake, as_of: int | str | datetime 
     assert snapshot.open("shop.customers").count_rows() == 2
 
 
+@pytest.mark.parametrize(
+    ("as_of", "found"),
+    [
+        ("9999-12-31T23:59:59.9999Z", AFTER),
+        ("9999-12-31T23:59:59-14:00", AFTER),
+        ("9" * 19, AFTER),
+        ("0001-01-01T00:00:00+14:00", None),
+    ],
+)
+def test_a_time_may_be_beyond_all_tsos(lake: Lake, as_of: str, found: int | None) -> None:
+    if found is not None:
+        assert lake.find(as_of).primary_ts == found
+        return
+    with pytest.raises(TidelakeError, match="has no snapshot"):
+        lake.find(as_of)
+
+
 @pytest.mark.parametrize("as_of", [BEFORE, AFTER - 1, "2026-01-31T13:00:00.5+01:00"])
 def test_an_older_one_shows_old_names(lake: Lake, as_of: int | str) -> None:
     snapshot = lake.find(as_of)

@@ -1,19 +1,22 @@
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from conf.settings import EtcdSettings
-from coordination.errors import ConfigError
+from coordination.errors import ConfigError, TryAgain
 from coordination.etcd.client import get
 from coordination.etcd.embedded import EmbeddedEtcd, free_ports
 from coordination.etcd.etcd3_client import connect
+from streaming.bootstrap import connected_etcd
 
 pytestmark = pytest.mark.etcd
 
@@ -101,6 +104,34 @@ def test_it_dies_with_its_guard_and_can_start_again_with_its_data() -> None:
         assert get(client, "/kept") is not None
         client.close()
         assert etcd.pid != first
+
+
+@pytest.mark.parametrize("killed", ["etcd", "guard"])
+def test_where_it_is_kept_up_it_comes_back_with_its_data(killed: str) -> None:
+    with connected_etcd(EtcdSettings()) as (settings, client):
+        client.put("/kept", b"1")
+        (guard,) = (
+            each for each in children(os.getpid()) if settings.endpoints[0] in command(each)
+        )
+        (etcd,) = children(guard)
+        os.kill(etcd if killed == "etcd" else guard, signal.SIGKILL)
+        await_end(etcd)
+        deadline = time.monotonic() + 20
+        while True:
+            assert time.monotonic() < deadline
+            with suppress(TryAgain):
+                assert get(client, "/kept") is not None
+                break
+            time.sleep(0.05)
+
+
+def children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(each) for path in found for each in path.read_text().split()]
+
+
+def command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
 
 
 def test_two_of_them_are_two_clusters() -> None:

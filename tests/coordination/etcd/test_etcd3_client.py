@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import grpc
 import pytest
 
 from conf.settings import EtcdSettings
@@ -96,6 +98,18 @@ class TestTrouble:
                     call()
                 assert time.monotonic() - began < 20
         assert client.keep_alive(lease.id, timeout_s=30) == 60
+        client.close()
+
+    def test_calls_that_fail_together_do_not_come_back_to_a_frozen_server(
+        self, etcd: EmbeddedEtcd, own_etcd: EmbeddedEtcd
+    ) -> None:
+        client = Etcd3Client([target(own_etcd), target(etcd)], timeout_s=0.5)
+        with frozen(own_etcd), ThreadPoolExecutor(2) as pool:
+            calls = [pool.submit(client.range, "/a") for _ in range(2)]
+            for call in calls:
+                with pytest.raises(TryAgain, match=target(own_etcd)):
+                    call.result()
+            assert client.range("/a").revision
         client.close()
 
     def test_a_restarted_server_is_found_again(self, own_etcd: EmbeddedEtcd) -> None:
@@ -188,6 +202,22 @@ def locked() -> Iterator[EmbeddedEtcd]:
     etcd.stop()
 
 
+class SigningEtcd(EmbeddedEtcd):
+    """Its tokens are signed (JWT), and say as of which users and roles."""
+
+    def _arguments(self, folder: Path) -> tuple[str, ...]:
+        keys = f"pub-key={CERT},priv-key={KEY}"
+        return (*super()._arguments(folder), f"--auth-token=jwt,{keys},sign-method=ES256")
+
+
+@pytest.fixture
+def signed() -> Iterator[EmbeddedEtcd]:
+    with SigningEtcd() as etcd:
+        for command in ("user add root:secret", "user grant-role root root", "auth enable"):
+            etcdctl(etcd, command)
+        yield etcd
+
+
 class TestLogin:
     def test_user_and_password(self, locked: EmbeddedEtcd) -> None:
         client = connect(settings(locked.endpoint, user="root", password="secret"))
@@ -210,6 +240,22 @@ class TestLogin:
         await_answer(client)
         assert get(client, "/a") is not None
         client.close()
+
+    def test_a_token_that_is_older_than_the_users_is_renewed(self, signed: EmbeddedEtcd) -> None:
+        client = connect(settings(signed.endpoint, user="root", password="secret"))
+        client.put("/a", b"1")
+        etcdctl(signed, "--user=root:secret user add guest:guest")
+        assert get(client, "/a") is not None
+        client.close()
+
+    @pytest.mark.parametrize(
+        "told", ["auth: revision in header is old", "etcdserver: revision of auth store is old"]
+    )
+    def test_each_etcd_says_in_its_words_that_a_token_is_old(self, told: str) -> None:
+        error = grpc.aio.AioRpcError(
+            grpc.StatusCode.INVALID_ARGUMENT, grpc.aio.Metadata(), grpc.aio.Metadata(), told
+        )
+        assert etcd3_client._token_is_stale(error)
 
     def test_a_wrong_password_is_a_wrong_configuration(self, locked: EmbeddedEtcd) -> None:
         with pytest.raises(ConfigError, match=r"refused us.*invalid user ID or password"):

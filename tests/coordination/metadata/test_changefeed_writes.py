@@ -287,9 +287,12 @@ def test_it_fails_also_while_paused_if_its_history_is_gone(
 
 
 def test_finished_is_the_end_unless_it_is_resumed(shop: Cluster) -> None:
-    shop.launch().decide(FeedEvent.FINISH)
+    owner = shop.launch()
+    owner.decide(FeedEvent.WARNING, ERROR)
+    owner.decide(FeedEvent.FINISH)
     info = shop.info
     assert (info.state, info.admin_job_type) == (FeedState.FINISHED, AdminJobType.FINISH)
+    assert (info.error, info.warning) == (None, None)  # nothing is wrong with it any more
     with pytest.raises(InvalidTransition):
         shop.operator.pause(NAME)
     shop.operator.resume(NAME)

@@ -137,6 +137,22 @@ def test_captures_that_do_not_accept_each_other_say_why_once(
     assert good.receive() == []
 
 
+def test_a_certificate_that_is_being_replaced_ends_no_capture(
+    site: Site, caplog: pytest.LogCaptureFixture
+):
+    a, b = site.start(A, site.settings(site.good)), site.start(B, site.settings(site.good))
+    key = Path(site.good.key).read_bytes()
+    Path(site.good.key).unlink()
+    for _ in range(2):
+        a.send([dispatch(1)])
+    eventually(lambda: said(caplog, "a capture does not answer"))
+    (told,) = said(caplog, "a capture does not answer")
+    assert "cannot read key-path" in told
+    Path(site.good.key).write_bytes(key)
+    a.send([dispatch(2)])
+    eventually(b.receive)
+
+
 @pytest.mark.parametrize(
     ("files", "allowed", "why"),
     [

@@ -81,6 +81,16 @@ def test_a_word_is_found_and_what_was_tried_may_be_tried_again(tmp_path: Path) -
     assert ground.blocked.failed == {}
 
 
+def test_the_next_term_of_this_capture_does_not_warn_of_what_is_over(tmp_path: Path) -> None:
+    """Meanwhile another capture was the owner, and an operator has spoken. The stream, and what is
+    said of it, may have stayed."""
+    ground = Ground(tmp_path)
+    ground.blocked.look([HELD], 100.0, 19)
+    assert "table shop.t waits" in (ground.concerns.first or "")
+    ground.blocked.close()
+    assert ground.concerns.first is None
+
+
 def test_how_far_the_others_may_go(tmp_path: Path) -> None:
     blocked = Ground(tmp_path).blocked
     low_water = {"t/0": 40, "t/1": 7}

@@ -3,9 +3,11 @@ dropped it died before it said so."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -113,3 +115,24 @@ def test_right_below_a_drop_that_was_noted_the_dropped_table_is_in_the_cut(
     assert published(tmp_path) == []
     reach(owner, DROP_TS - 1, is_sync_point=is_sync_point)
     assert published(tmp_path) == [(DROP_TS - 1, [str(NAME), str(OTHER)])]
+
+
+def test_tables_may_be_made_and_dropped_while_a_sync_point_is_looked_at(tmp_path: Path) -> None:
+    """By the applying thread, while the control writer's own thread writes."""
+    owner = Owner(tmp_path)
+    names = (TableName("shop", str(number)) for number in itertools.count())
+
+    class Meanwhile:
+        @property
+        def created_ts(self) -> Ts:
+            owner.spans[next(names)] = self
+            return Ts(5)
+
+        def get(self, *_: object) -> tuple[int, None]:
+            owner.spans.ended[next(names)] = Ts(70)
+            return 0, None
+
+    meanwhile: Any = Meanwhile()
+    owner.spans[NAME] = owner.rows._known = meanwhile
+    owner.spans.ended |= {OTHER: Ts(60), NAME: Ts(60)}
+    assert owner.rows._publish(Ts(50)), "it is passed over"

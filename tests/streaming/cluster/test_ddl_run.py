@@ -13,14 +13,17 @@ from deltalake import DeltaTable
 
 from conf.settings import Changefeed, DeltaSink, KafkaSource
 from coordination.clock import SystemClock
+from coordination.errors import Stop
 from coordination.model import TableName, Ts
 from coordination.watchdog import Watchdog
+from sinks.apply import TableHeld
 from sinks.ddl.partitions import read_partitioning
 from sinks.ddl.words import read_words
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.progress import DROPPED
+from sinks.storage_errors import StorageAway
 from streaming.cluster.control_rows import EndedSpan, RenamedSpans
-from streaming.cluster.ddl_run import carry_out
+from streaming.cluster.ddl_run import HELD_S, carry_out
 from streaming.cluster.known import Known, pending_ddls
 from streaming.cluster.progress_rows import first_progress
 from streaming.control_tables import ControlTables
@@ -251,3 +254,26 @@ def test_rows_that_are_written_anew_when_it_is_asked_to_stop(ground: Ground) -> 
     ground.run(NAME, 100, query)
     assert DeltaTable(uri).version() == before + 1
     assert {row["n"] for row in read_rows(uri)} == {7}
+
+
+def test_a_table_may_be_paused_for_days_while_storage_is_away_now_and_then(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = ground.plan(NAME, 100, "TRUNCATE TABLE `orders`").runs
+    assert step is not None
+    answers = iter([StorageAway("away"), StorageAway("away"), TableHeld("paused")] * 10)
+    waits: list[float] = []
+
+    def alter(*_: object) -> object:
+        if (answer := next(answers, None)) is None:
+            raise Stop("that is enough")
+        raise answer
+
+    class Closing(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            return False
+
+    monkeypatch.setattr(MergeOnWriteEngine, "alter", alter)
+    assert ground.carried_out(step, Closing()) == []
+    assert waits == [0.5, 1.0, HELD_S] * 10

@@ -21,7 +21,7 @@ from streaming.apply.row_block import RowBlock
 from streaming.cluster.held_spans import Assignment, HeldSpans
 from streaming.cluster.newcomers import Newcomer, low_water_of, passes
 from streaming.cluster.reads import Read
-from streaming.cluster.span_writer import SpanWriter
+from streaming.cluster.span_writer import SpanWriter, _Joined
 from streaming.protocols.contract import Block
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
@@ -70,6 +70,7 @@ class Ground:
         self.between: list[Read] = []
         self.failures: list[BaseException] = []
         self.woken = threading.Event()
+        self.closing = threading.Event()
         nothing: Any = SimpleNamespace(counts={}, selects=lambda _: True, rows_wait=lambda _: None)
         context: Any = SimpleNamespace(
             stream=self,
@@ -124,7 +125,9 @@ class Ground:
     def catch_up(self, joining: Newcomer) -> threading.Thread:
         step = Watchdog(SystemClock()).watch("the worker", 60.0)
         thread = threading.Thread(
-            target=self.writer.newcomers.catch_up, args=([joining], step), daemon=True
+            target=self.writer.newcomers.catch_up,
+            args=([joining], step, self.closing),
+            daemon=True,
         )
         thread.start()
         return thread
@@ -217,6 +220,17 @@ def test_a_newcomer_gives_way_when_the_writer_has_failed(ground: Ground):
     assert not joining.is_caught_up
 
 
+def test_a_replica_that_closes_does_not_read_the_rest_of_a_backlog(ground: Ground):
+    """A pause would take as long; after ten minutes its capture would end by suicide."""
+    joining = ground.begin(ground.add(), at=30)
+    ground.between = [read_of(at, at + 10) for at in (0, 10, 20)]
+    ground.closing.set()
+    ground.advance_until_over(ground.catch_up(joining))
+    assert ground.carry.low_water(A) == {PARTITION: 0}
+    assert sum(each.rows for each in ground.carry.due(A, 0, 10**18)) == 10
+    assert not joining.is_caught_up
+
+
 def test_a_newcomer_that_goes_before_its_rows_are_here_leaves_nothing(ground: Ground):
     joining = ground.begin(ground.add(), at=30)
     ground.between = [read_of(0, 10), read_of(10, 20)]
@@ -244,3 +258,29 @@ def test_newcomers_whose_rows_begin_near_each_other_are_read_in_one_pass():
     (together,) = [each for each in found if len(each) == 2]
     assert together == [nearer, near]
     assert low_water_of(together) == {PARTITION: 1_000_000 - 60}
+
+
+def test_a_span_may_leave_while_the_worker_asks_how_far_all_are(tmp_path: Path) -> None:
+    """Both threads are woken at once when a span leaves."""
+    ground = Ground(tmp_path)
+    writer = ground.writer
+
+    class Leaving(_Tables):
+        """The applying thread comes in between."""
+
+        def get(self, *asked: Any) -> Any:
+            writer._drop_leavers({})
+            return super().get(*asked)
+
+        def __getitem__(self, name: TableName) -> Any:
+            found = super().__getitem__(name)
+            writer._drop_leavers({})
+            return found
+
+    spans: Any = Leaving()
+    writer._spans = spans
+    for name in (A, TableName("shop", "other")):
+        assignment: Any = SimpleNamespace(id=1, name=name, checkpoint_ts=Ts(10))
+        writer._joined[name] = _Joined(assignment=assignment, is_written=True)
+        spans.put(SimpleNamespace(name=name, checkpoint=Ts(10)))
+    writer.reached()

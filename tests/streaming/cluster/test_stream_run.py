@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from streaming.cluster import stream_run
 from streaming.cluster.stream_run import StreamRun
+from streaming.concerns import STREAM, Concerns
 from streaming.source.kafka import SourceShape
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
@@ -27,25 +29,55 @@ class Reader:
         raise Asked
 
 
-def test_where_nothing_lies_between_the_jvm_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be five times a second."""
-    monkeypatch.setattr(stream_run, "Source", lambda _: None)
+class Mute:
+    """A source to which nothing comes."""
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 7)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> StreamRun:
+    monkeypatch.setattr(stream_run, "Source", lambda _: Mute())
     context: Any = SimpleNamespace(
         name="a",
         changefeed=SimpleNamespace(source=None),
-        batch=SimpleNamespace(max_messages=10),
+        batch=SimpleNamespace(max_messages=10, first_messages=0),
         watch=lambda _: None,
+        trust=SimpleNamespace(check=lambda: None),
+        check_jvm=lambda: None,
+        concerns=Concerns(),
     )
     shape = SourceShape(partitions=frozenset({ONE, OTHER}), topic_ids={"orders": "id"})
-    run = StreamRun(
+    return StreamRun(
         context,
         roles=tuple,
         busy=threading.Lock(),
         shape=shape,
-        begin={},
+        begin={ONE: 7, OTHER: 7},
         watermarks=Watermarks(partitions=shape.partitions),
     )
+
+
+def test_where_nothing_lies_between_the_jvm_is_not_asked(run: StreamRun) -> None:
+    """It would be five times a second."""
     reader: Any = Reader()
     assert run._read(reader, {ONE: 7, OTHER: 3}, {ONE: 7, OTHER: 3}, {}) is None
     with pytest.raises(Asked):
         run._read(reader, {ONE: 7, OTHER: 3}, {ONE: 7, OTHER: 4}, {})
+
+
+def test_failures_of_a_mute_topic_that_lie_far_apart_do_not_add_up(
+    run: StreamRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker is started anew each night, and nothing is sent to it for a week."""
+    monkeypatch.setattr(stream_run, "MUTE_WAIT_S", 0.0)
+    reader: Any = Reader()
+    run._reader = reader
+    run._ticks.set()
+    for _ in range(10):
+        waits = [run._backoff.next_s(ConnectionError("no broker")) for _ in range(4)]
+        run._context.concerns.say(STREAM, "the stream fails")
+        run._turn()
+        assert run._context.concerns.first is None
+        assert waits == [0.5, 1.0, 2.0, 4.0]
