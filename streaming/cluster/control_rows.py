@@ -186,6 +186,11 @@ class ControlRows:
         self.row = row
         self._written_at_s = time.monotonic()
 
+    def refresh(self, older_s: float) -> None:
+        """Write the changefeed's row again where it is older, or is not shown as it is."""
+        if self.age_s > older_s or not self.is_shown:
+            self.save(self.row)
+
     def write(
         self,
         advance: Advance,

@@ -237,8 +237,18 @@ class DeltaControlWriter(RoleWorker):
                 term.reader.ran(None)
         except PASSING as error:
             self._context.check_jvm()
-            self._closing.wait(self._backoff.next_s(error))
+            self._rest(term, self._backoff.next_s(error))
             term.reader.retry()
+
+    def _rest(self, term: _ClaimedTerm, wait_s: float) -> None:
+        """Between two tries. The row must not look as if its owner were gone (rule 6)."""
+        until_s, each_s = time.monotonic() + wait_s, self._context.ttl_s / 3
+        while not self._closing.wait(min(each_s, max(0.0, until_s - time.monotonic()))):
+            with suppress(*PASSING):
+                self._context.trust.check()
+                term.rows.refresh(each_s)
+            if time.monotonic() >= until_s:
+                return
 
     @property
     def _held(self) -> Sequence[HeldTable]:
@@ -317,11 +327,11 @@ class DeltaControlWriter(RoleWorker):
     # Writing.
 
     def _record(self, term: _ClaimedTerm) -> None:
-        context, rows, age_s = self._context, term.rows, term.rows.age_s
+        context, rows = self._context, term.rows
         etcd = etcd_concern(context.trust.silent_s, context.ttl_s)
         self._concern = etcd or context.concerns.first
         with self._lock:
-            is_due = age_s >= RECORD_EVERY_S or (self._advance and self._advance.finished)
+            is_due = rows.age_s >= RECORD_EVERY_S or (self._advance and self._advance.finished)
             if self._advance is not None and is_due:
                 advance, self._advance = self._advance, None
             else:
@@ -335,9 +345,7 @@ class DeltaControlWriter(RoleWorker):
                     self._advance = advance if newer is None else merged(advance, newer)
                 raise
             self._backoff.reset()
-        is_stale = rows.age_s > context.ttl_s / 3
-        if is_stale or not rows.is_shown:
-            rows.save(rows.row)
+        rows.refresh(context.ttl_s / 3)
 
     def _write(self, term: _ClaimedTerm, advance: Advance) -> None:
         rows, reading = term.rows, texts(term.reader.low_water)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from coordination.errors import Stop, TidelakeError, TryAgain
+from streaming.cluster.control_writer import DeltaControlWriter
 from streaming.cluster.role_context import RoleWorker
 
 LOST = TidelakeError("the stream has ended: offsets are gone")
@@ -37,3 +40,19 @@ def test_what_ends_a_role_is_not_hidden_by_what_passes(
         worker._raise_failure()
     assert found.value is raised
     worker._raise_failure()
+
+
+def test_an_owner_whose_stream_fails_keeps_its_row_fresh() -> None:
+    """An owner of another etcd takes a changefeed over whose row is older than a lease lasts."""
+    refreshed: list[float] = []
+    writer: Any = object.__new__(DeltaControlWriter)
+    writer._context = SimpleNamespace(trust=Mock(), check_jvm=Mock(), ttl_s=0.06)
+    writer._closing = threading.Event()
+    writer._backoff = Mock(next_s=lambda _: 0.3)
+    writer._read_on = Mock(side_effect=AWAY)
+    term = Mock()
+    term.rows.refresh = refreshed.append
+    writer._turn(term)
+    assert len(refreshed) >= 3
+    assert set(refreshed) == {0.02}
+    term.reader.retry.assert_called_once_with()
