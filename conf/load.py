@@ -237,13 +237,12 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
         made["filter"] = _filter(document.get("filter", {}), values)
     with problems.noted():
         for name in ("start-ts", "target-ts", "overwrite-checkpoint-ts"):
-            require_ts(name, values.get(name))
+            check_ts(name, values.get(name))
     problems.refuse()
     return Changefeed(sink=DeltaSink(**sink), **made)
 
 
-def require_ts(name: str, ts: int | None) -> None:
-    """Raises SettingError for a number that is no TSO."""
+def check_ts(name: str, ts: int | None) -> None:
     require(ts is None or 0 <= ts < 2**63, f"{name}={ts} must be a TSO, 0 or above")
 
 

@@ -27,6 +27,8 @@ from streaming.source.ranges import TopicPartition
 # By so much may the clock of PD, which gives the commit-ts, be ahead of the clock that stamps
 # messages (a TiCDC capture's, or the broker's). A stamped message may also wait before it is sent.
 CLOCKS_MS: Final = 10 * 60_000
+# No TSO is so late. What a producer has written in µs or ns is beyond it.
+LATEST_MS: Final = 1 << (63 - TSO_LOGICAL_BITS)
 
 
 def refuse_a_hole(
@@ -37,12 +39,19 @@ def refuse_a_hole(
     the message; None if there are none yet. Blocks, and may raise SourceAway.
     """
     later = {p: offset for p, offset in first.items() if offset > 0}
-    times_ms = {p: at_ms for p, at_ms in log.times_ms(later).items() if at_ms > 0}
+    told_ms = log.times_ms(later)
+    times_ms = {p: at_ms for p, at_ms in told_ms.items() if 0 < at_ms < LATEST_MS - CLOCKS_MS}
     safe_ts = {p: (at_ms + CLOCKS_MS) << TSO_LOGICAL_BITS for p, at_ms in times_ms.items()}
     for partition, offset in sorted(later.items()):
-        if partition not in times_ms:
+        if partition not in told_ms:
             known = "when they were sent is not known, as no message is left"
             way_out = "Let TiCDC send one, then start again"
+        elif partition not in times_ms:
+            known = (
+                "when they were sent is not known, as the timestamp of its first message, "
+                f"{told_ms[partition]}, is no time in milliseconds since 1970"
+            )
+            way_out = "Have TiCDC send the tables to a new topic"
         elif safe_ts[partition] > checkpoint_ts:
             sent_before = tso_time(times_ms[partition] << TSO_LOGICAL_BITS)
             known = (

@@ -176,6 +176,26 @@ def test_what_cannot_be_done_is_one_line(
     assert len(err.splitlines()) == 1
 
 
+def test_a_rewind_that_cannot_be_is_not_written(
+    cluster: Cluster, command: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    """`changefeed list` would end with a traceback for all, or the changefeed would fail."""
+    create(cluster, tmp_path, "shop", "--start-ts", "5", "--target-ts", "900")
+    cluster("changefeed", "pause", "-c", "shop")
+    for ts, says in (
+        ("-5", "=-5 must be a TSO, 0 or above"),
+        ("9" * 30, "must be a TSO, 0 or above"),
+        ("900", "must be below the changefeed's target-ts 900"),
+    ):
+        code, out, err = command(
+            "changefeed", "resume", "-c", "shop", "--overwrite-checkpoint-ts", ts
+        )
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert says in err
+    (row,) = cluster("changefeed", "query", "-c", "shop")
+    assert (row["state"], row["checkpoint_ts"]) == ("stopped", 5)
+
+
 def test_a_name_is_taken_once(
     cluster: Cluster, command: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:

@@ -194,7 +194,10 @@ REWIND = {"overwrite_checkpoint_ts": certain_ts(60)}
     [
         (first_row(CHANGEFEED), {}, SHAPE, 70, f"--start-ts {certain_ts(70)} at least"),
         (first_row(CHANGEFEED), {}, SHAPE, None, "no message is left. Let TiCDC send one"),
-        (first_row(CHANGEFEED), {}, SHAPE, 0, "no message is left"),  # it tells no time
+        *(
+            (first_row(CHANGEFEED), {}, SHAPE, no_time, f"{no_time}, is no time in milliseconds")
+            for no_time in (0, 1_790_000_000_000_000, 1_790_000_000_000_000_000)  # none, µs, ns
+        ),
         (
             ran_to(certain_ts(100)),
             REWIND,
