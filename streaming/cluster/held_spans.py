@@ -258,17 +258,23 @@ class HeldSpans:
         self, applied: Iterable[tuple[Assignment, AppliedSpan]], read_offsets: Mapping[str, int]
     ) -> bool:
         """Publish how far spans are, with how far was read by then. Returns whether the agent
-        has anything new to report."""
+        has anything new to report.
+
+        What was read does not count while a span that is written here is not among them: a writer
+        that begins anew has not all of its rows, and its status is from before."""
         with self._lock:
             before = len(self._new_applied)
+            written = (each.assignment for each in self._held.values())
+            missing = {each.id for each in written if each.state is TableState.REPLICATING}
             for assignment, each in applied:
+                missing.discard(assignment.id)
                 held = self._current(assignment)
                 is_here = held is not None and held.assignment.state is not TableState.STOPPED
                 if is_here and held is not None and held.applied != each:
                     self._new_applied[assignment.span.table_id] = (assignment.id, each)
             last = self._read_offsets if self._new_offsets is None else self._new_offsets
-            is_news = len(self._new_applied) > before or read_offsets != last
-            self._new_offsets = read_offsets
+            self._new_offsets = last if missing else read_offsets
+            is_news = len(self._new_applied) > before or self._new_offsets != last
             return is_news or bool(self._changed)
 
     def _current(self, assignment: Assignment) -> _HeldSpan | None:

@@ -183,6 +183,19 @@ def test_the_last_word_of_a_span_that_has_stopped_is_of_no_other_one():
     assert held.read_offsets() == read_to(30)
 
 
+def test_what_is_read_without_a_span_that_is_written_here_does_not_count():
+    """A writer that begins anew joins a stream that is further on. Its span has to be caught up
+    with, and was said to hold nothing back."""
+    held, assignment = replicating()
+    held.publish([(assignment, applied(20))], read_to(20))
+    held.publish([], read_to(30))
+    held.take_changed()
+    assert held.read_offsets() == read_to(20)
+    held.publish([(assignment, applied(40))], read_to(40))
+    held.take_changed()
+    assert held.read_offsets() == read_to(40)
+
+
 def test_what_an_older_stay_has_done_is_not_told_of_a_newer_one():
     held, before = replicating()
     held.publish([(before, applied(90))], read_to(90))
