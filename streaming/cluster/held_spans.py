@@ -134,9 +134,10 @@ class HeldSpans:
 
     def take_stopped(self, table_id: int) -> TableStatus | None:
         """The last status of a stopped span, which is forgotten by this call; None if it has not
-        stopped."""
+        stopped. Of the others nothing new is seen: the agent may have looked at them already."""
         with self._lock:
-            self._adopt()
+            if (news := self._new_applied.pop(table_id, None)) is not None:
+                self._adopt_one(table_id, *news)
             held = self._held.get(table_id)
             if held is None or held.assignment.state is not TableState.STOPPED:
                 return None
@@ -180,14 +181,17 @@ class HeldSpans:
         """Make visible what was published since the last call."""
         news, self._new_applied = self._new_applied, {}
         for table_id, (assignment_id, applied) in news.items():
-            held = self._held.get(table_id)
-            if held is None or held.assignment.id != assignment_id or held.applied == applied:
-                continue
-            at_ts = max(applied.checkpoint_ts, held.applied.checkpoint_ts)
-            held.applied = applied._replace(checkpoint_ts=Ts(at_ts))
-            self._changed.add(table_id)
+            self._adopt_one(table_id, assignment_id, applied)
         if self._new_offsets is not None:
             self._read_offsets, self._new_offsets = self._new_offsets, None
+
+    def _adopt_one(self, table_id: int, assignment_id: int, applied: AppliedSpan) -> None:
+        held = self._held.get(table_id)
+        if held is None or held.assignment.id != assignment_id or held.applied == applied:
+            return
+        at_ts = max(applied.checkpoint_ts, held.applied.checkpoint_ts)
+        held.applied = applied._replace(checkpoint_ts=Ts(at_ts))
+        self._changed.add(table_id)
 
     # Called by the data threads.
 
@@ -254,17 +258,23 @@ class HeldSpans:
         self, applied: Iterable[tuple[Assignment, AppliedSpan]], read_offsets: Mapping[str, int]
     ) -> bool:
         """Publish how far spans are, with how far was read by then. Returns whether the agent
-        has anything new to report."""
+        has anything new to report.
+
+        What was read does not count while a span that is written here is not among them: a writer
+        that begins anew has not all of its rows, and its status is from before."""
         with self._lock:
             before = len(self._new_applied)
+            written = (each.assignment for each in self._held.values())
+            missing = {each.id for each in written if each.state is TableState.REPLICATING}
             for assignment, each in applied:
+                missing.discard(assignment.id)
                 held = self._current(assignment)
                 is_here = held is not None and held.assignment.state is not TableState.STOPPED
                 if is_here and held is not None and held.applied != each:
                     self._new_applied[assignment.span.table_id] = (assignment.id, each)
             last = self._read_offsets if self._new_offsets is None else self._new_offsets
-            is_news = len(self._new_applied) > before or read_offsets != last
-            self._new_offsets = read_offsets
+            self._new_offsets = last if missing else read_offsets
+            is_news = len(self._new_applied) > before or self._new_offsets != last
             return is_news or bool(self._changed)
 
     def _current(self, assignment: Assignment) -> _HeldSpan | None:

@@ -154,6 +154,8 @@ class Newcomers:
             for newcomer in self._coming.values():
                 if newcomer.since is None:
                     newcomer.since = dict(begin)
+                    # A partition that was added to the topic: its low water is older than that.
+                    newcomer.low_water = {**dict.fromkeys(begin, 0), **newcomer.low_water}
             return dict(self._wanted)
 
     # Called by the applying thread.

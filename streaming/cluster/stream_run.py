@@ -26,6 +26,7 @@ from coordination.model import TableName
 from sinks.jvm_errors import line
 from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.query import ticking_query
+from streaming.cluster.quiet import BUSY_WAIT_S, IDLE_WAIT_S, Quiet
 from streaming.cluster.reads import Offsets, Read, marks_of, reached, texts
 from streaming.cluster.stream_role import StreamContext, StreamRole
 from streaming.concerns import STREAM
@@ -40,10 +41,6 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 2.0  # between two looks whether the query still runs
 LEASE_S = 30.0  # of one batch of the query: each batch costs Spark as much as a small read
-BUSY_WAIT_S = 0.05  # between two looks at the ends while rows come: a look costs a millisecond
-IDLE_WAIT_S = 0.2  # ... and when nothing but watermarks has come for `IDLE_AFTER_S`
-MUTE_WAIT_S = 0.5  # ... and when not even watermarks have
-IDLE_AFTER_S = 5.0
 HELD_WAIT_S = 0.2  # between two looks at a table that could not be committed
 REST_S = 1.0  # ... of the applying thread when nothing wakes it; then a target-ts may be reached
 # After a read that reached the ends, reading pauses as long as the read took, at most this long: a
@@ -74,7 +71,7 @@ class StreamRun:
         self._watermarks = watermarks
         self.taken_position: Offsets = dict(begin)
         self.taken_watermarks = watermarks
-        self.last_read_s = self._last_rows_s = time.monotonic()
+        self._quiet = Quiet()
         self._reads: queue.Queue[Read] = queue.Queue(1)
         self._work = threading.Event()  # for the applying thread
         self._news = threading.Event()  # for the reading thread
@@ -121,6 +118,11 @@ class StreamRun:
     def wake(self) -> None:
         self._work.set()
         self._news.set()
+
+    @property
+    def quiet_s(self) -> float:
+        """For how long there has been nothing beyond what the roles have taken."""
+        return self._quiet.lasts_s(self.taken_position)
 
     # The query: started again when it ends, as long as the stream runs.
 
@@ -205,6 +207,7 @@ class StreamRun:
         return None
 
     def _wait_after(self, error: BaseException) -> None:
+        self._quiet.failed()
         if self._stopping.is_set():
             return None
         try:
@@ -251,23 +254,15 @@ class StreamRun:
         self._backoff.reset()  # the broker answers, be it that nothing has come
         context.concerns.say(STREAM, None)
         if read is None:
-            self._pause(self._rest_s())
+            self._quiet.nothing_came(self._position)
+            self._pause(self._quiet.rest_s)
             return
+        self._quiet.came(read)
         self._position = dict(read.position)
         self._watermarks = read.watermarks
-        self.last_read_s = time.monotonic()
-        if read.has_more_than_watermarks:
-            self._last_rows_s = self.last_read_s
         self._hand_over(replace(read, ends_ms=ends_ms))
         if not read.rows_wait:
             self._pause(min(read.job_ms / 1e3, PAUSE_S))
-
-    def _rest_s(self) -> float:
-        """Until the next look at the ends, where nothing is there to read."""
-        idle_since_s = time.monotonic() - IDLE_AFTER_S
-        if self.last_read_s < idle_since_s:
-            return MUTE_WAIT_S
-        return IDLE_WAIT_S if self._last_rows_s < idle_since_s else BUSY_WAIT_S
 
     def _submit(self) -> dict[TableName, WantedTable]:
         """Tell the roles where the next read begins, and collect the rows that they want of it."""

@@ -16,7 +16,6 @@ reads the messages before them by itself (``read_between``).
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 from coordination.model import Ts
@@ -72,8 +71,7 @@ class TopicStream:
             return Ts(target)  # neither rows nor DDLs above the target-ts are ours
         if target is None or not run.taken_watermarks.all_at(target):
             return resolved
-        is_quiet = time.monotonic() - run.last_read_s > self.context.batch.quiet_s
-        return Ts(target) if is_quiet else resolved
+        return Ts(target) if run.quiet_s > self.context.batch.quiet_s else resolved
 
     def join(self, role: StreamRole, low_water: Offsets, recorded: Marks) -> Offsets:
         """The role gets the stream's reads from now on. An idle stream begins at the role's low

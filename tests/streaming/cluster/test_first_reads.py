@@ -13,7 +13,7 @@ import pytest
 from coordination.errors import Stop, TidelakeError
 from coordination.model import TableName, Ts
 from coordination.watchdog import Watchdog
-from streaming.cluster import stream_run
+from streaming.cluster import quiet, stream_run
 from streaming.cluster.stream_run import StreamRun
 from streaming.concerns import Concerns
 from streaming.protocols.contract import Block, Kind, WantedTable
@@ -43,7 +43,7 @@ class Ground:
         monkeypatch.setattr(stream_run, "Source", lambda _: self)
         monkeypatch.setattr(stream_run, "ticking_query", self.ticking_query)
         monkeypatch.setattr(stream_run, "LOOK_EVERY_S", 0.01)
-        monkeypatch.setattr(stream_run, "BUSY_WAIT_S", 0.01)
+        monkeypatch.setattr(quiet, "BUSY_WAIT_S", 0.01)
         watchdog = Watchdog(FakeClock())
         context: Any = SimpleNamespace(
             name="a",

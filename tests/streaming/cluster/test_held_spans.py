@@ -165,6 +165,37 @@ def test_statuses_and_what_was_read_are_seen_in_one_piece():
     assert held.read_offsets() == read_to(30)
 
 
+def test_the_last_word_of_a_span_that_has_stopped_is_of_no_other_one():
+    """The agent has looked at the others already, and tells how far was read after that."""
+    held, assignment = replicating()
+    other = Span(stored_table_id(1, "shop", "b", 5), "shop", "b")
+    held.add(other, AT, THIRD, is_prepare=True)
+    held.publish([(assignment, applied(20))], read_to(20))
+    held.remove(other.table_id)
+    assert other.table_id in held.take_changed()
+    held_back = applied(30)._replace(source_offsets=read_to(25))
+    held.publish([(assignment, held_back)], read_to(30))
+    assert held.take_stopped(other.table_id) is not None
+    assert held.status(SPAN.table_id).checkpoint_ts == 20
+    assert held.read_offsets() == read_to(20)
+    assert SPAN.table_id in held.take_changed()
+    assert held.status(SPAN.table_id).source_offsets == read_to(25)
+    assert held.read_offsets() == read_to(30)
+
+
+def test_what_is_read_without_a_span_that_is_written_here_does_not_count():
+    """A writer that begins anew joins a stream that is further on. Its span has to be caught up
+    with, and was said to hold nothing back."""
+    held, assignment = replicating()
+    held.publish([(assignment, applied(20))], read_to(20))
+    held.publish([], read_to(30))
+    held.take_changed()
+    assert held.read_offsets() == read_to(20)
+    held.publish([(assignment, applied(40))], read_to(40))
+    held.take_changed()
+    assert held.read_offsets() == read_to(40)
+
+
 def test_what_an_older_stay_has_done_is_not_told_of_a_newer_one():
     held, before = replicating()
     held.publish([(before, applied(90))], read_to(90))

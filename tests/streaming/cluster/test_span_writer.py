@@ -31,6 +31,7 @@ SPAN = Span(stored_table_id(1, A.schema, A.table, 5), A.schema, A.table)
 AT = Checkpoint(Ts(10), Ts(10))
 FENCE = 1 << 32 | 1
 PARTITION = TopicPartition("shop", 0)
+ADDED = TopicPartition("shop", 1)
 WHEN_S = 10.0
 
 
@@ -118,7 +119,7 @@ class Ground:
         self.writer.newcomers.begin(
             [Newcomer(assignment=assignment, table=table, low_water=low_water)]
         )
-        self.writer.submit({PARTITION: at})
+        self.writer.submit({**self.position, PARTITION: at})
         (joining,) = self.writer.newcomers.coming()
         return joining
 
@@ -240,6 +241,18 @@ def test_a_newcomer_that_goes_before_its_rows_are_here_leaves_nothing(ground: Gr
     assert not ground.carry.bytes
     assert not ground.writer.known()
     assert ground.writer.submit({PARTITION: 40}) == {}
+
+
+def test_a_partition_that_was_added_is_read_from_its_beginning_for_a_newcomer(ground: Ground):
+    """Its progress row is from before: no capture has reported the partition yet. The stream here
+    has read it already, without the newcomer's rows."""
+    ground.position[ADDED] = 50
+    assignment = ground.add()
+    ground.begin(assignment, at=30)
+    (joining,) = ground.writer.newcomers.coming()
+    assert joining.since == {PARTITION: 30, ADDED: 50}
+    assert low_water_of([joining]) == {PARTITION: 0, ADDED: 0}
+    assert joining.behind == 80
 
 
 def joining(*, behind: int, at: int = 1_000_000) -> Newcomer:

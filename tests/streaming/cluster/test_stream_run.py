@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from streaming.cluster import stream_run
+from sinks.changefeeds import RecordedWatermark
+from streaming.cluster import stream_run, topic_stream
 from streaming.cluster.stream_run import StreamRun
+from streaming.cluster.topic_stream import TopicStream
 from streaming.concerns import STREAM, Concerns
 from streaming.source.kafka import SourceShape
 from streaming.source.ranges import TopicPartition
@@ -71,7 +73,7 @@ def test_failures_of_a_mute_topic_that_lie_far_apart_do_not_add_up(
     run: StreamRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker is started anew each night, and nothing is sent to it for a week."""
-    monkeypatch.setattr(stream_run, "MUTE_WAIT_S", 0.0)
+    monkeypatch.setattr(StreamRun, "_pause", lambda *_: None)
     reader: Any = Reader()
     run._reader = reader
     run._ticks.set()
@@ -81,3 +83,36 @@ def test_failures_of_a_mute_topic_that_lie_far_apart_do_not_add_up(
         run._turn()
         assert run._context.concerns.first is None
         assert waits == [0.5, 1.0, 2.0, 4.0]
+
+
+def test_a_target_ts_is_reached_where_looks_find_nothing_beyond_what_is_taken(
+    run: StreamRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No watermark passes it. Where nobody has looked for a while, since the broker is away or a
+    commit takes long, rows of that very ts may be there."""
+    now_s = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    monkeypatch.setattr(StreamRun, "_pause", lambda *_: None)
+    monkeypatch.setattr(run._stopping, "wait", lambda _: None)
+    monkeypatch.setattr(topic_stream, "Source", lambda _: None)
+    context: Any = SimpleNamespace(
+        changefeed=SimpleNamespace(source=None, target_ts=50), batch=SimpleNamespace(quiet_s=10.0)
+    )
+    stream = TopicStream(context)
+    marks = dict.fromkeys((ONE, OTHER), RecordedWatermark(ts=50, offset=6))
+    stream._run, run._reader = run, Reader()  # type: ignore[assignment]
+    run.taken_watermarks = run.taken_watermarks.advance(marks, {})
+    run._ticks.set()
+    now_s += 20.0
+    assert stream.resolved_ts() == 49  # Spark has started meanwhile
+    run._turn()
+    assert stream.resolved_ts() == 49
+    now_s += 20.0
+    run._turn()
+    assert stream.resolved_ts() == 50
+    run.taken_position = {ONE: 6, OTHER: 7}  # a read waits for a long commit
+    assert stream.resolved_ts() == 49
+    run.taken_position = {ONE: 7, OTHER: 7}
+    run._wait_after(ConnectionError("no broker"))
+    run._turn()
+    assert stream.resolved_ts() == 49

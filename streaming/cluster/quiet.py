@@ -1,0 +1,49 @@
+"""How long nothing has come to the topics, as far as anybody looked. Pure but for the clock."""
+
+from __future__ import annotations
+
+import time
+
+from streaming.cluster.reads import Offsets, Read
+
+BUSY_WAIT_S = 0.05  # between two looks at the ends while rows come: a look costs a millisecond
+IDLE_WAIT_S = 0.2  # ... and when nothing but watermarks has come for `IDLE_AFTER_S`
+MUTE_WAIT_S = 0.5  # ... and when not even watermarks have
+IDLE_AFTER_S = 5.0
+
+
+class Quiet:
+    """The reading thread says what it finds; any thread may ask."""
+
+    def __init__(self) -> None:
+        self._last_read_s = self._last_rows_s = time.monotonic()
+        # Where looks, one after another, found nothing: the first one's time, and the last one's.
+        self._looks: tuple[Offsets, float, float] | None = None
+
+    def came(self, read: Read) -> None:
+        self._looks = None
+        self._last_read_s = time.monotonic()
+        if read.has_more_than_watermarks:
+            self._last_rows_s = self._last_read_s
+
+    def nothing_came(self, position: Offsets) -> None:
+        """A look at the ends: all before ``position`` has been read, and there is no more."""
+        now_s = time.monotonic()
+        self._looks = position, self._looks[1] if self._looks else now_s, now_s
+
+    def failed(self) -> None:
+        self._looks = None
+
+    def lasts_s(self, taken: Offsets) -> float:
+        """For how long there has been nothing beyond ``taken``. It is not known while the broker
+        does not answer, or nobody asks it, because a long commit is waited for, say."""
+        position, first_s, last_s = self._looks or ({}, 0.0, 0.0)
+        return last_s - first_s if position == taken else 0.0
+
+    @property
+    def rest_s(self) -> float:
+        """Until the next look, where nothing is there to read."""
+        idle_since_s = time.monotonic() - IDLE_AFTER_S
+        if self._last_read_s < idle_since_s:
+            return MUTE_WAIT_S
+        return IDLE_WAIT_S if self._last_rows_s < idle_since_s else BUSY_WAIT_S
