@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -240,7 +241,8 @@ def _commit(table: OpenTable, order: TableDdl, new: NewShape | None, actions: li
         )
     except BaseException as error:
         if not is_put or isinstance(error, LostRace):  # no commit names the files, and none will
-            table.storage.delete(each.path for each in written)
+            with suppress(OSError):  # then they go as orphans; what is told is why there are some
+                table.storage.delete(each.path for each in written)
         raise
     for file, deleted in marked:
         table.marked(file, deleted)
