@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -240,7 +241,8 @@ def _commit(table: OpenTable, order: TableDdl, new: NewShape | None, actions: li
         )
     except BaseException as error:
         if not is_put or isinstance(error, LostRace):  # no commit names the files, and none will
-            table.storage.delete(each.path for each in written)
+            with suppress(OSError):  # then they go as orphans; what is told is why there are some
+                table.storage.delete(each.path for each in written)
         raise
     for file, deleted in marked:
         table.marked(file, deleted)
@@ -275,29 +277,27 @@ def _rows_anew(
 ) -> tuple[list[Json], list[tuple[DataFile, DeletedRows]]]:
     """The actions that take rows out, and the files that stay, with their vectors. What comes in
     their place is ``written``."""
-    gone: list[Json] = []
-    marked: list[tuple[DataFile, DeletedRows]] = []
+    hits: Hits | None = {}  # None: all
     if order.removes_rows and order.on_drop is None and order.ended:
         hits, anew = _to_end(table, order)
-        gone, marked = table.taken_out(hits, int(time.time() * 1000))
         for rows_of, values in anew:
             for each in write_ended(table, rows_of, values, key):
                 written.append(each.file)
     elif order.removes_all or (new is not None and new.must_rewrite):
-        live = [each.file for each in table.files.values()]
+        hits = None
         if new is not None and not order.removes_all:
             _write(table, order, new, key, written)
-        # Their retention begins now: to write a large table takes long.
-        is_kept = order.on_drop in ("keep", "rename")
-        removed_ms = NEVER_MS if is_kept else int(time.time() * 1000)
-        gone = [file.remove(removed_ms, data_change=True) for file in live]
     elif order.partitions:
         hits = _of_partitions(table, order, None)
-        gone, marked = table.taken_out(hits, int(time.time() * 1000))
     for rows in order.comes() if order.comes is not None else ():
         found = data_files.physical_rows(rows, table.shape)
         written += [each.file for each in write_sorted(table.storage, found, key, table.shape)]
-    return gone, marked
+    now_ms = int(time.time() * 1000)  # their retention begins now: to write many rows takes long
+    if hits is not None:
+        return table.taken_out(hits, now_ms)
+    removed_ms = NEVER_MS if order.on_drop in ("keep", "rename") else now_ms
+    live = (each.file for each in table.files.values())
+    return [file.remove(removed_ms, data_change=True) for file in live], []
 
 
 def _to_end(table: OpenTable, order: TableDdl) -> tuple[Hits, list[tuple[Hits, Mapping[str, Any]]]]:

@@ -33,6 +33,13 @@ DELETE_CHUNK = 1000
 READ_AHEAD = 64 * 1024  # bytes: a Parquet footer in one request
 RETRY_TIMEOUT = timedelta(seconds=30)
 _XML = re.compile(r"<\?xml.*?(?:<Message>(.*?)</Message>.*)?$", re.DOTALL)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)")
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    **dict.fromkeys(("s", ""), timedelta(seconds=1)),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+}
 T = TypeVar("T")
 _PREFIXES = ("aws_", "azure_", "google_")
 _CLIENT_OPTIONS = frozenset(
@@ -94,12 +101,22 @@ def _sorted_options(
         if bare in _CLIENT_OPTIONS:
             client[bare] = value
         elif name == "max_retries":
+            if not value.isdecimal():
+                raise ConfigError(f"storage-options: max_retries is {value!r}, which is no number")
             retry["max_retries"] = int(value)
         elif name == "retry_timeout":
-            retry["retry_timeout"] = timedelta(seconds=float(value.removesuffix("s")))
+            retry["retry_timeout"] = _duration(name, value)
         elif name not in _OF_DELTA_RS and name != "aws_s3_locking_provider":
             config[name] = value
     return config, client, retry
+
+
+def _duration(name: str, text: str) -> timedelta:
+    """As delta-rs takes it, ``30s``; a number alone is seconds."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"storage-options: {name} is {text!r}, which is no time such as '30s'")
+    return float(found[1]) * _UNITS[found[2]]
 
 
 class ObjectStorage:

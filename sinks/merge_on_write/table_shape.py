@@ -107,6 +107,10 @@ def _check_features(protocol: Protocol, metadata: Metadata) -> None:
     if unknown:
         raise NotForThisEngine(f"it has the table features {', '.join(sorted(unknown))}")
     _check_settings(metadata)
+    # Who may write then gives IDs to the rows of each file, though no reader relies on them yet.
+    is_suspended = _is_on(metadata.configuration, "delta.rowTrackingSuspended")
+    if "rowTracking" in protocol.features and not is_suspended:
+        raise NotForThisEngine("it has the table feature rowTracking")
 
 
 def _check_settings(metadata: Metadata) -> None:

@@ -14,6 +14,7 @@ from sinks.apply import Applied, Skipped, TableAltered
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.storage import LocalStorage
 from sinks.spark_engine import SparkEngine
 from sinks.tables import seal
 from tests.services.delta_rows import read_rows
@@ -193,3 +194,20 @@ class TestRaces:
             engine.alter(ddl(uri, ADD_FILLED, before_commit=fence))
         assert DeltaTable(uri).version() == 12
         assert orphans(uri) == set()
+
+    def test_that_its_files_cannot_be_deleted_does_not_hide_why(
+        self, engine: MergeOnWriteEngine, uri: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Or one who lost its term would try again, as for storage that is away."""
+
+        def fence() -> None:
+            raise Fenced("lost")
+
+        monkeypatch.setattr(LocalStorage, "delete", failing_deletes)
+        with pytest.raises(Fenced):
+            engine.alter(ddl(uri, ADD_FILLED, before_commit=fence))
+        assert DeltaTable(uri).version() == 12
+
+
+def failing_deletes(_storage: LocalStorage, _paths: object) -> None:
+    raise OSError("503 Slow Down")

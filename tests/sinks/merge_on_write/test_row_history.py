@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -19,6 +21,7 @@ from sinks.apply import Applied, Skipped, TableWrite, Target, app_id
 from sinks.creation import create
 from sinks.ddl.effects import CreateTable
 from sinks.ddl.statements import read_ddl
+from sinks.merge_on_write import alter as alters
 from sinks.merge_on_write import commit as commits
 from sinks.merge_on_write import folding
 from sinks.merge_on_write.alter import TableDdl
@@ -29,6 +32,7 @@ from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.table_form import HISTORY_COLUMNS, VALID_FROM_TS, VALID_TO_TS
 from sinks.tables import DdlIdentity, inspect, seal
 from tests.services.delta_rows import read_rows
+from tests.sinks.merge_on_write.ddls import action
 from tests.sinks.merge_on_write.event_logs import NAME, ORIGIN
 from tests.sinks.merge_on_write.faulty_storage import FaultyStorage, once
 from tests.sinks.merge_on_write.row_histories import (
@@ -280,6 +284,23 @@ def made_in_partitions(uri: str) -> Target:
     target = replace(history_target(uri), schema=effect.schema)
     create(target, properties=ORIGIN)
     return target
+
+
+def test_what_a_ddl_takes_out_is_kept_from_its_end_on(
+    engine: MergeOnWriteEngine, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To write a large table anew takes hours, and readers go on in the version before."""
+    target, now_s, genuine = made_history(uri), [1_800_000_000.0], alters.write_ended
+    engine.apply(history_write(target, 5, 40, [(10, 1, "a"), (20, 2, "b")]))
+
+    def slow(*arguments: Any) -> Any:
+        now_s[0] += 3600
+        return genuine(*arguments)
+
+    monkeypatch.setattr(alters, "write_ended", slow)
+    monkeypatch.setattr(alters, "time", SimpleNamespace(time=lambda: now_s[0]))
+    engine.alter(truncate(target, 50))
+    assert action(uri, "remove")["deletionTimestamp"] == now_s[0] * 1000
 
 
 def removal(target: Target, ts: int, *names: str) -> TableDdl:

@@ -152,6 +152,17 @@ def test_options_that_mean_nothing_are_refused(s3: S3Server):
         open_storage("s3://lake/x", {**s3.options, "AWS_S3_LOCKING_PROVIDER": "dynamodb"})
 
 
+@pytest.mark.parametrize("options", [{"max_retries": "many"}, {"retry_timeout": "soon"}])
+def test_retries_that_are_no_number_are_refused_in_one_line(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(options))} is '.*', which is no "):
+        open_storage("s3://lake/x", options)
+
+
+@pytest.mark.parametrize("text", ["500ms", "30s", "30", "1.5m", "2 h"])
+def test_a_time_to_retry_is_read_as_delta_rs_reads_it(text: str) -> None:
+    assert open_storage("s3://lake/x", {"retry_timeout": text}).uri == "s3://lake/x"
+
+
 def test_a_bucket_that_is_not_there_is_said_in_one_line(s3: S3Server):
     storage = open_storage("s3://nowhere/x", s3.options)
     with pytest.raises(OSError, match="bucket does not exist") as caught:
