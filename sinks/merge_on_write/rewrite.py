@@ -29,6 +29,7 @@ from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import NotForThisEngine, TableShape
 from sinks.table_form import ROW_DELETED
 from sinks.text_arrays import CastRules
+from sinks.type_changes import CannotConvert
 
 SLICE_BYTES = 128 << 20  # of rows in memory, before they are converted
 SLICE_ROWS = 1_000_000
@@ -97,7 +98,21 @@ class PartRewrite:
         source = None
         if of.source is not None:
             source = data_files.one_array(rows[of.source.physical], of.source.arrow)
-        return of.origin.values(source, rows.num_rows, of.column.arrow, self.rules, self.ddl_ms)
+        how = of.column.arrow, self.rules, self.ddl_ms
+        try:
+            return of.origin.values(source, rows.num_rows, *how)
+        except CannotConvert:
+            mark = next(
+                (each for each in self.new.columns if each.column.name == ROW_DELETED), None
+            )
+            if source is None or mark is None or mark.source is None:
+                raise
+            # TiDB had no deleted rows to convert: their values need no place, as when they come
+            # again after a rewind.
+            alive = pc.invert(data_files.one_array(rows[mark.source.physical], pa.bool_()))
+            there = source.filter(alive)
+            of.origin.values(there, len(there), *how)
+            return of.origin.values(source, rows.num_rows, *how, is_strict=False)
 
 
 def rewrite(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from sinks.creation import create
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.table_form import ROW_DELETED, TableForm
 from tests.services.delta_rows import read_rows
+from tests.sinks.merge_on_write.altering import column
 from tests.sinks.merge_on_write.ddls import ID, V, change, ddl
 from tests.sinks.merge_on_write.orders import target, write
 
@@ -65,3 +67,22 @@ def test_rows_that_are_there_do_not(
     with pytest.raises(TidelakeError, match=r"its key becomes \(v\), and (two|there are) rows"):
         engine.alter(replace(ddl(soft.uri, BY_V), target=soft))
     assert len(read_rows(soft.uri)) == 3
+
+
+def test_a_deleted_rows_value_needs_no_place_in_a_new_type(
+    engine: MergeOnWriteEngine, soft: Target
+) -> None:
+    put(engine, soft, 10, (1, "x", True), (2, "7", True), (3, "8", False))
+    order = replace(ddl(soft.uri, change(ID, column("v", "int"))), target=soft)
+    assert isinstance(engine.alter(order), Applied)
+    assert [row["v"] for row in sorted(read_rows(soft.uri), key=id_of)] == [None, 7, 8]
+
+
+def test_one_that_is_there_does(engine: MergeOnWriteEngine, soft: Target) -> None:
+    put(engine, soft, 10, (1, "deleted", True), (2, "there", False))
+    with pytest.raises(TidelakeError, match="there"):
+        engine.alter(replace(ddl(soft.uri, change(ID, column("v", "int"))), target=soft))
+
+
+def id_of(row: Mapping[str, Any]) -> int:
+    return int(row["id"])
