@@ -84,7 +84,7 @@ class StorageRefuses(TidelakeError):
 def storage_error(doing: str, uri: str, error: BaseException) -> TidelakeError:
     """The error (StorageRefuses or StorageAway) whose one line tells the operator what could not be
     done, where, why, and what to do."""
-    text = _told(error)
+    text = _told(error).replace(uri.partition("://")[2] or uri, "")  # a name may be such a word
     if _JAVA_MKDIR.search(text):
         text = f"{text} <- {_why_no_folder(uri)}"
     reason = _refusal(text, uri) or _unlike(error)

@@ -354,7 +354,7 @@ def _write(
             written.append(each)
         if new.key_changes:
             columns = [new.shape.column(name) for name in key]
-            if new.key_is_row:
+            if new.key_is_row or order.target.form.soft_delete:
                 take_equal_out(written, columns, work, order.map_parts)
             else:
                 refuse_doubles(written, columns, work, order.map_parts)

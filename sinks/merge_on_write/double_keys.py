@@ -56,11 +56,11 @@ class ShareOfKeys:
         """The values of a key that two rows have; None: no two have the same."""
         twice = self.twice(number)
         looks = range(0, len(twice), _AT_ONCE)
-        doubles = (self._double(twice[begin : begin + _AT_ONCE]) for begin in looks)
+        doubles = (self.double(twice[begin : begin + _AT_ONCE]) for begin in looks)
         return next((each for each in doubles if each is not None), None)
 
-    def _double(self, among: Words) -> str | None:
-        """As above, of keys whose first half is one of these."""
+    def double(self, among: Words) -> str | None:
+        """As when called, of keys whose first half is one of these."""
         seen: set[tuple[int, int]] = set()
         for arrays, keys in self._pieces():
             for row in np.flatnonzero(np.isin(keys.first.view(np.uint64), among)).tolist():
@@ -122,7 +122,12 @@ def refuse_doubles(
     with closing(map_parts(share, range(share.shares), size_bytes)) as looks:
         found = next((each for each in looks if each is not None), None)
     if found is not None:
-        raise TidelakeError(
-            f"its key becomes ({', '.join(work.key)}), and two rows have ({found}): replicate the "
-            "table anew, or keep it as it is with [filter] rules"
-        )
+        raise doubled(columns, found)
+
+
+def doubled(columns: Sequence[ShapeColumn], values: str | None) -> TidelakeError:
+    """The error of two rows with these values of a new key."""
+    return TidelakeError(
+        f"its key becomes ({', '.join(each.name for each in columns)}), and two rows have "
+        f"({values}): replicate the table anew, or keep it as it is with [filter] rules"
+    )

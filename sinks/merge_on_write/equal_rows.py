@@ -1,4 +1,5 @@
-"""Of rows of files that were just written one of each key stays, where all columns are the key.
+"""Of rows of files that were just written one of each key stays, where all columns are the key, or
+where rows that were deleted upstream give way to what has their new key now.
 
 They are found share by share, as doubles are (``double_keys``), and taken out in vectors. Where the
 table's form has marks of its own, the row stays that is there rather than deleted, and then the one
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from sinks.merge_on_write.actions import DataFile
-from sinks.merge_on_write.double_keys import ShareOfKeys, share_of
+from sinks.merge_on_write.double_keys import ShareOfKeys, doubled, share_of
 from sinks.merge_on_write.file_rows import DeletedRows, mark
 from sinks.merge_on_write.key_hash import Keys, Words
 from sinks.merge_on_write.key_index import Ordinals
@@ -36,9 +37,10 @@ class SurplusOfShare:
 
     share: ShareOfKeys
     marks: tuple[ShapeColumn, ...]  # the form's, the weightiest first
+    deleted_alone: bool = False  # no others may go; the first mark tells which were deleted
 
     def __call__(self, number: int) -> dict[int, BitMap64]:
-        """By the number of a file: which of its rows go."""
+        """By the number of a file: which of its rows go. Raises TidelakeError."""
         twice, gone = self.share.twice(number), defaultdict[int, BitMap64](BitMap64)
         if not len(twice):
             return {}
@@ -57,6 +59,8 @@ class SurplusOfShare:
             stay = last_per_key(Keys(here[0], here[1]), here[2:-2])
             goes = np.ones(len(here[0]), np.bool_)
             goes[stay] = False
+            if self.deleted_alone and len(alive := here[0][goes & (here[2] == 0)]):
+                raise doubled(self.share.columns, self.share.double(alive[:1].astype(np.uint64)))
             for each in np.unique(here[-2][goes]).tolist():
                 gone[each] |= BitMap64(here[-1][goes & (here[-2] == each)].astype(np.uint64))
             kept = [each[stay] for each in here]
@@ -79,7 +83,9 @@ def take_equal_out(
     of ``double_keys.share_of``."""
     by_name = {column.name: column for column in work.new.shape.columns}
     marks = tuple(by_name[name] for name in (ROW_DELETED, ROW_TS) if name in by_name)
-    surplus = SurplusOfShare(share=share_of(written, columns, work), marks=marks)
+    surplus = SurplusOfShare(
+        share=share_of(written, columns, work), marks=marks, deleted_alone=not work.new.key_is_row
+    )
     gone: dict[int, BitMap64] = {}
     size_bytes = sum(each.size for each in written)
     with closing(map_parts(surplus, range(surplus.share.shares), size_bytes)) as found:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import reduce
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordination.errors import TidelakeError
 from sinks.merge_on_write import data_files
@@ -25,7 +27,9 @@ from sinks.merge_on_write.sorted_files import write_sorted
 from sinks.merge_on_write.statistics import rows_in
 from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import NotForThisEngine, TableShape
+from sinks.table_form import ROW_DELETED
 from sinks.text_arrays import CastRules
+from sinks.type_changes import CannotConvert
 
 SLICE_BYTES = 128 << 20  # of rows in memory, before they are converted
 SLICE_ROWS = 1_000_000
@@ -56,7 +60,7 @@ class PartRewrite:
             for rows in in_slices(self._live(located, files)):
                 columns = [self._column(each, rows) for each in self.new.columns]
                 made = pa.Table.from_arrays(columns, schema=shape.schema)
-                self._refuse_null(made)
+                made = self._keyed(made)
                 written += [each.file for each in write_sorted(storage, made, order_by, shape)]
         except BaseException:
             with suppress(OSError):  # it would hide what went wrong
@@ -72,20 +76,43 @@ class PartRewrite:
             dead = DeletedRows.read(located, file, data_files.count_rows(located, file)).mask
             yield from data_files.read_live_pieces(located, file, dead, wanted, SLICE_ROWS)
 
-    def _refuse_null(self, rows: pa.Table) -> None:
+    def _keyed(self, rows: pa.Table) -> pa.Table:
+        """Without the rows that were deleted and have no new key. Raises where others have none."""
         if not self.new.key_changes or self.new.key_is_row:
-            return
-        if any(rows[self.new.shape.column(name).physical].null_count for name in self.key):
+            return rows
+        by_name = {column.name: column.physical for column in self.new.shape.columns}
+        keys = [rows[by_name[name]] for name in self.key]
+        if not any(each.null_count for each in keys):
+            return rows
+        if ROW_DELETED in by_name:
+            is_whole = reduce(pc.and_, (each.is_valid() for each in keys))
+            rows = rows.filter(pc.or_(is_whole, pc.invert(rows[by_name[ROW_DELETED]])))
+        if any(rows[by_name[name]].null_count for name in self.key):
             raise TidelakeError(
                 f"its key becomes ({', '.join(self.key)}), and there are rows that have NULL in "
                 "it: replicate the table anew, or keep it as it is with [filter] rules"
             )
+        return rows
 
     def _column(self, of: RewrittenColumn, rows: pa.Table) -> pa.Array:
         source = None
         if of.source is not None:
             source = data_files.one_array(rows[of.source.physical], of.source.arrow)
-        return of.origin.values(source, rows.num_rows, of.column.arrow, self.rules, self.ddl_ms)
+        how = of.column.arrow, self.rules, self.ddl_ms
+        try:
+            return of.origin.values(source, rows.num_rows, *how)
+        except CannotConvert:
+            mark = next(
+                (each for each in self.new.columns if each.column.name == ROW_DELETED), None
+            )
+            if source is None or mark is None or mark.source is None:
+                raise
+            # TiDB had no deleted rows to convert: their values need no place, as when they come
+            # again after a rewind.
+            alive = pc.invert(data_files.one_array(rows[mark.source.physical], pa.bool_()))
+            there = source.filter(alive)
+            of.origin.values(there, len(there), *how)
+            return of.origin.values(source, rows.num_rows, *how, is_strict=False)
 
 
 def rewrite(

@@ -26,6 +26,7 @@ CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 MIN_INTERVAL, MAX_INTERVAL = 20, 100  # commits; each after a checkpoint costs a reader 0.3 ms
 ENTRIES_PER_COMMIT = 50  # files and tombstones; to write so many takes half a ms
 CLEAN_EVERY_S = 300.0
+QUIET_EVERY_S = 3600.0  # of a table that we do not write any more: what was removed from it expires
 ORPHANS_EVERY_S = 24 * 3600.0
 MOST_FOLDS = 8  # of one table in a row, since other tables wait
 _log = logging.getLogger(__name__)
@@ -37,14 +38,17 @@ class _Care:
     checkpoint: int | None = None  # the version of the last checkpoint that we know of
     cleaned_at: float = 0.0
     orphans_at: float = 0.0
+    written_at: float = 0.0
+    looked_at: float = 0.0
 
 
 class TableUpkeep:
-    """A daemon thread; ``committed`` wakes it, ``close`` ends it."""
+    """A daemon thread; ``committed`` wakes it, ``close`` ends it. A table that was written once is
+    cleaned as long as the thread lives: what a DROP TABLE took out expires when nobody writes."""
 
     def __init__(self) -> None:
         self._cares: dict[OpenTable, _Care] = {}
-        self._waiting: dict[OpenTable, None] = {}
+        self._waiting: dict[OpenTable, bool] = {}  # whether it is to be cleaned alone
         self._put_off: dict[OpenTable, None] = {}  # written while rows waited
         self._rows_wait = False
         self._changed = threading.Condition()
@@ -57,8 +61,12 @@ class TableUpkeep:
         Reads no files."""
         with table.lock:
             now = time.monotonic()
-            care = self._cares.setdefault(table, _Care(cleaned_at=now, orphans_at=now))
-            care.key = key
+            with self._changed:
+                if table not in self._cares:
+                    self._cares[table] = _Care(cleaned_at=now, orphans_at=now, written_at=now)
+                    self._wake([])  # it may become quiet with this very commit
+                care = self._cares[table]
+            care.key, care.written_at = key, now
             is_due = _checkpoint_is_due(table, care) or _cleaning_is_due(care)
             if is_due or paths_to_fold(table, rows_wait=self._rows_wait):
                 self._wake([table])
@@ -79,7 +87,7 @@ class TableUpkeep:
 
     def _wake(self, tables: Sequence[OpenTable]) -> None:
         with self._changed:
-            self._waiting.update(dict.fromkeys(tables))
+            self._waiting.update(dict.fromkeys(tables, False))
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
                 self._thread.start()
@@ -100,28 +108,46 @@ class TableUpkeep:
             self._thread.join()
 
     def _run(self) -> None:
-        while (table := self._next()) is not None:
+        while (found := self._next()) is not None:
+            table, is_quiet = found
             try:
-                self._look_after(table, self._cares[table])
+                self._look_after(table, self._cares[table], is_quiet=is_quiet)
             except (LogMoved, TableGone):
                 with table.lock:
                     table.forget()
             except (*STORAGE_ERRORS, TidelakeError) as error:
                 _log.warning("upkeep failed table=%s error=%s", table.uri, one_line(error))
 
-    def _next(self) -> OpenTable | None:
+    def _next(self) -> tuple[OpenTable, bool] | None:
         with self._changed:
             self._idle = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._waiting or self._closed)
+            while not (self._closed or self._waiting or self._add_quiet()):
+                self._changed.wait(QUIET_EVERY_S)
             if self._closed:
                 return None
+            self._add_quiet()  # others are never through
             table = next(iter(self._waiting))
-            del self._waiting[table]
+            self._cares[table].looked_at = time.monotonic()
             self._idle = False
-            return table
+            return table, self._waiting.pop(table)
 
-    def _look_after(self, table: OpenTable, care: _Care) -> None:
+    def _add_quiet(self) -> bool:
+        """Whether there are some to look at. Perhaps they were dropped, or others write them now:
+        those are not folded here."""
+        before = time.monotonic() - QUIET_EVERY_S
+        quiet = [
+            table
+            for table, care in self._cares.items()
+            if max(care.written_at, care.looked_at) <= before
+        ]
+        self._waiting = {**dict.fromkeys(quiet, True), **self._waiting}
+        return bool(quiet)
+
+    def _look_after(self, table: OpenTable, care: _Care, *, is_quiet: bool) -> None:
+        if is_quiet:
+            self._clean(table, care)
+            return
         for _ in range(MOST_FOLDS):
             with table.lock:
                 table.refresh()
@@ -151,6 +177,8 @@ class TableUpkeep:
         now_ms = int(time.time() * 1000)
         with table.lock:
             table.refresh()
+            if is_paused(table.state.metadata):
+                return
             clean_files(table.storage, table.state, now_ms=now_ms, orphans=orphans)
             bare = table.state.bare()
         clean_log(table.storage, bare, now_ms=now_ms)

@@ -109,6 +109,13 @@ def damaged(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("uri", ["s3://lake/shop/simds", "s3://accessdenied/shop/t"])
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_words_in_a_tables_name_are_no_reason(uri: str, scheme: str):
+    told = f"{scheme}{uri.removeprefix('s3')}/x.parquet: Generic S3 error: 503 Slow Down"
+    assert isinstance(storage_error("write to", uri, OSError(told)), StorageAway)
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [(made_unlike, "No field named b"), (with_feature, "tides"), (damaged, "Json error")],

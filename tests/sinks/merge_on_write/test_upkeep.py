@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sinks.merge_on_write import data_files, folding, sorted_files
+from sinks.merge_on_write import data_files, folding, sorted_files, upkeep
 from sinks.merge_on_write import fold as folds
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.fold import fold, paths_to_fold
+from sinks.merge_on_write.intervals import FILE_RETENTION
+from tests.sinks.merge_on_write.ddls import ddl
 from tests.sinks.merge_on_write.orders import changed, made, rows_of, write
 
 
@@ -126,3 +129,21 @@ class TestFiles:
         more: dict[int, str | None] = {1003: None, 1057: "more", 1097: None, 1000: "again"}
         engine.apply(write(uri, 103, more))
         assert rows_of(uri) == changed(before, late, more)
+
+
+def test_what_a_dropped_table_had_goes_when_its_retention_is_over(
+    tmp_path: Path, engine: MergeOnWriteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody commits to it any more: the owner has dropped it, by an engine without upkeep."""
+    monkeypatch.setattr(upkeep, "CLEAN_EVERY_S", 0.0)
+    monkeypatch.setattr(upkeep, "QUIET_EVERY_S", 0.1)
+    uri = made(tmp_path / "t", {FILE_RETENTION: "interval 0 hours"})
+    keeping = MergeOnWriteEngine({})
+    keeping.apply(write(uri, 13, {1: "new"}))
+    settled(keeping)
+    engine.alter(ddl(uri, None, on_drop="drop"))
+    deadline = time.monotonic() + 30
+    while list(Path(uri).glob("*.parquet")):
+        assert time.monotonic() < deadline, "they stay"
+        time.sleep(0.01)
+    keeping.close()
