@@ -194,6 +194,21 @@ def test_a_read_that_is_kept_does_not_hide_one_that_was_lost(
     assert not ground.carry.bytes
 
 
+def test_a_read_that_is_being_kept_is_not_lost(ground: Ground, monkeypatch: pytest.MonkeyPatch):
+    """The worker looks after a failure of its own: it would leave, and read everything again."""
+    joined(ground)
+    seen: list[bool] = []
+    add = Carry.add
+
+    def look(carry: Carry, block: Block) -> None:
+        seen.append(ground.writer.has_lost_rows)
+        add(carry, block)
+
+    monkeypatch.setattr(Carry, "add", look)
+    ground.writer.take(read_of(0, 3))
+    assert seen == [False]
+
+
 def test_what_lies_before_a_newcomer_goes_to_the_carry_read_by_read(ground: Ground):
     joining = ground.begin(ground.add(), at=30)
     ground.between = [read_of(at, at + 10) for at in (0, 10, 20)]
