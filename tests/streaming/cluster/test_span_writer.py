@@ -236,6 +236,24 @@ def test_a_newcomer_gives_way_when_the_writer_has_failed(ground: Ground):
     assert not joining.is_caught_up
 
 
+def test_after_a_failure_a_newcomer_goes_on_where_it_was(ground: Ground):
+    """Any table's commit may fail now and then. A long backlog would never be caught up with, and
+    each try would leave its rows in the carry once more."""
+    joining = ground.begin(ground.add(), at=30)
+    ground.between = [read_of(0, 10), read_of(10, 20)]
+    thread = ground.catch_up(joining)
+    assert ground.woken.wait(WHEN_S)
+    ground.writer.failed(OSError("storage is away"))
+    thread.join(WHEN_S)
+    assert low_water_of([joining]) == {PARTITION: 10}
+    ground.writer.retry()
+    ground.between = [read_of(10, 20), read_of(20, 30)]
+    ground.advance_until_over(ground.catch_up(joining))
+    assert sum(each.rows for each in ground.carry.due(A, 0, 10**18)) == 30
+    assert ground.carry.low_water(A) == {PARTITION: 0}
+    assert not ground.writer.newcomers.coming()
+
+
 def test_a_replica_that_closes_does_not_read_the_rest_of_a_backlog(ground: Ground):
     """A pause would take as long; after ten minutes its capture would end by suicide."""
     joining = ground.begin(ground.add(), at=30)
