@@ -279,10 +279,10 @@ def low_water_offsets(coordinator: Coordinator) -> dict[str, int]:
     partition that was added counts once all of them read it."""
     replication, read_to = coordinator.replication, _read_to(coordinator)
     primaries = {made.primary for made in replication.sets.values() if made.primary}
-    if not replication.is_settled or not primaries or primaries - read_to.keys():
+    if not replication.is_settled or primaries - read_to.keys():
         return {}
-    known = set.intersection(*map(set, read_to.values()))
-    return {each: at for each, at in lowest(read_to.values()).items() if each in known}
+    reads = read_to.values()
+    return {p: at for p, at in lowest(reads).items() if all(p in read for read in reads)}
 
 
 def _read_to(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:

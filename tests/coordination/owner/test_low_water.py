@@ -33,3 +33,7 @@ def test_a_partition_that_was_added_counts_once_all_captures_read_it():
     """The one that does not read it yet has applied nothing of it."""
     coordinator = settled_on(a={"shop/0": 7, "shop/1": 9}, b={"shop/0": 5})
     assert low_water_offsets(coordinator) == {"shop/0": 5}
+
+
+def test_a_capture_that_has_left_its_stream_knows_of_no_partition():
+    assert low_water_offsets(settled_on(a={"shop/0": 7}, b={})) == {}
