@@ -275,12 +275,14 @@ def low_water_offsets(coordinator: Coordinator) -> dict[str, int]:
     now, except for spans that hold unapplied rows: their progress rows have their own low water.
     Empty: not known now.
 
-    It is known only while every span is settled on a capture that has said how far it has read."""
+    It is known only while every span is settled on a capture that has said how far it has read. A
+    partition that was added counts once all of them read it."""
     replication, read_to = coordinator.replication, _read_to(coordinator)
     primaries = {made.primary for made in replication.sets.values() if made.primary}
     if not replication.is_settled or primaries - read_to.keys():
         return {}
-    return lowest(read_to.values())
+    reads = read_to.values()
+    return {p: at for p, at in lowest(reads).items() if all(p in read for read in reads)}
 
 
 def _read_to(coordinator: Coordinator) -> dict[CaptureID, Mapping[str, int]]:

@@ -30,6 +30,7 @@ from streaming.cluster.progress_rows import (
     past_tables,
     reported_progress,
     resumed_progress,
+    risen,
     schema_row,
     span_of,
     there_at,
@@ -266,7 +267,7 @@ class ControlRows:
             resolved_ts=max(row.resolved_ts, advance.resolved_ts, checkpoint_ts),
             max_published_ts=self.floor_ts,
             source_offsets=low_water(row, advance, reading, self.progress.values()),
-            watermarks={**row.watermarks, **texts(marks)},
+            watermarks=risen(row.watermarks, texts(marks)),
             dead_letters=self._letters,
             error=None,
         )

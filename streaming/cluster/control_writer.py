@@ -382,8 +382,8 @@ class DeltaControlWriter(RoleWorker):
         if self._dropping.is_set():
             self._context.cancel()
         if term is not None:
-            term.retention.close()
-            term.blocked.close()
+            for each in (term.reader, term.retention, term.blocked):
+                each.close()
             self._step.rest()  # the next line may wait for a long commit of the applying thread
             self._stream.leave(term.reader)
         self._release()

@@ -31,9 +31,9 @@ NEAR_MESSAGES: Final = 50_000  # to read so many more takes no longer than one m
 class Newcomer:
     """A span whose unapplied rows are not all in the carry yet, with its table.
 
-    Its rows must be read from ``low_water`` on. ``since``: the offsets from which on the stream's
-    own reads bring them; None until the next read begins. ``caught``: rows from before ``since``
-    that the worker has read, until the applying thread moves them into the carry."""
+    Its rows must still be read from ``low_water`` on. ``since``: the offsets from which on the
+    stream's own reads bring them; None until the next read begins. ``caught``: rows from before
+    ``since`` that the worker has read, until the applying thread moves them into the carry."""
 
     assignment: Assignment
     table: SinkTable
@@ -94,8 +94,8 @@ class Newcomers:
         """Read the rows of ``together`` from their low water up to ``since``, in one pass (see
         `passes`). Blocks; the stream goes on meanwhile. After each read it waits until the carry
         has the rows, since a backlog may be larger than memory. After a failure it is called again
-        and begins anew: a row that is read twice is applied once. ``step``: the worker's; each read
-        is one step. It ends amid a backlog once ``closing`` is set."""
+        and goes on where it was. ``step``: the worker's; each read is one step. It ends amid a
+        backlog once ``closing`` is set."""
         begun_s = time.monotonic()
         since = together[0].since
         assert since is not None
@@ -107,27 +107,35 @@ class Newcomers:
         for read in self._stream.read_between(low_water_of(together), since, wanted):
             messages += read.messages
             is_last = all(at >= since[p] for p, at in read.position.items())
-            self._bring(together, read.blocks, is_last=is_last)
+            self._bring(together, read.blocks, read.position, is_last=is_last)
             step.rest()
             together = together if is_last else self._await_taken(together)
             step.step()
             if not together or closing.is_set():
                 return
         if not is_last:
-            self._bring(together, (), is_last=True)
+            self._bring(together, (), {}, is_last=True)
         logger.debug(
             "caught up name=%s tables=%d messages=%d seconds=%.3f",
             *(self._stream.name, len(together), messages, time.monotonic() - begun_s),
         )
 
     def _bring(
-        self, together: Iterable[Newcomer], blocks: Sequence[Block], *, is_last: bool
+        self,
+        together: Iterable[Newcomer],
+        blocks: Sequence[Block],
+        position: Offsets,
+        *,
+        is_last: bool,
     ) -> None:
         """Leave each newcomer the blocks of its table. With the last read they are caught up."""
         with self._changed:
             for newcomer in together:
                 name = newcomer.assignment.name
                 newcomer.caught += [block for block in blocks if block.name == name]
+                newcomer.low_water = {
+                    p: max(at, position.get(p, at)) for p, at in newcomer.low_water.items()
+                }
                 newcomer.is_caught_up = is_last
             self.steps += 1
         self._stream.wake()

@@ -19,11 +19,12 @@ depend on the order of the reads, and nothing is known before all of them are th
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from coordination.errors import TidelakeError
+from coordination.errors import Stop, TidelakeError
 from coordination.model import SEALED_TS, TableName, Ts, lowest
 from coordination.watchdog import Watched
 from streaming.apply.row_block import RowBlock
@@ -81,6 +82,7 @@ class OwnersReader(StreamRole):
         self._on_known = on_known
         self.since: Offsets | None = None  # from there on the stream's reads are ours too
         self._is_caught_up = False  # what lies before has been read
+        self._closing = threading.Event()
         self._position_ts = Ts(0)
         self._ddls: dict[DdlKey, tuple[DdlEvent, Offsets]] = {}
         self._first_rows: dict[TableName, _FirstRow] = {}
@@ -96,7 +98,7 @@ class OwnersReader(StreamRole):
 
     def catch_up(self, low_water: Offsets, step: Watched) -> None:
         """Read what lies before ``since``. After a failure it is called again and begins anew.
-        ``step``: of the caller's thread; each read is one."""
+        ``step``: of the caller's thread; each read is one. It ends after `close`."""
         assert self.since is not None
         for read in self._stream.read_between(low_water, self.since, {}):
             step.rest()  # it may wait for a long commit
@@ -104,8 +106,14 @@ class OwnersReader(StreamRole):
                 self._keep(read)
             step.step()
             self._stream.wake()
+            if self._closing.is_set():
+                return
         self._is_caught_up = True
         self._stream.wake()
+
+    def close(self) -> None:
+        """Before it leaves the stream, which would wait for what it reads by itself. Any thread."""
+        self._closing.set()
 
     # The role.
 
@@ -336,6 +344,8 @@ class OwnersReader(StreamRole):
         newest = {name: NewestWholeRow(limit) for name in names}
         if since:
             for read in self._stream.read_between(since, self._stream.position, wanted):
+                if self._closing.is_set():
+                    raise Stop("the owner's reader closes")
                 for block in read.blocks:
                     if block.kind is Kind.ROW and block.body is not None:
                         newest[block.name].look(RowBlock.of(block))

@@ -13,7 +13,7 @@ from coordination.ports import Advance, RegisteredTable
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Span, stored_table_id
 from sinks.apply import GENERATION
-from sinks.changefeeds import ChangefeedRow
+from sinks.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.progress import BLOCKED, DROPPED, STOPPED, ProgressRow
 from sinks.schemas import SchemaRow, columns_of, partitioning_of
 from sinks.snapshots import SnapshotRow
@@ -219,6 +219,19 @@ def later(before: Mapping[str, int], low_waters: Iterable[Mapping[str, int]]) ->
 
     known = before.keys() | set.intersection(*map(set, found))
     return {partition: least(partition) for partition in sorted(known)}
+
+
+def risen(
+    before: Mapping[str, RecordedWatermark], newer: Mapping[str, RecordedWatermark]
+) -> dict[str, RecordedWatermark]:
+    """The greatest watermark of each partition. A new owner may not have read as far as the one
+    before, whose low water stays: what lies below it is not read again, and a feed that has ended
+    sends no other one."""
+    marks = dict(before)
+    for partition, mark in newer.items():
+        if partition not in marks or mark.ts >= marks[partition].ts:
+            marks[partition] = mark
+    return marks
 
 
 def dead_letters(counts: Mapping[TableName | None, int], progress: Iterable[ProgressRow]) -> int:

@@ -176,10 +176,12 @@ class SpanWriter(StreamRole):
 
     @contextmanager
     def _all_or_lost(self) -> Iterator[None]:
-        """An error within the context leaves rows half kept: `has_lost_rows` stays set."""
-        self.has_lost_rows = True
-        yield
-        self.has_lost_rows = False
+        """An error within the context leaves rows half kept. The worker may ask meanwhile."""
+        try:
+            yield
+        except BaseException:
+            self.has_lost_rows = True
+            raise
 
     def apply_due(self) -> None:
         """Write what may be written by now, and publish how far all spans are."""

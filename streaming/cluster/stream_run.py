@@ -120,6 +120,10 @@ class StreamRun:
         self._news.set()
 
     @property
+    def has_ended(self) -> bool:
+        return self._stopping.is_set()
+
+    @property
     def quiet_s(self) -> float:
         """For how long there has been nothing beyond what the roles have taken."""
         return self._quiet.lasts_s(self.taken_position)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+from coordination.errors import TryAgain
 from coordination.model import Ts
 from streaming.cluster.reads import Marks, Offsets, Read
 from streaming.cluster.stream_role import StreamContext, StreamRole
@@ -80,7 +81,8 @@ class TopicStream:
 
         Returns the low water with all partitions of the source. ``recorded``: watermarks with the
         offsets where they were seen; they count if the stream begins with this role. Raises
-        SourceLost where Kafka cannot go on from the low water, and Fenced without trust."""
+        SourceLost where Kafka cannot go on from the low water, Fenced without trust, and TryAgain
+        where the stream has failed and its roles have not left it yet."""
         with self._lock:
             shape = self._source.shape()
             begin = beginning(self._source, shape, low_water)
@@ -103,6 +105,9 @@ class TopicStream:
                     self._run.stop()
                     self._run, self._roles = None, ()  # nothing runs, so no role has to leave
                     raise
+            elif self._run.has_ended:  # only the roles before were told of it
+                self._roles = self._roles[:-1]
+                raise TryAgain(f"stream {self.name} has failed, and others are still to leave it")
             return begin
 
     def leave(self, role: StreamRole | None) -> None:

@@ -9,7 +9,7 @@ from coordination.ports import Advance
 from coordination.scheduler.coordinator import SpanProgress
 from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
 from coordination.scheduler.replication_set import ReplicationState
-from sinks.changefeeds import ChangefeedRow
+from sinks.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.progress import ProgressRow
 from streaming.cluster.progress_rows import (
     cut,
@@ -22,6 +22,7 @@ from streaming.cluster.progress_rows import (
     past_tables,
     reported_progress,
     resumed_progress,
+    risen,
     with_blocked,
 )
 from streaming.sink_table import SinkTable
@@ -238,3 +239,15 @@ def test_the_fence_of_a_table_that_is_made_again_never_falls():
     again = made_again(fresh, before)
     assert (again.fence, again.dead_letters, again.state) == (before.fence, 2, fresh.state)
     assert made_again(fresh, replace(before, fence=1)).fence == fresh.fence
+
+
+def test_a_recorded_watermark_never_falls():
+    """An owner that has not read as far as the one before: the low water stays behind the greater
+    one, which is not read again."""
+    older, newer = RecordedWatermark(ts=72, offset=60), RecordedWatermark(ts=126, offset=101)
+    assert risen({"shop/0": newer}, {"shop/0": older}) == {"shop/0": newer}
+    again = RecordedWatermark(ts=126, offset=105)
+    assert risen({"shop/0": newer}, {"shop/0": again, "shop/1": older}) == {
+        "shop/0": again,
+        "shop/1": older,
+    }

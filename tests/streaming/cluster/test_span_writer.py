@@ -194,6 +194,21 @@ def test_a_read_that_is_kept_does_not_hide_one_that_was_lost(
     assert not ground.carry.bytes
 
 
+def test_a_read_that_is_being_kept_is_not_lost(ground: Ground, monkeypatch: pytest.MonkeyPatch):
+    """The worker looks after a failure of its own: it would leave, and read everything again."""
+    joined(ground)
+    seen: list[bool] = []
+    add = Carry.add
+
+    def look(carry: Carry, block: Block) -> None:
+        seen.append(ground.writer.has_lost_rows)
+        add(carry, block)
+
+    monkeypatch.setattr(Carry, "add", look)
+    ground.writer.take(read_of(0, 3))
+    assert seen == [False]
+
+
 def test_what_lies_before_a_newcomer_goes_to_the_carry_read_by_read(ground: Ground):
     joining = ground.begin(ground.add(), at=30)
     ground.between = [read_of(at, at + 10) for at in (0, 10, 20)]
@@ -219,6 +234,24 @@ def test_a_newcomer_gives_way_when_the_writer_has_failed(ground: Ground):
     assert not thread.is_alive()
     assert ground.writer.newcomers.coming() == [joining]  # it is caught up with once more
     assert not joining.is_caught_up
+
+
+def test_after_a_failure_a_newcomer_goes_on_where_it_was(ground: Ground):
+    """Any table's commit may fail now and then. A long backlog would never be caught up with, and
+    each try would leave its rows in the carry once more."""
+    joining = ground.begin(ground.add(), at=30)
+    ground.between = [read_of(0, 10), read_of(10, 20)]
+    thread = ground.catch_up(joining)
+    assert ground.woken.wait(WHEN_S)
+    ground.writer.failed(OSError("storage is away"))
+    thread.join(WHEN_S)
+    assert low_water_of([joining]) == {PARTITION: 10}
+    ground.writer.retry()
+    ground.between = [read_of(10, 20), read_of(20, 30)]
+    ground.advance_until_over(ground.catch_up(joining))
+    assert sum(each.rows for each in ground.carry.due(A, 0, 10**18)) == 30
+    assert ground.carry.low_water(A) == {PARTITION: 0}
+    assert not ground.writer.newcomers.coming()
 
 
 def test_a_replica_that_closes_does_not_read_the_rest_of_a_backlog(ground: Ground):

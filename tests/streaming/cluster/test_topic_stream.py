@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordination.errors import TryAgain
 from streaming.cluster import topic_stream
 from streaming.cluster.topic_stream import TopicStream
 
@@ -15,6 +16,7 @@ class NoRun:
     """Of a machine that makes no thread, at first."""
 
     begun = 0
+    has_ended = False
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -29,7 +31,8 @@ class NoRun:
     def join(self, within_s: float) -> None: ...
 
 
-def test_what_did_not_begin_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> TopicStream:
     source = SimpleNamespace(
         shape=lambda: SimpleNamespace(partitions=frozenset()),
         check_offsets=lambda _: None,
@@ -39,9 +42,16 @@ def test_what_did_not_begin_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(topic_stream, "StreamRun", NoRun)
     monkeypatch.setattr(topic_stream, "beginning", lambda *_: {})
     context: Any = SimpleNamespace(
-        changefeed=SimpleNamespace(source=None), trust=SimpleNamespace(check=lambda: None)
+        name="a", changefeed=SimpleNamespace(source=None), trust=SimpleNamespace(check=lambda: None)
     )
-    stream, role = TopicStream(context), object()
+    return TopicStream(context)
+
+
+def test_what_did_not_begin_is_not_waited_for(
+    stream: TopicStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NoRun, "begun", 0)
+    role = object()
     with pytest.raises(RuntimeError):
         stream.join(role, {}, {})  # type: ignore[arg-type]
     assert not stream.is_running
@@ -50,3 +60,20 @@ def test_what_did_not_begin_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -
     assert stream.is_running
     stream.leave(role)  # type: ignore[arg-type]
     assert not stream.is_running
+
+
+def test_a_stream_that_has_failed_is_not_joined(
+    stream: TopicStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its roles have been told. Who comes then would wait for its reads for ever."""
+    monkeypatch.setattr(NoRun, "begun", 1)
+    before, late = object(), object()
+    stream.join(before, {}, {})  # type: ignore[arg-type]
+    monkeypatch.setattr(NoRun, "has_ended", True)
+    with pytest.raises(TryAgain):
+        stream.join(late, {}, {})  # type: ignore[arg-type]
+    stream.leave(before)  # type: ignore[arg-type]
+    assert not stream.is_running
+    monkeypatch.setattr(NoRun, "has_ended", False)
+    stream.join(late, {}, {})  # type: ignore[arg-type]
+    assert stream.is_running
