@@ -237,10 +237,13 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
         made["filter"] = _filter(document.get("filter", {}), values)
     with problems.noted():
         for name in ("start-ts", "target-ts", "overwrite-checkpoint-ts"):
-            ts = values.get(name)
-            require(ts is None or 0 <= ts < 2**63, f"{name}={ts} must be a TSO, 0 or above")
+            check_ts(name, values.get(name))
     problems.refuse()
     return Changefeed(sink=DeltaSink(**sink), **made)
+
+
+def check_ts(name: str, ts: int | None) -> None:
+    require(ts is None or 0 <= ts < 2**63, f"{name}={ts} must be a TSO, 0 or above")
 
 
 def _table_rules(document: Document) -> tuple[TableRule, ...]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from conf.load import check_ts
 from conf.settings import Changefeed, DeltaSink, EtcdSettings, SettingError, TransportSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd.client import EtcdClient
@@ -106,7 +107,16 @@ class Operator:
         return self.query(changefeed_id)
 
     def resume(self, changefeed_id: str, overwrite_checkpoint_ts: int | None) -> Row:
+        """``overwrite_checkpoint_ts``: rewind to it. Raises SettingError or ConfigError for one
+        with which the changefeed would fail at once."""
         ts = None if overwrite_checkpoint_ts is None else Ts(overwrite_checkpoint_ts)
+        check_ts("overwrite-checkpoint-ts", ts)
+        target_ts = self._read(changefeed_id).known_info.target_ts
+        if ts is not None and 0 < target_ts <= ts:
+            raise ConfigError(
+                f"overwrite-checkpoint-ts {ts} must be below the changefeed's target-ts "
+                f"{target_ts}, which `tidelake changefeed update --target-ts` changes"
+            )
         self._changefeeds.resume(_name(changefeed_id), ts)
         return self.query(changefeed_id)
 
