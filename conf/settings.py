@@ -17,7 +17,7 @@ from typing import Any, Literal
 ID_PATTERN = re.compile(r"^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$")  # TiCDC's rule
 ID_MAX_LENGTH = 128
 ANY_LOCAL_PORT = "127.0.0.1:0"
-ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):[0-9]{1,5}$")
+ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):([0-9]{1,5})$")
 # The table as it is; its change log; every version of its rows.
 WriteMode = Literal["upsert", "append", "history"]
 ExtraColumn = Literal["_tidelake_commit_ts", "_tidelake_op"]  # of an upserted row's last change
@@ -82,6 +82,13 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
 def is_id(text: str) -> bool:
     """TiCDC's rule for the IDs of changefeeds and clusters."""
     return len(text) <= ID_MAX_LENGTH and ID_PATTERN.fullmatch(text) is not None
+
+
+def is_address(text: str) -> bool:
+    """Whether it is ``host:port``. A port above 65535 must not come to the socket's functions,
+    which take another one for it in silence."""
+    found = ADDRESS_PATTERN.fullmatch(text)
+    return found is not None and int(found[2]) < 65536
 
 
 def setting(
@@ -335,10 +342,7 @@ class TransportSettings:
 
     def __post_init__(self) -> None:
         for name, value in (("addr", self.addr), ("advertise-addr", self.advertise_addr)):
-            require(
-                value is None or ADDRESS_PATTERN.match(value) is not None,
-                f"{name} {value!r}: expected host:port",
-            )
+            require(value is None or is_address(value), f"{name} {value!r}: expected host:port")
         require(
             self.advertise_addr is not None or not self.addr.startswith(("0.0.0.0:", "[::]:")),
             f"addr {self.addr!r} is no place to be found at: advertise-addr must be given",
