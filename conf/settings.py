@@ -18,6 +18,8 @@ ID_PATTERN = re.compile(r"^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$")  # TiCDC's rule
 ID_MAX_LENGTH = 128
 ANY_LOCAL_PORT = "127.0.0.1:0"
 ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):([0-9]{1,5})$")
+MOST_RETENTION_H = 100 * 366 * 24
+MOST_TTL_S = 9_000_000_000  # etcd's
 # The table as it is; its change log; every version of its rows.
 WriteMode = Literal["upsert", "append", "history"]
 ExtraColumn = Literal["_tidelake_commit_ts", "_tidelake_op"]  # of an upserted row's last change
@@ -197,7 +199,10 @@ class DeltaSink:
             "own, without extra columns and soft deletes; all else is written by merge-on-write "
             "alone",
         )
-        require(self.snapshot_retention_h > 0, "snapshot-retention-h must be 1 hour or more")
+        require(
+            0 < self.snapshot_retention_h <= MOST_RETENTION_H,
+            f"snapshot-retention-h must be 1 hour or more, and {MOST_RETENTION_H} at most",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +237,10 @@ class SessionSettings:
     stall_timeout_s: float = setting("stall-timeout-s", 600.0)
 
     def __post_init__(self) -> None:
-        require(self.ttl_s >= 2, "capture-session-ttl must be 2 seconds or more")
+        require(
+            2 <= self.ttl_s <= MOST_TTL_S,
+            f"capture-session-ttl must be 2 seconds or more, and {MOST_TTL_S} at most",
+        )
         require(self.answer_timeout_s > 0, "answer-timeout-s must be positive")
         require(self.stall_timeout_s > 0, "stall-timeout-s must be positive")
         require(
@@ -266,10 +274,13 @@ class BatchSettings:
 
     def __post_init__(self) -> None:
         require(self.max_messages > 0, "max-batch-messages must be positive")
+        require(self.first_messages >= 0, "first-batch-messages must not be negative")
         require(self.apply_threads > 0, "apply-threads must be positive")
         require(self.key_index_memory_mib > 0, "key-index-memory-mib must be positive")
         require(self.held_messages >= 0, "held-messages must not be negative")
         require(self.min_commit_interval_s >= 0, "min-commit-interval-s must not be negative")
+        require(self.carry_warn_rows >= 0, "carry-warn-rows must not be negative")
+        require(self.quiet_s >= 0, "quiet-s must not be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
