@@ -40,7 +40,7 @@ Dialect = Literal["spark", "databricks", "trino"]
 # was the newest one until a moment ago and its files are all there: a table that rarely changes.
 BY_COMMIT_AGE = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 LOOKS = 8  # at tables, side by side
-_TSO = re.compile(r"^\d{1,19}$")
+_TSO = re.compile(r"\d{1,19}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,17 +150,21 @@ def _moment(ts: int) -> str:
 
 def parse_as_of(text: str) -> int:
     """A TSO, or the last TSO of an RFC 3339 time's millisecond."""
-    if _TSO.match(text):
-        return int(text)
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(
-            f"as-of {text!r} is neither a TSO nor a time such as 2026-01-31T12:00:00Z"
-        ) from error
-    if at.tzinfo is None:
-        raise ConfigError(f"as-of {text!r} has no time zone: write {text}Z for UTC")
-    return time_tso(at + timedelta(milliseconds=1)) - 1
+        if _TSO.fullmatch(text):
+            ts = int(text)
+        else:
+            at = datetime.fromisoformat(text)
+            if at.tzinfo is None:
+                zoned = f"{at.isoformat()}Z"
+                raise ConfigError(f"as-of {text!r} has no time zone: write {zoned} for UTC")
+            ts = time_tso(at + timedelta(milliseconds=1)) - 1
+    except (ValueError, OverflowError):
+        ts = -1
+    if not 0 <= ts < 2**63:
+        says = f"as-of {text!r} is neither a TSO nor a time such as 2026-01-31T12:00:00Z"
+        raise ConfigError(says)
+    return ts
 
 
 def register_views(

@@ -54,6 +54,22 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return filled(Lake(tmp_path_factory.mktemp("snapshots")))
 
 
+@pytest.mark.parametrize(
+    ("as_of", "says"),
+    [
+        ("2026-01-31", "write 2026-01-31T00:00:00Z for UTC"),
+        ("9999-12-31T23:59:59.9999Z", "neither a TSO nor a time"),
+        ("0001-01-01T00:00:00+14:00", "neither a TSO nor a time"),
+        (2**63, "neither a TSO nor a time"),
+    ],
+)
+def test_what_is_no_moment_is_refused_in_a_sentence(
+    lake: Lake, as_of: int | str, says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        lake.find(as_of)
+
+
 @pytest.mark.parametrize("as_of", [None, AFTER, "2026-01-31T12:00:01Z", AT + 9 * SECOND])
 def test_the_newest_shows_the_new_shape(lake: Lake, as_of: int | str | datetime | None) -> None:
     snapshot = lake.find(as_of)
