@@ -45,6 +45,12 @@ def test_in_a_file(tmp_path: Path, text: str, says: str) -> None:
     assert says in refused(config=file)
 
 
+def test_a_target_of_0_is_none_as_in_ticdc() -> None:
+    arguments = {"source-uri": URI, "sink-uri": "delta:///lake", "target-ts": 0}
+    settings = load_settings(config=None, environment={}, arguments=arguments)
+    assert settings.changefeed.target_ts is None
+
+
 @pytest.mark.parametrize(
     ("parameters", "says"),
     [
