@@ -34,7 +34,9 @@ def parse(path: Path) -> Document:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingError(f"{path}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise SettingError(f"{path}: not TOML: it is nested too deeply") from None
+    except ValueError as error:  # also of a text that is not UTF-8, and of a number that is no int
         raise SettingError(f"{path}: not TOML: {error}") from error
 
 
@@ -60,6 +62,8 @@ def _schema_text(path: Path) -> str:
         raise SettingError(f"schema-file: {path} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise SettingError(f"schema-file: {path} is not UTF-8: {error}") from error
+    except ValueError as error:  # the path itself: a null character
+        raise SettingError(f"schema-file: {str(path)!r} cannot be read ({error})") from error
 
 
 def check(document: Document, table: Table, path: str = "") -> None:

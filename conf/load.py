@@ -221,6 +221,7 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
     Tidelake's own keys, from file, environment and arguments; of ``document`` only the tables
     (such as ``[sink]`` and ``[filter]``) are read.
     """
+    values = {key: each for key, each in values.items() if (key, each) != ("target-ts", 0)}
     problems, made = Problems(), _given(Changefeed, values)
     sink = _given(DeltaSink, values)
     with problems.noted():

@@ -17,7 +17,9 @@ from typing import Any, Literal
 ID_PATTERN = re.compile(r"^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$")  # TiCDC's rule
 ID_MAX_LENGTH = 128
 ANY_LOCAL_PORT = "127.0.0.1:0"
-ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):[0-9]{1,5}$")
+ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):([0-9]{1,5})$")
+MOST_RETENTION_H = 100 * 366 * 24
+MOST_TTL_S = 9_000_000_000  # etcd's
 # The table as it is; its change log; every version of its rows.
 WriteMode = Literal["upsert", "append", "history"]
 ExtraColumn = Literal["_tidelake_commit_ts", "_tidelake_op"]  # of an upserted row's last change
@@ -82,6 +84,13 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
 def is_id(text: str) -> bool:
     """TiCDC's rule for the IDs of changefeeds and clusters."""
     return len(text) <= ID_MAX_LENGTH and ID_PATTERN.fullmatch(text) is not None
+
+
+def is_address(text: str) -> bool:
+    """Whether it is ``host:port``. A port above 65535 must not come to the socket's functions,
+    which take another one for it in silence."""
+    found = ADDRESS_PATTERN.fullmatch(text)
+    return found is not None and int(found[2]) < 65536
 
 
 def setting(
@@ -190,7 +199,10 @@ class DeltaSink:
             "own, without extra columns and soft deletes; all else is written by merge-on-write "
             "alone",
         )
-        require(self.snapshot_retention_h > 0, "snapshot-retention-h must be 1 hour or more")
+        require(
+            0 < self.snapshot_retention_h <= MOST_RETENTION_H,
+            f"snapshot-retention-h must be 1 hour or more, and {MOST_RETENTION_H} at most",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +237,10 @@ class SessionSettings:
     stall_timeout_s: float = setting("stall-timeout-s", 600.0)
 
     def __post_init__(self) -> None:
-        require(self.ttl_s >= 2, "capture-session-ttl must be 2 seconds or more")
+        require(
+            2 <= self.ttl_s <= MOST_TTL_S,
+            f"capture-session-ttl must be 2 seconds or more, and {MOST_TTL_S} at most",
+        )
         require(self.answer_timeout_s > 0, "answer-timeout-s must be positive")
         require(self.stall_timeout_s > 0, "stall-timeout-s must be positive")
         require(
@@ -259,10 +274,13 @@ class BatchSettings:
 
     def __post_init__(self) -> None:
         require(self.max_messages > 0, "max-batch-messages must be positive")
+        require(self.first_messages >= 0, "first-batch-messages must not be negative")
         require(self.apply_threads > 0, "apply-threads must be positive")
         require(self.key_index_memory_mib > 0, "key-index-memory-mib must be positive")
         require(self.held_messages >= 0, "held-messages must not be negative")
         require(self.min_commit_interval_s >= 0, "min-commit-interval-s must not be negative")
+        require(self.carry_warn_rows >= 0, "carry-warn-rows must not be negative")
+        require(self.quiet_s >= 0, "quiet-s must not be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,10 +353,7 @@ class TransportSettings:
 
     def __post_init__(self) -> None:
         for name, value in (("addr", self.addr), ("advertise-addr", self.advertise_addr)):
-            require(
-                value is None or ADDRESS_PATTERN.match(value) is not None,
-                f"{name} {value!r}: expected host:port",
-            )
+            require(value is None or is_address(value), f"{name} {value!r}: expected host:port")
         require(
             self.advertise_addr is not None or not self.addr.startswith(("0.0.0.0:", "[::]:")),
             f"addr {self.addr!r} is no place to be found at: advertise-addr must be given",

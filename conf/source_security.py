@@ -110,5 +110,9 @@ def _check_oauth(given: Mapping[str, str | None]) -> None:
         grant in (None, "client_credentials"),
         f"sasl-oauth-grant-type={grant} is not built: client_credentials (the default) is",
     )
-    scheme = urlsplit(given["sasl-oauth-token-url"] or "").scheme
-    require(scheme in ("http", "https"), "sasl-oauth-token-url must be a URL: https://host/path")
+    try:
+        parts = urlsplit(given["sasl-oauth-token-url"] or "")
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_url = False
+    require(is_url, "sasl-oauth-token-url must be a URL: https://host/path")

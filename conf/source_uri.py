@@ -54,6 +54,7 @@ KNOWN = (*READ, *PRODUCER_ONLY, *NOT_BUILT)
 _BROKER = re.compile(r"^(\[[0-9a-fA-F:.%]+\]|[^:\[\]@/\s]+):(\d{1,5})$")
 _TOPIC = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 _OFFSET = re.compile(r"^[+-](0\d|1[0-8]):[0-5]\d$")
+_MOST_DIGITS = 20  # int() refuses 4,301 and more by an error of its own
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -200,7 +201,8 @@ def _topic(name: str) -> str:
 def _number(parameters: Mapping[str, str], name: str, below: int, form: str) -> int | None:
     if (text := parameters.get(name)) is None:
         return None
-    require(text.isdecimal() and 0 < int(text) < below, f"{name}={text} {form}")
+    is_number = text.isdecimal() and len(text) <= _MOST_DIGITS and 0 < int(text) < below
+    require(is_number, f"{name}={text} {form}")
     return int(text)
 
 

@@ -20,12 +20,16 @@ from sinks.ddl.statements import read_ddl
 from sinks.progress import ProgressRow
 from streaming.control_tables import ControlTables
 from streaming.operations import Operator
+from streaming.report import changefeed_rows
 
 Row = Mapping[str, Any]
 
 
 def list_ddls(sink: DeltaSink, changefeed_id: str | None) -> list[Row]:
-    """Those that block now, and those that an operator has decided upon."""
+    """Those that block now, and those that an operator has decided upon. ConfigError where the
+    warehouse has no such changefeed: that nothing blocks it would be no answer."""
+    if changefeed_id is not None:
+        changefeed_rows(sink, changefeed_id)
     tables = ControlTables.of(sink)
     changefeeds = {row.changefeed_id: row for row in tables.changefeeds.read_all()}
     of_tables = {(row.changefeed_id, row.name): row for row in tables.progress.read_all()}

@@ -19,7 +19,7 @@ from conf.settings import Changefeed, DeltaSink, EtcdSettings, SettingError, Tra
 from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.etcd3_client import connect
-from coordination.etcd.keys import ChangefeedName
+from coordination.etcd.keys import ChangefeedName, check_cluster_id
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.changefeed_writes import check_updatable
 from coordination.metadata.errors import (
@@ -228,6 +228,7 @@ def operator(etcd: EtcdSettings, tls: TransportSettings) -> Iterator[Operator]:
             "etcd is missing: --etcd http://host:2379, where the captures meet (a server that has "
             "one of its own logs where)"
         )
+    check_cluster_id(etcd.cluster_id)
     client = connect(etcd)
     try:
         yield Operator(client, etcd.cluster_id, tls)

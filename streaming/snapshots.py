@@ -40,7 +40,7 @@ Dialect = Literal["spark", "databricks", "trino"]
 # was the newest one until a moment ago and its files are all there: a table that rarely changes.
 BY_COMMIT_AGE = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 LOOKS = 8  # at tables, side by side
-_TSO = re.compile(r"^\d{1,19}$")
+_TSO = re.compile(r"\d{1,19}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ def _moment(ts: int) -> str:
 
 def parse_as_of(text: str) -> int:
     """A TSO, or the last TSO of an RFC 3339 time's millisecond."""
-    if _TSO.match(text):
+    if _TSO.fullmatch(text):
         return min(int(text), SEALED_TS)
     try:
         at = datetime.fromisoformat(text)
@@ -159,7 +159,7 @@ def parse_as_of(text: str) -> int:
             f"as-of {text!r} is neither a TSO nor a time such as 2026-01-31T12:00:00Z"
         ) from error
     if at.tzinfo is None:
-        raise ConfigError(f"as-of {text!r} has no time zone: write {text}Z for UTC")
+        raise ConfigError(f"as-of {text!r} has no time zone: write {at.isoformat()}Z for UTC")
     last = time_tso(at) + (1 << TSO_LOGICAL_BITS) - 1
     return min(max(last, 0), SEALED_TS)  # of any year that a time can have
 

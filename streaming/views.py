@@ -28,6 +28,7 @@ from streaming.snapshots import SnapshotReport, select_text
 GOOD_STATES = frozenset({"running", "finished", "replicating", "normal"})
 BAD_STATES = frozenset({"failed", "error", "pending"})
 PIPE_WIDTH = 200  # the width if stdout is no terminal: wide enough that no cell is cut
+MOST_WIDTH = 1_000_000
 NARROW = 130
 TIME = "checkpoint time"
 SHORT_TIME = slice(len("2026-"), len("2026-01-31T12:00:00"))
@@ -38,6 +39,7 @@ NUMBERS = frozenset(
         *("Delta\nversion", "dead\nletters", "dead letters", "rows", "columns"),
     }
 )
+WORDY = frozenset({"query", "reason", "sql"})
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 
 
@@ -95,14 +97,21 @@ def show_rows(found: Row | list[Row], *, as_json: bool) -> None:
     if isinstance(found, list):
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in rows[0] if rows else ("none",):
-            table.add_column(name, no_wrap=True)
+            # Rich makes columns that may not wrap narrower last: they are what a command is given.
+            table.add_column(name, no_wrap=name not in WORDY, overflow="fold")
         for row in rows:
             table.add_row(*(_plain(name, value) for name, value in row.items()))
     else:
         table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
         for name, value in found.items():
             table.add_row(Text(name, style="bold"), _plain(name, value))
-    _console().print(table, crop=False)
+    console = _console()
+    if not console.is_terminal:  # for programs: a row is a line, however long
+        wide = console.options.update_width(MOST_WIDTH)
+        console.width = max(console.width, console.measure(table, options=wide).maximum)
+    console.print(table, crop=False)
 
 
 def _plain(name: str, value: object) -> Text:

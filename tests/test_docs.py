@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
+from conf.keys import OWN_KEYS
 from streaming.cli import app
 from tests.state_tables import page as state_page
 from tests.test_tidy import TRACKED
@@ -17,6 +18,7 @@ from tests.test_tidy import TRACKED
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 PROGRAM = "tidelake"
+NO_ONES = {"schema-text"}  # what becomes of `schema-file`
 SPAN = re.compile(rf"`{PROGRAM} ([^`]+)`")
 CITED = [path for path in TRACKED if path.suffix in (".py", ".md", ".toml", ".yml")]
 # "rule 4", "rules 5 and 6", "docs/cluster.md 10, 11", "docs/cluster.md I6"
@@ -119,3 +121,9 @@ def test_nothing_points_to_a_page_that_is_not_in_the_repository() -> None:
 def test_the_states_are_those_of_the_tables() -> None:
     written = (ROOT / "docs" / "states.md").read_text(encoding="utf-8")
     assert written == f"{state_page()}\n", "python -m tests.state_tables > docs/states.md"
+
+
+def test_every_setting_is_on_its_page() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    short = {f"etcd-{end}" for end in ("cert", "key", "user", "password") if f"`-{end}`" in page}
+    assert [key for key in OWN_KEYS.keys() - NO_ONES - short if f"`{key}`" not in page] == []

@@ -132,7 +132,7 @@ class OwnersReader(StreamRole):
         for block in read.blocks:
             if block.kind is Kind.DDL:
                 self._keep_ddls(block, before)
-            elif block.kind is Kind.BAD:
+            elif block.kind is Kind.BAD and not self._is_left_out(block):
                 self._bad.append(block)
         ended = self._spans.ended
         after_start = read.first_ts(above=self._first_checkpoint_ts, ended=ended)
@@ -150,6 +150,13 @@ class OwnersReader(StreamRole):
                 low_water=lowest([before, known.low_water]),
                 whole_from_ts=_least(new.whole_from_ts, known.whole_from_ts),
             )
+
+    def _is_left_out(self, block: Block) -> bool:
+        """Whether these are rows of a table that the filter leaves out: then they are not ours,
+        readable or not."""
+        return (
+            block.has_only_rows and bool(block.name.table) and not self._filter.selects(block.name)
+        )
 
     def _keep_ddls(self, block: Block, before: Offsets) -> None:
         for each in block.table().to_pylist():

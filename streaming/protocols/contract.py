@@ -124,6 +124,7 @@ class Block:
     first: int = 0  # offsets, both inclusive (for DONE: begin, and where reading stopped)
     last: int = 0
     key_changes: int = 0  # the number of rows that have an ``old``
+    has_only_rows: bool = False  # BAD: they are surely rows of the table that is named
     message_bytes: int = 0  # the size of the messages that the block was made from
     body: bytes | None = None  # Arrow IPC stream, lz4
 

@@ -86,6 +86,26 @@ def test_ignored_events_of_a_table_without_a_key_are_no_dead_letters(
     assert [letter["offset"] for letter in lives.dead_letters()] == [0]
 
 
+def test_what_is_of_a_table_that_the_filter_leaves_out_is_no_dead_letter(
+    new_lives: MakeLives,
+) -> None:
+    """Whether it can be read or not. A DDL of it may be about other tables too, and is kept."""
+    lives = new_lives()
+    of_b = row(30, 1, "x", table=B)
+    broken = [of_b[:-5], of_b.replace(b'"x"', b'"\xff"'), of_b.replace(b"commitTs", b"y")]
+    lives.produce([*made(10, A, B), (1, None, row(20, 1, "good"))])
+    lives.produce([*((1, None, each) for each in broken), *marks(50)])
+    rules = FilterSettings(rules=("shop.*", "!shop.b"))
+    lives.finish(target_ts=40, filter=rules, on_error="fail")
+    assert values(lives, "a") == {1: "good"}
+    assert lives.dead_letters() == []
+    ddl = encode_ddl(CREATE_KEYLESS, 60, 0).replace(b'"log"', b'"b"').replace(b"commitTs", b"x")
+    lives.produce([(0, None, ddl), *marks(80)])
+    lives.finish(target_ts=70, filter=rules)
+    (letter,) = lives.dead_letters()
+    assert (letter["table_name"], letter["value"]) == ("b", ddl)
+
+
 def test_on_error_fail_stops_instead_and_names_the_message(new_lives: MakeLives) -> None:
     lives = new_lives()
     bad_cast = row(30, 1, "bad", n=77).replace(b'"n":"77"', b'"n":"seven"')

@@ -299,6 +299,13 @@ def test_so_it_is_for_a_server(tmp_path: Path):
         load_server(config=None, environment={}, arguments={"etcd": "h", "addr": "x"})
 
 
+def test_a_port_that_cannot_be_is_refused():
+    """The system would listen at 34463, and others would be told 99999."""
+    for name in ("addr", "advertise-addr"):
+        with pytest.raises(SettingError, match=f"{name} 'h:99999': expected host:port"):
+            load_server(config=None, environment={}, arguments={name: "h:99999"})
+
+
 def test_who_may_call_a_capture_stands_in_the_file_or_in_variables(tmp_path: Path):
     file = tmp_path / "server.toml"
     file.write_text(

@@ -95,6 +95,9 @@ def test_a_run_is_told_to_skip(program: Program, tmp_path: Path) -> None:
     (row,) = listed(program)
     assert (row["changefeed"], row["table"], row["commit_ts"]) == ("shop", "shop.orders", 40)
     assert (row["state"], row["query"], row["reason"]) == ("blocks", QUERY, "it exchanges rows")
+    code, out, err = program("ddl", "list", "-c", "shopp")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "has no changefeed 'shopp', but shop" in err
     shown = program("ddl", "list", "-c", "shop")[1]
     assert QUERY in shown
     for _ in range(2):

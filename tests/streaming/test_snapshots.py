@@ -54,6 +54,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return filled(Lake(tmp_path_factory.mktemp("snapshots")))
 
 
+def test_a_time_without_a_zone_is_refused_with_one_that_has_it(lake: Lake) -> None:
+    with pytest.raises(ConfigError, match="write 2026-01-31T00:00:00Z for UTC"):
+        lake.find("2026-01-31")
+
+
 @pytest.mark.parametrize("as_of", [None, AFTER, "2026-01-31T12:00:01Z", AT + 9 * SECOND])
 def test_the_newest_shows_the_new_shape(lake: Lake, as_of: int | str | datetime | None) -> None:
     snapshot = lake.find(as_of)

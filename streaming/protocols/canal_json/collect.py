@@ -42,7 +42,7 @@ class Collector:
         self._single: dict[tuple[TableName, Shape], list[tuple[int, Row]]] = defaultdict(list)
         self._unwanted: dict[TableName, list[tuple[Positions, Positions]]] = defaultdict(list)
         self._ddls: dict[TableName, list[tuple[int, Ddl]]] = defaultdict(list)
-        self._bad: dict[TableName, list[tuple[int, Bad]]] = defaultdict(list)
+        self._bad: dict[tuple[TableName, bool], list[tuple[int, Bad]]] = defaultdict(list)
         self._watermarks: list[tuple[int, int]] = []
         self._offsets: Positions = messages.offsets.to_numpy()
         sizes = pc.fill_null(pc.binary_length(messages.values), 0)
@@ -61,7 +61,7 @@ class Collector:
                 case WatermarkEvent() as watermark:
                     self._watermarks.append((position, watermark.watermark_ts))
                 case Bad() as bad:
-                    self._bad[bad.name].append((position, bad))
+                    self._bad[bad.name, bad.is_row].append((position, bad))
 
     def take(self, name: TableName, shape: Shape, rows: Rows) -> None:
         if len(rows.positions):
@@ -123,7 +123,7 @@ class Collector:
             yield self._block(Kind.DDL, name, positions, commit_ts, body=body)
 
     def _bad_blocks(self) -> Iterator[Block]:
-        for name, found in self._bad.items():
+        for (name, is_row), found in self._bad.items():
             positions, events = _columns(found)
             columns = [
                 pa.array(self._offsets[positions]),
@@ -133,7 +133,9 @@ class Collector:
                 self.messages.values.take(pa.array(positions)).cast(pa.large_binary()),
             ]
             body = ipc(pa.Table.from_arrays(columns, schema=BAD_BODY))
-            yield self._block(Kind.BAD, name, positions, None, body=body)
+            yield replace(
+                self._block(Kind.BAD, name, positions, None, body=body), has_only_rows=is_row
+            )
 
     def _watermark_block(self) -> Iterator[Block]:
         if self._watermarks:

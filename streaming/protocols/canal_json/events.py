@@ -64,10 +64,12 @@ class WatermarkEvent:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """``name`` as far as the message tells."""
+    """``name`` as far as the message tells. ``is_row``: it is surely about a row of that table, and
+    no DDL, which may be about others too."""
 
     name: TableName
     error: Error
+    is_row: bool = False
 
 
 Event = Row | Ddl | WatermarkEvent | Bad

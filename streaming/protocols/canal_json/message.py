@@ -31,6 +31,11 @@ _READ: Final = frozenset(
 )
 _TEXT: Final = rb'"((?:[^"\\]|\\.)*+)"'
 _HEAD: Final = re.compile(rb'\{"id":\d+,"database":' + _TEXT + rb',"table":' + _TEXT)
+# On to where a message says that it is a row's.
+_ROW_HEAD: Final = re.compile(
+    _HEAD.pattern
+    + rb',"pkNames":(?:null|\[[^\]]*+\]),"isDdl":false,"type":"(?:INSERT|UPDATE|DELETE)"'
+)
 _TEXT_ONLY: Final = frozenset((str,))
 _TEXTS: Final = frozenset((str, type(None)))
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -73,11 +78,11 @@ def read(value: bytes | None) -> Event:
     try:
         fields = parse(value)
     except Malformed:
-        return Bad(_name_in_head(value), _MALFORMED)
+        return Bad(_name_in_head(value), _MALFORMED, is_row=_is_row_by_head(value))
     try:
         return event(fields)
     except Malformed:
-        return Bad(_name_in(fields), _MALFORMED)
+        return Bad(_name_in(fields), _MALFORMED, is_row=_is_row(fields))
 
 
 def parse(value: bytes) -> dict[str, Any]:
@@ -128,12 +133,12 @@ def event(fields: Mapping[str, Any]) -> Event:
     if not is_ddl and op is None:
         return Bad(name, Error("unknown-type", f"unknown message type {kind}"))
     if commit_ts is None or commit_ts <= 0:  # at or below every checkpoint: it would vanish
-        return Bad(name, _NO_COMMIT_TS)
+        return Bad(name, _NO_COMMIT_TS, is_row=not is_ddl and op is not None)
     if op is None or is_ddl:
         return Ddl(name, commit_ts, kind, query)
     values = data[0] if len(data) == 1 else None
     if values is None or not name.table:
-        return Bad(name, _NOT_ONE_ROW)
+        return Bad(name, _NOT_ONE_ROW, is_row=True)
     before = old[0] if old and op == OP_UPDATE else None
     return Row(
         name=name,
@@ -255,6 +260,18 @@ def _name_in_head(value: bytes) -> TableName:
     except ValueError:
         return NO_TABLE
     return TableName(schema, table)
+
+
+def _is_row(fields: Mapping[str, Any]) -> bool:
+    if isinstance(fields, Repeating) and fields.twice & _READ:
+        return False
+    kind = fields.get("type")
+    return type(kind) is str and kind in OPS and fields.get("isDdl") in (None, False)
+
+
+def _is_row_by_head(value: bytes) -> bool:
+    """False where two messages may be in one."""
+    return _ROW_HEAD.match(value) is not None and value.count(b'"isDdl":') == 1
 
 
 def _depth_exceeds(text: str, limit: int) -> bool:
