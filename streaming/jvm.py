@@ -20,6 +20,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,10 @@ class DriverJvm:
         """Begin to start the JVM with these Spark settings; does not block, and imports nothing of
         Spark's. Raises Stop after `stop`."""
         gateway = Path(tempfile.mkdtemp(prefix="tidelake-jvm-")) / "gateway"
-        self._launched = _Launched(conf, self._submit(conf, gateway), gateway)
+        # Handlers of signals raise on the main thread, which would forget what it has just begun.
+        with ThreadPoolExecutor(1, "jvm-launch") as aside:
+            process = aside.submit(self._submit, conf, gateway).result()
+        self._launched = _Launched(conf, process, gateway)
 
     def start(self) -> Mapping[str, str]:
         """Block until pyspark can reach the JVM that was launched; returns its settings. Raises

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
+from subprocess import Popen
+from typing import Any
 
 import pytest
 
@@ -50,6 +54,32 @@ def test_one_that_is_starting_is_ended_at_once(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(Stop):  # none after the stop
         jvm.launch({})
     jvm.stop()
+
+
+def test_a_signal_amid_its_launch_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What handles it raises Stop wherever the main thread is, so before it knows of the process,
+    which would never end: the folder is gone in which it is to say how it is reached."""
+    monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, "exec sleep 60"))
+    started: list[subprocess.Popen[bytes]] = []
+
+    def popen(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(Popen(*args, **options))
+        signal.raise_signal(signal.SIGUSR1)
+        return started[0]
+
+    def stop(*_: object) -> None:
+        raise Stop("asked to stop")
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    before = signal.signal(signal.SIGUSR1, stop)
+    jvm = DriverJvm()
+    try:
+        with pytest.raises(Stop):
+            jvm.launch({})
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    jvm.stop()
+    assert started[0].poll() is not None
 
 
 def test_one_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
