@@ -47,9 +47,6 @@ def test_two_tables_swap_their_names(spark: SparkSession, tmp_path: Path) -> Non
         assert contents(folder) == wanted
 
     check()
-    for name in wanted:
-        spark.sql(f"VACUUM delta.`{folder}/{name}` RETAIN 0 HOURS")
-    check()
     spark.sql(f"DELETE FROM delta.`{folder}/b` WHERE id IN (1, 21)")
     spark.sql(f"OPTIMIZE delta.`{folder}/a`")
     wanted["b"] = changed(wanted["b"], {1: None, 21: None})
@@ -77,8 +74,8 @@ def put_by_spark(spark: SparkSession, uri: str, limit: int, changes: Changes) ->
     "names",
     [
         pytest.param(["c"], marks=pytest.mark.soak),
-        pytest.param(["c", "a"], marks=pytest.mark.soak),
-        ["c", "d", "c", "a"],
+        ["c", "a"],
+        pytest.param(["c", "d", "c", "a"], marks=pytest.mark.soak),
     ],
 )
 def test_spark_writes_it_under_every_name(
