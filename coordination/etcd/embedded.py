@@ -110,10 +110,9 @@ class EmbeddedEtcd:
                     return
                 if self._guard is not None and self._guard.poll() is None:
                     continue
-                logger.error(
-                    "the embedded etcd has ended, and is started again: %s", self._last_log_line()
-                )
                 with suppress(TidelakeError, OSError):  # the next look tries again
+                    said = self._last_log_line()
+                    logger.error("the embedded etcd has ended, and is started again: %s", said)
                     self._launch(find_binary(), self._folder)
 
     def kill(self) -> None:
