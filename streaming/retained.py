@@ -45,7 +45,10 @@ def refuse_a_hole(
     for partition, offset in sorted(later.items()):
         if partition not in told_ms:
             known = "when they were sent is not known, as no message is left"
-            way_out = "Let TiCDC send one, then start again"
+            way_out = (
+                "Let TiCDC send one, then start again; if it does not write to this partition, "
+                "have it send the tables to a new topic"
+            )
         elif partition not in times_ms:
             known = (
                 "when they were sent is not known, as the timestamp of its first message, "

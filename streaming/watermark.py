@@ -1,15 +1,16 @@
 """The watermark of each partition, and the least of them, W (rule 2).
 
-Pure. W = min over the partitions that the sink uses; one without a watermark counts as 0. A
-watermark holds from the offset at which it was seen, so after a restart (which reads again from the
-low-water offset) a recorded one counts only when reading has passed that offset::
+Pure. W = min over the partitions; one without a watermark counts as 0. A partition that the sink
+may not use needs none of its own (`past`). A watermark holds from the offset at which it was seen,
+so after a restart (which reads again from the low-water offset) a recorded one counts only when
+reading has passed that offset::
 
     recorded ──(position > offset)──► live ──(greater ts read)──► live
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from sinks.changefeeds import RecordedWatermark
@@ -60,6 +61,22 @@ class Watermarks:
                 live[partition] = mark
         waiting = {p: mark for p, mark in self.recorded.items() if p not in passed}
         return replace(self, live=live, recorded=waiting)
+
+    def past(
+        self, strays: Collection[TopicPartition], read_to: Mapping[TopicPartition, int]
+    ) -> Watermarks:
+        """The same, where these of the ``strays`` were read to the end that they had *after* the
+        other partitions' watermarks had been sent; ``read_to``: that end.
+
+        A watermark W is sent when every row at or below W is in Kafka, in whatever partition. So
+        what such a stray gets later is above the least watermark of the others, as if it had that
+        one itself."""
+        used = [self._ts(each) for each in self.partitions if each not in strays]
+        if (ts := min(used, default=0)) == 0:
+            return self
+        return self.advance(
+            {p: RecordedWatermark(ts=ts, offset=at - 1) for p, at in read_to.items()}, {}
+        )
 
     def with_partitions(self, partitions: frozenset[TopicPartition]) -> Watermarks:
         """The same with other partitions, after some were added; a new one has no watermark."""

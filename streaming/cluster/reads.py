@@ -65,6 +65,19 @@ class Read:
         return Ts(max(rows, default=0))
 
 
+def nothing_read(position: Offsets) -> Read:
+    """A read without a message, for what is known besides."""
+    return Read(
+        begin={},
+        end={},
+        position=position,
+        watermarks=Watermarks(partitions=frozenset()),
+        blocks=(),
+        rows_wait=False,
+        job_ms=0.0,
+    )
+
+
 def reached(blocks: Iterable[Block]) -> dict[TopicPartition, int]:
     """Where the next read of each partition begins, as its DONE block says."""
     return {

@@ -25,16 +25,17 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from sinks.jvm_errors import line
 from streaming.backoff import PASSING, RetryBackoff
+from streaming.cluster.partitions import beginning, past_strays, tell_of_strays
 from streaming.cluster.query import ticking_query
 from streaming.cluster.quiet import BUSY_WAIT_S, IDLE_WAIT_S, Quiet
-from streaming.cluster.reads import Offsets, Read, marks_of, reached, texts
+from streaming.cluster.reads import Offsets, Read, marks_of, nothing_read, reached, texts
 from streaming.cluster.stream_role import StreamContext, StreamRole
 from streaming.concerns import STREAM
 from streaming.protocols.contract import Wanted, WantedTable
 from streaming.session import CONTEXT_GONE
-from streaming.source.kafka import Source, SourceChanged, SourceLost, SourceShape
+from streaming.source.kafka import Source, SourceChanged, SourceShape
 from streaming.source.range_reader import RangeReader
-from streaming.source.ranges import TopicPartition, cut
+from streaming.source.ranges import cut
 from streaming.watermark import Watermarks
 
 logger = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ class StreamRun:
 
     def start(self) -> None:
         failpoint(Failpoint.BEFORE_STREAM)
+        tell_of_strays(self._source, self._shape, self._position)
         self._context.backlog.begin(self._position)
         self._applier.start()
         self._reading_first.start()
@@ -202,6 +204,7 @@ class StreamRun:
         try:
             shape = self._source.shape()
             added = beginning(self._source, shape, self._position)
+            tell_of_strays(self._source, shape, added)
         except PASSING as error:
             return self._wait_after(error)
         except BaseException as error:  # noqa: BLE001 - every role gets it
@@ -253,6 +256,7 @@ class StreamRun:
         self._is_first = False
         assert self._reader is not None
         read = self._read(self._reader, self._position, ends, wanted, first_messages=first_messages)
+        read = self._with_strays(read)
         if read is not None:
             self._source.check_unchanged(self._shape)
         self._backoff.reset()  # the broker answers, be it that nothing has come
@@ -321,6 +325,16 @@ class StreamRun:
             job_ms=(time.monotonic() - begun_s) * 1e3,
         )
 
+    def _with_strays(self, read: Read | None) -> Read | None:
+        """The read, with what is known after it of partitions that the sink may not use. Where it
+        is None and that is news, it is a read of nothing."""
+        marks = self._watermarks if read is None else read.watermarks
+        position = self._position if read is None else read.position
+        known = past_strays(self._source, self._shape, marks, position)
+        if known == marks:
+            return read
+        return replace(read or nothing_read(position), watermarks=known)
+
     def _hand_over(self, read: Read) -> None:
         while not self._stopping.is_set():
             self._submit()  # so that a role that joins need not wait for a long commit
@@ -380,17 +394,3 @@ class StreamRun:
                 read.job_ms,
                 (time.monotonic() - begun_s) * 1e3,
             )
-
-
-def beginning(source: Source, shape: SourceShape, low_water: Offsets) -> dict[TopicPartition, int]:
-    """The offset from which each of the source's partitions is read: the low water, or for a
-    partition without one its first offset. Raises SourceLost where that is not 0."""
-    first = source.beginnings(shape.partitions - low_water.keys())
-    for partition, offset in sorted(first.items()):
-        if offset > 0:  # the partition was added while the changefeed ran; a new start checks more
-            raise SourceLost(
-                f"topic {partition.topic} partition {partition.partition} is new and begins at "
-                f"offset {offset} already: the changefeed starts again, and looks whether "
-                "anything is missing"
-            )
-    return {p: low_water[p] if p in low_water else first[p] for p in shape.partitions}

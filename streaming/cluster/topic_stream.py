@@ -20,9 +20,10 @@ from collections.abc import Iterator
 
 from coordination.errors import TryAgain
 from coordination.model import Ts
+from streaming.cluster.partitions import beginning
 from streaming.cluster.reads import Marks, Offsets, Read
 from streaming.cluster.stream_role import StreamContext, StreamRole
-from streaming.cluster.stream_run import StreamRun, beginning
+from streaming.cluster.stream_run import StreamRun
 from streaming.protocols.contract import Wanted
 from streaming.source.kafka import Source
 from streaming.source.ranges import TopicPartition

@@ -55,10 +55,12 @@ class SourceLost(TidelakeError):
 
 @dataclass(frozen=True, slots=True)
 class SourceShape:
-    """The topic IDs and the partitions that the sink uses, as they are at a stream's start."""
+    """The topic IDs and the partitions, as they are at a stream's start. ``strays``: those that the
+    sink may not use, since ``partition-num`` is lower than the topic's count (rule 1)."""
 
     topic_ids: Mapping[str, str]
     partitions: frozenset[TopicPartition]
+    strays: frozenset[TopicPartition] = frozenset()
 
 
 class Source:
@@ -76,27 +78,28 @@ class Source:
         """The shape that the broker has now. Raises TopicMissing for a topic that does not exist or
         has too few partitions, SourceAway."""
         described = self._described(self._settings.topics)
-        partitions: set[TopicPartition] = set()
-        for name, topic in described.items():
-            partitions |= self._ours(name, len(topic.partitions))
-        topic_ids = {name: _id_of(topic.topic_id) for name, topic in described.items()}
-        return SourceShape(topic_ids, frozenset(partitions))
+        counts = {name: len(topic.partitions) for name, topic in described.items()}
+        partitions = {
+            TopicPartition(name, n) for name, count in counts.items() for n in range(count)
+        }
+        return SourceShape(
+            {name: _id_of(topic.topic_id) for name, topic in described.items()},
+            frozenset(partitions),
+            frozenset(p for p in partitions if p.partition >= self._used(p.topic, counts[p.topic])),
+        )
 
-    def _ours(self, topic: str, count: int) -> set[TopicPartition]:
-        """The partitions of a topic that the sink uses: ``partition-num`` of them for the default
-        topic, as many as the broker says for other topics (rule 1).
-        """
+    def _used(self, topic: str, count: int) -> int:
+        """How many partitions of a topic the sink surely uses: ``partition-num`` of the default
+        topic, as many as the broker says of other topics (rule 1)."""
         is_default = topic == self._settings.topic
         wanted = self._settings.partition_num if is_default else None
-        if wanted is None:
-            wanted = count
-        if count < wanted:
+        if wanted is not None and count < wanted:
             raise TopicMissing(
                 f"topic {topic} has {count} partitions, the source URI says "
                 f"partition-num={wanted}: "
                 "use the sink URI that TiCDC was given"
             )
-        return {TopicPartition(topic, partition) for partition in range(wanted)}
+        return count if wanted is None else wanted
 
     def check_unchanged(self, start: SourceShape) -> None:
         """Raise SourceLost if a topic was made again, SourceChanged if partitions were added, and

@@ -116,18 +116,6 @@ def test_a_partition_without_a_watermark_holds_everything_back(new_lives: MakeLi
     assert values(lives, "a") == {1: "x"}
 
 
-def test_surplus_partitions_are_ignored(new_lives: MakeLives) -> None:
-    lives = new_lives(5)
-    lives.produce([*made(10, A), (2, None, row(20, 1, "x")), *marks(50)])
-    lives.produce([(3, None, b"garbage"), (4, None, row(30, 2, "not ours"))])
-    lives.finish(target_ts=40)
-    assert values(lives, "a") == {1: "x"}
-    assert not lives.dead_letters()
-    found = lives.changefeed()
-    assert found is not None
-    assert sorted(found.source_offsets) == [f"{lives.topics[0]}/{n}" for n in range(3)]
-
-
 def test_several_topics_of_any_number_of_partitions(new_lives: MakeLives) -> None:
     lives = new_lives(PARTITIONS, 2)
     default, other = lives.topics

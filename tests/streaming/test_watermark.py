@@ -80,3 +80,24 @@ def test_all_at_is_true_only_when_every_partition_is_exactly_there() -> None:
 
     assert watermarks.all_at(10)
     assert not watermarks.advance({P1: mark(11)}, {}).all_at(10)
+
+
+def test_a_partition_that_the_sink_may_not_use_is_resolved_as_far_as_the_others() -> None:
+    """Once it is read to its end, and again whenever the others have risen."""
+    before = Watermarks(partitions=ALL).advance({P0: mark(10), P1: mark(12)}, {})
+    after = before.past({P2}, {P2: 7})
+
+    assert after.global_ts == 10
+    assert after.to_record()[P2] == mark(10, offset=6)
+    assert after.past({P2}, {P2: 7}) == after
+    assert after.advance({P0: mark(11)}, {}).past({P2}, {}).global_ts == 10  # there is more in it
+    assert Watermarks(partitions=ALL, recorded=after.to_record()).advance({}, {P2: 7}).live == {
+        P2: mark(10, offset=6)
+    }
+
+
+def test_what_nobody_has_resolved_is_not_resolved_there() -> None:
+    before = Watermarks(partitions=ALL).advance({P0: mark(10)}, {})
+
+    assert before.past({P2}, {P2: 7}) == before
+    assert Watermarks(partitions=ALL).advance({P2: mark(9)}, {}).past({P2}, {P2: 7}).global_ts == 0
