@@ -8,6 +8,8 @@ for changes, timed by our own monotonic clock.
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,20 +20,30 @@ import pyarrow as pa
 
 from conf.masking import masked
 from coordination.clock import Clock, SystemClock
-from coordination.errors import Stop, TermRefused, TidelakeError
+from coordination.errors import Stop, TidelakeError
 from coordination.model import Ownership
 from sinks.control_schema import INT32, INT64, TEXT, from_rows, schema_of
 from sinks.control_table import Change, ControlTable, TableView, replaced, rows_of
+from sinks.earlier_owner import (
+    ENDED,
+    alive,
+    etcd_and_scope,
+    is_earlier,
+    must_wait,
+    why_it_may_live,
+)
 from sinks.txn import term_refused
 
 ChangefeedState = Literal[
     "initializing", "running", "rewinding", "warning", "pending", "finished", "stopped", "failed"
 ]
 logger = logging.getLogger(__name__)
-ENDED: frozenset[ChangefeedState] = frozenset({"finished", "stopped", "failed"})
 # A row of another etcd that is still refreshed after so many TTLs has a live owner.
 PATIENCE_TTLS = 3.0
 LOOKS_PER_TTL = 10  # at a row that is watched
+# A row is refreshed each third of its writer's TTL, and others take over a TTL after the writer's
+# death. So where it is not refreshed for this many TTLs, nobody is there.
+FRESH_TTLS = 2.0
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -97,11 +109,15 @@ class ChangefeedRow:
         float | None, "till Kafka may delete what is needed; null: not known"
     ] = None
     filters: Annotated[str | None, "JSON: those it had, until when, and the one it has"] = None
+    fresh_for_s: Annotated[
+        float | None, "refreshed within this time after updated_at, or its writer is gone; null: no"
+    ] = None
+    process: Annotated[str | None, "host/process ID of the capture that claimed the term"] = None
 
     @property
     def is_of_a_run(self) -> bool:
         """Whether a `tidelake run` replicates it, and no cluster."""
-        return bool(_etcd_and_scope(self.etcd_cluster_id)[1])
+        return bool(etcd_and_scope(self.etcd_cluster_id)[1])
 
 
 SCHEMA = schema_of(ChangefeedRow)
@@ -157,7 +173,7 @@ class Changefeeds:
         give_up_at = self._clock.monotonic() + PATIENCE_TTLS * ttl_s
         while True:
             check()
-            row, is_ours = self._claim_once(initial, ownership, stale)
+            row, is_ours = self._claim_once(initial, ownership, stale, ttl_s)
             if is_ours:
                 return row
             stale = self._until_stale(row, ownership, ttl_s, give_up_at, stop)
@@ -188,10 +204,11 @@ class Changefeeds:
         error: str | None,
         *,
         may: Callable[[ChangefeedRow], bool],
+        fresh_for_s: float | None = None,
     ) -> ChangefeedRow | None:
         """Write state and error into the row, whatever its term, and return the row. Writes nothing
-        and returns None where there is no row, or where ``may`` returns False for the stored
-        one."""
+        and returns None where there is no row, or where ``may`` returns False for the stored one.
+        ``fresh_for_s``: the caller writes it again within this time; None: nobody does."""
         found: ChangefeedRow | None = None
 
         def plan(view: TableView) -> Change | None:
@@ -200,10 +217,14 @@ class Changefeeds:
             if stored is None or not may(stored):
                 found = None
                 return None
-            if (stored.state, stored.error) == (state, error):
+            if (stored.state, stored.error, fresh_for_s) == (state, error, None):
                 return None
             found = replace(
-                stored, state=state, error=error, updated_at=_later_than(stored.updated_at)
+                stored,
+                state=state,
+                error=error,
+                updated_at=_later_than(stored.updated_at),
+                fresh_for_s=fresh_for_s,
             )
             return _upsert(view, found)
 
@@ -218,7 +239,11 @@ class Changefeeds:
         return stored
 
     def _claim_once(
-        self, initial: ChangefeedRow, ownership: Ownership, stale: ChangefeedRow | None
+        self,
+        initial: ChangefeedRow,
+        ownership: Ownership,
+        stale: ChangefeedRow | None,
+        ttl_s: float,
     ) -> tuple[ChangefeedRow, bool]:
         """The row as claimed and True; or the stored row, which must be watched until it is stale,
         and False. ``stale``: the row that was watched."""
@@ -228,16 +253,16 @@ class Changefeeds:
         def plan(view: TableView) -> Change | None:
             nonlocal outcome, stored
             stored = _find(view, initial.changefeed_id)
-            if stored is not None and _must_wait(stored, ownership) and stored != stale:
+            if stored is not None and must_wait(stored, ownership) and stored != stale:
                 outcome = stored, False
                 return None
-            row = next_term(stored, initial, ownership)
+            row = next_term(stored, initial, ownership, ttl_s)
             outcome = row, True
             return _upsert(view, row)
 
         self._table.commit(plan, "claim the changefeed's term in")
         assert outcome is not None
-        if stored is not None and stale is None and outcome[1] and _is_earlier(stored, ownership):
+        if stored is not None and stale is None and outcome[1] and is_earlier(stored, ownership):
             logger.warning(
                 "changefeed %s was replicated by capture %s that was elected later than this one "
                 "(revision %d, ours is revision %d): etcd was restored from a backup, or this "
@@ -256,38 +281,38 @@ class Changefeeds:
         stop: threading.Event,
     ) -> ChangefeedRow | None:
         """Blocks until the stored row has not changed for longer than the TTL, or has become one
-        that need not be waited for. Returns that row. Raises Stop, and the error of `_alive`."""
+        that need not be waited for. Returns that row. Raises Stop, and the error of `alive`."""
         unchanged_since = self._clock.monotonic()
         logger.warning(
             "waits for up to %.0f s: changefeed %s was replicated by capture %s %s",
             max(ttl_s, give_up_at - unchanged_since),
             blocking.changefeed_id,
             blocking.capture_id,
-            _why_it_may_live(blocking, ownership),
+            why_it_may_live(blocking, ownership),
         )
         while True:
             if self._clock.wait(stop, ttl_s / LOOKS_PER_TTL):
                 raise Stop(f"changefeed {blocking.changefeed_id}: asked to stop while claiming")
             newest, now = self.read(blocking.changefeed_id), self._clock.monotonic()
-            if newest is None or not _must_wait(newest, ownership):
+            if newest is None or not must_wait(newest, ownership):
                 return newest
             if newest != blocking:
                 blocking, unchanged_since = newest, now
             elif now - unchanged_since > ttl_s:
                 return newest
             if now > give_up_at:
-                raise _alive(blocking, ownership, self._table.uri)
+                raise alive(blocking, ownership, self._table.uri)
 
 
 def next_term(
-    stored: ChangefeedRow | None, initial: ChangefeedRow, ownership: Ownership
+    stored: ChangefeedRow | None, initial: ChangefeedRow, ownership: Ownership, ttl_s: float
 ) -> ChangefeedRow:
     """The row that claims the term after the stored one.
 
     Where etcd was restored from a backup, its start ID is an old one, which was carried out
     already: it is noted in the row as known, so that the changefeed does not begin anew."""
     base = stored or replace(initial, term=0)
-    if stored and _is_earlier(stored, ownership):
+    if stored and is_earlier(stored, ownership):
         base = replace(stored, start_id=initial.start_id or stored.start_id)
     return replace(
         base,
@@ -297,72 +322,9 @@ def next_term(
         etcd_cluster_id=ownership.etcd_cluster_id,
         owner_revision=ownership.election_revision,
         updated_at=_later_than(base.updated_at),
+        fresh_for_s=FRESH_TTLS * ttl_s,
+        process=f"{socket.gethostname()}/{os.getpid()}",
     )
-
-
-def _must_wait(stored: ChangefeedRow, ownership: Ownership) -> bool:
-    """Whether the stored row's owner may be alive although we were elected. Revisions cannot be
-    compared between two etcds, between a cluster and a `run`, nor before and after a restore: then
-    only a row that is not refreshed any more shows that its owner is gone."""
-    is_other = stored.etcd_cluster_id != ownership.etcd_cluster_id
-    return (is_other or _is_earlier(stored, ownership)) and stored.state not in ENDED
-
-
-def _is_earlier(stored: ChangefeedRow, ownership: Ownership) -> bool:
-    """Whether our election is earlier than the stored owner's, by the same etcd. As etcd's leader
-    is the last one elected, either we lead no more and will hear of it, or etcd was restored and
-    has forgotten the later election."""
-    is_same = stored.etcd_cluster_id == ownership.etcd_cluster_id
-    return is_same and ownership.election_revision < stored.owner_revision
-
-
-def _why_it_may_live(stored: ChangefeedRow, ownership: Ownership) -> str:
-    if not _is_earlier(stored, ownership):
-        return f"of etcd cluster {stored.etcd_cluster_id}, which may be alive"
-    return (
-        f"that was elected later than this one (revision {stored.owner_revision}, ours is revision "
-        f"{ownership.election_revision}): etcd was restored from a backup, or that capture is alive"
-    )
-
-
-def _alive(row: ChangefeedRow, ownership: Ownership, uri: str) -> TidelakeError:
-    if _is_earlier(row, ownership):
-        return TermRefused(
-            f"changefeed {row.changefeed_id}: our election (revision {ownership.election_revision})"
-            f" is older than that of term {row.term} (revision {row.owner_revision}), and capture "
-            f"{row.capture_id} keeps {uri} fresh: it is tried again. If etcd was restored from a "
-            "backup, stop the captures that still use what was there before"
-        )
-    (etcd, scope), (our_etcd, our_scope) = map(
-        _etcd_and_scope, (row.etcd_cluster_id, ownership.etcd_cluster_id)
-    )
-    if (etcd, bool(scope)) == (our_etcd, not our_scope):
-        other, way = (
-            ("a `tidelake run`", "stop it")
-            if scope
-            else (
-                "a cluster (`tidelake server`)",
-                "remove it there with `tidelake changefeed remove`",
-            )
-        )
-        return TidelakeError(
-            f"changefeed {row.changefeed_id}: {other} replicates it, capture {row.capture_id} "
-            f"(term {row.term}) keeps {uri} fresh. Two cannot write it: {way}, and start this again"
-        )
-    return TidelakeError(
-        f"changefeed {row.changefeed_id}: two etcds on one warehouse. {uri} is kept fresh by "
-        f"capture {row.capture_id} (term {row.term}) of etcd cluster {row.etcd_cluster_id}, and "
-        f"ours is {ownership.etcd_cluster_id}. Stop that capture, or give both the same --etcd "
-        "and --cluster-id."
-    )
-
-
-def _etcd_and_scope(etcd_cluster_id: str) -> tuple[str, str]:
-    """Splits `<etcd>/<UUID>` (a cluster's owner) or `<etcd>/<UUID>/run-<changefeed>` (a `run`)
-    behind the UUID; the scope of a cluster is empty."""
-    etcd, _, rest = etcd_cluster_id.partition("/")
-    uuid, _, scope = rest.partition("/")
-    return f"{etcd}/{uuid}", scope
 
 
 def _later_than(before: datetime) -> datetime:
@@ -382,5 +344,6 @@ def _changefeeds(rows: pa.Table) -> Iterator[ChangefeedRow]:
 
 
 def _upsert(view: TableView, row: ChangefeedRow) -> Change:
-    shown = replace(row, error=row.error and masked(row.error))
+    fresh_for_s = None if row.state in ENDED else row.fresh_for_s
+    shown = replace(row, error=row.error and masked(row.error), fresh_for_s=fresh_for_s)
     return replaced(view, row.changefeed_id, [shown])

@@ -21,6 +21,8 @@ import typer
 
 from conf.load import load_settings, load_sink
 from conf.masking import masked
+from conf.settings import SettingError
+from coordination.duration import duration_ms
 from coordination.version import tidelake_version
 from streaming import cli_cluster, cli_ddl, logs
 from streaming.cli_options import (
@@ -43,6 +45,7 @@ from streaming.cli_options import (
 from streaming.process_list import mask_arguments
 
 WATCH_INTERVAL_S = 1.0
+MAX_LAG = "60s"
 
 app = typer.Typer(
     name="tidelake",
@@ -60,6 +63,18 @@ for _name in ("changefeed", "capture", "processor", "table"):
 app.add_typer(cli_ddl.ddl, name="ddl")
 
 Watch = Annotated[bool, typer.Option("--watch", help="Print it every second, until Ctrl-C.")]
+Check = Annotated[
+    bool,
+    typer.Option("--check", help="For a probe: print one line, and end with an exit code (above)."),
+]
+MaxLag = Annotated[
+    str | None,
+    typer.Option(
+        help=f"With --check: how far a table may be behind, as 90s or 10m; {MAX_LAG} if it is not "
+        "given.",
+        metavar="DURATION",
+    ),
+]
 
 
 def _version(asked: bool) -> None:
@@ -168,25 +183,44 @@ def progress(
     config: ConfigFile = None,
     output_format: Format = "table",
     watch: Watch = False,
+    check: Check = False,
+    max_lag: MaxLag = None,
 ) -> None:
     """Show how far each table is, how much is left to read, and what holds it back.
 
     Reads the control tables in the warehouse, and needs neither Kafka nor etcd.
     Prints one row for each changefeed (state, checkpoint, lag, messages behind), what
     is wrong with it, and one row for each table (state, checkpoint, lag, Delta version,
-    dead letters). --format json prints all that is known.
+    dead letters). --format json prints all that is known. Where nobody refreshes these
+    rows any more, the state is `not running`; to find that out may take some seconds.
 
-    Example:
+    Exit codes with --check, the worst of all tables and changefeeds: 0 fresh (or finished),
+    3 late, 4 nobody there (killed, or stopped), 5 failed, or a table is blocked by a DDL.
+
+    Examples:
       tidelake progress --sink-uri delta:///data/lake --watch
+      tidelake progress --sink-uri delta:///data/lake --check --max-lag 60s
     """
     with reported():
+        max_lag_s = duration_ms("--max-lag", max_lag or MAX_LAG) / 1e3
+        if watch and check:
+            raise SettingError("--check prints one line: it goes without --watch")
+        if max_lag is not None and not check:
+            raise SettingError("--max-lag is for --check")
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
         from streaming import report, views
+        from streaming.check import verdict
+        from streaming.freshness import Freshness
+
+        freshness, as_json = Freshness(), output_format == "json"
 
         def read() -> report.ProgressReport:
-            return report.read_progress(sink, changefeed_id)
+            return report.read_progress(sink, changefeed_id, freshness)
 
-        as_json = output_format == "json"
+        if check:
+            found = verdict(read(), max_lag_s)
+            views.say(found.line, found.to_json(), as_json=as_json)
+            raise typer.Exit(int(found.finding))
         if watch:
             views.watch(read, views.progress, every_s=WATCH_INTERVAL_S, as_json=as_json)
         else:

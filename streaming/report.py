@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,20 +10,41 @@ from conf.settings import DeltaSink
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import tso_time
 from sinks.changefeeds import ChangefeedRow
-from sinks.progress import DROPPED, ProgressRow
+from sinks.progress import DROPPED, STOPPED, ProgressRow
 from streaming.backlog import NEARLY_S
 from streaming.control_tables import ControlTables
+from streaming.freshness import NOT_RUNNING, Freshness, refresh_age_s
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)  # the time of TSO 0; a start-ts of 0 or 1 is no time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """Changefeeds and their spans as of ``now``."""
+    """Changefeeds and their spans as of ``now``: what their rows say, and in ``not_running`` of
+    which changefeeds nobody says so any more."""
 
     changefeeds: tuple[ChangefeedRow, ...]
     spans: tuple[ProgressRow, ...]
     now: datetime
+    not_running: frozenset[str] = frozenset()
+
+    def is_running(self, row: ChangefeedRow | ProgressRow) -> bool:
+        return row.changefeed_id not in self.not_running
+
+    def state(self, row: ChangefeedRow | ProgressRow) -> str:
+        """The state to show. Of tables too: a row of progress is written when its table moves."""
+        is_shown = self.is_running(row) or row.state in (DROPPED, STOPPED)
+        return row.state if is_shown else NOT_RUNNING
+
+    def measured(self, row: ChangefeedRow) -> ChangefeedRow:
+        """The row without what was measured once, and is not so where nobody reads any more."""
+        if self.is_running(row):
+            return row
+        return replace(row, messages_behind=None, messages_per_s=None, time_left_s=None)
+
+    def refresh_age_s(self, row: ChangefeedRow) -> float:
+        """Seconds since the row was written; 0 where the writer's clock is ahead of ours."""
+        return max(0.0, refresh_age_s(row, self.now))
 
     def lag_s(self, checkpoint_ts: int) -> float | None:
         """Seconds from a checkpoint (TiDB's clock) to now (this machine's clock); None if there is
@@ -43,7 +64,10 @@ class ProgressReport:
         return {
             "changefeeds": [
                 {
-                    **asdict(row),
+                    **asdict(self.measured(row)),
+                    "state": self.state(row),
+                    "last_state": row.state,
+                    "refresh_age_s": self.refresh_age_s(row),
                     "source_left_s": self.source_left_s(row),
                     "checkpoint_time": checkpoint_time(row.checkpoint_ts),
                     "resolved_time": checkpoint_time(row.resolved_ts),
@@ -56,6 +80,8 @@ class ProgressReport:
             "spans": [
                 {
                     **asdict(row),
+                    "state": self.state(row),
+                    "last_state": row.state,
                     "checkpoint_time": checkpoint_time(row.checkpoint_ts),
                     "lag_s": None if row.state == DROPPED else self.lag_s(row.checkpoint_ts),
                 }
@@ -64,16 +90,20 @@ class ProgressReport:
         }
 
 
-def read_progress(sink: DeltaSink, changefeed_id: str | None) -> ProgressReport:
-    """The progress of all changefeeds in the warehouse, or of the named one. Raises ConfigError or
-    another TidelakeError if there is none."""
-    rows = changefeed_rows(sink, changefeed_id)
+def read_progress(
+    sink: DeltaSink, changefeed_id: str | None, freshness: Freshness
+) -> ProgressReport:
+    """The progress of all changefeeds in the warehouse, or of the named one. Blocks for some
+    seconds where it must be found out whether anybody is there. Raises ConfigError or another
+    TidelakeError if there is none."""
+    rows, not_running = freshness.look(lambda: changefeed_rows(sink, changefeed_id))
     wanted = {row.changefeed_id for row in rows}
     spans = ControlTables.of(sink).progress.read_all()
     return ProgressReport(
-        changefeeds=rows,
+        changefeeds=tuple(rows),
         spans=tuple(span for span in spans if span.changefeed_id in wanted),
         now=datetime.now(UTC),
+        not_running=not_running,
     )
 
 

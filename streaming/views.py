@@ -22,11 +22,12 @@ from coordination.errors import TidelakeError
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import DROPPED, ProgressRow
 from streaming import report
+from streaming.freshness import NOT_RUNNING, why_not_running
 from streaming.report import ProgressReport
 from streaming.snapshots import SnapshotReport, select_text
 
 GOOD_STATES = frozenset({"running", "finished", "replicating", "normal"})
-BAD_STATES = frozenset({"failed", "error", "pending"})
+BAD_STATES = frozenset({"failed", "error", "pending", NOT_RUNNING})
 PIPE_WIDTH = 200  # the width if stdout is no terminal: wide enough that no cell is cut
 MOST_WIDTH = 1_000_000
 NARROW = 130
@@ -50,7 +51,7 @@ Cells = dict[str, Text]
 
 def progress(found: ProgressReport, width: int) -> RenderableType:
     """A table of changefeeds, notes on what holds them back, and a table of their spans."""
-    notes = [note for row in found.changefeeds for note in _notes(row)]
+    notes = [note for row in found.changefeeds for note in _notes(found, row)]
     changefeeds = [_changefeed(found, row) for row in found.changefeeds]
     moving = {row.changefeed_id for row in found.changefeeds if report.is_moving(row)}
     spans = [_span(found, span, span.changefeed_id in moving) for span in found.spans]
@@ -120,6 +121,11 @@ def _plain(name: str, value: object) -> Text:
     if isinstance(value, datetime):
         return Text(_clock(value))
     return Text("-" if value is None else masked(str(value)))
+
+
+def say(line: str, fields: dict[str, Any], *, as_json: bool) -> None:
+    """Print one line: a text, or JSON."""
+    print(_json(fields, indent=None) if as_json else masked(line))
 
 
 def show(found: R, view: Callable[[R, int], RenderableType], *, as_json: bool) -> None:
@@ -194,10 +200,11 @@ def _console() -> Console:
 
 
 def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
-    moving = report.is_moving(row)
+    moving, row = report.is_moving(row), found.measured(row)
     return {
         "changefeed": Text(row.changefeed_id),
-        "state": _state(row.state),
+        "state": _state(found.state(row)),
+        "refreshed": Text(f"{_lag(found.refresh_age_s(row))} ago"),
         **_checkpoint(found, row.checkpoint_ts, moving),
         "behind": _count(row.messages_behind if moving else None),
         "messages/s": _count(row.messages_per_s if moving else None),
@@ -210,10 +217,13 @@ def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
     }
 
 
-def _notes(row: ChangefeedRow) -> list[Text]:
+def _notes(found: ProgressReport, row: ChangefeedRow) -> list[Text]:
     notes = []
-    silent = report.without_watermark(row)
-    if silent:
+    silent, is_running = report.without_watermark(row), found.is_running(row)
+    if not is_running:
+        why = why_not_running(row, found.now)
+        notes.append(Text(f"{row.changefeed_id}: not running: {why}", style="red"))
+    elif silent:
         notes.append(
             Text(
                 f"{row.changefeed_id}: no watermark yet from {', '.join(silent)}: "
@@ -225,7 +235,7 @@ def _notes(row: ChangefeedRow) -> list[Text]:
         notes.append(
             Text(f"{row.changefeed_id}: the lowest watermark is that of {slowest}", style="dim")
         )
-    if report.falls_behind(row):
+    if is_running and report.falls_behind(row):
         notes.append(
             Text(
                 f"{row.changefeed_id}: it does not catch up: messages come in as fast as they are "
@@ -243,7 +253,7 @@ def _span(found: ProgressReport, span: ProgressRow, moving: bool) -> Cells:
     version = "-" if span.delta_version is None else str(span.delta_version)
     return {
         "table": Text(f"{span.changefeed_id}: {span.name}" if several else str(span.name)),
-        "state": _state(span.state),
+        "state": _state(found.state(span)),
         **_checkpoint(found, span.checkpoint_ts, moving and span.state != DROPPED),
         "Delta\nversion": Text(version),
         "engine": Text(span.engine or "-"),

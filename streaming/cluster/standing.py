@@ -4,8 +4,10 @@ While an owner runs the changefeed, it writes them with each row that it saves (
 `as_ended`). For a changefeed that no owner runs (pending, failed, stopped, finished) a thread
 writes them, and tries until it is done:
 
-put ──► waiting ──written, or a later owner has the row──► (gone)
-           ▲  └──storage away──► one line in the log, and another try a little later
+put ──► waiting ──written──► pending: written again and again, so that it is known to be true
+           ▲  │     └──────► failed, stopped, finished: (gone)
+           │  ├── a later owner has the row ──► (gone)
+           │  └── storage away ──► one line in the log, and another try a little later
            └── a newer update of the same changefeed replaces it; `withdraw` removes it
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,12 +26,15 @@ from coordination.fence import Trust
 from coordination.metadata.model import FeedState
 from coordination.model import ChangefeedID, Ownership
 from coordination.ports import Standing, Wake
-from sinks.changefeeds import ENDED, ChangefeedRow, ChangefeedState
+from sinks.changefeeds import ChangefeedRow, ChangefeedState
+from sinks.earlier_owner import ENDED
 from streaming.control_tables import ControlTables
 
 logger = logging.getLogger(__name__)
 
 AGAIN_S: Final = 5.0  # between two tries
+REFRESH_S: Final = 20.0  # of the row of a changefeed that is pending: it may be so for ten minutes
+FRESH_REFRESHES: Final = 3  # where so many have not come, nobody is there who would try it again
 ENDS: Final[Mapping[FeedState, ChangefeedState]] = {
     FeedState.PENDING: "pending",
     FeedState.FAILED: "failed",
@@ -69,20 +75,31 @@ class StandingUpdate:
     standing: Standing
     wake: Wake
 
-    def write(self) -> None:
+    @property
+    def refresh_s(self) -> float | None:
+        """How often it is to be written; None: once."""
+        return REFRESH_S if self.standing.state is FeedState.PENDING else None
+
+    def write(self, *, is_refresh: bool = False) -> bool:
         """Write state and error into the changefeed's row and, unless it has finished, `stopped`
-        into its progress rows. Writes nothing where a later owner, or one of another etcd, has the
-        row. Raises Fenced, TermRefused, and TidelakeError when the storage does not answer."""
+        into its progress rows. Writes nothing and returns False where a later owner, or one of
+        another etcd, has the row; with ``is_refresh`` also where it shows another state by now.
+        Raises Fenced, TermRefused, and TidelakeError when the storage does not answer."""
         state = ENDS.get(self.standing.state)
         if state is None:
-            return
+            return False
         self.trust.check()
         tables = ControlTables.of(self.sink)
         row = tables.changefeeds.show(
-            self.changefeed_id, state, self.standing.message or None, may=self._is_ours
+            self.changefeed_id,
+            state,
+            self.standing.message or None,
+            may=lambda row: self._is_ours(row) and (not is_refresh or row.state == state),
+            fresh_for_s=self.refresh_s and self.refresh_s * FRESH_REFRESHES,
         )
-        if row is not None and state != "finished":
+        if row is not None and state != "finished" and not is_refresh:
             tables.progress.stop(row.changefeed_id, row.term)
+        return row is not None
 
     def _is_ours(self, row: ChangefeedRow) -> bool:
         is_same_etcd = row.etcd_cluster_id == self.ownership.etcd_cluster_id
@@ -99,15 +116,18 @@ class StandingUpdates:
         # One update is written at a time, so that a changefeed's newest is also written last.
         self._writing = threading.Lock()
         self._waiting: dict[ChangefeedID, StandingUpdate] = {}
+        self._refreshed: dict[ChangefeedID, StandingUpdate] = {}
 
     def put(self, update: StandingUpdate) -> None:
         with self._lock:
             self._waiting[update.changefeed_id] = update
+            self._refreshed.pop(update.changefeed_id, None)
         threading.Thread(target=self._write, args=(update,), name="standing", daemon=True).start()
 
     def withdraw(self, changefeed_id: ChangefeedID) -> None:
         with self._lock:
             self._waiting.pop(changefeed_id, None)
+            self._refreshed.pop(changefeed_id, None)
 
     def is_waiting(self, changefeed_id: ChangefeedID) -> bool:
         with self._lock:
@@ -115,12 +135,12 @@ class StandingUpdates:
 
     def _write(self, update: StandingUpdate) -> None:
         """Try until it is written, refused, withdrawn or replaced by a newer update."""
-        again, is_late = threading.Event(), False
+        again, is_late, is_written = threading.Event(), False, False
         while self._waiting.get(update.changefeed_id) is update:
             try:
                 with self._writing:
                     if self._waiting.get(update.changefeed_id) is update:
-                        update.write()
+                        is_written = update.write()
                 break
             except (Fenced, TermRefused) as error:
                 logger.debug("the next owner writes it: %s", error)
@@ -136,4 +156,22 @@ class StandingUpdates:
         with self._lock:
             if self._waiting.get(update.changefeed_id) is update:
                 del self._waiting[update.changefeed_id]
+                if is_written and update.refresh_s is not None:
+                    self._refreshed[update.changefeed_id] = update
         update.wake()
+        self._refresh(update)
+
+    def _refresh(self, update: StandingUpdate) -> None:
+        """Write it again, each time when it is due, while it is the newest one."""
+        again = threading.Event()
+        while self._refreshed.get(update.changefeed_id) is update:
+            again.wait(update.refresh_s)
+            with self._writing, suppress(TidelakeError):  # storage is away: a little later
+                if self._refreshed.get(update.changefeed_id) is not update:
+                    return
+                try:
+                    is_ours = update.write(is_refresh=True)
+                except (Fenced, TermRefused):
+                    is_ours = False
+                if not is_ours:
+                    self.withdraw(update.changefeed_id)

@@ -103,7 +103,7 @@ def test_a_row_comes_back_as_it_was_saved(tmp_path: Path) -> None:
 def test_a_row_of_a_release_that_did_not_measure_a_backlog_is_gone_on_with(tmp_path: Path) -> None:
     older = pa.schema([field for field in SCHEMA if field.name not in BACKLOG])
     table = ControlTable(str(tmp_path), "changefeeds", older, {}, description="")
-    row = next_term(None, replace(INITIAL, source_offsets={"shop/0": 7}), owner())
+    row = next_term(None, replace(INITIAL, source_offsets={"shop/0": 7}), owner(), 10.0)
     record = {name: getattr(row, name) for name in older.names} | {
         "source_offsets": [("shop/0", 7)],
         "watermarks": [],

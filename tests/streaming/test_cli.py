@@ -97,7 +97,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("lake"))
     changefeeds = Changefeeds(path)
     first = ChangefeedRow(changefeed_id="shop", start_ts=0, checkpoint_ts=TS, resolved_ts=TS + 1)
-    row = changefeeds.claim(first, OWNER, ttl_s=1, stop=threading.Event())
+    row = changefeeds.claim(first, OWNER, ttl_s=3600, stop=threading.Event())
     row = replace(
         row,
         state="running",
@@ -287,7 +287,7 @@ def test_before_the_first_checkpoint_there_is_no_time_and_no_lag(program: Progra
         row = ChangefeedRow(
             changefeed_id=name, start_ts=start_ts, checkpoint_ts=start_ts, resolved_ts=start_ts
         )
-        row = changefeeds.claim(row, OWNER, ttl_s=1, stop=threading.Event())
+        row = changefeeds.claim(row, OWNER, ttl_s=3600, stop=threading.Event())
         offsets = {"shop/0": 0, "shop/1": 0}
         row = replace(row, state="running", source_offsets=offsets, read_offsets=offsets)
         changefeeds.save(replace(row, end_offsets={"shop/0": 10, "shop/1": 0}, messages_behind=10))
@@ -309,7 +309,7 @@ def test_before_the_first_checkpoint_there_is_no_time_and_no_lag(program: Progra
 def test_who_does_not_catch_up_is_told_so(program: Program, tmp_path: Path):
     changefeeds = Changefeeds(str(tmp_path))
     row = ChangefeedRow(changefeed_id="shop", start_ts=0, checkpoint_ts=TS, resolved_ts=TS)
-    row = changefeeds.claim(row, OWNER, ttl_s=1, stop=threading.Event())
+    row = changefeeds.claim(row, OWNER, ttl_s=3600, stop=threading.Event())
     row = replace(row, state="running", messages_behind=9_000, messages_per_s=10.0)
     changefeeds.save(row)
     shown = program("progress", "--sink-uri", f"delta://{tmp_path}").stdout

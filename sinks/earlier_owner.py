@@ -1,0 +1,79 @@
+"""The owner that a changefeed's row names, as the next one sees it: may it be alive, and what to
+say if it is. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from coordination.errors import TermRefused, TidelakeError
+from coordination.model import Ownership
+
+if TYPE_CHECKING:
+    from sinks.changefeeds import ChangefeedRow
+
+ENDED: Final = frozenset({"finished", "stopped", "failed"})  # states in which nobody writes the row
+
+
+def must_wait(stored: ChangefeedRow, ownership: Ownership) -> bool:
+    """Whether the stored row's owner may be alive although we were elected. Revisions cannot be
+    compared between two etcds, between a cluster and a `run`, nor before and after a restore: then
+    only a row that is not refreshed any more shows that its owner is gone."""
+    is_other = stored.etcd_cluster_id != ownership.etcd_cluster_id
+    return (is_other or is_earlier(stored, ownership)) and stored.state not in ENDED
+
+
+def is_earlier(stored: ChangefeedRow, ownership: Ownership) -> bool:
+    """Whether our election is earlier than the stored owner's, by the same etcd. As etcd's leader
+    is the last one elected, either we lead no more and will hear of it, or etcd was restored and
+    has forgotten the later election."""
+    is_same = stored.etcd_cluster_id == ownership.etcd_cluster_id
+    return is_same and ownership.election_revision < stored.owner_revision
+
+
+def why_it_may_live(stored: ChangefeedRow, ownership: Ownership) -> str:
+    if not is_earlier(stored, ownership):
+        return f"of etcd cluster {stored.etcd_cluster_id}, which may be alive"
+    return (
+        f"that was elected later than this one (revision {stored.owner_revision}, ours is revision "
+        f"{ownership.election_revision}): etcd was restored from a backup, or that capture is alive"
+    )
+
+
+def alive(row: ChangefeedRow, ownership: Ownership, uri: str) -> TidelakeError:
+    if is_earlier(row, ownership):
+        return TermRefused(
+            f"changefeed {row.changefeed_id}: our election (revision {ownership.election_revision})"
+            f" is older than that of term {row.term} (revision {row.owner_revision}), and capture "
+            f"{row.capture_id} keeps {uri} fresh: it is tried again. If etcd was restored from a "
+            "backup, stop the captures that still use what was there before"
+        )
+    (etcd, scope), (our_etcd, our_scope) = map(
+        etcd_and_scope, (row.etcd_cluster_id, ownership.etcd_cluster_id)
+    )
+    if (etcd, bool(scope)) == (our_etcd, not our_scope):
+        other, way = (
+            ("a `tidelake run`", "stop it")
+            if scope
+            else (
+                "a cluster (`tidelake server`)",
+                "remove it there with `tidelake changefeed remove`",
+            )
+        )
+        return TidelakeError(
+            f"changefeed {row.changefeed_id}: {other} replicates it, capture {row.capture_id} "
+            f"(term {row.term}) keeps {uri} fresh. Two cannot write it: {way}, and start this again"
+        )
+    return TidelakeError(
+        f"changefeed {row.changefeed_id}: two etcds on one warehouse. {uri} is kept fresh by "
+        f"capture {row.capture_id} (term {row.term}) of etcd cluster {row.etcd_cluster_id}, and "
+        f"ours is {ownership.etcd_cluster_id}. Stop that capture, or give both the same --etcd "
+        "and --cluster-id."
+    )
+
+
+def etcd_and_scope(etcd_cluster_id: str) -> tuple[str, str]:
+    """Splits `<etcd>/<UUID>` (a cluster's owner) or `<etcd>/<UUID>/run-<changefeed>` (a `run`)
+    behind the UUID; the scope of a cluster is empty."""
+    etcd, _, rest = etcd_cluster_id.partition("/")
+    uuid, _, scope = rest.partition("/")
+    return f"{etcd}/{uuid}", scope

@@ -1,0 +1,105 @@
+"""``tidelake progress --check``: one line and an exit code for a probe. Pure.
+
+    0 fresh   3 late   4 nobody there   5 failed, or waits for an operator     the worst one counts
+
+1 and 2 are those of every command: it could not be found out, and wrong usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from sinks.changefeeds import ChangefeedRow
+from sinks.progress import BLOCKED, DROPPED, ProgressRow
+from streaming import report
+from streaming.freshness import why_not_running
+from streaming.report import ProgressReport
+
+
+class Finding(IntEnum):
+    """The exit codes; a higher one is worse."""
+
+    FRESH = 0
+    LATE = 3
+    NOBODY_THERE = 4
+    FAILED = 5
+
+
+WORDS = {
+    Finding.FRESH: "fresh",
+    Finding.LATE: "late",
+    Finding.NOBODY_THERE: "nobody there",
+    Finding.FAILED: "failed",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    finding: Finding
+    why: str  # names the changefeed, or the table too
+
+    @property
+    def line(self) -> str:
+        return f"{WORDS[self.finding]}: {self.why}"
+
+    def to_json(self) -> dict[str, Any]:
+        word = WORDS[self.finding]
+        return {"exit_code": int(self.finding), "finding": word, "why": self.why}
+
+
+def verdict(found: ProgressReport, max_lag_s: float) -> Verdict:
+    """The worst of all changefeeds and tables."""
+    return max(_verdicts(found, max_lag_s), key=lambda each: each.finding)
+
+
+def _verdicts(found: ProgressReport, max_lag_s: float) -> Iterator[Verdict]:
+    moving = set()
+    for row in found.changefeeds:
+        of_row = _of_changefeed(found, row, max_lag_s)
+        yield of_row
+        if of_row.finding < Finding.NOBODY_THERE and report.is_moving(row):
+            moving.add(row.changefeed_id)
+    for span in found.spans:
+        if span.changefeed_id in moving and span.state != DROPPED:
+            yield _of_table(found, span, max_lag_s)
+
+
+def _of_changefeed(found: ProgressReport, row: ChangefeedRow, max_lag_s: float) -> Verdict:
+    name, error = row.changefeed_id, f" ({' '.join(row.error.split())})" if row.error else ""
+    if row.state in ("failed", "pending"):
+        again = ", and is tried again" if row.state == "pending" and found.is_running(row) else ""
+        return Verdict(finding=Finding.FAILED, why=f"{name} has failed{again}{error}")
+    if row.state == "stopped":
+        at = row.updated_at.isoformat(timespec="seconds")
+        why = f"{name} was stopped in order at {at}{error}"
+        return Verdict(finding=Finding.NOBODY_THERE, why=why)
+    if not found.is_running(row):
+        why = f"{name}: {why_not_running(row, found.now)}"
+        return Verdict(finding=Finding.NOBODY_THERE, why=why)
+    if row.state == "finished":
+        return Verdict(finding=Finding.FRESH, why=f"{name} has finished at its target-ts")
+    return _of_lag(found, name, row.checkpoint_ts, max_lag_s, error)
+
+
+def _of_table(found: ProgressReport, span: ProgressRow, max_lag_s: float) -> Verdict:
+    name = f"{span.changefeed_id}: table {span.name}"
+    if span.state == BLOCKED:
+        why = f"{name} is blocked by a DDL: see `tidelake ddl list`"
+        return Verdict(finding=Finding.FAILED, why=why)
+    return _of_lag(found, name, span.checkpoint_ts, max_lag_s, "")
+
+
+def _of_lag(
+    found: ProgressReport, name: str, checkpoint_ts: int, max_lag_s: float, error: str
+) -> Verdict:
+    lag_s = found.lag_s(checkpoint_ts)
+    if lag_s is None:
+        why = f"{name} has no checkpoint yet: a watermark of every partition has to come{error}"
+        return Verdict(finding=Finding.LATE, why=why)
+    if lag_s > max_lag_s:
+        why = f"{name} lags {lag_s:.1f} s, more than {max_lag_s:g} s{error}"
+        return Verdict(finding=Finding.LATE, why=why)
+    return Verdict(finding=Finding.FRESH, why=f"{name} lags {lag_s:.1f} s{error}")
