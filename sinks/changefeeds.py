@@ -197,6 +197,22 @@ class Changefeeds:
 
         self._table.commit(plan, "save the changefeed's row in")
 
+    def refresh(
+        self, changefeed_id: str, term: int, trouble: str | None, *, is_over: Callable[[], bool]
+    ) -> None:
+        """Write the stored row again as it is, or with a warning, so that it stays fresh. Writes
+        nothing once ``is_over``: the row is written by another thread from then on. Raises
+        TermRefused as ``save`` does."""
+
+        def plan(view: TableView) -> Change | None:
+            stored = self._ours(view, changefeed_id, term)
+            if is_over() or stored.state in ENDED:
+                return None
+            row = stored if trouble is None else replace(stored, state="warning", error=trouble)
+            return _upsert(view, replace(row, updated_at=_later_than(stored.updated_at)))
+
+        self._table.commit(plan, "refresh the changefeed's row in")
+
     def show(
         self,
         changefeed_id: str,

@@ -1,10 +1,12 @@
-"""The claim of a changefeed's next term in the control tables."""
+"""The claim of a changefeed's next term in the control tables, and its row until there is more to
+say in it."""
 
 from __future__ import annotations
 
 import logging
 import threading
 
+from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import Ownership
 from sinks.changefeeds import ChangefeedRow
@@ -15,8 +17,49 @@ from streaming.start_point import first_row, settle
 logger = logging.getLogger(__name__)
 
 
+class KeptFresh:
+    """Refreshes the row of a claimed term from a thread of its own: before the owner writes more,
+    it asks a broker that may be away, reads dead letters, seals tables. Else the row would look as
+    if its owner were gone (rule 6). A context manager."""
+
+    def __init__(self, context: RoleContext) -> None:
+        self.term: int | None = None  # once it is claimed
+        self.trouble: str | None = None  # why the claim is tried again, for the row
+        self._context = context
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="claim", daemon=True)
+
+    def __enter__(self) -> KeptFresh:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+
+    def say(self, trouble: str) -> None:
+        """At once, and with each refresh."""
+        self.trouble = trouble
+        self._refresh()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._context.ttl_s / 3):
+            self._refresh()
+
+    def _refresh(self) -> None:
+        context, term = self._context, self.term
+        if term is None:
+            return
+        try:
+            context.trust.check()
+            context.tables.changefeeds.refresh(
+                context.changefeed.id, term, self.trouble, is_over=self._over.is_set
+            )
+        except TidelakeError as error:  # who claims meets it too, and says so
+            logger.debug("the claimed row is not refreshed: %s", error)
+
+
 def claimed_row(
-    context: RoleContext, ownership: Ownership, closing: threading.Event
+    context: RoleContext, ownership: Ownership, closing: threading.Event, kept: KeptFresh
 ) -> ChangefeedRow:
     """Claim the next term in the three tables of changefeeds, progress and snapshots. Returns the
     changefeed's row as this owner is to use it; it is not saved yet.
@@ -32,6 +75,7 @@ def claimed_row(
         stop=closing,
         check=context.trust.check,
     )
+    kept.term = claimed.term
     context.tables.progress.claim(changefeed.id, claimed.term)
     context.tables.snapshots.claim(changefeed.id, claimed.term)
     failpoint(Failpoint.AFTER_CLAIM)

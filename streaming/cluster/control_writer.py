@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from coordination.errors import Fenced, Stop, TermRefused, TidelakeError, TryAgain
@@ -27,13 +27,14 @@ from sinks.jvm_errors import line
 from streaming.backlog import BacklogMeter
 from streaming.backoff import PASSING
 from streaming.cluster.blocked_tables import BlockedTables
-from streaming.cluster.claimed_row import claimed_row
+from streaming.cluster.claimed_row import KeptFresh, claimed_row
 from streaming.cluster.control_rows import ControlRows
 from streaming.cluster.ddl_run import carry_out, noted
 from streaming.cluster.known import Known, pending_ddls
 from streaming.cluster.owners_reader import OwnersReader
+from streaming.cluster.owners_reading import OwnersReading
 from streaming.cluster.progress_rows import merged, registered
-from streaming.cluster.reads import Offsets, parsed, texts
+from streaming.cluster.reads import texts
 from streaming.cluster.role_context import RoleContext, RoleWorker
 from streaming.cluster.standing import as_ended, as_running
 from streaming.concerns import etcd_concern
@@ -57,6 +58,7 @@ class _ClaimedTerm:
     blocked: BlockedTables
     reader: OwnersReader
     retention: RetentionWatch
+    reading: OwnersReading
 
 
 class DeltaControlWriter(RoleWorker):
@@ -78,8 +80,6 @@ class DeltaControlWriter(RoleWorker):
         self._stops_for: HeldTable | None = None  # a DDL that is due and cannot be run
         self._running: DdlKey | None = None  # the last DDL that was begun
         self._meter = BacklogMeter()
-        self._is_reading = False
-        self._begins_at: Offsets | None = None  # from where the reader is still to catch up
         self._standing = Standing()
         self._concern: str | None = None
         self._thread.start()
@@ -149,7 +149,8 @@ class DeltaControlWriter(RoleWorker):
 
     def _run(self) -> None:
         try:
-            term = self._begin_with_retries()
+            with KeptFresh(self._context) as kept:
+                term = self._begin_with_retries(kept)
             while not self._closing.is_set() and self._error is None:
                 self._woken.wait(TURN_S)
                 self._woken.clear()
@@ -168,19 +169,22 @@ class DeltaControlWriter(RoleWorker):
             with self._step:
                 self._end()
 
-    def _begin_with_retries(self) -> _ClaimedTerm:
+    def _begin_with_retries(self, kept: KeptFresh) -> _ClaimedTerm:
         while True:
             try:
+                kept.trouble = None
                 with self._step:
-                    return self._begin()
+                    return self._begin(kept)
             except PASSING as error:
                 self._context.check_jvm()
-                if self._closing.wait(self._backoff.next_s(error)):
+                wait_s = self._backoff.next_s(error)
+                kept.say(f"its owner cannot begin, and tries again: {line(error)}")
+                if self._closing.wait(wait_s):
                     raise Stop("closed before the claim") from error
 
-    def _begin(self) -> _ClaimedTerm:
+    def _begin(self, kept: KeptFresh) -> _ClaimedTerm:
         context = self._context
-        row = claimed_row(context, self._ownership, self._closing)
+        row = claimed_row(context, self._ownership, self._closing, kept)
         rows = ControlRows(
             context.tables,
             row,
@@ -190,20 +194,21 @@ class DeltaControlWriter(RoleWorker):
         rows.save(row)
         rows.resume(context.progress(), lambda: context.dead_letters(row, term=row.term))
         blocked = BlockedTables(context)
+        reader = OwnersReader(
+            context, rows, blocked, on_known=partial(self._on_known, rows), on_failed=self._fail
+        )
+        retention = RetentionWatch(
+            lambda: Source(context.changefeed.source),
+            lambda: rows.row.source_offsets,
+            context.concerns,
+        )
         term = _ClaimedTerm(
             rows=rows,
             blocked=blocked,
-            reader=OwnersReader(
-                context,
-                rows,
-                blocked,
-                on_known=partial(self._on_known, rows),
-                on_failed=self._fail,
-            ),
-            retention=RetentionWatch(
-                lambda: Source(context.changefeed.source),
-                lambda: rows.row.source_offsets,
-                context.concerns,
+            reader=reader,
+            retention=retention,
+            reading=OwnersReading(
+                context, rows, reader, meter=self._meter, retention=retention, fail=self._fail
             ),
         )
         if row.state == "finished":
@@ -270,40 +275,7 @@ class DeltaControlWriter(RoleWorker):
 
     def _read_on(self, term: _ClaimedTerm) -> None:
         self._raise_failure()
-        if not self._is_reading:
-            self._join(term)
-        if self._begins_at is None:
-            return
-        if term.reader.since is None:
-            self._stream.wake()
-            return
-        begins_at, self._begins_at = self._begins_at, None
-        threading.Thread(  # on its own: it may take longer than the changefeed's row stays fresh
-            target=self._catch_up,
-            args=(term.reader, begins_at),
-            name="owner-catches-up",
-            daemon=True,
-        ).start()
-
-    def _join(self, term: _ClaimedTerm) -> None:
-        """Join the stream. The reader must read from the changefeed's low water on, wherever the
-        stream is by now."""
-        row = term.rows.row
-        begin = self._stream.join(term.reader, parsed(row.source_offsets), parsed(row.watermarks))
-        self._is_reading = True
-        term.retention.begin()
-        term.rows.row = replace(row, source_offsets={**texts(begin), **row.source_offsets})
-        self._begins_at = begin
-        self._meter.begin(texts(begin), time.monotonic())
-
-    def _catch_up(self, reader: OwnersReader, begins_at: Offsets) -> None:
-        step = self._context.watch(f"catching up of {self._context.name}")
-        try:
-            with step:
-                reader.catch_up(begins_at, step)
-        except BaseException as error:  # noqa: BLE001 - looked at by the control writer's thread
-            self._begins_at = begins_at
-            self._fail(error)
+        term.reading.go_on()
 
     def _on_known(self, rows: ControlRows, known: Known) -> None:
         """On the applying thread, with each step of the owner's reader. The progress rows of new

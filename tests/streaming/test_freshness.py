@@ -4,6 +4,7 @@ probe asks it."""
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from coordination.model import TSO_LOGICAL_BITS, Ownership
 from sinks.changefeeds import FRESH_TTLS, ChangefeedRow, Changefeeds
@@ -236,3 +238,23 @@ def test_what_nobody_refreshes_is_shown_as_not_running(lake: Lake, progress: Run
     note = next(line for line in out.splitlines() if line.startswith("shop: not running: "))
     assert "capture c-1" in note
     assert "in state running" in note
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("document", ["README.md", "docs/reading.md"])
+def test_the_documents_query_shows_it_too(lake: Lake, spark: SparkSession, document: str) -> None:
+    text = (Path(__file__).resolve().parents[2] / document).read_text()
+    (query,) = (
+        each for each in re.findall(r"```sql\n(.*?)```", text, re.DOTALL) if "lag_s" in each
+    )
+    query = query.replace("<warehouse>", str(lake.warehouse)).strip().rstrip(";")
+
+    def states() -> dict[str, str]:
+        return {row.table_name: row.state for row in spark.sql(query).collect()}
+
+    lake.write(ttl_s=3600, tables={"orders": {}, "gone": {"state": DROPPED}})
+    assert states() == {"orders": "replicating", "gone": "dropped"}
+    lake.write(age_s=45, tables={"orders": {}, "gone": {"state": DROPPED}})
+    assert states() == {"orders": "not running", "gone": "dropped"}
+    lake.write(age_s=45, state="finished")
+    assert states()["orders"] == "replicating"
