@@ -125,4 +125,4 @@ def _mysql_type(column: DeltaColumn) -> MySQLType | None:
     if _DECIMAL.fullmatch(column.type):
         return MySQLType.parse(column.type)
     by_type = _MYSQL_NAMES.get(column.type)
-    return MySQLType(name=by_type) if by_type else None
+    return MySQLType(name=by_type).as_untold() if by_type else None

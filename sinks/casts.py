@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.casts_dates import cast_dates, cast_datetimes, cast_timestamps
+from sinks.casts_dates import cast_dates, cast_datetimes, cast_times, cast_timestamps
 from sinks.casts_numbers import cast_decimals, cast_floats, cast_integers, cast_years
 from sinks.casts_texts import cast_bytes, cast_enums, cast_sets, cast_vectors
 from sinks.delta_types import INTEGER_BITS, arrow_type
@@ -36,6 +36,8 @@ def cast_column(text: pa.Array, column: Column, rules: CastRules) -> CastColumn:
         return CastColumn(values=pa.nulls(len(text), arrow_type(mysql_type)), failed=None)
     if (cast_date := _DATES.get(mysql_type.name)) is not None:
         return cast_date(text, rules)
+    if mysql_type.name == "time":
+        return cast_times(text, mysql_type)
     cast = _CASTS.get(mysql_type.name)
     if cast is None or (arrow_type(mysql_type) == pa.string() and not mysql_type.elements):
         values = text if text.type == pa.string() else text.cast(pa.string())

@@ -1,17 +1,19 @@
 """Casts text to dates and times, with MySQL's zero dates; a TIMESTAMP from its server's time zone
-to UTC."""
+to UTC. A TIME stays text, in one form."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sinks.schema import MySQLType
 from sinks.text_arrays import (
     CastColumn,
     CastRules,
     as_mask,
     bytes_at,
     cast_result,
+    data,
     is_valid,
     matches,
     only,
@@ -36,6 +38,7 @@ _LEAP_YEAR = (
 _YEAR = "(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
 _DATE = f"(?:{_YEAR}-{_MONTH_AND_DAY}|{_LEAP_YEAR}-02-29)"
 _TIME = r" (?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_TIME_OF_DAY = r"^(?P<whole>-?[0-9]+:[0-9]{2}:[0-9]{2})(?:\.(?P<fraction>[0-9]+))?$"
 _ZERO_DATE = (
     "(?:0000-[0-9]{2}-[0-9]{2}|[0-9]{4}-00-[0-9]{2}|[0-9]{4}-[0-9]{2}-00)"
     r"(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?"
@@ -63,6 +66,33 @@ def cast_timestamps(text: pa.Array, rules: CastRules) -> CastColumn:
     """The form of a datetime, in the time zone of ``rules``, to microseconds of UTC."""
     local = _cast(text, _MICROS, rules)
     return CastColumn(values=to_utc(local.values, rules.time_zone), failed=local.failed)
+
+
+def cast_times(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
+    """TIME as text, with as many digits of a fraction as the type has: equal times are one text,
+    by which keys are matched. More digits stay where they are not zero: nothing is rounded."""
+    digits = mysql_type.digits
+    values = text if text.type == pa.string() else text.cast(pa.string())
+    if digits is not None and not _has_digits(values, digits):
+        found = pc.extract_regex(values, _TIME_OF_DAY)
+        fraction = pc.utf8_rtrim(pc.struct_field(found, "fraction"), "0")
+        fraction = pc.utf8_rpad(fraction, digits, "0")
+        whole = pc.struct_field(found, "whole")
+        longer = pc.binary_join_element_wise(whole, fraction, ".")
+        is_whole = pc.equal(fraction, pa.scalar("", fraction.type))
+        values = pc.coalesce(pc.if_else(is_whole, whole, longer), values)
+    return CastColumn(values=values, failed=None)
+
+
+def _has_digits(text: pa.Array, digits: int) -> bool:
+    """Whether each text has so many digits behind its point, or no point where it is none."""
+    if digits == 0:
+        return not bool((data(text) == ord(".")).any())
+    begin, end = spans(text)
+    if not len(begin):
+        return True
+    is_longer = int((end - begin).min()) > digits
+    return is_longer and bool((bytes_at(text, end - digits - 1) == ord(".")).all())
 
 
 def _cast(text: pa.Array, kind: pa.DataType, rules: CastRules) -> CastColumn:

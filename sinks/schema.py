@@ -84,6 +84,9 @@ KNOWN_TYPES = frozenset(
         *("enum", "set", "json", "vector"),
     )
 )
+TIMED_TYPES = ("datetime", "timestamp", "time")  # their length: digits of a fraction of a second
+_OF_UNTOLD_DIGITS = (*TIMED_TYPES, "float", "double")
+_UNTOLD = "?"
 _FLOAT_MAX_PRECISION = 24  # FLOAT(25) … FLOAT(53) is a DOUBLE
 
 _NAME_WORD = re.compile(r"\s*([A-Za-z_]\w*)")
@@ -95,13 +98,18 @@ _BINARY_CHARSET = re.compile(r"\b(?:character\s+set|charset|collate)\s*=?\s*'?bi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MySQLType:
-    """A type such as ``decimal(20,4) unsigned`` in parts; None for a part that is not known."""
+    """A type such as ``decimal(20,4) unsigned`` in parts; None for a part that is not known, or
+    that a definition leaves out (the digits of ``datetime``, a float's M and D).
+
+    ``is_untold``: it was not left out of a definition, but of a row's ``mysqlType``, which never
+    has it. Then no rule may take None for MySQL's default. As text it is ``datetime(?)``."""
 
     name: str  # lower case, canonical: tinyint … bigint, decimal, varchar, enum, …
     unsigned: bool = False
     length: int | None = None  # (n) of bit, char, time…; precision of decimal
     scale: int | None = None
     elements: tuple[str, ...] = ()  # of enum and set
+    is_untold: bool = False
 
     @classmethod
     def parse(cls, text: str) -> MySQLType:
@@ -130,7 +138,19 @@ class MySQLType:
             name, length = "double", None
         if raw_name in ("bool", "boolean"):
             length = 1
-        return cls(name=name, unsigned=unsigned, length=length, scale=scale)
+        if name in TIMED_TYPES:
+            length = length or None
+        is_untold = inner == _UNTOLD
+        return cls(name=name, unsigned=unsigned, length=length, scale=scale, is_untold=is_untold)
+
+    def as_untold(self) -> MySQLType:
+        """The type as a row's ``mysqlType`` tells it that has no digits."""
+        return replace(self, is_untold=self.length is None and self.name in _OF_UNTOLD_DIGITS)
+
+    @property
+    def digits(self) -> int | None:
+        """Of a fraction of a second, in TIMED_TYPES; None: it is not known how many."""
+        return None if self.is_untold else self.length or 0
 
     def __str__(self) -> str:
         """The text that ``parse`` reads back."""
@@ -138,6 +158,7 @@ class MySQLType:
             inner = ",".join("'" + element.replace("'", "''") + "'" for element in self.elements)
         else:
             inner = ",".join(str(n) for n in (self.length, self.scale) if n is not None)
+            inner = _UNTOLD if self.is_untold else inner
         return self.name + (f"({inner})" if inner else "") + (" unsigned" if self.unsigned else "")
 
 
@@ -209,6 +230,16 @@ class TableSchema:
         key = tuple(column.name for column in self.delivered)
         return replace(self, key=key, key_index=None, key_is_row=True)
 
+    def completed(self, by: TableSchema) -> TableSchema:
+        """With the digits that ``by``, a definition of the table, tells beyond it. A column of
+        another type there is another."""
+        told = {column.name.lower(): column.type for column in by.columns}
+        columns = (
+            replace(column, type=_completed(column.type, told.get(column.name.lower())))
+            for column in self.columns
+        )
+        return replace(self, columns=tuple(columns))
+
     def column(self, name: str) -> Column:
         """The column of that name, in any case, as in MySQL. Raises KeyError."""
         wanted = name.lower()
@@ -276,6 +307,13 @@ class TableSchema:
         )
 
 
+def _completed(mysql_type: MySQLType, by: MySQLType | None) -> MySQLType:
+    if not mysql_type.is_untold or by is None:
+        return mysql_type
+    is_same = (by.name, by.unsigned) == (mysql_type.name, mysql_type.unsigned)
+    return by if is_same else mysql_type
+
+
 def schema_from_mysql_types(
     types: Mapping[str, str], pk_names: Sequence[str]
 ) -> tuple[TableSchema, list[str]]:
@@ -290,8 +328,11 @@ def schema_from_mysql_types(
     in_key = {name.lower() for name in pk_names}
     columns = []
     warnings = []
+    found = {name: MySQLType.parse(text) for name, text in types.items()}
+    # With content-compatible=true a type without digits has none.
+    are_full = any("(" in types[name] and found[name].name not in TIMED_TYPES for name in types)
     for name, text in types.items():
-        mysql_type = MySQLType.parse(text)
+        mysql_type = found[name] if are_full or "(" in text else found[name].as_untold()
         warnings += _what_is_missing(name, mysql_type)
         columns.append(Column(name=name, type=mysql_type, nullable=name.lower() not in in_key))
     if not pk_names:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
@@ -20,18 +20,36 @@ import pyarrow as pa
 from coordination.errors import TidelakeError
 from sinks.casts import cast_column
 from sinks.delta_types import INTEGER_BITS, arrow_type, whole_range
-from sinks.schema import BINARY_TYPES, CURRENT_TIMESTAMP, Column, MySQLType
+from sinks.schema import (
+    BINARY_TYPES,
+    CURRENT_TIMESTAMP,
+    INTEGER_TYPES,
+    Column,
+    MySQLType,
+)
 from sinks.text_arrays import CastRules
 from sinks.time_zones import to_utc, zone_of
+from sinks.type_changes_dates import (
+    as_moment,
+    as_time,
+    half_away,
+    half_up,
+    has_other_digits,
+    may_round,
+    read_moment,
+    rounded,
+)
 
-_FLOATS = ("float", "double")
+_FLOATS = {"float": 12, "double": 22}  # TiDB's length (Flen) of one without (M,D)
 _OWN_KIND = ("decimal", "enum", "set", "json", "time", "date", "datetime", "timestamp", "vector")
 _NUMBERS = ("integer", "decimal", "float")
 _NAMES = ("enum", "set")
 _MOMENTS = ("date", "datetime", "timestamp")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-_TIME = re.compile(r"(-?)([0-9]{1,3}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,6})?)")
 _YEARS = range(1901, 2156)
+_NOT_TOLD = (
+    "is not known, since no CREATE TABLE was read, and the rows do not tell it (--schema-file does)"
+)
 
 
 class CannotConvert(TidelakeError):
@@ -51,6 +69,13 @@ def needs_conversion(old: MySQLType, new: MySQLType) -> bool:
         return now in (*_NAMES, "json", "time", "decimal") or (was, now) == ("decimal", "text")
     loses = _LOSES.get(now)
     return loses is not None and loses(old, new)
+
+
+def keeps_apart(old: MySQLType, new: MySQLType) -> bool:
+    """Whether two values that differ surely differ in the new type too."""
+    if {old.name, new.name} <= {*INTEGER_TYPES}:
+        return True
+    return (old.name, new.name) == ("time", "time") and not may_round(old, new)
 
 
 def converted(
@@ -90,7 +115,7 @@ def fill_values(text: str, kind: MySQLType, rules: CastRules, ddl_ms: int) -> pa
     ``ddl_ms``: the DDL's time in milliseconds since 1970. Raises CannotConvert."""
     if text == CURRENT_TIMESTAMP and kind.name in ("date", "datetime", "timestamp", "time", "year"):
         moment = datetime.fromtimestamp(ddl_ms / 1000, zone_of(rules.time_zone))
-        text = _text_of(moment.replace(tzinfo=None), replace(kind, length=kind.length or 0))
+        text = _text_of(moment.replace(tzinfo=None), replace(kind, is_untold=False))
         text = text[:10] if kind.name == "date" else text
     found = cast_column(pa.array([text]), Column(name="", type=kind), rules)
     if found.failed is not None:
@@ -115,7 +140,9 @@ def _is_wider(old: MySQLType, new: MySQLType) -> bool:
     if old.name in INTEGER_BITS and new.name in INTEGER_BITS:
         (low, high), (lowest, highest) = whole_range(old), whole_range(new)
         return lowest <= low and high <= highest
-    return (old.name, new.name) in (("float", "double"), ("date", "datetime"))
+    if (old.name, new.name) == ("float", "double"):
+        return new.scale is None
+    return (old.name, new.name) == ("date", "datetime")
 
 
 def _conversion(old: MySQLType, new: MySQLType, time_zone: str) -> Callable[[Any], Any]:
@@ -134,10 +161,11 @@ def _conversion(old: MySQLType, new: MySQLType, time_zone: str) -> Callable[[Any
             lambda value: _number(value, old, new),
         ),
         (now in (*_NAMES, "text", "bytes"), lambda value: _as_text(local(value), old, new)),
-        (was == now == "timestamp", lambda value: _rounded(value, new)),
-        (now in _MOMENTS and was in _MOMENTS, lambda value: _as_moment(local(value), new)),
-        (now in _MOMENTS and was == "text", lambda value: _as_moment(_read_moment(value), new)),
-        (now == "time" and was in ("text", "time"), lambda value: _as_time(value, new)),
+        (was == now == "timestamp", lambda value: rounded(value, new)),
+        (now in _MOMENTS and was in _MOMENTS, lambda value: as_moment(local(value), new)),
+        (now in _MOMENTS and was == "text", lambda value: as_moment(read_moment(value, new), new)),
+        (now == was == "time", lambda value: as_time(value, new, half_up)),
+        (now == "time" and was == "text", lambda value: as_time(value, new, half_away)),
     ]
     return next((way for is_it, way in ways if is_it), _unclear)
 
@@ -152,7 +180,7 @@ def _number(value: Any, old: MySQLType, new: MySQLType) -> Any:
         if new.unsigned and number < 0:
             raise ValueError("it is below zero")
         if _kind(new) == "float":
-            return _as_float(float(number), new)
+            return _as_float(float(number), old, new)
         if _kind(new) == "decimal":
             return _as_decimal(number, new)
         if old.name in _FLOATS:
@@ -188,9 +216,15 @@ def _as_year(whole: int, value: Any) -> int:
     return whole
 
 
-def _as_float(number: float, new: MySQLType) -> float:
-    if new.scale is not None:
-        number = float(Decimal(repr(number)).quantize(Decimal(1).scaleb(-new.scale), ROUND_HALF_UP))
+def _as_float(number: float, old: MySQLType, new: MySQLType) -> float:
+    writes = new.scale is not None and _writes_floats(old, new)
+    if writes is not False:
+        exact, number = number, _rounded_float(number, new.scale or 0)
+        if writes is None and number != exact:
+            raise ValueError(
+                "TiDB rounds it or not by the number of digits (M,D) that it had, which "
+                + _NOT_TOLD
+            )
     if new.name == "float":
         with np.errstate(over="ignore"):
             number = float(np.float32(number))
@@ -199,10 +233,30 @@ def _as_float(number: float, new: MySQLType) -> float:
     return number
 
 
+def _rounded_float(number: float, scale: int) -> float:
+    """As TiDB's ``types.Round``, with its errors: 1.005 is 1.0 with two digits."""
+    shifted = number * 10.0**scale
+    return float(np.rint(shifted)) / 10.0**scale if np.isfinite(shifted) else number
+
+
+def _writes_floats(old: MySQLType, new: MySQLType) -> bool | None:
+    """Whether TiDB writes the rows anew, and so rounds them, and does not just change the
+    definition; None: it is not known. For a new type with (M,D)."""
+    if old.name != new.name or old.unsigned != new.unsigned:
+        return True
+    length, default = new.length or 0, _FLOATS[new.name]
+    if old.is_untold:  # ``float`` in a message may be any FLOAT(M,D)
+        return True if length < default else None
+    if old.scale is None:  # TiDB has -1 for it
+        return length < default
+    return length < (old.length or 0) or (new.scale or 0) < old.scale
+
+
 def _as_decimal(number: Decimal, new: MySQLType) -> Decimal | str:
     if new.length is None:
         raise ValueError("the precision of the new type is not known")
     found = number.quantize(Decimal(1).scaleb(-(new.scale or 0)), ROUND_HALF_UP)
+    found = found or abs(found)  # no -0.00
     if found and found.adjusted() >= new.length - (new.scale or 0):
         raise ValueError("it is out of range")
     return f"{found:f}" if pa.types.is_string(arrow_type(new)) else found
@@ -233,7 +287,11 @@ def _text_of(value: Any, old: MySQLType) -> str:
         text = f"{Decimal(shortest):f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
     if isinstance(value, datetime):
-        return _seconds(value.isoformat(" ", "microseconds"), old.length)
+        if old.digits is None:
+            raise ValueError(
+                "its text depends on the number of digits of its fraction, which " + _NOT_TOLD
+            )
+        return _seconds(value.isoformat(" ", "microseconds"), old.digits)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -259,7 +317,7 @@ def _name_at(number: int, old: MySQLType, new: MySQLType) -> str:
     return ",".join(name for at, name in enumerate(new.elements) if number >> at & 1)
 
 
-def _seconds(text: str, digits: int | None) -> str:
+def _seconds(text: str, digits: int) -> str:
     """A time with six digits of a fraction, cut to so many digits."""
     return text[: len(text) - 6 + digits] if digits else text[:-7]
 
@@ -272,44 +330,6 @@ def _element(text: str, new: MySQLType) -> str:
     if text.casefold() not in folded:
         raise ValueError(f"{text!r} is not among its names")
     return folded[text.casefold()]
-
-
-def _as_moment(value: Any, new: MySQLType) -> Any:
-    if new.name == "date":
-        return value.date() if isinstance(value, datetime) else value
-    if not isinstance(value, datetime):
-        value = datetime.combine(value, time())
-    return _rounded(value, new)
-
-
-def _rounded(value: datetime, new: MySQLType) -> datetime:
-    """Rounded half up to the fraction of a second that the new type keeps."""
-    step = 10 ** (6 - (new.length or 0))
-    micros = (value.microsecond + step // 2) // step * step
-    return value.replace(microsecond=0) + timedelta(microseconds=micros)
-
-
-def _read_moment(text: str) -> datetime:
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", text.strip(" "), re.A):
-        raise ValueError("it is no date or time of the form 2020-01-02 03:04:05")
-    return datetime.fromisoformat(text.strip(" "))
-
-
-def _as_time(text: str, new: MySQLType) -> str:
-    found = _TIME.fullmatch(text.strip(" "))
-    if found is None:
-        raise ValueError("it is no time of the form 03:04:05")
-    sign, hours, minutes, seconds = found.groups()
-    digits = new.length or 0
-    units = int((Decimal(seconds).scaleb(digits)).to_integral_value(ROUND_HALF_UP))
-    units += (int(hours) * 60 + int(minutes)) * 60 * 10**digits
-    whole, fraction = divmod(units, 10**digits)
-    text = f"{sign}{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-    return f"{text}.{fraction:0{digits}d}" if digits else text
-
-
-def _has_fewer_digits(old: MySQLType, new: MySQLType) -> bool:
-    return (new.length or 0) < (old.length or 0)
 
 
 def _lacks_names(old: MySQLType, new: MySQLType) -> bool:
@@ -329,11 +349,12 @@ def _is_padded(old: MySQLType, new: MySQLType) -> bool:
 
 # For two types of one kind and one Delta type: whether a value may look different in the new one.
 _LOSES: dict[str, Callable[[MySQLType, MySQLType], bool]] = {
-    **dict.fromkeys(("time", "datetime", "timestamp"), _has_fewer_digits),
+    "time": has_other_digits,
+    **dict.fromkeys(("datetime", "timestamp"), may_round),
     "enum": _lacks_names,
     "set": _names_differ,
     "bytes": _is_padded,
-    "float": lambda old, new: new.scale is not None and (old.scale or 99) > new.scale,
+    "float": lambda old, new: new.scale is not None and _writes_floats(old, new) is not False,
     "integer": lambda old, new: new.name in ("bit", "year") and old.name != new.name,
     "decimal": lambda old, new: pa.types.is_string(arrow_type(new)) and old.scale != new.scale,
     "text": lambda old, new: new.name == "char" and old.name != "char",

@@ -234,7 +234,18 @@ class _Planning:
         removals = ("drop table", "truncate table")
         if any(ignores(name, (each,), "") for name in told for each in removals):
             return RECOVERS_UNKNOWN
-        return step_of(event, statement, schemas, seen, self.shaped, form=self.forms.of(event.name))
+        form = self.forms.of(event.name)
+        return self._completed(step_of(event, statement, schemas, seen, self.shaped, form=form))
+
+    def _completed(self, step: DdlStep | str | None) -> DdlStep | str | None:
+        """With types that the table's rows did not tell, and the schema file tells meanwhile."""
+        if not isinstance(step, DdlStep) or step.change is None:
+            return step
+        file = self.defined.schema(step.name)
+        if file is None:
+            return step
+        before = step.change.before.completed(file)
+        return replace(step, change=replace(step.change, before=before))
 
     def _waits_for(self, commit_ts: Ts, about: Container[TableName]) -> TableName | None:
         """A table that must be made first. A DDL of a schema is about a name without a table."""

@@ -262,6 +262,6 @@ def _fits(file: MySQLType, text: str) -> bool:
         return False
     if told.elements and told.elements != file.elements:
         return False
-    if told.length is None or told.name not in _LENGTH_COUNTS:
+    if "(" not in text or told.name not in _LENGTH_COUNTS:
         return True
     return (told.length, told.scale or 0) == (file.length or 0, file.scale or 0)

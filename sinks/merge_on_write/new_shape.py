@@ -25,10 +25,10 @@ from sinks.merge_on_write.table_shape import (
     TableShape,
     listed_columns,
 )
-from sinks.schema import INTEGER_TYPES, MySQLType
+from sinks.schema import MySQLType
 from sinks.table_form import TableForm
 from sinks.tables import KEY, SCHEMA
-from sinks.type_changes import needs_conversion
+from sinks.type_changes import keeps_apart, needs_conversion
 
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 STATISTICS = "delta.dataSkippingStatsColumns"
@@ -228,14 +228,14 @@ def _key_changes(change: SchemaChange) -> bool:
 
 
 def _rekeys(change: SchemaChange) -> bool:
-    """Not where the key has the columns that it had, and any that are converted are whole numbers
-    still. Nor where the table is made again, without a row."""
+    """Not where the key has the columns that it had, and any that are converted stay apart. Nor
+    where the table is made again, without a row."""
     if _makes_anew(change) or not change.after.key:
         return False
     if change.before.key_is_row != change.after.key_is_row or not _keeps_key(change):
         return True
     return any(
-        needs_conversion(was, kind) and not {was.name, kind.name} <= {*INTEGER_TYPES}
+        needs_conversion(was, kind) and not keeps_apart(was, kind)
         for was, kind in _key_types(change)
     )
 

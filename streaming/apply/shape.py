@@ -2,6 +2,9 @@
 
 The newest whole row tells them. DELETEs are not used, since they may have the key only; neither are
 rows that TiCDC cut to their key, or of which a column has no type.
+
+A type such as ``datetime`` does not tell its digits of a fraction of a second, but a value does:
+TiCDC writes all of them.
 """
 
 from __future__ import annotations
@@ -14,15 +17,19 @@ import numpy as np
 import pyarrow as pa
 
 from coordination.model import Ts
+from sinks.schema import TIMED_TYPES
 from streaming.apply.row_block import RowBlock
 from streaming.protocols.contract import DATA, ERROR_CLASS, OP_DELETE, key_names, wire_types
 
+_MOST_DIGITS = 6
 Place = tuple[int, int, int]  # commit-ts, offset, index: the greater one is the newer row
 
 
 @dataclass(frozen=True, slots=True)
 class WholeRow:
-    """Columns and key as a row's message tells them: the input of ``schema_from_mysql_types``."""
+    """Columns and key as a row's message tells them: the input of ``schema_from_mysql_types``.
+
+    ``types``: with the digits that the row's value has (``time(3)``) where it is not NULL."""
 
     types: Mapping[str, str]  # column -> type as in the message, in the row's order
     key: tuple[str, ...]  # empty if the messages do not say it
@@ -38,29 +45,29 @@ class Untold(StrEnum):
 
 class NewestWholeRow:
     """Finds the newest whole row at or below ``limit`` in the blocks that it is shown, in any
-    order. It keeps that row's schema, not the rows."""
+    order. It keeps what that row tells, not the rows."""
 
     def __init__(self, limit: Ts) -> None:
         self._limit = limit
-        self._newest: tuple[Place, pa.Schema] | None = None
+        self._newest: tuple[Place, WholeRow] | None = None
         self._is_cut = False
 
     def look(self, block: RowBlock) -> None:
         if self._newest is not None and block.max_ts < self._newest[0][0]:
             return
         for batch in block.batches():
-            place, has_cut = _newest_in(batch, self._limit)
+            row, has_cut = _newest_in(batch, self._limit)
             self._is_cut |= has_cut
-            if place is not None and (self._newest is None or place > self._newest[0]):
-                self._newest = place, batch.schema
+            if row is None:
+                continue
+            place = _place(batch, row)
+            if self._newest is None or place > self._newest[0]:
+                self._newest = place, _told(batch, row)
 
     def told(self) -> WholeRow | Untold:
         if self._newest is None:
             return Untold.ONLY_CUT if self._is_cut else Untold.NOT_WRITTEN
-        (commit_ts, *_), schema = self._newest
-        types = wire_types(schema)
-        in_order = {each.name: types[each.name] for each in schema.field(DATA).type}
-        return WholeRow(in_order, key_names(schema) or (), Ts(commit_ts))
+        return self._newest[1]
 
 
 def newest_whole_row(blocks: Sequence[RowBlock], limit: Ts) -> WholeRow | Untold:
@@ -71,8 +78,8 @@ def newest_whole_row(blocks: Sequence[RowBlock], limit: Ts) -> WholeRow | Untold
     return newest.told()
 
 
-def _newest_in(batch: pa.RecordBatch, limit: Ts) -> tuple[Place | None, bool]:
-    """The place of the newest whole row in a batch (no DELETE), and whether a row was cut."""
+def _newest_in(batch: pa.RecordBatch, limit: Ts) -> tuple[int | None, bool]:
+    """The newest whole row in a batch (no DELETE), and whether a row was cut."""
     commit_ts = batch.column("commit_ts").to_numpy()
     is_written = (batch.column("op").to_numpy() != OP_DELETE) & (commit_ts <= limit)
     names = {each.name for each in batch.schema.field(DATA).type}
@@ -84,5 +91,23 @@ def _newest_in(batch: pa.RecordBatch, limit: Ts) -> tuple[Place | None, bool]:
     if not len(rows):
         return None, has_cut
     offset, index = batch.column("offset").to_numpy(), batch.column("index").to_numpy()
-    last = rows[np.lexsort((index[rows], offset[rows], commit_ts[rows]))[-1]]
-    return (int(commit_ts[last]), int(offset[last]), int(index[last])), has_cut
+    return int(rows[np.lexsort((index[rows], offset[rows], commit_ts[rows]))[-1]]), has_cut
+
+
+def _place(batch: pa.RecordBatch, row: int) -> Place:
+    commit_ts, offset, index = (
+        batch.column(name)[row].as_py() for name in ("commit_ts", "offset", "index")
+    )
+    return commit_ts, offset, index
+
+
+def _told(batch: pa.RecordBatch, row: int) -> WholeRow:
+    """An older row tells nothing of a column that is NULL in this one: it may have been another."""
+    types = wire_types(batch.schema)
+    found = {}
+    for name, text in batch.column(DATA)[row].as_py().items():
+        found[name] = types[name]
+        if types[name] in TIMED_TYPES and text is not None:
+            digits = len(text.partition(".")[2])
+            found[name] += f"({digits})" if digits <= _MOST_DIGITS else ""
+    return WholeRow(found, key_names(batch.schema) or (), Ts(_place(batch, row)[0]))

@@ -28,7 +28,20 @@ def value_of(text: str, of: MySQLType, zone: tzinfo = UTC) -> Any:
         return text.encode("latin-1") if all(char <= "\xff" for char in text) else FAILED
     if name in ("enum", "set") and of.elements:
         return _names(text, of)
+    if name == "time" and of.digits is not None:
+        return _time(text, of.digits)
     return _vector(text) if name == "vector" else _number(text, of)
+
+
+def _time(text: str, digits: int) -> str:
+    """With so many digits, and more where they are not zero."""
+    if not _is(r"-?\d+:\d\d:\d\d(\.\d+)?", text):
+        return text
+    whole, _, fraction = text.partition(".")
+    while len(fraction) > digits and fraction[-1] == "0":
+        fraction = fraction[:-1]
+    fraction += "0" * (digits - len(fraction))
+    return f"{whole}.{fraction}" if fraction else whole
 
 
 def _number(text: str, of: MySQLType) -> Any:

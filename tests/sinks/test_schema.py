@@ -31,6 +31,9 @@ PARSED = {
     "bit(64)": MySQLType(name="bit", length=64),
     "year(4)": MySQLType(name="year", length=4),
     "datetime(6)": MySQLType(name="datetime", length=6),
+    "datetime(0)": MySQLType(name="datetime"),
+    "datetime(?)": MySQLType(name="datetime", is_untold=True),
+    "double(?) unsigned": MySQLType(name="double", unsigned=True, is_untold=True),
     "varchar(64)": MySQLType(name="varchar", length=64),
     "nvarchar(3)": MySQLType(name="varchar", length=3),
     "nchar(3)": MySQLType(name="char", length=3),
@@ -131,6 +134,30 @@ def test_what_a_row_does_not_tell_is_said(text: str, warning: str) -> None:
 @pytest.mark.parametrize("text", ["int", "varchar", "text", "datetime", "binary", "year", "vector"])
 def test_bare_names_that_say_enough_pass_without_a_warning(text: str) -> None:
     assert schema_from_mysql_types({"id": text}, ["id"])[1] == []
+
+
+def test_digits_that_a_row_does_not_tell_are_not_taken_for_none() -> None:
+    types = {"id": "int", "d": "datetime", "s": "timestamp(0)", "t": "time(3)", "f": "float"}
+    schema, _ = schema_from_mysql_types(types, ["id"])
+    found = [str(column.type) for column in schema.columns]
+    assert found == ["int", "datetime(?)", "timestamp", "time(3)", "float(?)"]
+    assert [each.type.digits for each in schema.columns[1:4]] == [None, 0, 3]
+    assert TableSchema.from_json(schema.to_json()) == schema
+    full, _ = schema_from_mysql_types({**types, "id": "int(11)"}, ["id"])
+    assert [str(column.type) for column in full.columns] == [
+        "int(11)", "datetime", "timestamp", "time(3)", "float",
+    ]  # fmt: skip
+
+
+def test_a_definition_completes_what_rows_did_not_tell() -> None:
+    def made(types: dict[str, str]) -> TableSchema:
+        columns = (Column(name=name, type=MySQLType.parse(text)) for name, text in types.items())
+        return TableSchema(columns=tuple(columns), key=())
+
+    told = made({"a": "datetime(?)", "b": "time(?)", "c": "float(?)", "d": "int", "e": "datetime"})
+    file = {"A": "datetime(3)", "b": "datetime", "c": "float unsigned", "d": "bigint", "e": "date"}
+    found = [str(column.type) for column in told.completed(made(file)).columns]
+    assert found == ["datetime(3)", "time(?)", "float(?)", "int", "datetime"]
 
 
 def test_rows_without_a_primary_key_are_warned_about() -> None:

@@ -73,3 +73,20 @@ def test_a_key_that_nobody_says_is_none() -> None:
     assert newest_whole_row(blocks_of([row("INSERT", 10, key=None)]), Ts(100)) == WholeRow(
         {"id": "bigint", "v": "text"}, ()
     )
+
+
+def test_a_value_tells_the_digits_of_its_fraction_where_it_is_not_null() -> None:
+    types = {"id": "bigint", "d": "datetime", "s": "timestamp", "t": "time", "v": "varchar(9)"}
+    data = {"id": "1", "d": "2024-01-01 00:00:00.120", "s": "2024-01-01 00:00:00", "t": None}
+    newest = Row(op="INSERT", ts=20, data={**data, "v": "a.b"}, types=types)
+    older = Row(op="INSERT", ts=10, data={**newest.data, "t": "08:00:00.5"}, types=types)
+    found = newest_whole_row(blocks_of([older, newest]), Ts(100))
+    assert isinstance(found, WholeRow)
+    assert found.types == {**types, "d": "datetime(3)", "s": "timestamp(0)"}
+    found = newest_whole_row(blocks_of([older, newest]), Ts(15))
+    assert isinstance(found, WholeRow)
+    assert found.types["t"] == "time(1)"
+    odd = Row(op="INSERT", ts=30, data={"id": "1", "t": "x.1234567"}, types=types)
+    found = newest_whole_row(blocks_of([odd]), Ts(100))
+    assert isinstance(found, WholeRow)
+    assert found.types == {"id": "bigint", "t": "time"}
