@@ -39,6 +39,7 @@ from sinks.partitioning import Partitioning
 from sinks.schema import INTEGER_TYPES, Column, MySQLType, TableSchema
 from sinks.schemas import SchemaRow
 from sinks.text_arrays import CastRules
+from sinks.type_changes import needs_untold
 
 _OF_COLUMNS = (*(AddColumn, DropColumn, RenameColumn, ModifyColumn, SetDefault, SetCharset),)
 Mask = npt.NDArray[np.bool_]
@@ -102,13 +103,19 @@ class RowShape:
 
 
 def older_shapes(
-    rows: Iterable[SchemaRow], present: TableSchema, *, made_ts: Ts, on_add_default: OnAddDefault
+    rows: Iterable[SchemaRow],
+    present: TableSchema,
+    *,
+    made_ts: Ts,
+    on_add_default: OnAddDefault,
+    file: TableSchema | None = None,
 ) -> tuple[RowShape, ...]:
     """The shapes below the present one, the oldest first. What is below those that can be known is
     cast as if it had the present one: that is a shape with ``is_known`` False.
 
     ``rows``: of the table, in any order, its present shape among them. ``made_ts``: of the DDL that
-    made the table; what is older is another table's.
+    made the table; what is older is another table's. ``file``: the schema file's definition, for
+    digits that the table's rows did not tell; without them a DDL that needs them is not followed.
     """
     known = sorted((row for row in rows if row.commit_ts >= made_ts), key=lambda row: row.commit_ts)
     found: list[RowShape] = []
@@ -118,7 +125,9 @@ def older_shapes(
     for before, row in reversed([*pairwise(known)] if is_like else []):
         schema = _schema(before)
         change = _change(schema, row)
-        if change is None:
+        if change is not None and file is not None:
+            change = replace(change, before=change.before.completed(file))
+        if change is None or _needs_untold(change):
             break
         first = before
         if schema != _schema(row) or any(name != of for name, of in change.sources.items()):
@@ -162,6 +171,11 @@ def _name_now(name: str, steps: Iterable[ShapeStep]) -> str | None:
             return None
         name = origin.name
     return name
+
+
+def _needs_untold(change: SchemaChange) -> bool:
+    origins = column_origins(change, "null").values()
+    return any(origin.types is not None and needs_untold(*origin.types) for origin in origins)
 
 
 def _step(change: SchemaChange, ddl_ts: int, on_add_default: OnAddDefault) -> ShapeStep:

@@ -78,6 +78,15 @@ def keeps_apart(old: MySQLType, new: MySQLType) -> bool:
     return (old.name, new.name) == ("time", "time") and not may_round(old, new)
 
 
+def needs_untold(old: MySQLType, new: MySQLType) -> bool:
+    """Whether what a value becomes may depend on digits that are not known: a DDL waits then."""
+    if not old.is_untold:
+        return False
+    if old.name in _FLOATS:
+        return old.name == new.name and new.scale is not None and _writes_floats(old, new) is None
+    return old.name != "time" and _kind(new) in (*_NAMES, "text", "bytes")
+
+
 def converted(
     values: pa.Array, old: MySQLType, new: MySQLType, time_zone: str, *, is_strict: bool = True
 ) -> pa.Array:

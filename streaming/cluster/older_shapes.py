@@ -11,6 +11,7 @@ from sinks.older_shapes import RowShape, older_shapes
 from sinks.schemas import SchemaRow
 from sinks.tables import DdlIdentity
 from streaming.cluster.progress_rows import schema_row
+from streaming.schema_file import definitions_of
 from streaming.sink_table import SinkTable
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class OlderShapes:
             table.target.schema,
             made_ts=table.created_ts,
             on_add_default="null" if table.target.is_log else on_add_default,
+            file=definitions_of(self._changefeed).schema(table.name),
         )
         unknown = found[0] if found and not found[0].is_known else None
         if unknown is not None and unknown.last_ts > table.checkpoint:

@@ -203,3 +203,26 @@ def test_partitions_of_a_shape_that_is_not_known_are_not() -> None:
     present = schema("id int", "x int", "d int")
     assert partitions_then(rows, present, made_ts=Ts(MADE_TS), ddl_ts=Ts(20)) is None
     assert partitions_then(rows, present, made_ts=Ts(MADE_TS), ddl_ts=Ts(40)) == by("d", 5)
+
+
+def test_rows_go_through_new_digits_of_a_time() -> None:
+    older = row(0, "", "id int", "t time", "u time(?)")
+    change = "ALTER TABLE a MODIFY t TIME(3), MODIFY u TIME(1)"
+    newer = row(30, change, "id int", "t time(3)", "u time(1)")
+    (shape,) = found([older, newer], schema("id int", "t time(3)", "u time(1)"), 0)
+    made = carried(shape, 1, id=[1], t=["-08:00:00"], u=["00:00:00.25"])
+    assert made == {"id": [1], "t": ["-08:00:00.000"], "u": ["00:00:00.3"]}
+
+
+def test_digits_that_are_not_known_are_told_by_the_schema_file_or_not_followed() -> None:
+    told = row(0, "", "id int", "d datetime(?)")
+    change = row(30, "ALTER TABLE a MODIFY d VARCHAR(30)", "id int", "d varchar(30)")
+    later = row(40, "ALTER TABLE a ADD n INT", "id int", "d varchar(30)", "n int")
+    present = schema("id int", "d varchar(30)", "n int")
+    assert known([told, change, later], present, 0) == [
+        (29, ["id", "d", "n"], False), (39, ["id", "d"], True),
+    ]  # fmt: skip
+    file = schema("id int", "d datetime(1)")
+    shape, _ = found([told, change, later], present, 0, file=file)
+    moment = pa.array([1_500_000], pa.timestamp("us"))
+    assert shape.carried({"d": moment}, RULES).columns["d"].to_pylist() == ["1970-01-01 00:00:01.5"]

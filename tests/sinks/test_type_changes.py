@@ -15,7 +15,7 @@ import pytest
 
 from sinks.delta_types import arrow_type
 from sinks.schema import MySQLType
-from sinks.type_changes import CannotConvert, converted, keeps_apart, needs_conversion
+from sinks.type_changes import CannotConvert, converted, keeps_apart, needs_conversion, needs_untold
 
 
 def parse(text: str) -> MySQLType:
@@ -312,3 +312,14 @@ def test_a_time_has_the_digits_of_its_definition() -> None:
     assert keeps_apart(parse("time(?)"), parse("time(6)"))
     assert not keeps_apart(parse("time(1)"), parse("varchar(9)"))
     assert keeps_apart(parse("int"), parse("bigint"))
+
+
+def test_a_change_waits_only_where_unknown_digits_count() -> None:
+    pairs = product(("datetime(?)", "timestamp(?)", "time(?)", "double(?)", "datetime", "double"),
+                    ("text", "varbinary(30)", "datetime(3)", "time(3)", "date", "double(30,2)",
+                     "double(10,2)", "double", "float(9,2)", "enum('a')"))  # fmt: skip
+    waiting = [(old, new) for old, new in pairs if needs_untold(parse(old), parse(new))]
+    texts = ("text", "varbinary(30)", "enum('a')")
+    assert waiting == [
+        *product(("datetime(?)", "timestamp(?)"), texts), ("double(?)", "double(30,2)"),
+    ]  # fmt: skip
