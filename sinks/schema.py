@@ -102,7 +102,8 @@ class MySQLType:
     that a definition leaves out (the digits of ``datetime``, a float's M and D).
 
     ``is_untold``: it was not left out of a definition, but of a row's ``mysqlType``, which never
-    has it. Then no rule may take None for MySQL's default. As text it is ``datetime(?)``."""
+    has it. Then no rule may take None for MySQL's default. As text it is ``datetime(?)``. With
+    ``elements``: their names are known meanwhile, and values are kept as numbers still."""
 
     name: str  # lower case, canonical: tinyint … bigint, decimal, varchar, enum, …
     unsigned: bool = False
@@ -231,8 +232,8 @@ class TableSchema:
         return replace(self, key=key, key_index=None, key_is_row=True)
 
     def completed(self, by: TableSchema) -> TableSchema:
-        """With the digits that ``by``, a definition of the table, tells beyond it. A column of
-        another type there is another."""
+        """With the digits, and the names of ENUMs and SETs, that ``by``, a definition of the table,
+        tells beyond it. A column of another type there is another."""
         told = {column.name.lower(): column.type for column in by.columns}
         columns = (
             replace(column, type=_completed(column.type, told.get(column.name.lower())))
@@ -308,10 +309,11 @@ class TableSchema:
 
 
 def _completed(mysql_type: MySQLType, by: MySQLType | None) -> MySQLType:
-    if not mysql_type.is_untold or by is None:
+    if by is None or (by.name, by.unsigned) != (mysql_type.name, mysql_type.unsigned):
         return mysql_type
-    is_same = (by.name, by.unsigned) == (mysql_type.name, mysql_type.unsigned)
-    return by if is_same else mysql_type
+    if by.elements and not mysql_type.elements:
+        return replace(by, is_untold=True)
+    return by if mysql_type.is_untold else mysql_type
 
 
 def schema_from_mysql_types(

@@ -205,9 +205,9 @@ def _number(value: Any, old: MySQLType, new: MySQLType) -> Any:
 
 
 def _read_number(value: Any, old: MySQLType) -> Decimal:
-    if old.name == "enum" and old.elements:
+    if old.name == "enum" and not _is_nameless(old):
         return Decimal(("", *old.elements).index(value))
-    if old.name == "set" and old.elements:
+    if old.name == "set" and not _is_nameless(old):
         names = value.split(",") if value else []
         return Decimal(sum(1 << old.elements.index(name) for name in names))
     if isinstance(value, str):
@@ -310,20 +310,21 @@ def _text_of(value: Any, old: MySQLType) -> str:
 
 def _is_nameless(of: MySQLType) -> bool:
     """An ENUM or SET that was known from messages alone: its values are numbers as text."""
-    return of.name in _NAMES and not of.elements
+    return of.name in _NAMES and (of.is_untold or not of.elements)
 
 
 def _name_at(number: int, old: MySQLType, new: MySQLType) -> str:
-    """The names at these places in the new definition. Names are added behind the others; where
-    the statement itself puts them in another order, what they were before is known nowhere."""
-    if new.name != old.name:
-        raise ValueError("the names that it had before are not known (see --schema-file)")
-    most = len(new.elements) if new.name == "enum" else 2 ** len(new.elements) - 1
+    """The names at these places in the old definition where the schema file tells it, else in the
+    new one: names are mostly added behind the others."""
+    names = old.elements or (new.elements if new.name == old.name else ())
+    if not names:
+        raise ValueError("which names it had " + _NOT_TOLD)
+    most = len(names) if old.name == "enum" else 2 ** len(names) - 1
     if number > most:
         raise ValueError("it is beyond the names of the new type")
-    if new.name == "enum":
-        return ("", *new.elements)[number]
-    return ",".join(name for at, name in enumerate(new.elements) if number >> at & 1)
+    if old.name == "enum":
+        return ("", *names)[number]
+    return ",".join(name for at, name in enumerate(names) if number >> at & 1)
 
 
 def _seconds(text: str, digits: int) -> str:

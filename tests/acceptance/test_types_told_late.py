@@ -206,3 +206,45 @@ def test_a_float_of_unknown_digits_waits_where_it_would_look_other(
     error = lives.live(target_ts=at(8))
     assert ("column f" in str(error)) is waits
     assert [each["f"] for each in lives.rows("old")] == [float(f)]
+
+
+def test_unknown_digits_are_rounded_and_keys_found_again(new_lives: MakeLives) -> None:
+    """In the newest row ``d`` is NULL; the TIME in the key is told by its value."""
+    types = {"id": "bigint", "t": "time", "d": "datetime"}
+    key = ("id", "t")
+
+    def event(n: int, id: int, t: str, d: str | None, kind: str = "INSERT") -> Message:
+        return row(at(n), "old", {"id": f"{id}", "t": t, "d": d}, types, kind=kind, key=key)
+
+    change = "ALTER TABLE `shop`.`old` MODIFY `t` TIME(2) NOT NULL, CHANGE `d` `e` DATETIME"
+    later = {"id": "1", "t": "08:00:00.50", "e": "2024-01-01 00:00:01"}
+    lives = play(
+        new_lives(1, partitions=None),
+        [
+            event(1, 1, "08:00:00.5", "2024-01-01 00:00:00.500000"),
+            event(1, 2, "08:00:00.0", "2024-01-01 00:00:00.499999"),
+            event(2, 3, "09:00:00.0", None),
+            *mark(at(3)),
+            ddl(at(4), "old", change),
+            row(at(5), "old", later, types | {"e": "datetime"}, kind="DELETE", key=key),
+            *mark(at(9)),
+        ],
+    )
+    moment = datetime(2024, 1, 1)  # noqa: DTZ001
+    assert lives.rows("old") == [
+        {"id": 2, "t": "08:00:00.00", "e": moment}, {"id": 3, "t": "09:00:00.00", "e": None},
+    ]  # fmt: skip
+    assert not lives.dead_letters()
+
+
+def test_the_schema_file_tells_names_too(new_lives: MakeLives) -> None:
+    lives = new_lives(1, partitions=None)
+    types = {"id": "bigint", "e": "enum", "s": "set"}
+    lives.produce([row(at(1), "old", {"id": "1", "e": "1", "s": "3"}, types), *mark(at(2))])
+    change = "ALTER TABLE `shop`.`old` MODIFY `e` ENUM('y','x'), MODIFY `s` VARCHAR(20)"
+    lives.produce([ddl(at(4), "old", change), *mark(at(9))])
+    assert "column s" in str(lives.live(target_ts=at(8)))
+    assert lives.rows("old") == [{"id": 1, "e": "1", "s": "3"}]
+    file = "USE shop; CREATE TABLE old (id BIGINT PRIMARY KEY, e ENUM('x','y'), s SET('b','a'))"
+    lives.finish(target_ts=at(8), schema_text=file)
+    assert lives.rows("old") == [{"id": 1, "e": "x", "s": "b,a"}]

@@ -158,6 +158,9 @@ def test_a_definition_completes_what_rows_did_not_tell() -> None:
     file = {"A": "datetime(3)", "b": "datetime", "c": "float unsigned", "d": "bigint", "e": "date"}
     found = [str(column.type) for column in told.completed(made(file)).columns]
     assert found == ["datetime(3)", "time(?)", "float(?)", "int", "datetime"]
+    names = made({"e": "enum", "s": "set"}).completed(made({"e": "enum('a')", "s": "enum('a')"}))
+    assert names.column("e").type == MySQLType(name="enum", elements=("a",), is_untold=True)
+    assert names.column("s").type == MySQLType(name="set")
 
 
 def test_rows_without_a_primary_key_are_warned_about() -> None:

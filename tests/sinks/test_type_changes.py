@@ -164,6 +164,28 @@ def test_a_value_becomes_what_tidb_makes_of_it(value: Any, old: str, new: str, w
     assert (type(found), found) == (type(wanted), wanted)
 
 
+@pytest.mark.parametrize(
+    ("value", "name", "new", "wanted"),
+    [
+        ("1", "enum", "enum('b','a','c')", "a"),
+        ("0", "enum", "enum('b')", ""),
+        ("2", "enum", "varchar(9)", "b"),
+        ("2", "enum", "set('b')", "b"),
+        ("2", "enum", "int", 2),
+        ("2", "enum", "varbinary(9)", b"b"),
+        ("3", "set", "set('b','a')", "b,a"),
+        ("3", "set", "text", "a,b"),
+        ("3", "set", "bigint", 3),
+    ],
+)
+def test_numbers_become_the_names_that_the_schema_file_tells(
+    value: str, name: str, new: str, wanted: Any
+) -> None:
+    old = MySQLType(name=name, elements=("a", "b"), is_untold=True)
+    assert needs_conversion(old, parse(new))
+    assert converted(pa.array([value]), old, parse(new), "UTC").to_pylist() == [wanted]
+
+
 def test_a_timestamp_and_a_datetime_meet_in_the_servers_zone() -> None:
     instant, local = at("2024-07-01T00:00:00", UTC), at("2024-07-01T02:00:00")
     zone = "Europe/Berlin"
