@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class TidelakeError(Exception):
     """Ends the program with exit code 1; only the message is shown, no traceback."""
@@ -64,3 +67,11 @@ class Stop(TidelakeError):
 
 class TryAgain(TidelakeError):
     """Nothing is wrong for good: do the same again a little later."""
+
+
+class NotInTime(TidelakeError):
+    """What an operator waited for has not come within that time. ``rows`` say how far it is."""
+
+    def __init__(self, message: str, *rows: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.rows = rows

@@ -16,6 +16,9 @@ import typer
 from conf.changefeed_file import with_schema_text
 from conf.keys import CHANGEFEED_FILE
 from conf.load import changefeed_document, load_server, load_settings, load_sink
+from conf.settings import SettingError
+from coordination.duration import duration_ms
+from coordination.errors import NotInTime
 from streaming import logs
 from streaming.cli_options import (
     AdvertiseAddr,
@@ -35,12 +38,14 @@ from streaming.cli_options import (
     TableOption,
     logged,
     reported,
+    say,
     settings_of,
 )
 from streaming.imports import importing
 
 if TYPE_CHECKING:
-    from streaming.operations import Operator, Row
+    from streaming.capture_operations import Row
+    from streaming.operations import Operator
 
 changefeed = typer.Typer(
     help="Create, show, change and end the changefeeds of a cluster.", no_args_is_help=True
@@ -102,8 +107,13 @@ def _show(
     settings = load_server(
         config=config, environment=os.environ, arguments=arguments, table=CHANGEFEED_FILE
     )
-    with operator(settings.etcd, settings.transport) as op:
-        views.show_rows(ask(op), as_json=output_format == "json")
+    with operator(settings.etcd, settings.transport, say) as op:
+        as_json = output_format == "json"
+        try:
+            views.show_rows(ask(op), as_json=as_json)
+        except NotInTime as late:
+            views.show_rows([*late.rows], as_json=as_json)
+            raise
 
 
 def server(
@@ -263,13 +273,33 @@ def drain(
         bool,
         typer.Option("--undo", help="Let the capture take tables again, and be the owner again."),
     ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until it has no table any more.")
+    ] = False,
+    timeout: Annotated[
+        str,
+        typer.Option(
+            help="With --wait: for how long at most, as 90s or 10m; exit code 3 after that.",
+            metavar="DURATION",
+        ),
+    ] = "5m",
 ) -> Ask:
     """Move all tables away from a capture, so that it can be stopped.
 
-    Prints how many tables it still has (`remaining`): repeat the command until that is 0,
-    then stop the process. The last capture that serves is not drained.
+    Prints how many tables it still has (`remaining`; `-` while the owner changes): give
+    --wait, or repeat the command until that is 0; then stop the process. The last capture
+    that serves is not drained.
+
+    Exit codes with --wait: 0 it has none any more, 3 it still had some after --timeout.
     """
-    return lambda op: op.take_back_drain(capture_id) if undo else op.drain(capture_id)
+    timeout_s = duration_ms("--timeout", timeout) / 1e3
+    if wait and undo:
+        raise SettingError("--wait is for a drain: it goes without --undo")
+    if undo:
+        return lambda op: op.take_back_drain(capture_id)
+    if wait:
+        return lambda op: op.drain_wholly(capture_id, timeout_s=timeout_s)
+    return lambda op: op.drain(capture_id)
 
 
 @asks(processor, "list")
@@ -280,7 +310,11 @@ def list_processors(*, changefeed_id: ShownChangefeed = None) -> Ask:
 
 @table.command("pause")
 def pause_table(
-    *, table_name: TableOption, sink_uri: SinkUri = None, config: ConfigFile = None
+    *,
+    table_name: TableOption,
+    sink_uri: SinkUri = None,
+    config: ConfigFile = None,
+    output_format: Format = "table",
 ) -> None:
     """Stop commits to one Delta table, so that your own DELETE or OPTIMIZE does not conflict.
 
@@ -290,25 +324,36 @@ def pause_table(
     Example:
       tidelake table pause --table shop.orders --sink-uri delta:///data/lake
     """
-    _pause(table_name, sink_uri, config, paused=True)
+    _pause(table_name, sink_uri, config, output_format, paused=True)
 
 
 @table.command("resume")
 def resume_table(
-    *, table_name: TableOption, sink_uri: SinkUri = None, config: ConfigFile = None
+    *,
+    table_name: TableOption,
+    sink_uri: SinkUri = None,
+    config: ConfigFile = None,
+    output_format: Format = "table",
 ) -> None:
     """Allow commits to a table again after `table pause`, and apply what has waited."""
-    _pause(table_name, sink_uri, config, paused=False)
+    _pause(table_name, sink_uri, config, output_format, paused=False)
 
 
-def _pause(name: str, sink_uri: str | None, config: Path | None, *, paused: bool) -> None:
+def _pause(
+    name: str,
+    sink_uri: str | None,
+    config: Path | None,
+    output_format: OutputFormat,
+    *,
+    paused: bool,
+) -> None:
     with reported():
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
+        from streaming import views
         from streaming.operations import set_table_paused
 
-        changed = set_table_paused(sink, name, paused=paused)
-        state = "is paused" if paused else "goes on"
-        typer.echo(f"{name} {state}" + ("" if changed else " already"))
+        row = set_table_paused(sink, name, paused=paused)
+        views.show_rows([row], as_json=output_format == "json")
 
 
 @asks(table)

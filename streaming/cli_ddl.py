@@ -16,10 +16,12 @@ from streaming.cli_options import (
     ClusterId,
     ConfigFile,
     Format,
+    OutputFormat,
     ShownChangefeed,
     SinkUri,
     TableOption,
     reported,
+    say,
 )
 
 ddl = typer.Typer(
@@ -68,6 +70,7 @@ def skip(
     config: ConfigFile = None,
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
+    output_format: Format = "table",
 ) -> None:
     """Skip a DDL that holds a table or a changefeed: the target table stays as it is.
 
@@ -91,6 +94,7 @@ def apply(
     config: ConfigFile = None,
     etcd: Etcd = None,
     cluster_id: ClusterId = None,
+    output_format: Format = "table",
 ) -> None:
     """Run another statement in place of a DDL that holds a table or a changefeed, or try it again.
 
@@ -116,6 +120,7 @@ def _order(
     config: Path | None,
     etcd: str | None,
     cluster_id: str | None,
+    output_format: OutputFormat,
 ) -> None:
     with reported(), ExitStack() as stack:
         sink = load_sink(config=config, environment=os.environ, sink_uri=sink_uri)
@@ -125,13 +130,14 @@ def _order(
             arguments={"etcd": etcd, "cluster-id": cluster_id},
             table=CHANGEFEED_FILE,
         )
+        from streaming import views
         from streaming.ddl_orders import go_on, order_ddl
         from streaming.operations import operator
 
         op = None
         if not cluster.etcd.embedded:
-            op = stack.enter_context(operator(cluster.etcd, cluster.transport))
-        ordered, row, is_done = order_ddl(
+            op = stack.enter_context(operator(cluster.etcd, cluster.transport, say))
+        ordered = order_ddl(
             sink,
             changefeed_id=changefeed_id,
             table=table_name,
@@ -139,9 +145,11 @@ def _order(
             action=action,
             sql=sql,
         )
-        runs = "is passed over" if action == "skip" else f"is run as: {sql or ordered.query}"
+        after = "that has been done already" if ordered.is_done else go_on(ordered.changefeed, op)
+        if output_format == "json":
+            views.show_rows([{**ordered.to_row(), "next": after}], as_json=True)
+            return
+        query = sql or ordered.ddl.query
+        runs = "is passed over" if action == "skip" else f"is run as: {query}"
         typer.echo(f"{table_name}: the DDL at commit-ts {commit_ts} {runs}")
-        if is_done:
-            typer.echo("that has been done already")
-        else:
-            typer.echo(go_on(row, op))
+        typer.echo(after)

@@ -15,11 +15,12 @@ from typer.exceptions import TyperException
 from conf.load import CONFIG_VARIABLE
 from conf.masking import masked
 from conf.settings import SettingError
-from coordination.errors import ConfigError, Stop, TidelakeError
+from coordination.errors import ConfigError, NotInTime, Stop, TidelakeError
 from streaming import logs
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_LATE = 3
 LOG_FORMAT_VARIABLE = "TIDELAKE_LOG_FORMAT"
 
 LogFormat = Literal["text", "json"]
@@ -136,6 +137,11 @@ def _masking() -> Iterator[None]:
         raise
 
 
+def say(line: str) -> None:
+    """Tell the operator something beside the answer, which is on stdout."""
+    typer.echo(masked(f"{logs.PROGRAM}: {line}"), err=True)
+
+
 @contextmanager
 def reported(log_format: LogFormat | None = None) -> Iterator[None]:
     """Turn expected errors into one line on stderr and an exit code.
@@ -179,4 +185,4 @@ def _ending(say: Callable[[Exception], None]) -> Iterator[None]:
         raise typer.Exit from None
     except TidelakeError as error:
         say(error)
-        raise typer.Exit(EXIT_FAILED) from None
+        raise typer.Exit(EXIT_LATE if isinstance(error, NotInTime) else EXIT_FAILED) from None

@@ -7,6 +7,7 @@ there, at once where they wait for it, else when they start again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from conf.settings import DeltaSink
@@ -18,6 +19,7 @@ from sinks.changefeeds import ChangefeedRow
 from sinks.ddl.effects import NoEffect, Unsupported
 from sinks.ddl.statements import read_ddl
 from sinks.progress import ProgressRow
+from streaming.changed import CHANGED, between
 from streaming.control_tables import ControlTables
 from streaming.operations import Operator
 from streaming.report import changefeed_rows
@@ -73,6 +75,35 @@ def _state(row: BlockedDdl, checkpoint_ts: int) -> str:
             return "passed" if is_behind else "blocks"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordered:
+    """An operator's word of a DDL: as it was before and is now, and how far its table is."""
+
+    before: BlockedDdl
+    ddl: BlockedDdl
+    changefeed: ChangefeedRow
+    reached_ts: int
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the word has been carried out already."""
+        return self.reached_ts >= self.ddl.commit_ts
+
+    def to_row(self) -> Row:
+        before, after = (
+            {"state": _state(each, self.reached_ts), "sql": each.sql}
+            for each in (self.before, self.ddl)
+        )
+        return {
+            "changefeed": self.ddl.changefeed_id,
+            "table": str(self.ddl.name),
+            "commit_ts": self.ddl.commit_ts,
+            "query": self.ddl.query,
+            **after,
+            CHANGED: between(before, after),
+        }
+
+
 def order_ddl(
     sink: DeltaSink,
     *,
@@ -81,8 +112,8 @@ def order_ddl(
     commit_ts: int,
     action: DdlAction,
     sql: str | None = None,
-) -> tuple[BlockedDdl, ChangefeedRow, bool]:
-    """Store the word; whether it has been carried out already. ConfigError where there is no such
+) -> Ordered:
+    """Store the word. ConfigError where there is no such
     DDL, or it is too late for another word than the one that has been carried out."""
     schema, _, name = table.partition(".")
     place = TableName(schema, name), Ts(commit_ts)
@@ -101,7 +132,8 @@ def order_ddl(
         )
     ordered = tables.blocked_ddls.order(changefeed_id, place, action, sql)
     assert row is not None, "who notes a DDL has a row"
-    return ordered, row, reached_ts >= commit_ts
+    assert known is not None, "what is ordered was noted"
+    return Ordered(before=known, ddl=ordered, changefeed=row, reached_ts=reached_ts)
 
 
 def _check_statement(sql: str, name: TableName) -> None:

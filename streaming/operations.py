@@ -9,13 +9,12 @@ An answer is a mapping (one changefeed in full), or a list of mappings with equa
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from conf.load import check_ts
-from conf.settings import Changefeed, DeltaSink, EtcdSettings, SettingError, TransportSettings
+from conf.settings import Changefeed, DeltaSink, EtcdSettings, TransportSettings
 from coordination.errors import ConfigError, TidelakeError
 from coordination.etcd.client import EtcdClient
 from coordination.etcd.etcd3_client import connect
@@ -23,39 +22,33 @@ from coordination.etcd.keys import ChangefeedName, check_cluster_id
 from coordination.metadata.changefeed_state import ChangefeedReactorState
 from coordination.metadata.changefeed_writes import check_updatable
 from coordination.metadata.errors import (
-    CaptureNotFound,
     ChangefeedExists,
-    OwnerNotFound,
 )
+from coordination.metadata.feed_state import known_state
 from coordination.metadata.lookup import (
     find_changefeed,
     read_captures,
     read_changefeed,
     read_changefeeds,
-    read_controller,
 )
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.metadata.operator import ChangefeedOperator
-from coordination.model import CaptureID, ChangefeedID, TableName, Ts, tso_time
-from coordination.scheduler.grpc_calls import call_owner
+from coordination.model import ChangefeedID, Ts, tso_time
 from coordination.secrets import revealed_options
 from streaming.admission import refuse_a_runs
+from streaming.capture_operations import CaptureOperations, Row, table_name
+from streaming.changed import CHANGED, between, setting_changes
 from streaming.cluster.changefeed_settings import changefeed_settings, described, updated, uris
-
-CALL_S = 10.0
-Row = Mapping[str, Any]
-RECALLS = 5  # so often at most a drain is taken back, until there is none to take back
-RECALL_AGAIN_S = 0.5
+from streaming.freshness import NOT_RUNNING
+from streaming.owner_calls import OwnerCalls
 
 
-class Operator:
+class Operator(CaptureOperations):
     """A cluster's operations, over one connection to etcd. All of them block. They raise
     SettingError or ConfigError for what is given wrong, another TidelakeError else."""
 
-    def __init__(self, client: EtcdClient, cluster_id: str, tls: TransportSettings) -> None:
-        self._client = client
-        self._cluster_id = cluster_id
-        self._tls = tls
+    def __init__(self, client: EtcdClient, cluster_id: str, calls: OwnerCalls) -> None:
+        super().__init__(client, cluster_id, calls)
         self._changefeeds = ChangefeedOperator(client, cluster_id)
 
     # Changefeeds: state in etcd.
@@ -83,11 +76,12 @@ class Operator:
             self._changefeeds.create(info)
         except ChangefeedExists as error:
             raise ConfigError(f"{error}. {advice}") from error
-        return self.query(info.id)
+        return self._changed(info.id, {})
 
     def list_changefeeds(self) -> list[Row]:
         found = read_changefeeds(self._client, self._cluster_id)
-        return [_changefeed(each) for each in found]
+        alive = self._alive()
+        return [_changefeed(each, alive) for each in found]
 
     def query(self, changefeed_id: str) -> Row:
         found = self._read(changefeed_id)
@@ -100,25 +94,46 @@ class Operator:
             "epoch": info.epoch,
             "error": None if error is None else f"{error.code}: {error.message}",
         }
-        return {**_changefeed(found), **more}
+        alive = self._alive()
+        row = {**_changefeed(found, alive), **more}
+        if row["state"] == NOT_RUNNING and row["error"] is None:
+            row["error"] = _why_not_running(row["owner"], alive)
+        return row
+
+    def _alive(self) -> Mapping[str, str]:
+        """The registered captures: their addresses by ID."""
+        found = read_captures(self._client, self._cluster_id)
+        return {each.id: each.address for each in found}
+
+    def _changed(
+        self, changefeed_id: str, before: Row, more: Mapping[str, Any] | None = None
+    ) -> Row:
+        """The changefeed as it is now, and what has changed since ``before``."""
+        after = self.query(changefeed_id)
+        return {**after, CHANGED: {**between(before, after, "state"), **(more or {})}}
 
     def pause(self, changefeed_id: str) -> Row:
+        before = self.query(changefeed_id)
         self._changefeeds.pause(_name(changefeed_id))
-        return self.query(changefeed_id)
+        return self._changed(changefeed_id, before)
 
     def resume(self, changefeed_id: str, overwrite_checkpoint_ts: int | None) -> Row:
         """``overwrite_checkpoint_ts``: rewind to it. Raises SettingError or ConfigError for one
         with which the changefeed would fail at once."""
         ts = None if overwrite_checkpoint_ts is None else Ts(overwrite_checkpoint_ts)
         check_ts("overwrite-checkpoint-ts", ts)
-        target_ts = self._read(changefeed_id).known_info.target_ts
+        before = self.query(changefeed_id)
+        target_ts = before["target_ts"]
         if ts is not None and 0 < target_ts <= ts:
             raise ConfigError(
                 f"overwrite-checkpoint-ts {ts} must be below the changefeed's target-ts "
                 f"{target_ts}, which `tidelake changefeed update --target-ts` changes"
             )
         self._changefeeds.resume(_name(changefeed_id), ts)
-        return self.query(changefeed_id)
+        rewound = {"from": before["checkpoint_ts"], "to": ts}
+        return self._changed(
+            changefeed_id, before, {} if ts is None else {"checkpoint_ts": rewound}
+        )
 
     def update(
         self,
@@ -139,7 +154,7 @@ class Operator:
             )
         _check(changed, is_checked=is_checked, is_new=False)
         self._changefeeds.update(_name(changefeed_id), changed)
-        return self.query(changefeed_id)
+        return {**self.query(changefeed_id), CHANGED: setting_changes(stored, changed)}
 
     def remove(self, changefeed_id: str) -> list[Row]:
         """Remove a changefeed. Its owner stops it and cleans it up; if the cluster has no captures,
@@ -148,81 +163,20 @@ class Operator:
         self._changefeeds.remove(found.name)
         if not read_captures(self._client, self._cluster_id):
             self._changefeeds.cleanup(found.name)
-        return [{**_changefeed(found), "state": FeedState.REMOVED.value}]
-
-    # Captures and spans: asked of the owner.
-
-    def list_captures(self) -> list[Row]:
-        owner = None
-        with suppress(OwnerNotFound):
-            owner = read_controller(self._client, self._cluster_id).id
-        return [
-            {
-                "capture": each.id,
-                "address": each.address,
-                "is_owner": each.id == owner,
-                "state": "draining" if each.is_draining else "serving",
-                "version": each.version,
-            }
-            for each in read_captures(self._client, self._cluster_id)
-        ]
-
-    def drain(self, capture_id: str) -> list[Row]:
-        """Have the owner move a capture's spans to others. Returns how many it still has; call
-        again until that is 0."""
-        found = self._ask("drain-capture", {"capture-id": capture_id})
-        return [{"capture": capture_id, "remaining": found["remaining"]}]
-
-    def take_back_drain(self, capture_id: str) -> list[Row]:
-        """Have the owner stop draining a capture, and the capture serve again. An order of the
-        owner that is still under way may drain it once more; so this is repeated until the capture
-        answers that it was not draining."""
-        found = read_captures(self._client, self._cluster_id, CaptureID(capture_id))
-        if not found:
-            raise CaptureNotFound(
-                f"no capture {capture_id} is registered: see `tidelake capture list`"
-            )
-        for _ in range(RECALLS):
-            with suppress(OwnerNotFound):  # all were drained: nobody leads until one serves again
-                self._ask("keep-capture", {"capture-id": capture_id})
-            answer = call_owner(
-                found[0].address,
-                "serve-again",
-                {"capture-id": capture_id},
-                timeout_s=CALL_S,
-                tls=self._tls,
-            )
-            if not answer["was-draining"]:
-                break
-            time.sleep(RECALL_AGAIN_S)
-        return [{"capture": capture_id, "state": "serving"}]
-
-    def move_table(self, changefeed_id: str, table: str, capture_id: str) -> list[Row]:
-        table_name(table)
-        params = {"changefeed-id": changefeed_id, "table": table, "capture-id": capture_id}
-        self._ask("move-table", params)
-        return [{"changefeed": changefeed_id, "table": table, "to": capture_id}]
-
-    def rebalance(self, changefeed_id: str) -> list[Row]:
-        self._ask("rebalance", {"changefeed-id": changefeed_id})
-        return [{"changefeed": changefeed_id, "rebalance": "begun"}]
-
-    def list_processors(self, changefeed_id: str | None) -> list[Row]:
-        found = self._ask("list-processors", {"changefeed-id": changefeed_id})
-        return list(found["rows"])
-
-    def _ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        owner = read_controller(self._client, self._cluster_id)
-        return call_owner(owner.address, method, params, timeout_s=CALL_S, tls=self._tls)
+        before = _changefeed(found, self._alive())
+        after = {**before, "state": FeedState.REMOVED.value}
+        return [{**after, CHANGED: between(before, after, "state")}]
 
     def _read(self, changefeed_id: str) -> ChangefeedReactorState:
         return read_changefeed(self._client, self._cluster_id, _name(changefeed_id))
 
 
 @contextmanager
-def operator(etcd: EtcdSettings, tls: TransportSettings) -> Iterator[Operator]:
-    """An operator connected to etcd. Raises ConfigError, or TidelakeError if etcd does not
-    answer."""
+def operator(
+    etcd: EtcdSettings, tls: TransportSettings, say: Callable[[str], None]
+) -> Iterator[Operator]:
+    """An operator connected to etcd; ``say`` gets lines about what it waits for. Raises
+    ConfigError, or TidelakeError if etcd does not answer."""
     if etcd.embedded:
         raise ConfigError(
             "etcd is missing: --etcd http://host:2379, where the captures meet (a server that has "
@@ -231,27 +185,21 @@ def operator(etcd: EtcdSettings, tls: TransportSettings) -> Iterator[Operator]:
     check_cluster_id(etcd.cluster_id)
     client = connect(etcd)
     try:
-        yield Operator(client, etcd.cluster_id, tls)
+        yield Operator(client, etcd.cluster_id, OwnerCalls(client, etcd.cluster_id, tls, say))
     finally:
         client.close()
 
 
-def set_table_paused(sink: DeltaSink, table: str, *, paused: bool) -> bool:
-    """Stop commits to a table, or allow them again; its changes wait until then. Returns False if
-    the table is in that state already."""
+def set_table_paused(sink: DeltaSink, table: str, *, paused: bool) -> Row:
+    """Stop commits to a table, or allow them again; its changes wait until then."""
     from sinks.merge_on_write.pause import set_paused  # Delta is imported where it is needed
     from sinks.tables import table_uri
 
     uri = table_uri(sink.warehouse, table_name(table))
-    return set_paused(uri, revealed_options(sink.storage_options), paused=paused)
-
-
-def table_name(text: str) -> TableName:
-    """The table of a text ``schema.table``. Raises SettingError."""
-    schema, dot, name = text.partition(".")
-    if not (schema and dot and name):
-        raise SettingError(f"--table {text!r}: expected schema.table")
-    return TableName(schema, name)
+    is_new = set_paused(uri, revealed_options(sink.storage_options), paused=paused)
+    before, after = ("replicating", "paused") if paused else ("paused", "replicating")
+    changed = {"state": {"from": before, "to": after}} if is_new else {}
+    return {"table": table, "state": after, CHANGED: changed}
 
 
 def _check(info: ChangefeedInfo, *, is_checked: bool, is_new: bool) -> None:
@@ -285,13 +233,24 @@ def _name(changefeed_id: str) -> ChangefeedName:
     return ChangefeedName(ChangefeedID(changefeed_id))
 
 
-def _changefeed(found: ChangefeedReactorState) -> dict[str, Any]:
-    info = found.known_info
+def _changefeed(found: ChangefeedReactorState, alive: Collection[str]) -> dict[str, Any]:
+    """As etcd has it. Where it is to run, and the capture that has launched it is gone, it does
+    not; one that was never launched has no owner yet."""
+    info, state = found.known_info, known_state(found.known_info)
     checkpoint = found.status.checkpoint_ts if found.status else info.start_ts
+    owner = found.schedule.owner if found.schedule else None
+    is_active = state.is_running or state is FeedState.PENDING
+    is_left = is_active and owner is not None and owner not in alive
     return {
         "changefeed": info.id,
-        "state": info.state.value or "uninitialized",
+        "state": NOT_RUNNING if is_left else info.state.value or "uninitialized",
         "checkpoint_ts": checkpoint,
         "checkpoint_time": tso_time(checkpoint) if checkpoint else None,
-        "owner": found.schedule.owner if found.schedule else None,
+        "owner": owner,
     }
+
+
+def _why_not_running(owner: str, alive: Mapping[str, str]) -> str:
+    names = ", ".join(f"{each} at {address}" for each, address in alive.items())
+    next_one = f"another one takes over: {names}" if names else "start a `tidelake server`"
+    return f"its owner, capture {owner}, is gone; {next_one}"

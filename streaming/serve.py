@@ -114,24 +114,25 @@ def _job(method: str, params: dict[str, Any]) -> OwnerJob[dict[str, Any]]:
                 return lambda owner: {"rows": owner.list_processors(changefeed)}
             case "drain-capture":
                 capture_id = CaptureID(params["capture-id"])
-                return lambda owner: {"remaining": owner.drain(capture_id)}
+                return partial(_drained, capture_id=capture_id)
             case "keep-capture":
                 return _done(partial(JobContext.keep, capture_id=CaptureID(params["capture-id"])))
             case "rebalance":
                 name = _name(params["changefeed-id"])
                 return _done(partial(JobContext.rebalance, changefeed=name))
             case "move-table":
-                return _done(
-                    partial(
-                        JobContext.move_table,
-                        changefeed=_name(params["changefeed-id"]),
-                        table=TableName(*params["table"].split(".", 1)),
-                        dest=CaptureID(params["capture-id"]),
-                    )
-                )
+                changefeed = _name(params["changefeed-id"])
+                table = TableName(*params["table"].split(".", 1))
+                dest = CaptureID(params["capture-id"])
+                return lambda owner: {"from": owner.move_table(changefeed, table, dest)}
     except (KeyError, TypeError, AttributeError) as error:
         raise CallRefused(f"{method}: a parameter is missing or wrong: {error}") from None
     raise CallRefused(f"unknown method {method!r}")
+
+
+def _drained(owner: JobContext, capture_id: CaptureID) -> dict[str, Any]:
+    left = owner.drain(capture_id)
+    return {"remaining": left, "unknown": owner.why_unknown(capture_id) if left else ""}
 
 
 def _done(job: OwnerJob[None]) -> OwnerJob[dict[str, Any]]:

@@ -21,7 +21,7 @@ from conf.masking import masked, masked_values
 from coordination.errors import TidelakeError
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import DROPPED, ProgressRow
-from streaming import report
+from streaming import changed, report
 from streaming.freshness import NOT_RUNNING, why_not_running
 from streaming.report import ProgressReport
 from streaming.snapshots import SnapshotReport, select_text
@@ -95,6 +95,10 @@ def show_rows(found: Row | list[Row], *, as_json: bool) -> None:
     if as_json:
         print(_json({"rows": rows}, indent=2))
         return
+    for row in rows:
+        for line in changed.lines(row):
+            print(line)
+    rows = [{name: row[name] for name in row if name != changed.CHANGED} for row in rows]
     if isinstance(found, list):
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in rows[0] if rows else ("none",):
@@ -106,7 +110,7 @@ def show_rows(found: Row | list[Row], *, as_json: bool) -> None:
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
-        for name, value in found.items():
+        for name, value in rows[0].items():
             table.add_row(Text(name, style="bold"), _plain(name, value))
     console = _console()
     if not console.is_terminal:  # for programs: a row is a line, however long

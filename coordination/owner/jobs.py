@@ -15,9 +15,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from coordination.errors import TidelakeError
+from coordination.errors import TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.metadata.errors import CaptureNotFound, ChangefeedNotFound, MetadataError
+from coordination.metadata.feed_state import known_state
 from coordination.metadata.global_state import GlobalReactorState
 from coordination.model import CaptureID, TableName
 from coordination.owner.changefeed import ChangefeedOwner
@@ -28,8 +29,12 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
-class NotOwner(TidelakeError):
+class NotOwner(TryAgain):
     """The capture that was asked is not elected: find the one that is, and ask again."""
+
+
+class NotYet(TryAgain):
+    """The owner is taking the changefeed over, and cannot answer before that is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +53,11 @@ class JobContext:
         self._running(changefeed).schedulers.rebalance_is_wanted = True
         logger.info("rebalance asked for changefeed_id=%s", changefeed.id)
 
-    def move_table(self, changefeed: ChangefeedName, table: TableName, dest: CaptureID) -> None:
-        """Ask the scheduler to move a table to `dest`. Returns at once; the move comes later."""
+    def move_table(
+        self, changefeed: ChangefeedName, table: TableName, dest: CaptureID
+    ) -> CaptureID | None:
+        """Ask the scheduler to move a table to `dest`. Returns at once who has it now, or None; the
+        move comes later."""
         coordinator = self._running(changefeed)
         self._check_capture(dest)
         spans = coordinator.replication.tables
@@ -58,6 +66,8 @@ class JobContext:
             raise MetadataError(f"the changefeed has no table {table}")
         coordinator.schedulers.move_table(table_id, dest)
         logger.info("move asked for changefeed_id=%s table=%s to=%s", changefeed.id, table, dest)
+        made = coordinator.replication.sets.get(table_id)
+        return made.primary if made is not None else None
 
     def drain(self, capture_id: CaptureID) -> int:
         """Begin to drain a capture, or go on with it. Returns how many spans it still has: at least
@@ -82,6 +92,18 @@ class JobContext:
             logger.info("drained capture_id=%s", capture_id)
         return left
 
+    def why_unknown(self, capture_id: CaptureID) -> str:
+        """Why `drain` could not say how many spans the capture has; empty where it could."""
+        if capture_id == self.self_id:
+            return (
+                f"capture {capture_id} leads: it resigns first, and the next owner moves its tables"
+            )
+        taken_over = [name for name in self.feeds if self._is_taken_over(name)]
+        if not taken_over:
+            return ""
+        names = ", ".join(str(each.id) for each in taken_over)
+        return f"capture {self.self_id} leads, and is still taking over {names}"
+
     def keep(self, capture_id: CaptureID) -> None:
         """Take a drain back in this owner: it may give the capture spans again. (The capture's own
         side of it: ``Capture.serve_again``.)"""
@@ -94,34 +116,63 @@ class JobContext:
 
     def list_processors(self, wanted: ChangefeedName | None = None) -> list[dict[str, Any]]:
         """The spans of one changefeed or of all, each with the capture that has it, in the order of
-        the names."""
+        the names. Raises ``NotYet`` while this owner does not know them."""
+        if wanted is not None and wanted not in self.cluster.changefeeds:
+            raise ChangefeedNotFound(f"there is no changefeed {wanted}")
+        names = [each for each in sorted(self.cluster.changefeeds) if wanted in (None, each)]
+        unknown = [str(each.id) for each in names if self._is_taken_over(each)]
+        if unknown:
+            raise NotYet(
+                f"which captures have the tables of {', '.join(unknown)} is not known: capture "
+                f"{self.self_id} leads, and is still taking over"
+            )
+        return [row for name in names for row in self._spans(name)]
+
+    def _spans(self, name: ChangefeedName) -> list[dict[str, Any]]:
+        feed = self.feeds.get(name)
+        if feed is None or feed.coordinator is None:
+            return []  # it does not run
+        replication = feed.coordinator.replication
         found = [
-            (name, made)
-            for name, feed in self.feeds.items()
-            if wanted in (None, name) and feed.coordinator is not None
-            for made in feed.coordinator.replication.sets.values()
+            (made.span.name, made.state.name.lower(), made.primary, made.checkpoint_ts)
+            for made in replication.sets.values()
         ]
+        for table_id, start_ts in replication.missing.items():
+            found.append((replication.tables[table_id].name, "absent", None, start_ts))
         return [
             {
                 "changefeed": str(name.id),
-                "table": str(made.span.name),
-                "state": made.state.name.lower(),
-                "capture": made.primary,
-                "checkpoint_ts": made.checkpoint_ts,
+                "table": str(table),
+                "state": state,
+                "capture": capture,
+                "checkpoint_ts": checkpoint_ts,
             }
-            for name, made in sorted(found, key=lambda each: (each[0], each[1].span.name))
+            for table, state, capture, checkpoint_ts in sorted(found, key=lambda each: each[0])
         ]
+
+    def _is_taken_over(self, name: ChangefeedName) -> bool:
+        """Whether the changefeed is to run, and this owner does not know its tables yet."""
+        stored, feed = self.cluster.changefeeds.get(name), self.feeds.get(name)
+        if stored is None or stored.info is None or not known_state(stored.info).is_running:
+            return False
+        coordinator = feed.coordinator if feed is not None else None
+        return coordinator is None or not coordinator.replication.is_initialized
 
     def _serves(self, capture_id: CaptureID) -> bool:
         is_leaving = self.cluster.captures[capture_id].is_draining or capture_id in self.draining
         return not is_leaving and not self.cluster.is_gone(capture_id)
 
     def _running(self, name: ChangefeedName) -> Coordinator:
-        feed = self.feeds.get(name)
-        if feed is None:
+        stored, feed = self.cluster.changefeeds.get(name), self.feeds.get(name)
+        if stored is None or stored.info is None:
             raise ChangefeedNotFound(f"there is no changefeed {name}")
-        if feed.coordinator is None:
-            raise MetadataError(f"changefeed {name} does not run (yet)")
+        if self._is_taken_over(name):
+            raise NotYet(
+                f"capture {self.self_id} leads, and is still taking over changefeed {name}"
+            )
+        if feed is None or feed.coordinator is None:
+            state = known_state(stored.info)
+            raise MetadataError(f"changefeed {name} does not run: it is {state}")
         return feed.coordinator
 
     def _check_capture(self, capture_id: CaptureID) -> None:

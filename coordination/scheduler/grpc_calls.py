@@ -1,7 +1,7 @@
 """gRPC between captures, and operators' requests to a capture, as "drain" (docs/cluster.md 15).
 
     request  {"method": "drain", "params": {…}}
-    reply    {"result": {…}}, or {"error": "a sentence"}
+    reply    {"result": {…}}, or {"error": "a sentence"}; with "again": true it may pass by itself
 
 Requests and replies are bytes: no stubs, no protobuf. A request that has no key in etcd (drain a
 capture, move a table, rebalance, list the processors) is sent to the owner in this way. Which
@@ -65,6 +65,10 @@ Handle = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 class CallRefused(TidelakeError):
     """The capture that was called refuses the request; the message is the sentence in its reply."""
+
+
+class Unanswered(TryAgain):
+    """The capture was not reached, or cannot answer at the moment, as while the owner changes."""
 
 
 def no_calls(method: str, _params: dict[str, Any]) -> dict[str, Any]:
@@ -148,8 +152,8 @@ def call_owner(
 ) -> dict[str, Any]:
     """Send a request to the capture at ``address`` and return its result. Blocks for up to
     ``timeout_s`` (and some seconds more to find out why there is no answer). Raises CallRefused
-    with the capture's sentence, or TryAgain if no answer came: the request may have been done all
-    the same."""
+    with the capture's sentence; Unanswered where none came, but may come when asked again; TryAgain
+    where none ever comes (TLS). The request may have been done all the same."""
     request = json.dumps({"method": method, "params": dict(params)}).encode()
     with open_channel(address, tls) as channel:
         try:
@@ -157,21 +161,25 @@ def call_owner(
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.PERMISSION_DENIED:
                 raise CallRefused(f"the capture at {address} refuses: {error.details()}") from None
-            reason = reason_of(error, address, tls)
-            raise TryAgain(f"no answer from the capture at {address}: {reason}") from None
+            is_away = error.code() is grpc.StatusCode.UNAVAILABLE
+            problem = why_no_answer(address, tls) if is_away else None
+            reason = problem or f"{error.code().name.lower()} ({error.details()})"
+            kind = Unanswered if problem is None else TryAgain
+            raise kind(f"no answer from the capture at {address}: {reason}") from None
     try:
         document = json.loads(reply)
         if "error" not in document:
             return dict(document["result"])
-        sentence = str(document["error"])
+        sentence, again = str(document["error"]), bool(document.get("again"))
     except (ValueError, KeyError, TypeError):
-        sentence = "the reply cannot be read: is the capture of another version?"
-    raise CallRefused(sentence)
+        sentence, again = "the reply cannot be read: is the capture of another version?", False
+    raise (Unanswered if again else CallRefused)(sentence)
 
 
 def answer_call(handle: Handle, request: bytes) -> bytes:
     """Have the request handled; returns the reply, even if the handler raises. Secrets are
     masked."""
+    again = False
     try:
         document = json.loads(request)
         method, params = document["method"], document.get("params") or {}
@@ -183,11 +191,12 @@ def answer_call(handle: Handle, request: bytes) -> bytes:
         try:
             return json.dumps({"result": handle(method, params)}).encode()
         except TidelakeError as error:
-            sentence = str(error)
+            sentence, again = str(error), isinstance(error, TryAgain)
         except Exception as error:
             logger.exception("an owner call failed")
             sentence = f"the capture failed at this request: {error!r}"
-    return json.dumps({"error": masked(sentence)}).encode()
+    reply = {"error": masked(sentence)}
+    return json.dumps(reply | {"again": True} if again else reply).encode()
 
 
 def reason_of(error: Any, address: str, tls: TransportSettings) -> str:

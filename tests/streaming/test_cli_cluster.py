@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -26,45 +24,10 @@ from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 from coordination.run_admission import RunAdmission
 from streaming import cli_cluster, operations, preflight
 from streaming.admission import info_of, refuse_a_clusters, refuse_beside_other_versions
-from streaming.cli import main
 from streaming.cluster.changefeed_settings import changefeed_settings
 
 SOURCE = "kafka://127.0.0.1:9/shop?protocol=canal-json&enable-tidb-extension=true"
 Cluster = Callable[..., list[dict[str, Any]]]
-
-
-@pytest.fixture
-def command(
-    etcd: EmbeddedEtcd, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str, str]]:
-    """The program, in this process, on a cluster of the test's own; no broker is asked."""
-    for asks in ("check_changefeed", "check_beginning"):
-        monkeypatch.setattr(preflight, asks, lambda _changefeed: None)
-    monkeypatch.setenv("TIDELAKE_ETCD", etcd.endpoint)
-    monkeypatch.setenv("TIDELAKE_CLUSTER_ID", f"c-{uuid4().hex[:8]}")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = 0
-        try:
-            main(arguments)
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        return code, *capfd.readouterr()
-
-    return run
-
-
-@pytest.fixture
-def cluster(command: Callable[..., tuple[int, str, str]]) -> Cluster:
-    """A command that must work; its rows."""
-
-    def run(*arguments: str) -> list[dict[str, Any]]:
-        code, out, err = command(*arguments, "--format", "json")
-        assert (code, err) == (0, ""), err
-        rows: list[dict[str, Any]] = json.loads(out)["rows"]
-        return rows
-
-    return run
 
 
 def create(cluster: Cluster, tmp_path: Path, name: str = "shop", *more: str) -> dict[str, Any]:
