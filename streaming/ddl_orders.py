@@ -18,6 +18,7 @@ from sinks.blocked_ddls import BlockedDdl, DdlAction
 from sinks.changefeeds import ChangefeedRow
 from sinks.ddl.effects import NoEffect, Unsupported
 from sinks.ddl.statements import read_ddl
+from sinks.ddl.words import TYPED
 from sinks.progress import ProgressRow
 from streaming.changed import CHANGED, between
 from streaming.control_tables import ControlTables
@@ -139,7 +140,7 @@ def order_ddl(
 def _check_statement(sql: str, name: TableName) -> None:
     """Whether it is one that changes this table; whether the table allows it is seen when it is
     run."""
-    for effect in read_ddl(sql, "", name.schema, "").effects:
+    for effect in read_ddl(TYPED + sql, "", name.schema, "").effects:
         if isinstance(effect, Unsupported):
             raise ConfigError(f"--sql {sql!r} cannot be run: {effect.reason}")
         if isinstance(effect, NoEffect):

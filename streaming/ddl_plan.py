@@ -30,6 +30,7 @@ from sinks.ddl.effects import (
     Unsupported,
 )
 from sinks.ddl.statements import read_ddl
+from sinks.ddl.words import TYPED
 from sinks.schema import TableSchema
 from streaming.ddl_steps import (
     RECOVERS_UNKNOWN,
@@ -313,7 +314,7 @@ def _as_ordered(
         return event, replace(statement, effects=(PassedOver(name=event.name),))
     if order is None or order.sql is None:
         return event, statement
-    event = replace(event, query=order.sql, ddl_type="")
+    event = replace(event, query=TYPED + order.sql, ddl_type="")
     return event, read_ddl(event.query, event.ddl_type, event.name.schema, event.name.table)
 
 

@@ -2,8 +2,7 @@
 for tables that existed before the stream, since their own CREATE TABLE is not read.
 
 The text is what ``mysqldump --no-data`` writes, what SHOW CREATE TABLE shows, or written by hand.
-Of its statements only USE and CREATE TABLE are read. A backslash in a string is an escape here, as
-in any SQL file; in TiCDC's DDLs it is just a backslash (``sinks/ddl/words.py``).
+Of its statements only USE and CREATE TABLE are read.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.model import TableName
 from sinks.ddl.effects import CreateTable, CreateTableLike, Effect, Unsupported
 from sinks.ddl.statements import read_ddl
-from sinks.ddl.words import Words, read_words
+from sinks.ddl.words import Dialect, Words, read_words
 from sinks.delta_types import quoted
 from sinks.schema import MySQLType, TableSchema, schema_from_mysql_types
 from streaming.apply.shape import WholeRow
@@ -48,9 +47,6 @@ _PIECE = re.compile(
 _CREATE = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\b", re.IGNORECASE)
 _USE = re.compile(r"USE\s+(?:`((?:[^`]|``)+)`|(\S+))", re.IGNORECASE)
 _DUMPED = re.compile(r"-- Host: .*\bDatabase: (\S+)")  # the first line of a mysqldump
-_STRING = re.compile(r"""`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
-_ESCAPE = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
-_CONTROL = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "0": "\0", "Z": "\x1a"}
 _SHOWN = 60  # characters of a statement in an error
 _LENGTH_COUNTS = (
     *("char", "varchar", "binary", "varbinary", "bit"),
@@ -98,11 +94,11 @@ def read_definitions(text: str, is_wanted: Callable[[TableName], bool]) -> Defin
         if _CREATE.match(statement) is None:
             continue
         has_tables = True
-        readable = _STRING.sub(_without_escapes, statement)
-        name = _name(readable, database)
+        name = _name(statement, database)
         if not is_wanted(name):
             continue
-        (effect,) = read_ddl(readable, "CREATE", name.schema, name.table).effects
+        read = read_ddl(statement, "CREATE", name.schema, name.table, Dialect.WRITTEN)
+        (effect,) = read.effects
         definition = Definition(name, _schema(name, effect, found), statement)
         known = found.setdefault(_lower(name), definition)
         if known.schema != definition.schema:
@@ -200,23 +196,9 @@ def _statements(text: str) -> Iterator[tuple[str, str]]:
     yield "".join([*parts, text[at:]]).strip(), database
 
 
-def _without_escapes(match: re.Match[str]) -> str:
-    """A string as TiDB restores it: in single quotes, without backslashes that escape."""
-    text = match[0]
-    if text[0] == "`":
-        return text
-
-    def plain(escape: re.Match[str]) -> str:
-        if escape[1] is None:
-            return text[0] if escape[0][0] == text[0] else escape[0]
-        return escape[0] if escape[1] in "%_" else _CONTROL.get(escape[1], escape[1])
-
-    return "'" + _ESCAPE.sub(plain, text[1:-1]).replace("'", "''") + "'"
-
-
 def _name(statement: str, database: str) -> TableName:
     try:
-        words = Words(read_words(statement))
+        words = Words(read_words(statement, Dialect.WRITTEN))
         while not words.accept("TABLE"):
             words.take()
         words.accept("IF", "NOT", "EXISTS")

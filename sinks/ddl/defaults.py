@@ -13,6 +13,10 @@ from sinks.schema import BINARY_TYPES, CURRENT_TIMESTAMP, INTEGER_TYPES, Column,
 
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_DATE", "CURDATE")
 _NUMBERS = (*INTEGER_TYPES, "decimal", "float", "double", "bit", "year")
+_LITERALS = ("text", "hex", "bits")
+_MOMENT_LITERALS = ("DATE", "TIME", "TIMESTAMP")
+_CODECS = {"latin1": "cp1252", "gbk": "gbk", "gb18030": "gb18030", "ascii": "ascii"}  # else UTF-8
+_LOST = "\ufffd"  # for each byte that is no UTF-8, which JSON cannot hold
 _NO_DEFAULT = ("COLUMN_FORMAT", "STORAGE", "SET")  # a DEFAULT behind these is not the column's
 
 Default = tuple[str | None, bool]
@@ -48,12 +52,9 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
         found = _value(inner, mysql_type)
         is_value = not sign and inner.peek().kind == "end"
         return found if is_value else (sign + _text(first), True)
-    if first.upper.startswith("_") and words.peek().kind in ("text", "hex", "bits"):
-        first = words.take()  # the literal behind the name of a character set
-    if first.upper in ("DATE", "TIME", "TIMESTAMP") and words.peek().kind == "text":
-        first = words.take()
-    if first.kind in ("text", "hex", "bits"):
-        return literal(first, mysql_type), False
+    of_literal = _literal(words, first, mysql_type)
+    if of_literal is not None:
+        return of_literal
     if first.upper in ("NULL", "TRUE", "FALSE"):
         return {"NULL": None, "TRUE": "1", "FALSE": "0"}[first.upper], False
     if first.kind == "end":
@@ -64,9 +65,29 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
     return _text(first) + (_text(arguments) if arguments else ""), True
 
 
-def literal(word: Word, mysql_type: MySQLType | None) -> str:
-    """A literal's value as text. Bytes are read as UTF-8, but for a column of bytes each byte is
-    one character. Numbers are in decimal. Bits without a type are a BIT's.
+def _literal(words: Words, first: Word, mysql_type: MySQLType | None) -> Default | None:
+    """Of a literal, with the kind or the character set that may stand before it."""
+    following = words.peek()
+    if first.upper in _MOMENT_LITERALS and (
+        following.kind == "text" or following.upper.startswith("_")
+    ):
+        first = words.take()
+    charset = ""
+    if first.upper.startswith("_") and words.peek().kind in _LITERALS:
+        charset, first = first.text[1:].lower(), words.take()
+    if first.kind not in _LITERALS:
+        return None
+    try:
+        return literal(first, mysql_type, charset), False
+    except ValueError:
+        return _text(first), True
+
+
+def literal(word: Word, mysql_type: MySQLType | None, charset: str = "") -> str:
+    """What a literal of an expression is, as text. Bytes are read in the character set that stands
+    before them, else as UTF-8, but for a column of bytes each byte is one character. Numbers are in
+    decimal. Bits without a type are a BIT's. Raises ValueError where bytes are no text, or bytes
+    that are written as text have been lost on the way.
     """
     name = mysql_type.name if mysql_type else ""
     if word.kind in ("hex", "bits"):
@@ -75,20 +96,23 @@ def literal(word: Word, mysql_type: MySQLType | None) -> str:
         if name in _NUMBERS or (radix == 2 and mysql_type is None):
             return str(number)
         raw = number.to_bytes((len(digits) * (4 if radix == 16 else 1) + 7) // 8, "big")
-    elif word.kind == "text" and name == "bit":
-        return str(int.from_bytes(word.text.encode(), "big"))
-    elif word.kind == "text" and name in BINARY_TYPES:
-        raw = word.text.encode()
+    elif word.kind == "text" and name in ("bit", *BINARY_TYPES):
+        if _LOST in word.value:
+            raise ValueError("its bytes are not known")
+        raw = word.value.encode()
+        if name == "bit":
+            return str(int.from_bytes(raw, "big"))
     else:
-        return word.text
-    return raw.decode("latin-1" if name in BINARY_TYPES else "utf-8", errors="replace")
+        return word.value
+    return raw.decode("latin-1" if name in BINARY_TYPES else _CODECS.get(charset, "utf-8"))
 
 
 def _text(word: Word) -> str:
     """An expression as text for people; it is never computed."""
     if word.kind == "group":
         return "(" + " ".join(_text(each) for each in word.inner) + ")"
-    return f"'{word.text}'" if word.kind == "text" else word.text
+    quote = {"text": "'", "hex": "x'", "bits": "b'"}.get(word.kind)
+    return word.text if quote is None else f"{quote}{word.value or word.text}'"
 
 
 def as_bytes(text: str) -> str:

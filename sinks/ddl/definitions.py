@@ -191,7 +191,9 @@ def in_binary(mysql_type: MySQLType) -> MySQLType:
 def _argument(column: str, part: Sequence[Word]) -> str:
     word = part[-1]  # the last word: an introducer such as _utf8mb4 may come before it
     if word.kind in ("text", "hex", "bits"):
-        return "'" + literal(word, MySQLType(name="enum")).rstrip(" ").replace("'", "''") + "'"
+        is_text = word.kind == "text"  # an element's name is no expression
+        name = word.text if is_text else literal(word, MySQLType(name="enum"))
+        return "'" + name.rstrip(" ").replace("'", "''") + "'"
     if word.kind == "number":
         return word.text
     raise ValueError(f"the type of column {column} cannot be read")

@@ -143,8 +143,10 @@ def _value(part: Sequence[Word]) -> str | None:
     if len(part) == 2 and part[0].upper in ("TO_DAYS", "YEAR") and part[1].kind == "group":
         day = date.fromisoformat((_value(part[1].inner) or "")[:10])
         return str(to_days(day) if part[0].upper == "TO_DAYS" else day.year)
-    if len(part) == 1 and part[0].kind in ("number", "text"):
+    if len(part) == 1 and part[0].kind == "number":
         return part[0].text
+    if len(part) == 1 and part[0].kind == "text":
+        return part[0].value
     if len(part) == 1 and part[0].upper == "NULL":
         return None
     raise ValueError("a bound that is no literal")

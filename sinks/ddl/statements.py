@@ -21,7 +21,15 @@ from sinks.ddl.effects import (
     TruncateTable,
     Unsupported,
 )
-from sinks.ddl.words import Word, Words, names_binary_charset, read_words, schema_of, split_by_comma
+from sinks.ddl.words import (
+    Dialect,
+    Word,
+    Words,
+    names_binary_charset,
+    read_words,
+    schema_of,
+    split_by_comma,
+)
 
 _EVENTS_OF_TYPE = {  # by canal-json's `type`, for a text that cannot be read
     "CREATE": ("create table",),
@@ -67,15 +75,17 @@ _NO_EFFECT: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
 _OBJECTS = ("TABLE", "DATABASE", "SCHEMA", "INDEX", "VIEW")
 
 
-def read_ddl(query: str, ddl_type: str, schema: str, table: str) -> Statement:
+def read_ddl(
+    query: str, ddl_type: str, schema: str, table: str, dialect: Dialect | None = None
+) -> Statement:
     """The effects of a DDL's text. Never raises. ``schema``, ``table`` and ``ddl_type`` are those
-    of its message.
+    of its message; ``dialect`` as for ``read_words``.
 
     A statement about one table is about the message's table, whose name is in TiDB's spelling. The
     names in a rename, and in a statement about several tables, are as the statement spells them.
     """
     try:
-        return _statement(read_words(query), TableName(schema, table))
+        return _statement(read_words(query, dialect), TableName(schema, table))
     except (ValueError, IndexError) as error:
         reason = f"it cannot be read: {error}"
         events = _EVENTS_OF_TYPE.get(ddl_type, ())

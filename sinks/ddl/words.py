@@ -1,32 +1,52 @@
 """Cuts a DDL statement into words, for the readers of CREATE and ALTER TABLE.
 
-TiCDC sends every DDL as TiDB's parser writes it back (``addSpecialComment``): names in backquotes,
-and TiDB's own syntax in ``/*T![feature] … */`` comments, which are opened here. A backslash in a
-string is just a backslash. sqlglot's MySQL tokenizer cuts the statement. Its parser is not used: it
-refuses FLOAT UNSIGNED and partition clauses, and makes opaque commands of much of the rest.
+Who wrote a statement decides what its quotes hold (``Dialect``, docs/ddl.md). TiCDC sends every DDL
+as TiDB's parser writes it back (``addSpecialComment``): names in backquotes, and TiDB's own syntax
+in ``/*T![feature] … */`` comments, which are opened here. sqlglot's MySQL tokenizer cuts the
+statement. Its parser is not used: it refuses FLOAT UNSIGNED and partition clauses, and makes opaque
+commands of much of the rest.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from enum import Enum
+from typing import ClassVar, Final, Literal
 
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 
+class Dialect(Enum):
+    """How a statement writes a string, by who wrote it."""
+
+    RESTORED = "by TiDB's parser, for TiCDC"
+    """No backslash escapes anything, and a quote is doubled. A value of an expression (a default, a
+    partition's bound, a column's comment) has each backslash twice, and what is no expression (the
+    name of an ENUM's or SET's element, a comment of a table, an index or a partition) has it once.
+    """
+    WRITTEN = "by MySQL's rules: by hand, or by a server for a dump"
+    """A backslash escapes, in each string alike; strings side by side are one."""
+
+
+TYPED: Final = "/* tidelake ddl apply */ "
+"""What an operator types in a DDL's place begins with it wherever it is kept: it is ``WRITTEN``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
     """A piece of SQL. ``text`` is without quotes; of b'01' and x'4f' (``bits``, ``hex``) it has the
-    digits. A group (parentheses) has its words in ``inner`` instead.
+    digits. A group (parentheses) has its words in ``inner`` instead. ``value``: what a ``text`` is
+    as a value of an expression; ``text`` is what it is anywhere else.
     """
 
     kind: Literal["word", "name", "text", "number", "bits", "hex", "mark", "group", "end"]
     text: str
     inner: tuple[Word, ...] = ()
+    value: str = ""
 
     @property
     def upper(self) -> str:
@@ -140,11 +160,20 @@ def _upper_at(words: Sequence[Word], at: int) -> str:
     return words[at].upper if at < len(words) else ""
 
 
-_QUOTED_OR_COMMENT = re.compile(
-    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|/\*.*?\*/|(?:--(?=\s|$)|\#)[^\n]*",
-    re.DOTALL,
-)
+_COMMENT = r"/\*.*?\*/|(?:--(?=\s|$)|\#)[^\n]*"
+_QUOTED_OR_COMMENT = {
+    Dialect.RESTORED: re.compile(
+        r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|" + _COMMENT, re.DOTALL
+    ),
+    Dialect.WRITTEN: re.compile(
+        r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`|""" + _COMMENT, re.DOTALL
+    ),
+}
 _SQL_IN_COMMENT = re.compile(r"/\*(?:T!(?:\[[^\]]*\])?|M?!\d*)(.*)\*/", re.DOTALL)
+
+
+_ESCAPE = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
+_CONTROL = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "0": "\0", "Z": "\x1a"}
 
 
 class _Tokenizer(MySQL.Tokenizer):
@@ -152,13 +181,19 @@ class _Tokenizer(MySQL.Tokenizer):
     COMMANDS: ClassVar = set()  # RENAME TABLE a TO b is not one opaque string
 
 
-def read_words(query: str) -> tuple[Word, ...]:
-    """Cut one statement into words. Comments are dropped, or opened where SQL is in them.
+def read_words(query: str, dialect: Dialect | None = None) -> tuple[Word, ...]:
+    """Cut one statement into words. Comments are dropped, or opened where SQL is in them. Without a
+    dialect it is TiCDC's, or ``TYPED``.
 
     Raises ValueError, whose text is a reason for operators.
     """
+    if dialect is None:
+        dialect = Dialect.WRITTEN if query.startswith(TYPED) else Dialect.RESTORED
+    plain = _QUOTED_OR_COMMENT[dialect].sub(
+        _open_comment if dialect is Dialect.RESTORED else _restored, query
+    )
     try:
-        tokens = _Tokenizer().tokenize(_QUOTED_OR_COMMENT.sub(_open_comment, query))
+        tokens = _Tokenizer().tokenize(plain)
     except SqlglotError as error:
         raise ValueError(str(error).splitlines()[0]) from error
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
@@ -167,7 +202,7 @@ def read_words(query: str) -> tuple[Word, ...]:
         raise ValueError("the message has no statement")
     if any(token.token_type == TokenType.SEMICOLON for token in tokens):
         raise ValueError("it has more than one statement")
-    return _grouped(word for token in tokens for word in _of_token(token))
+    return _grouped(_joined(word for token in tokens for word in _of_token(token, dialect)))
 
 
 def _open_comment(match: re.Match[str]) -> str:
@@ -178,14 +213,32 @@ def _open_comment(match: re.Match[str]) -> str:
     return f" {inner.group(1)} " if inner else " "
 
 
-def _of_token(token: Token) -> Iterator[Word]:
+def _restored(match: re.Match[str]) -> str:
+    """What is ``WRITTEN``, with its strings as the tokenizer takes them: in single quotes, without
+    escapes but for the quote."""
+    text = match.group()
+    if text[0] not in "'\"":
+        opened = _open_comment(match)
+        is_sql = text[0] != "`" and opened != " "
+        return _QUOTED_OR_COMMENT[Dialect.WRITTEN].sub(_restored, opened) if is_sql else opened
+
+    def plain(escape: re.Match[str]) -> str:
+        if escape[1] is None:
+            return text[0] if escape[0][0] == text[0] else escape[0]
+        return escape[0] if escape[1] in "%_" else _CONTROL.get(escape[1], escape[1])
+
+    return "'" + _ESCAPE.sub(plain, text[1:-1]).replace("'", "''") + "'"
+
+
+def _of_token(token: Token, dialect: Dialect) -> Iterator[Word]:
     """The words of a token: sqlglot has one token for PRIMARY KEY, which is two words here."""
     text = token.text
     match token.token_type:
         case TokenType.IDENTIFIER:
             yield Word("name", text)
         case TokenType.STRING | TokenType.NATIONAL_STRING:
-            yield Word("text", text)
+            is_doubled = dialect is Dialect.RESTORED
+            yield Word("text", text, value=text.replace(r"\\", "\\") if is_doubled else text)
         case TokenType.NUMBER:
             yield Word("number", text)
         case TokenType.BIT_STRING:
@@ -196,6 +249,20 @@ def _of_token(token: Token) -> Iterator[Word]:
             yield from (Word("word", part) for part in text.split())
         case _:
             yield Word("mark", text)
+
+
+def _joined(words: Iterable[Word]) -> Iterator[Word]:
+    """Strings side by side as one."""
+    last: Word | None = None
+    for word in words:
+        if last is not None and last.kind == word.kind == "text":
+            last = Word("text", last.text + word.text, value=last.value + word.value)
+            continue
+        if last is not None:
+            yield last
+        last = word
+    if last is not None:
+        yield last
 
 
 def _grouped(words: Iterator[Word]) -> tuple[Word, ...]:

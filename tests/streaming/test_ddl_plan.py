@@ -13,6 +13,7 @@ from coordination.model import TableName, Ts
 from sinks.blocked_ddls import BlockedDdl, DdlAction
 from sinks.ddl.classify import KEY
 from sinks.ddl.effects import CreateTable, CreateTableLike
+from sinks.ddl.words import TYPED
 from sinks.schema import TableSchema
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_refusal import refusal, way_past
@@ -173,7 +174,7 @@ def test_what_an_operator_applies_runs_in_its_place() -> None:
     assert found.runs is not None
     assert found.runs.change is not None
     assert [column.name for column in found.runs.change.after.columns] == ["id", "c"]
-    assert (found.runs.event.query, found.runs.event.commit_ts) == (sql, 20)
+    assert (found.runs.event.query, found.runs.event.commit_ts) == (TYPED + sql, 20)
     unread = ddl(20, "CREATE TABLE `t` AS SELECT 1", kind="CREATE")
     anew = order(20, "apply", "CREATE TABLE `t` (`id` INT PRIMARY KEY)")
     assert made(planned([unread], orders=[anew])) == ["t"]
@@ -181,11 +182,20 @@ def test_what_an_operator_applies_runs_in_its_place() -> None:
     assert (again.runs, again.blocked) == (None, wall(20))  # no better than before
 
 
+def test_what_an_operator_applies_is_read_by_mysqls_rules() -> None:
+    sql = r"ALTER TABLE `t` ADD COLUMN `c` ENUM('/','\\') DEFAULT '\\'"
+    found = planned([create(10), wall(20)], orders=[order(20, "apply", sql)])
+    assert found.runs is not None
+    assert found.runs.change is not None
+    assert found.runs.change.after.column("c").type.elements == ("/", "\\")
+    assert found.runs.change.fills == {"c": "2"}
+
+
 def test_what_an_operator_applies_may_be_refused_too() -> None:
     sql = "ALTER TABLE `t` DROP COLUMN `c`"
     found = planned([create(10), wall(20)], orders=[order(20, "apply", sql)])
     (held,) = found.held
-    assert (found.runs, held.event.query) == (None, sql)
+    assert (found.runs, held.event.query) == (None, TYPED + sql)
     assert "no column c" in held.why
 
 
