@@ -49,6 +49,11 @@ from streaming.schema_file import Definitions
 
 Place = tuple[TableName, Ts]  # of a DDL: its table and commit-ts
 
+COPIES_UNREAD = (
+    "the table that it names was not read, and that of its own name was dropped: apply the CREATE "
+    "TABLE that SHOW CREATE TABLE shows of it"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
@@ -81,6 +86,7 @@ class DdlPlan:
 
     limit: Ts
     creations: tuple[Creation, ...] = ()
+    untold: tuple[Creation, ...] = ()  # LIKE a table that was not read: rows tell what these are
     blocked: DdlEvent | None = None
     why: str = ""  # it cannot be run
     runs: DdlStep | None = None
@@ -171,11 +177,12 @@ class _Planning:
     table_filter: TableFilter
     forms: TableForms
     creations: list[Creation] = field(default_factory=list)
+    untold: list[Creation] = field(default_factory=list)
     held: dict[TableName, HeldTable] = field(default_factory=dict)
 
     def plan(self, limit: int) -> DdlPlan:
-        held = tuple(self.held.values())
-        return DdlPlan(limit=Ts(limit), creations=tuple(self.creations), held=held)
+        held, untold = tuple(self.held.values()), tuple(self.untold)
+        return DdlPlan(limit=Ts(limit), creations=tuple(self.creations), untold=untold, held=held)
 
     def meet(self, place: Place, event: DdlEvent, statement: Statement) -> DdlPlan | None:
         """The plan where this DDL blocks; None where the next one is to be looked at."""
@@ -196,13 +203,19 @@ class _Planning:
         if event.name in self.known:  # it has come again: its schema may be another by now
             return None
         if isinstance(ddl, CreateTableLike):
-            ddl = replace(ddl, source=as_known(ddl.source, self.schemas))
+            ddl = replace(ddl, source=as_known(ddl.source, (*self.unmade, *self.schemas)))
             if ddl.source in self.held:
                 return self._wall(event)
+            if self._waits_for(event.commit_ts, (ddl.source,)):
+                return replace(self._wall(event), unmade=ddl.source)
         made = _schema(ddl, self.schemas, self.defined)
+        creation = Creation(event=event, table=ddl)
+        if made is None and event.name in self.seen:
+            return replace(self._wall(event), why=COPIES_UNREAD)
         if made is None:
-            return replace(self._wall(event), why="the table that it names was not read")
-        self.creations.append(Creation(event=event, table=ddl))
+            self.untold.append(creation)
+            return None
+        self.creations.append(creation)
         self.schemas[event.name] = self.forms.of(event.name).keyed(made)
         return None
 

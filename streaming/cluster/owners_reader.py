@@ -262,6 +262,12 @@ class OwnersReader(StreamRole):
             )
         )
         self._unreported, self._removed, self._has_run = [], [], False
+        for untold in planned.untold:
+            logger.warning(
+                "the table is like one that was not read: its rows tell what it is table=%s sql=%s",
+                untold.event.name,
+                untold.event.query,
+            )
         self._ddls = {key: kept for key, kept in self._ddls.items() if planned.leaves(kept[0])}
         passed_ts = min([planned.limit, *(each.event.commit_ts - 1 for each in planned.held)])
         self._waiting = [each for each in self._waiting if each[0] > passed_ts]

@@ -199,12 +199,6 @@ def test_what_an_operator_applies_may_be_refused_too() -> None:
     assert "no column c" in held.why
 
 
-def test_a_copy_of_a_table_that_was_not_read_is_a_wall() -> None:
-    like = ddl(20, "CREATE TABLE `v` LIKE `t`", "v")
-    found = planned([create(10, "u"), like])
-    assert (made(found), found.limit, found.blocked, found.runs) == (["u"], 19, like, None)
-
-
 def test_a_wall_above_the_limit_or_below_the_checkpoint_is_none() -> None:
     assert planned([wall(20)], limit=19).blocked is None
     assert planned([wall(20)], checkpoint=21).blocked is None
