@@ -182,7 +182,7 @@ class Cluster:
     def holders(self) -> dict[str, str]:
         """table -> the capture that replicates it, of those that are replicated now."""
         try:
-            with operator(self._etcd, TransportSettings()) as asked:
+            with operator(self._etcd, TransportSettings(), print) as asked:
                 rows = asked.list_processors(FEED)
         except TidelakeError:
             return {}  # between two owners
@@ -193,7 +193,7 @@ class Cluster:
 
     def owner(self) -> Server | None:
         """Whose capture leads, as etcd knows it."""
-        with suppress(TidelakeError), operator(self._etcd, TransportSettings()) as asked:
+        with suppress(TidelakeError), operator(self._etcd, TransportSettings(), print) as asked:
             leader = next((r["capture"] for r in asked.list_captures() if r["is_owner"]), "")
             return next((s for s in self.running() if s.capture == leader), None)
         return None
@@ -270,7 +270,7 @@ class Cluster:
     def _look_on(self) -> None:
         """Checkpoints in etcd never fall; and how far they are behind the shops' clock."""
         before = 0
-        with operator(self._etcd, TransportSettings()) as asked:
+        with operator(self._etcd, TransportSettings(), print) as asked:
             while not self._closing.wait(LOOK_EVERY_S):
                 try:
                     row = asked.query(FEED)
