@@ -24,10 +24,11 @@ from coordination.scheduler.messages import Checkpoint, Span, TableStatus
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
     """The errors and warnings of a replica since the last call; an error stops the changefeed's
-    run, a warning does not."""
+    run, a warning does not. ``concern``: the warning that still holds; its end ends it."""
 
     errors: tuple[RunningError, ...] = ()
     warnings: tuple[RunningError, ...] = ()
+    concern: RunningError | None = None
 
 
 class Replica(Protocol):
@@ -126,6 +127,8 @@ class Changes:
     removed: tuple[int, ...] = ()  # table IDs
     published_ts: Ts | None = None  # the last sync point that is in the ledger
     is_finished: bool = False  # the control tables say that the changefeed has finished
+    is_caught_up: bool = False  # all is read, and what is due is in the control tables
+    awaits: str = ""  # what it waits for that an operator may not expect, in a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,7 @@ class _Run:
     replica: Replica
     errors: list[RunningError] = field(default_factory=list)  # not seen in etcd yet
     warnings: list[RunningError] = field(default_factory=list)
+    concern: RunningError | None = None  # that lasts now
     names: dict[int, str] = field(default_factory=dict)  # of tables, for log lines
     shown: dict[int, TableState] = field(default_factory=dict)  # by table, as last logged
 
@@ -204,6 +205,7 @@ class ProcessorReactor:
         trouble = run.replica.take_trouble()
         run.errors += trouble.errors
         run.warnings += trouble.warnings
+        run.concern = trouble.concern
         outbox = run.agent.tick(inbox)
         self._outbox += outbox
         self.is_stopping |= run.agent.liveness is Liveness.STOPPING
@@ -246,6 +248,9 @@ class ProcessorReactor:
         warning = run.warnings[0] if run.warnings else None
         if error is not None or warning is not None:
             changefeed.report(self._role.id, run.epoch, error, warning)
+        stored = changefeed.task_positions.get(self._role.id) or TaskPosition()
+        if stored.concern(run.epoch) != run.concern:
+            changefeed.report_concern(self._role.id, run.epoch, run.concern)
 
 
 def _owner_in(changefeed: ChangefeedReactorState) -> OwnerInfo | None:

@@ -70,6 +70,7 @@ class BacklogWatch:
     def close(self) -> None:
         """Stop watching. Does not wait for the thread, which may be asking the broker still."""
         self._closing.set()
+        self._concerns.withdraw(BROKER)
         self._batch_since_s = None
 
     def batch_begins(self) -> None:

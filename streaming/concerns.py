@@ -4,6 +4,7 @@ broker: asked every two seconds ──no answer for 10 s──────► on
 etcd:   the fence knows         ──none for half a lease──►   changefeed's row, until it is over
 stream: fails, is tried again   ──for some seconds───────►
 needed messages' retention      ──half of it has passed──►
+owner, replica: a write fails   ──for some seconds───────►
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 BROKER, ETCD, STREAM, RETENTION = "broker", "etcd", "stream", "retention"
+OWNER, REPLICA = "owner", "replica"  # the work of these roles
 BROKER_SILENT_S: Final = 10.0
 
 

@@ -93,6 +93,7 @@ class Operator(CaptureOperations):
             "target_ts": info.target_ts,
             "epoch": info.epoch,
             "error": None if error is None else f"{error.code}: {error.message}",
+            "awaits": (found.status.awaits or None) if found.status else None,
         }
         alive = self._alive()
         row = {**_changefeed(found, alive), **more}

@@ -11,6 +11,7 @@ from coordination.errors import ConfigError, TidelakeError
 from coordination.model import tso_time
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import DROPPED, STOPPED, ProgressRow
+from streaming.awaited import awaited, without_watermark
 from streaming.backlog import NEARLY_S
 from streaming.control_tables import ControlTables
 from streaming.freshness import NOT_RUNNING, Freshness, refresh_age_s
@@ -73,6 +74,7 @@ class ProgressReport:
                     "resolved_time": checkpoint_time(row.resolved_ts),
                     "lag_s": self.lag_s(row.checkpoint_ts),
                     "without_watermark": without_watermark(row),
+                    "awaits": awaited(row) or None,
                     "slowest_partition": slowest_partition(row),
                 }
                 for row in self.changefeeds
@@ -112,18 +114,6 @@ def checkpoint_time(ts: int) -> datetime | None:
     time."""
     at = tso_time(ts)
     return at if at >= BEGINNING + timedelta(days=1) else None
-
-
-def without_watermark(row: ChangefeedRow) -> list[str]:
-    """The partitions that are read to their end and have no watermark: they hold every table back.
-    A partition that is not read to its end is left out, since its watermark may still come.
-    """
-    return sorted(
-        partition
-        for partition, offset in row.read_offsets.items()
-        if offset >= row.end_offsets.get(partition, offset + 1)
-        and (partition not in row.watermarks or row.watermarks[partition].ts <= 0)
-    )
 
 
 def slowest_partition(row: ChangefeedRow) -> str | None:

@@ -22,6 +22,7 @@ from coordination.errors import TidelakeError
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import DROPPED, ProgressRow
 from streaming import changed, report
+from streaming.awaited import awaited
 from streaming.freshness import NOT_RUNNING, why_not_running
 from streaming.report import ProgressReport
 from streaming.snapshots import SnapshotReport, select_text
@@ -223,18 +224,12 @@ def _changefeed(found: ProgressReport, row: ChangefeedRow) -> Cells:
 
 def _notes(found: ProgressReport, row: ChangefeedRow) -> list[Text]:
     notes = []
-    silent, is_running = report.without_watermark(row), found.is_running(row)
+    awaits, is_running = awaited(row), found.is_running(row)
     if not is_running:
         why = why_not_running(row, found.now)
         notes.append(Text(f"{row.changefeed_id}: not running: {why}", style="red"))
-    elif silent:
-        notes.append(
-            Text(
-                f"{row.changefeed_id}: no watermark yet from {', '.join(silent)}: "
-                "every table waits for it",
-                style="yellow",
-            )
-        )
+    elif awaits:
+        notes.append(Text(f"{row.changefeed_id}: {awaits}", style="yellow"))
     elif (slowest := report.slowest_partition(row)) is not None and report.is_moving(row):
         notes.append(
             Text(f"{row.changefeed_id}: the lowest watermark is that of {slowest}", style="dim")

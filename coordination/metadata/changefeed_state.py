@@ -120,6 +120,12 @@ class ChangefeedReactorState:
                 found.setdefault(report.code, report)
         return list(found.values())
 
+    def concerns(self) -> list[RunningError]:
+        """The trouble that lasts on captures in the changefeed's present epoch."""
+        epoch = self.known_info.epoch
+        found = (each.concern(epoch) for _, each in sorted(self.task_positions.items()))
+        return [each for each in found if each is not None]
+
     def clear_reports(self) -> None:
         """Have the reports cleared that this tick has seen; a newer report that came meanwhile
         stays for the next tick. Call it after ``add_group`` with the writes that follow from the
@@ -145,6 +151,15 @@ class ChangefeedReactorState:
             )
 
         patch = self._position_patch(capture_id, change)
+        self.add_group(only_in_epoch(self._info_key, epoch, patch))
+
+    def report_concern(
+        self, capture_id: CaptureID, epoch: int, concern: RunningError | None
+    ) -> None:
+        """Write which trouble lasts on that capture; None: none does any more. Like ``report``."""
+        patch = self._position_patch(
+            capture_id, lambda old: (old or TaskPosition()).with_concern(epoch, concern)
+        )
         self.add_group(only_in_epoch(self._info_key, epoch, patch))
 
     def remove_stale_positions(self, alive: Collection[CaptureID]) -> None:

@@ -253,17 +253,19 @@ class ChangefeedWrites:
         return (self._known_row(), self._info(change))
 
     def advance_checkpoint(
-        self, checkpoint_ts: Ts, min_table_barrier_ts: Ts, epoch: int
+        self, checkpoint_ts: Ts, min_table_barrier_ts: Ts, epoch: int, *, awaits: str = ""
     ) -> PatchGroup:
-        """Write the checkpoint of the run of that epoch. Does nothing if that run is over, or if
-        the stored checkpoint is higher."""
+        """Write the checkpoint of the run of that epoch, and what it waits for. Does nothing if
+        that run is over, or if the stored checkpoint is higher."""
 
         def change(old: ChangefeedStatus | None) -> ChangefeedStatus:
             before = old or NO_PROGRESS
             if checkpoint_ts < before.checkpoint_ts:
                 return before
             return replace(
-                before, checkpoint_ts=checkpoint_ts, min_table_barrier_ts=min_table_barrier_ts
+                before.awaiting(awaits),
+                checkpoint_ts=checkpoint_ts,
+                min_table_barrier_ts=min_table_barrier_ts,
             )
 
         return (self._known_row(), *only_in_epoch(self._info_key, epoch, self._status(change)))

@@ -1,6 +1,6 @@
 """What state a changefeed is in, and what moves it: the owner's decisions. Pure (docs/states.md).
 
-            ┌── checkpoint has passed ──┐            ┌──── back-off elapsed (new epoch) ────┐
+            ┌── checkpoint passed, over ┐            ┌──── back-off elapsed (new epoch) ────┐
             ▼                           │            ▼                                      │
     ──► NORMAL ──── a warning ───────► WARNING ◄─────┘                                      │
             │                           │                                                   │
@@ -166,12 +166,19 @@ class FeedStateManager:
         now_s: float,
         *,
         reached_ts: Ts = NO_TS,
+        concerns: Sequence[RunningError] = (),
+        is_caught_up: bool = False,
     ) -> Decision | None:
         """What is to be written now, or None. Sets `should_run` to hold once it is written.
 
         `errors` and `warnings` are what the captures reported since the last tick. `reached_ts` is
         progress too: a table that waits for an operator holds the checkpoint, and the warning that
         says so, for long.
+
+        `concerns` are the warnings that still hold on some capture: as long as there are any, the
+        state is `warning`, and it ends with them, whether the checkpoint moves or not. With
+        `is_caught_up` nothing is left to do that could fail: where nothing comes, no checkpoint
+        would ever show that a retry went well.
         """
         state = known_state(info)
         checkpoint_ts = status.checkpoint_ts if status else NO_TS
@@ -182,6 +189,8 @@ class FeedStateManager:
             or self._errors(state, errors, checkpoint_ts, now_s)
             or self._warnings(state, warnings, checkpoint_ts, now_s)
             or self._time(state, checkpoint_ts, now_s)
+            or self._concerned(state, info, concerns)
+            or self._passed(state, info, checkpoint_ts, concerns, is_caught_up)
         )
         after = next_state(state, decision.event) if decision else state
         self.should_run = after.is_running
@@ -243,9 +252,38 @@ class FeedStateManager:
                 return None
             self._trouble_ts = max(self._trouble_ts, checkpoint_ts)
             return Decision(event=FeedEvent.RETRY)
-        if state is FeedState.WARNING and checkpoint_ts > self._trouble_ts > NO_TS:
+        return None
+
+    def _concerned(
+        self, state: FeedState, info: ChangefeedInfo, concerns: Sequence[RunningError]
+    ) -> Decision | None:
+        """Whether the record does not have what is wrong now."""
+        if not concerns or not state.is_running:
+            return None
+        shown = info.warning if state is FeedState.WARNING else None
+        if shown is not None and (shown in concerns or not shown.lasts):
+            return None
+        return Decision(event=FeedEvent.WARNING, error=concerns[0])
+
+    def _passed(
+        self,
+        state: FeedState,
+        info: ChangefeedInfo,
+        checkpoint_ts: Ts,
+        concerns: Sequence[RunningError],
+        is_caught_up: bool,
+    ) -> Decision | None:
+        """Whether nothing is wrong any more."""
+        if state is not FeedState.WARNING or concerns:
+            return None
+        warning, error = info.warning, info.error
+        is_over = warning is not None and warning.lasts and self._backoff is None
+        if warning is not None and error is not None:
+            is_over &= error.time <= warning.time
+        has_advanced = checkpoint_ts > self._trouble_ts > NO_TS
+        if has_advanced or is_caught_up or is_over:
             return Decision(event=FeedEvent.ADVANCED)
-        if state is FeedState.WARNING and self._trouble_ts == NO_TS:
+        if self._trouble_ts == NO_TS:
             self._trouble_ts = checkpoint_ts  # the owner is new: it must advance from here on
         return None
 

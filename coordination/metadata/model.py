@@ -21,6 +21,9 @@ from coordination.metadata.errors import BrokenValue, InvalidSchedule, NotLaunch
 from coordination.model import NO_TS, CaptureID, ChangefeedID, Ts
 
 START_EPOCH: Final = "start-epoch"
+LASTS: Final = "lasts"
+CONCERN: Final = "concern"
+AWAITS: Final = "awaits"
 
 
 class FeedState(StrEnum):
@@ -63,6 +66,15 @@ class RunningError(Record):
     addr: str = ""
     code: str = ""
     message: str = ""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is a warning whose end is reported too (`TaskPosition.concern`). TiCDC's have
+        none."""
+        return bool(self.unknown.get(LASTS))
+
+    def lasting(self) -> RunningError:
+        return replace(self, unknown={**self.unknown, LASTS: True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +124,15 @@ class ChangefeedStatus(Record):
     min_table_barrier_ts: Ts = NO_TS
     admin_job_type: AdminJobType = AdminJobType.NONE
 
+    @property
+    def awaits(self) -> str:
+        """What the changefeed waits for, in a sentence; TiCDC has no such field."""
+        return str(self.unknown.get(AWAITS, ""))
+
+    def awaiting(self, what: str) -> ChangefeedStatus:
+        unknown = {name: each for name, each in self.unknown.items() if name != AWAITS}
+        return replace(self, unknown={**unknown, AWAITS: what} if what else unknown)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPosition(Record):
@@ -122,6 +143,21 @@ class TaskPosition(Record):
     count: int = 0
     error: RunningError | None = None
     warning: RunningError | None = None
+
+    def concern(self, epoch: int) -> RunningError | None:
+        """The trouble that lasts on that capture now, in the run of that changefeed epoch. Unlike
+        error and warning, which the owner takes, it stays until the capture takes it back. TiCDC
+        has no such field."""
+        found = self.unknown.get(CONCERN)
+        if not isinstance(found, Mapping) or found.get("epoch") != epoch:
+            return None
+        return _from_json(RunningError, found["warning"])
+
+    def with_concern(self, epoch: int, concern: RunningError | None) -> TaskPosition:
+        unknown = {name: each for name, each in self.unknown.items() if name != CONCERN}
+        if concern is not None:
+            unknown[CONCERN] = {"epoch": epoch, "warning": _to_json(concern)}
+        return replace(self, unknown=unknown)
 
 
 NO_PROGRESS: Final = ChangefeedStatus()

@@ -219,7 +219,14 @@ class ChangefeedOwner:
             self._refusal = None
         warnings += [self._refusal] if self._refusal is not None else []
         decision = self._feed_state.decide(
-            info, changefeed.status, errors, warnings, now_s, reached_ts=self._reached_ts
+            info,
+            changefeed.status,
+            errors,
+            warnings,
+            now_s,
+            reached_ts=self._reached_ts,
+            concerns=changefeed.concerns(),
+            is_caught_up=self._term is not None and self._term.is_caught_up,
         )
         if decision is not None:
             self._log_decision(info, decision)
@@ -303,7 +310,10 @@ class ChangefeedOwner:
         if ticked.is_known:
             changefeed.add_group(
                 changefeed.writes(by_owner=True).advance_checkpoint(
-                    ticked.checkpoint_ts, ticked.min_table_barrier_ts, term.epoch
+                    ticked.checkpoint_ts,
+                    ticked.min_table_barrier_ts,
+                    term.epoch,
+                    awaits=ticked.awaits,
                 )
             )
         return ticked.outbox

@@ -45,6 +45,7 @@ class TermTick:
     others_ts: Ts  # the same without the tables that wait for an operator
     min_table_barrier_ts: Ts
     is_known: bool
+    awaits: str = ""
 
 
 class Term:
@@ -78,6 +79,21 @@ class Term:
         self.due_at = float("-inf")  # when the next tick is due though nothing happens; monotonic
         self._recorded_sync_ts = NO_TS
         self._is_finished = False
+        self._has_caught_up = False  # the control writer says so
+        self._was_caught_up = False  # as of the last tick
+        self._awaits = ""
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all that Kafka has was read and all that is due was written, and every span is at
+        work: nothing is left that could fail."""
+        coordinator = self.coordinator
+        if coordinator is None or not self._has_caught_up:
+            return False
+        has_spans = bool(coordinator.replication.tables)
+        return coordinator.replication.is_settled and (
+            not has_spans or bool(low_water_offsets(coordinator))
+        )
 
     def tick(
         self,
@@ -125,9 +141,13 @@ class Term:
             others_ts=ticked.others_ts,
             min_table_barrier_ts=barrier.min_table_barrier_ts,
             is_known=ticked.can_proceed and self._may_tell(ticked.checkpoint.checkpoint_ts),
+            awaits=self._awaits,
         )
 
     def _next_due_at(self, ticked: CoordinatorTick, scan: DdlScan) -> float:
+        was_caught_up, self._was_caught_up = self._was_caught_up, self.is_caught_up
+        if was_caught_up != self._was_caught_up:  # the state may follow from it
+            return float("-inf")
         is_waiting = ticked.is_awaiting or bool(scan.pending) or not ticked.can_proceed
         if is_waiting or not self._may_tell(ticked.checkpoint.checkpoint_ts):
             return float("-inf")
@@ -180,6 +200,7 @@ class Term:
         if changes.published_ts is not None:
             self._published_ts = Ts(max(self._published_ts, changes.published_ts))
         self._is_finished = changes.is_finished
+        self._has_caught_up, self._awaits = changes.is_caught_up, changes.awaits
 
     @property
     def _sync_point_ts(self) -> Ts | None:

@@ -31,6 +31,7 @@ from streaming.cluster.claimed_row import KeptFresh, claimed_row
 from streaming.cluster.control_rows import ControlRows
 from streaming.cluster.ddl_run import carry_out, noted
 from streaming.cluster.known import Known, pending_ddls
+from streaming.cluster.owners_outlook import OwnersOutlook
 from streaming.cluster.owners_reader import OwnersReader
 from streaming.cluster.owners_reading import OwnersReading
 from streaming.cluster.progress_rows import merged, registered
@@ -59,6 +60,7 @@ class _ClaimedTerm:
     reader: OwnersReader
     retention: RetentionWatch
     reading: OwnersReading
+    outlook: OwnersOutlook
 
 
 class DeltaControlWriter(RoleWorker):
@@ -124,12 +126,14 @@ class DeltaControlWriter(RoleWorker):
             removed, self._removed = self._removed, []
             published, self._published_ts = self._published_ts, None
             self._scan = self._next_scan
-        is_finished = self._term is not None and self._term.rows.row.state == "finished"
+        term = self._term
         return Changes(
             added=tuple(added),
             removed=tuple(removed),
             published_ts=published,
-            is_finished=is_finished,
+            is_finished=term is not None and term.rows.row.state == "finished",
+            is_caught_up=term is not None and term.outlook.is_caught_up,
+            awaits="" if term is None else term.outlook.awaits,
         )
 
     def record(self, advance: Advance) -> None:
@@ -207,6 +211,7 @@ class DeltaControlWriter(RoleWorker):
             blocked=blocked,
             reader=reader,
             retention=retention,
+            outlook=OwnersOutlook(context),
             reading=OwnersReading(
                 context, rows, reader, meter=self._meter, retention=retention, fail=self._fail
             ),
@@ -240,9 +245,12 @@ class DeltaControlWriter(RoleWorker):
             self._record(term)
             if term.blocked.look(self._held, time.monotonic(), term.rows.row.checkpoint_ts):
                 term.reader.ran(None)
+            term.outlook.went_well(term.rows, self._concern)
         except PASSING as error:
             self._context.check_jvm()
-            self._rest(term, self._backoff.next_s(error))
+            wait_s = self._backoff.next_s(error)
+            term.outlook.failed(error, is_long=self._backoff.is_long)
+            self._rest(term, wait_s)
             term.reader.retry()
 
     def _rest(self, term: _ClaimedTerm, wait_s: float) -> None:
@@ -354,7 +362,7 @@ class DeltaControlWriter(RoleWorker):
         if self._dropping.is_set():
             self._context.cancel()
         if term is not None:
-            for each in (term.reader, term.retention, term.blocked):
+            for each in (term.reader, term.retention, term.blocked, term.outlook):
                 each.close()
             self._step.rest()  # the next line may wait for a long commit of the applying thread
             self._stream.leave(term.reader)

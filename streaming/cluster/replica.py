@@ -34,6 +34,7 @@ from streaming.cluster.newcomers import low_water_of, passes
 from streaming.cluster.reads import parsed
 from streaming.cluster.role_context import RoleContext, RoleWorker
 from streaming.cluster.span_writer import SpanWriter
+from streaming.concerns import REPLICA
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class StreamReplica(RoleWorker):
 
     def take_trouble(self) -> Trouble:
         with self._trouble_lock:
-            taken, self._trouble = self._trouble, Trouble()
+            taken, self._trouble = self._trouble, Trouble(concern=self._trouble.concern)
             return taken
 
     # The worker.
@@ -114,6 +115,7 @@ class StreamReplica(RoleWorker):
         with self._step:
             if self._dropping.is_set():  # otherwise `_leave` waits for a commit under way
                 self._context.cancel()
+            self._context.concerns.withdraw(REPLICA)
             self._leave()
             self._release()
 
@@ -146,6 +148,7 @@ class StreamReplica(RoleWorker):
         held = self._held.assignments()
         if not held:
             self._leave_if_empty()
+            self._recovered()
             return
         if self._writer is None:
             row = self._context.row()
@@ -153,6 +156,8 @@ class StreamReplica(RoleWorker):
             self._writer = SpanWriter(self._context, row, self._held, self._fail)
         self._bring_in(self._writer, held)
         self._backoff.look(self._writer.reached())
+        if self._writer.is_sound:
+            self._recovered()
 
     def _bring_in(self, writer: SpanWriter, held: list[Assignment]) -> None:
         """Begin the assignments that are not known yet, join the stream with the first of them, and
@@ -197,7 +202,9 @@ class StreamReplica(RoleWorker):
             was_long = self._backoff.is_long
             wait_s = self._backoff.next_s(error)
             if self._backoff.is_long and not was_long:
-                self._warn(f"the stream fails, and is tried again: {line(error)}")
+                trouble = f"the stream fails, and is tried again: {line(error)}"
+                self._context.concerns.say(REPLICA, trouble)
+                self._report_concern()
             self._closing.wait(wait_s)
             self._woken.set()
             self._try_again()
@@ -228,18 +235,23 @@ class StreamReplica(RoleWorker):
         self._is_broken = True
         self._leave()
 
-    def _report_concern(self) -> None:
-        """Report a concern (a broker that does not answer, say) to the owner once, as a warning: it
-        is not an error yet."""
-        concern = self._context.concerns.first
-        if concern is not None and concern != self._concern:
-            self._warn(concern)
-        self._concern = concern
+    def _recovered(self) -> None:
+        """What failed does so no more, whether or not anything came meanwhile."""
+        if self._backoff.is_long:
+            self._backoff.reset()
+        self._context.concerns.say(REPLICA, None)
 
-    def _warn(self, text: str) -> None:
+    def _report_concern(self) -> None:
+        """Report a concern (a broker that does not answer, say) to the owner: once as a warning (it
+        is no error yet), and as long as it holds as the one that does."""
+        text = self._context.concerns.first
+        if text == self._concern:
+            return
+        self._concern = text
+        concern = self._reported(TidelakeError(text)).lasting() if text is not None else None
         with self._trouble_lock:
-            warnings = (*self._trouble.warnings, self._reported(TidelakeError(text)))
-            self._trouble = replace(self._trouble, warnings=warnings)
+            warnings = self._trouble.warnings + (() if concern is None else (concern,))
+            self._trouble = replace(self._trouble, warnings=warnings, concern=concern)
         self._context.wake()
 
     def _reported(self, error: Exception) -> RunningError:

@@ -133,7 +133,13 @@ class SpanWriter(StreamRole):
         is_same = span_of(table, self._incarnation) == assignment.span
         return table if is_same and not table.is_dropped else None
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether everything that may be written was, since it began or was told to retry."""
+        return self._seen is not None and not (self.is_behind or self.has_lost_rows)
+
     def retry(self) -> None:
+        self._seen = None
         self.newcomers.set_failed(has_failed=False)
         super().retry()
 

@@ -1,0 +1,36 @@
+"""What a changefeed waits for though nothing is wrong, from its row. Pure."""
+
+from __future__ import annotations
+
+from coordination.model import tso_time
+from sinks.changefeeds import ChangefeedRow
+
+
+def awaited(row: ChangefeedRow) -> str:
+    """In a sentence, for an operator; empty: nothing unexpected."""
+    if silent := without_watermark(row):
+        return f"no watermark yet from {', '.join(silent)}: every table waits for it"
+    floor_ts = row.max_published_ts
+    if row.state not in ("rewinding", "warning") or not 0 < row.checkpoint_ts <= floor_ts:
+        return ""
+    late = sorted(name for name, mark in row.watermarks.items() if mark.ts <= floor_ts + 1)
+    of = f" of {', '.join(late)}" if late else ""
+    at = tso_time(floor_ts).isoformat(timespec="milliseconds")
+    return (
+        f"rewinding: what is above {row.start_ts} is applied once more, and is so up to "
+        f"{row.checkpoint_ts}. Tables may show newer rows than that: state running and the next "
+        f"snapshot come with a watermark{of} above {floor_ts + 1} ({at}), where it was before the "
+        "rewind"
+    )
+
+
+def without_watermark(row: ChangefeedRow) -> list[str]:
+    """The partitions that are read to their end and have no watermark: they hold every table back.
+    A partition that is not read to its end is left out, since its watermark may still come.
+    """
+    return sorted(
+        partition
+        for partition, offset in row.read_offsets.items()
+        if offset >= row.end_offsets.get(partition, offset + 1)
+        and (partition not in row.watermarks or row.watermarks[partition].ts <= 0)
+    )

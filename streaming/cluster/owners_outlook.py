@@ -1,0 +1,50 @@
+"""What a changefeed's owner expects: does its trouble last, is anything left that could fail, and
+what does it wait for?"""
+
+from __future__ import annotations
+
+import time
+
+from sinks.jvm_errors import line
+from streaming.awaited import awaited
+from streaming.cluster.control_rows import ControlRows
+from streaming.cluster.role_context import RoleContext
+from streaming.concerns import OWNER
+
+
+class OwnersOutlook:
+    """Of one control writer, whose thread changes it; any thread reads it."""
+
+    def __init__(self, context: RoleContext) -> None:
+        self.is_caught_up = False
+        self.awaits = ""
+        self._context = context
+        self._failed_at_s: float | None = None  # monotonic: the last failure that is a concern
+
+    def failed(self, error: BaseException, *, is_long: bool) -> None:
+        """A turn has failed, and is tried again. ``is_long``: for so long that it is a concern."""
+        self.is_caught_up = False
+        if is_long:
+            self._failed_at_s = time.monotonic()
+            trouble = f"the owner cannot go on, and tries again: {line(error)}"
+            self._context.concerns.say(OWNER, trouble)
+
+    def went_well(self, rows: ControlRows, concern: str | None) -> None:
+        """A turn has not failed. The trouble is over once a row was written since. ``concern``:
+        what the row shows now."""
+        context, before = self._context, (self.is_caught_up, self.awaits)
+        if self._failed_at_s is not None and rows.age_s < time.monotonic() - self._failed_at_s:
+            self._failed_at_s = None
+            context.concerns.say(OWNER, None)
+        self.awaits = awaited(rows.row)
+        self.is_caught_up = (
+            concern is None
+            and context.concerns.first is None
+            and context.stream.has_read_all
+            and rows.row.checkpoint_ts >= context.stream.resolved_ts()
+        )
+        if before != (self.is_caught_up, self.awaits):
+            context.wake()
+
+    def close(self) -> None:
+        self._context.concerns.withdraw(OWNER)
