@@ -193,7 +193,11 @@ class Capture:
             client.txn((absent,), (put,))
             found = get(client, self._key)
         except TryAgain as error:
-            logger.warning("could not register, trying again capture_id=%s: %s", self.id, error)
+            logger.warning(
+                "could not register, and tries again until etcd answers capture_id=%s: %s",
+                self.id,
+                error,
+            )
             return False
         if found is None:
             raise LeaseGone("the capture's key went as soon as it was put")
@@ -201,7 +205,11 @@ class Capture:
             if not self._context.admit(self.id, found.create_revision):
                 return False
         except TryAgain as error:
-            logger.warning("etcd does not answer, trying again capture_id=%s: %s", self.id, error)
+            logger.warning(
+                "etcd does not answer, and is asked again until it does capture_id=%s: %s",
+                self.id,
+                error,
+            )
             return False
         self._registered = found.create_revision
         return True
@@ -235,7 +243,11 @@ class Capture:
             unchanged = Compare(self._key, "mod", found.mod_revision)
             is_put = client.txn((*self._capture_guards(), unchanged), (put,)).succeeded
         except TryAgain as error:
-            logger.warning("could not say so, trying again capture_id=%s: %s", self.id, error)
+            logger.warning(
+                "could not say so, and tries again until etcd answers capture_id=%s: %s",
+                self.id,
+                error,
+            )
             self._is_doubted = True
             return False
         if is_put:

@@ -63,11 +63,15 @@ class CaptureContext:
     admit: Callable[[CaptureID, Revision], bool] = lambda _capture_id, _registered: True
     woken: threading.Event = field(default_factory=threading.Event)  # wakes the coordination thread
 
+    @property
+    def grace_s(self) -> float:
+        """For how long the tables of a dead capture are kept from others."""
+        if self.removal_grace_s is not None:
+            return self.removal_grace_s
+        return deadline.removal_grace_s(self.session.ttl_s, self.session.safety_margin_s)
+
     def new_state(self) -> GlobalReactorState:
-        grace_s = self.removal_grace_s
-        if grace_s is None:
-            grace_s = deadline.removal_grace_s(self.session.ttl_s, self.session.safety_margin_s)
-        return GlobalReactorState(self.cluster_id, removal_grace_s=grace_s)
+        return GlobalReactorState(self.cluster_id, removal_grace_s=self.grace_s)
 
     def new_worker(
         self,

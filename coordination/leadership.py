@@ -126,7 +126,9 @@ class Leadership:
                 self._candidate.resign()
             except TryAgain as error:
                 logger.warning(
-                    "could not resign, trying again capture_id=%s: %s", self._role.id, error
+                    "could not resign, and tries again until etcd answers capture_id=%s: %s",
+                    self._role.id,
+                    error,
                 )
                 return False
             self._must_resign = False

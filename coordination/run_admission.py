@@ -48,9 +48,11 @@ class RunAdmission:
         clock: Clock,
         refuse: Callable[[], None] = lambda: None,
         on_join: Callable[[], None] = lambda: None,
+        is_answered: Callable[[str], bool] = lambda _address: True,
     ) -> None:
         """``refuse`` raises if this process may not take part, whatever others there are;
-        ``on_join`` is called when it joins captures that were first."""
+        ``on_join`` is called when it joins captures that were first. ``is_answered``: whether
+        anybody is at an address."""
         self._client = client
         self._scope = scope
         self._info = info
@@ -58,6 +60,7 @@ class RunAdmission:
         self._clock = clock
         self._refuse = refuse
         self._on_join = on_join
+        self._is_answered = is_answered
         self._waiting: tuple[CaptureID, float] | None = None  # with which ID, and until when
 
     def __call__(self, capture_id: CaptureID, registered: Revision) -> bool:
@@ -86,7 +89,7 @@ class RunAdmission:
             )
         return self._join(others)
 
-    def _registered_before(self, registered: Revision) -> dict[str, str]:
+    def _registered_before(self, registered: Revision) -> dict[CaptureID, str]:
         """The captures that registered before this one: their IDs and addresses."""
         found = self._client.range(keys.capture_prefix(self._scope), prefix=True).kvs
         infos = [
@@ -101,13 +104,17 @@ class RunAdmission:
         writes = anew_writes(self._scope, self._info, reporting)
         commit_once(self._client, [writes], keys.delete_counter_key(self._scope), (own,))
 
-    def _join(self, others: Mapping[str, str]) -> bool:
-        logger.info("joins changefeed_id=%s with=%s", self._info.id, _shown(others))
+    def _join(self, others: Mapping[CaptureID, str]) -> bool:
+        dead = {each: at for each, at in others.items() if not self._is_answered(at)}
+        if dead:
+            logger.warning("%s", waits_for_the_dead(self._info.id, dead, self._wait_s))
+        if living := {each: at for each, at in others.items() if each not in dead}:
+            logger.info("joins changefeed_id=%s with=%s", self._info.id, _shown(living))
         self._on_join()
         return True
 
     def _has_waited(
-        self, capture_id: CaptureID, others: Mapping[str, str], differences: list[str]
+        self, capture_id: CaptureID, others: Mapping[CaptureID, str], differences: list[str]
     ) -> bool:
         now = self._clock.monotonic()
         if self._waiting is None or self._waiting[0] != capture_id:
@@ -120,6 +127,15 @@ class RunAdmission:
                 f"with other arguments: {'; '.join(differences)}" if differences else "and is over",
             )
         return now >= self._waiting[1]
+
+
+def waits_for_the_dead(changefeed_id: str, dead: Mapping[CaptureID, str], wait_s: float) -> str:
+    """What to tell an operator who has started a killed process again. ``dead``: captures by ID,
+    with the addresses at which nobody answers."""
+    return (
+        f"waits for up to {wait_s:.0f} s: nobody answers for {_shown(dead)}, as after a kill. Its "
+        f"lease in etcd ends by then, and changefeed {changefeed_id} goes on here with its tables"
+    )
 
 
 def clean_up(client: EtcdClient, scope: str) -> None:
@@ -150,5 +166,5 @@ def _described(info: ChangefeedInfo) -> Mapping[str, Any]:
     return (info.config or {}).get(RUN) or {}
 
 
-def _shown(captures: Mapping[str, str]) -> str:
+def _shown(captures: Mapping[CaptureID, str]) -> str:
     return ", ".join(f"capture {each} at {address}" for each, address in sorted(captures.items()))

@@ -183,7 +183,7 @@ class CaptureServer:
         problem = self._context.watchdog.overdue() or self._open()
         if problem:
             level = logging.DEBUG if self._is_silent else logging.WARNING  # once in an outage
-            logger.log(level, "no session, trying again: %s", problem)
+            logger.log(level, "no session, and tries again every half a second: %s", problem)
             self._is_silent = True
             self._begin_at = now + RETRY_S
             return RETRY_S
@@ -219,9 +219,15 @@ class CaptureServer:
             return self._leave(capture, drop=True, reason=repr(error))
         if self.is_stopping:  # leaves when all is handed over, or others take too long
             now = self._clock.monotonic()
-            if self._drain_until is None:
-                self._drain_until = now + self._drain_s
+            is_first = self._drain_until is None
+            self._drain_until = self._drain_until or now + self._drain_s
             capture.stop()
+            if is_first and not capture.is_drained:
+                logger.info(
+                    "stops: waits for up to %.0f s until others have taken its tables "
+                    "capture_id=%s",
+                    *(self._drain_s, capture.id),
+                )
             if capture.is_drained or now >= self._drain_until:
                 return self._leave(capture, drop=False, reason="this capture has stopped")
         return wait_s

@@ -33,7 +33,13 @@ from coordination.metadata.feed_state import known_state
 from coordination.metadata.lookup import read_captures
 from coordination.metadata.model import ChangefeedInfo, FeedState
 from coordination.model import CaptureID, Revision
-from coordination.run_admission import RunAdmission, clean_up
+from coordination.run_admission import (
+    MARGIN_S,
+    RunAdmission,
+    clean_up,
+    waits_for_the_dead,
+)
+from coordination.scheduler.grpc_calls import is_answered
 from coordination.scheduler.grpc_transport import GrpcTransport
 from coordination.server import DRAIN_S, CaptureServer
 from coordination.watchdog import Watchdog
@@ -85,6 +91,7 @@ class RunCapture:
         self._over_since: float | None = None  # monotonic: when the changefeed was seen to be over
         self._unreached_at = float("inf")  # monotonic: when to warn that no capture reaches us
         self._was_seen = False  # whether this capture has seen the changefeed in etcd
+        self._lease_ends_s = session.ttl_s + MARGIN_S  # of a capture that was killed
         clock = SystemClock()
         watchdog = Watchdog(clock)
         self._admission = RunAdmission(
@@ -95,6 +102,7 @@ class RunCapture:
             clock=clock,
             refuse=self._refuse,
             on_join=spark.begin,
+            is_answered=is_answered,
         )
         self._plane = open_plane(
             spark,
@@ -211,16 +219,25 @@ class RunCapture:
         self._end(_failure(info) if state is FeedState.FAILED else None)
 
     def _tell_if_unreached(self, capture: Capture) -> None:
-        """Warn, once per capture, if no owner has reached this capture in time: it gets no
-        tables."""
+        """Warn, once per capture, if no owner has reached this capture in time: it gets no tables
+        then. Where nobody answers for any other one, their leases are waited for, which was said
+        when this one was admitted."""
         if capture.is_reached or time.monotonic() < self._unreached_at:
             return
+        others = {each.id: each.address for each in capture.captures.values()}
+        others.pop(capture.id, None)
+        if others and not any(map(is_answered, others.values())):
+            self._unreached_at = time.monotonic() + REACHED_WITHIN_S
+            logger.warning("%s", waits_for_the_dead(self._info.id, others, self._lease_ends_s))
+            return
         self._unreached_at = float("inf")
+        if not others:  # it leads, or is about to
+            return
+        names = ", ".join(f"capture {each} at {at}" for each, at in sorted(others.items()))
         logger.warning(
-            "stands by: no other capture of changefeed %s reaches this one at %s, so it gets no "
-            "tables, and goes on with them when the others end; --addr is where they find it",
-            self._info.id,
-            self._address,
+            "stands by: changefeed %s is replicated by %s, and none of them reaches this one at %s "
+            "(--addr is where they find it). So it gets no tables until they end",
+            *(self._info.id, names, self._address),
         )
 
     def _jvm_ended(self) -> None:
@@ -236,8 +253,19 @@ class RunCapture:
 
     def _await_others(self) -> None:
         deadline, waiting = time.monotonic() + LEFT_WITHIN_S, threading.Event()
+        said = ""
         try:
-            while read_captures(self._client, self._scope) and time.monotonic() < deadline:
+            while (left := read_captures(self._client, self._scope)) and (
+                time.monotonic() < deadline
+            ):
+                names = ", ".join(f"{each.id} at {each.address}" for each in left)
+                if names != said:
+                    logger.info(
+                        "waits for up to %.0f s: captures that use this process's etcd are to end "
+                        "before it: %s",
+                        *(deadline - time.monotonic(), names),
+                    )
+                said = names
                 waiting.wait(0.2)
         except TidelakeError as error:
             logger.debug("nobody waits for others any more: %s", error)

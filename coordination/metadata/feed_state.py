@@ -196,6 +196,10 @@ class FeedStateManager:
         self.should_run = after.is_running
         return decision
 
+    def retries_in_s(self, now_s: float) -> float:
+        """Seconds until it is tried again after its last error; 0 if it is not pending."""
+        return max(0.0, self._backoff.retry_at - now_s) if self._backoff is not None else 0.0
+
     def _see(self, state: FeedState, reached_ts: Ts, now_s: float) -> None:
         if state not in (FeedState.WARNING, FeedState.PENDING):  # resumed: the back-off begins anew
             self._backoff, self._trouble_ts = None, NO_TS

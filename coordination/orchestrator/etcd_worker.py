@@ -235,7 +235,9 @@ class EtcdWorker(Generic[S]):
         except TryAgain as error:
             if self._is_answered:
                 logger.warning(
-                    "etcd does not answer, trying again revision=%s: %s", self.revision, error
+                    "etcd does not answer, and is asked again until it does revision=%s: %s",
+                    self.revision,
+                    error,
                 )
             self._is_answered = False
             self._read_at = self._clock.monotonic() + RETRY_S

@@ -90,6 +90,7 @@ class ChangefeedOwner:
         self._errors: list[RunningError] = []  # of the run of that epoch
         self._refusal: RunningError | None = None  # a refused term, until etcd has it as a warning
         self._launch_again_at = float("inf")
+        self._has_said_wait = False
         self._logged: tuple[str, str] | None = None  # code and message of the last error
         self._shown: Standing | None = None  # in the control tables, without a control writer
 
@@ -264,6 +265,9 @@ class ChangefeedOwner:
             "changefeed changes changefeed_id=%s event=%s why=%s: %s",
             *(info.id, decision.event, error.code, error.message),
         )
+        if decision.event is FeedEvent.ERROR:
+            again_s = self._feed_state.retries_in_s(self._role.capture.clock.monotonic())
+            logger.info("it is tried again in %.0f s changefeed_id=%s", again_s, info.id)
 
     def _open(self, info: ChangefeedInfo) -> None:
         role = self._role
@@ -300,6 +304,7 @@ class ChangefeedOwner:
         alive = set(cluster.captures)  # they may have spans; dead ones count within their grace
         if not self._is_first and not cluster.knows_the_dead(now_s):
             alive.add(UNSEEN)  # a capture with spans may have died before this owner could see it
+            self._say_that_it_waits()
         gone = {each for each in alive if cluster.is_gone(each)}
         unreached = {each.id for each in cluster.captures.values() if not each.is_reached}
         ticked = term.tick(inbox, alive, now_s, unreached=unreached, gone=gone)
@@ -317,6 +322,15 @@ class ChangefeedOwner:
                 )
             )
         return ticked.outbox
+
+    def _say_that_it_waits(self) -> None:
+        if not self._has_said_wait and (grace_s := self._role.capture.grace_s):
+            logger.info(
+                "waits for up to %.0f s before a table that no capture reports is given to one: "
+                "who had it may have died right before this owner led changefeed_id=%s",
+                *(grace_s, self.name.id),
+            )
+        self._has_said_wait = True
 
     def _log_moves(self, term: Term) -> None:
         """Log one line for all tables that move from one capture to another in this tick."""

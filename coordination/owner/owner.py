@@ -51,6 +51,7 @@ class OwnerReactor:
         self._leaving: list[ChangefeedOwner] = []  # still ending; their keys are gone from etcd
         self._inboxes: dict[str, list[Message]] = {}
         self._outbox: list[Message] = []
+        self._gone: set[CaptureID] = set()  # dead, and within their grace
         self._misfits: list[CaptureID] = []  # captures that do not work together with this one
         self._draining: set[CaptureID] = set()  # asked for by operators
 
@@ -138,8 +139,19 @@ class OwnerReactor:
         grace.)"""
         rows = (each.schedule for each in state.changefeeds.values())
         owners = {row.owner for row in rows if row is not None and row.owner is not None}
+        self._say_who_is_gone(state)
         for dead in sorted(each for each in owners if state.is_gone(each)):
             state.add_group(*(each.writes().release_dead(dead) for each in state.owned_by(dead)))
+
+    def _say_who_is_gone(self, state: GlobalReactorState) -> None:
+        gone = {each for each in state.captures if state.is_gone(each)}
+        for each in sorted(gone - self._gone):
+            logger.info(
+                "capture %s at %s is gone: its tables are prepared elsewhere, and given away in "
+                "%.0f s, when nothing of it writes any more",
+                *(each, state.captures[each].address, self._role.capture.grace_s),
+            )
+        self._gone = gone
 
     def _tick_feeds(self, state: GlobalReactorState, now_s: float) -> None:
         for name in [each for each in self.feeds if each not in state.changefeeds]:

@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 DELIVER: Final = "/tidelake.Messages/Deliver"
 CALL: Final = "/tidelake.Owner/Call"
 NO_TLS: Final = TransportSettings()
+ANSWERED_WITHIN_S: Final = 0.5
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_BATCH_RECEIVED_BYTES),
     ("grpc.max_send_message_length", MAX_BATCH_RECEIVED_BYTES),
@@ -106,6 +107,16 @@ def check_free(addr: str) -> None:
     except OSError as error:
         why = _WHY_NOT_FREE.get(error.errno or 0, error.strerror)
         raise ConfigError(f"cannot listen at addr {addr!r}: {why}") from None
+
+
+def is_answered(address: str) -> bool:
+    """Whether anybody accepts connections there. Blocks for half a second at most."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), ANSWERED_WITHIN_S):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def listen(server: grpc.Server, settings: TransportSettings) -> str:

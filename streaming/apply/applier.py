@@ -255,7 +255,9 @@ class Applier:
     def _show(self, name: TableName, state: str) -> None:
         span = self._spans[name]
         if state == PAUSED and span.state != PAUSED:
-            logger.warning("paused by an operator: its rows wait table=%s", name)
+            logger.warning(
+                "paused by an operator: its rows wait until `tidelake table resume` table=%s", name
+            )
             self._spans.put(replace(span, state=PAUSED))
         elif state != PAUSED and span.state == PAUSED:
             logger.info("no longer paused table=%s", name)

@@ -8,6 +8,7 @@ import time
 from sinks.jvm_errors import line
 from streaming.awaited import awaited
 from streaming.cluster.control_rows import ControlRows
+from streaming.cluster.reads import texts
 from streaming.cluster.role_context import RoleContext
 from streaming.concerns import OWNER
 
@@ -40,7 +41,7 @@ class OwnersOutlook:
         self.is_caught_up = (
             concern is None
             and context.concerns.first is None
-            and context.stream.has_read_all
+            and _has_read_all(context)
             and rows.row.checkpoint_ts >= context.stream.resolved_ts()
         )
         if before != (self.is_caught_up, self.awaits):
@@ -48,3 +49,11 @@ class OwnersOutlook:
 
     def close(self) -> None:
         self._context.concerns.withdraw(OWNER)
+
+
+def _has_read_all(context: RoleContext) -> bool:
+    """Whether the stream has read what Kafka had when it was asked last."""
+    ends = context.stream.context.backlog.look().ends
+    position = texts(context.stream.position)  # empty while it is idle
+    is_known = bool(position) and ends.keys() >= position.keys()
+    return is_known and all(at >= ends[each] for each, at in position.items())

@@ -105,6 +105,7 @@ class StreamRun:
         """Begin to end, without waiting; the read that is under way is cancelled."""
         self._stopping.set()
         self._context.backlog.close()
+        self._context.concerns.withdraw(STREAM)
         self._news.set()
         self._work.set()
         if self._reader is not None:

@@ -21,10 +21,9 @@ from collections.abc import Iterator
 from coordination.errors import TryAgain
 from coordination.model import Ts
 from streaming.cluster.partitions import beginning
-from streaming.cluster.reads import Marks, Offsets, Read, texts
+from streaming.cluster.reads import Marks, Offsets, Read
 from streaming.cluster.stream_role import StreamContext, StreamRole
 from streaming.cluster.stream_run import StreamRun
-from streaming.concerns import STREAM
 from streaming.protocols.contract import Wanted
 from streaming.source.kafka import Source
 from streaming.source.ranges import TopicPartition
@@ -76,13 +75,6 @@ class TopicStream:
             return resolved
         return Ts(target) if run.quiet_s > self.context.batch.quiet_s else resolved
 
-    @property
-    def has_read_all(self) -> bool:
-        """Whether it has read what Kafka had when it was asked last; False while idle."""
-        ends, position = self.context.backlog.look().ends, texts(self.position)
-        is_known = self._run is not None and bool(position) and ends.keys() >= position.keys()
-        return is_known and all(at >= ends[each] for each, at in position.items())
-
     def join(self, role: StreamRole, low_water: Offsets, recorded: Marks) -> Offsets:
         """The role gets the stream's reads from now on. An idle stream begins at the role's low
         water, a running one goes on where it is: messages of the role before the offsets of its
@@ -131,7 +123,6 @@ class TopicStream:
             if ended is not None:
                 self._run = None
                 ended.stop()
-                self.context.concerns.withdraw(STREAM)
                 self._source.close()  # the next use opens it again
         with self.busy:  # the applying thread may be at work for the role: wait for that
             pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -186,3 +187,32 @@ def test_of_a_finished_changefeed_nothing_is_left(ground: Ground) -> None:
     ground.end("two")
     clean_up(ground.etcd, SCOPE)
     assert ground.etcd.range(f"/tidelake/{SCOPE}/", prefix=True).kvs == ()
+
+
+def test_who_joins_only_the_dead_says_whom_it_waits_for_and_how_long(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a process that is started again after a kill; beside a living one it joins that."""
+    caplog.set_level(logging.INFO)
+    first = ground.admission("first", described())
+    assert first.ask()
+    ground.admission("other", described())
+    for alive, waits, joins in (
+        ((), "capture first at at-first, capture other at at-other", None),
+        (("at-other",), "capture first at at-first,", "capture other at at-other"),
+        (("at-other", "at-first"), None, "capture first at at-first, capture other at at-other"),
+    ):
+        caplog.clear()
+        again = RunAdmission(
+            ground.etcd, SCOPE, described(), ttl_s=TTL_S, clock=ground.clock,
+            is_answered=alive.__contains__,
+        )  # fmt: skip
+        assert again(CaptureID("again"), ground.register("again"))
+        ground.end("again")
+        said = {"WARNING": None, "INFO": None} | {
+            each.levelname: each.getMessage() for each in caplog.records
+        }
+        for level, expected in (("WARNING", waits), ("INFO", joins)):
+            assert (said[level] is None) == (expected is None), said
+            assert expected is None or expected in str(said[level])
+        assert waits is None or "waits for up to 12 s: nobody answers for" in str(said["WARNING"])

@@ -259,3 +259,26 @@ def _refuse(info: ChangefeedInfo | None) -> ChangefeedInfo:
     if info is None:
         raise ChangefeedNotFound("gone")
     return info
+
+
+def test_what_lasts_on_a_capture_stays_until_it_says_otherwise(ground: Ground) -> None:
+    """The owner takes reports, and not that; what was of an epoch that is over does not count."""
+    lasting = error("CDC:ErrKafkaSend", "the broker has not answered").lasting()
+    ground.report(C1, TaskPosition(error=error("e"), warning=lasting, unknown={"newer": 1}))
+    ground.state.report_concern(C1, INFO.epoch, lasting)
+    ground.commit()
+    stored = ground.position(C1)
+    assert stored is not None
+    ground.report(C1, stored)
+    assert ground.state.concerns() == [lasting]
+    assert stored.concern(INFO.epoch + 1) is None
+    ground.state.clear_reports()
+    ground.commit()
+    cleared = ground.position(C1)
+    assert cleared == TaskPosition(unknown={"newer": 1}).with_concern(INFO.epoch, lasting)
+    ground.state.report_concern(C1, INFO.epoch + 1, None)  # a run that is not the present one
+    ground.commit()
+    assert ground.position(C1) == cleared
+    ground.state.report_concern(C1, INFO.epoch, None)
+    ground.commit()
+    assert ground.position(C1) == TaskPosition(unknown={"newer": 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,8 @@ class Feed:
     target_ts: int = 0
     now_s: float = 1000.0
     random: float = 0.5  # no jitter
+    error: RunningError | None = None
+    warning: RunningError | None = None
     manager: FeedStateManager = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,20 +55,38 @@ class Feed:
         self.manager = FeedStateManager(random=lambda: self.random)
 
     def tick(
-        self, *errors: RunningError, warnings: tuple[RunningError, ...] = (), after_s: float = 0.0
+        self,
+        *errors: RunningError,
+        warnings: tuple[RunningError, ...] = (),
+        after_s: float = 0.0,
+        **now: Any,
     ) -> Decision | None:
         self.now_s += after_s
         info = ChangefeedInfo(
-            id=ChangefeedID("shop"), state=self.state, target_ts=Ts(self.target_ts)
+            id=ChangefeedID("shop"),
+            state=self.state,
+            target_ts=Ts(self.target_ts),
+            error=self.error,
+            warning=self.warning,
         )
         status = ChangefeedStatus(checkpoint_ts=Ts(self.checkpoint_ts))
         decision = self.manager.decide(
-            info, status, errors, warnings, self.now_s, reached_ts=Ts(self.reached_ts)
+            info, status, errors, warnings, self.now_s, reached_ts=Ts(self.reached_ts), **now
         )
         if decision is not None:
             self.state = next_state(self.state, decision.event)
+            self._note(decision)
         assert self.manager.should_run == (self.state in RUNNING)
         return decision
+
+    def _note(self, decision: Decision) -> None:
+        """As `changefeed_writes` does."""
+        if self.state in (NORMAL, FINISHED):
+            self.error = self.warning = None
+        elif decision.event is FeedEvent.WARNING:
+            self.warning = decision.error
+        elif decision.error is not None:
+            self.error = decision.error
 
 
 EXPECTED = {
@@ -264,3 +285,73 @@ def test_a_new_owner_waits_anew_and_still_gets_out_of_a_warning() -> None:
     assert feed.tick() is None
     feed.checkpoint_ts += 1
     assert feed.tick() == Decision(event=FeedEvent.ADVANCED)
+
+
+BROKER, OTHER = (
+    RunningError(code="CDC:ErrKafkaSend", message=text, time="2026-01-01T00:00:00Z").lasting()
+    for text in ("the broker has not answered", "half of the retention has passed")
+)
+OVER = Decision(event=FeedEvent.ADVANCED)
+
+
+def test_what_lasts_is_a_warning_for_as_long_as_it_does_and_no_longer() -> None:
+    """Where no watermark comes, and also where the checkpoint moves on meanwhile."""
+    feed = Feed()
+    assert feed.tick(warnings=(BROKER,), concerns=[BROKER]) is not None
+    for _ in range(5):
+        assert feed.tick(concerns=[BROKER], after_s=600) is None
+        feed.checkpoint_ts += 1
+    assert (feed.state, feed.warning) == (WARNING, BROKER)
+    assert feed.tick() == OVER
+    assert (feed.state, feed.warning) == (NORMAL, None)
+
+
+def test_of_two_that_last_the_other_is_shown_when_one_ends() -> None:
+    feed = Feed()
+    feed.tick(warnings=(BROKER,), concerns=[BROKER, OTHER])
+    assert feed.tick(concerns=[OTHER]) == Decision(event=FeedEvent.WARNING, error=OTHER)
+    assert feed.tick(concerns=[OTHER]) is None
+    assert feed.tick() == OVER
+
+
+def test_one_that_has_ended_before_it_was_seen_ends() -> None:
+    feed = Feed()
+    feed.tick(warnings=(BROKER,))
+    assert feed.tick() == OVER
+
+
+def test_a_new_owner_hears_of_what_lasts_and_of_its_end() -> None:
+    feed = Feed()
+    feed.tick(warnings=(BROKER,), concerns=[BROKER])
+    feed.new_owner()
+    assert feed.tick(concerns=[BROKER]) is None
+    assert feed.tick() == OVER
+    feed.new_owner()
+    assert feed.tick(concerns=[OTHER]) == Decision(event=FeedEvent.WARNING, error=OTHER)
+
+
+def test_a_retry_has_gone_well_when_nothing_is_left_that_could_fail() -> None:
+    """No checkpoint shows it where nothing comes. Until then it waits longer after each error,
+    however often something that lasted has ended."""
+    feed = Feed()
+    for wait_s in (10, 20, 40):
+        assert feed.tick(ERROR) == Decision(event=FeedEvent.ERROR, error=ERROR)
+        assert feed.tick(after_s=wait_s - 1) is None
+        assert feed.tick(after_s=1) == Decision(event=FeedEvent.RETRY)
+        feed.tick(warnings=(BROKER,), concerns=[BROKER])
+        assert feed.tick() is None
+        assert feed.state is WARNING
+    assert feed.tick(concerns=[BROKER], is_caught_up=True) is None
+    assert feed.tick(is_caught_up=True) == OVER
+    feed.tick(ERROR)
+    assert feed.tick(after_s=10) == Decision(event=FeedEvent.RETRY)
+    feed.new_owner()
+    assert feed.tick() is None
+    assert feed.tick(is_caught_up=True) == OVER
+
+
+@pytest.mark.parametrize("state", [PENDING, FAILED, STOPPED, FINISHED, REMOVED])
+def test_what_lasts_is_no_warning_of_one_that_does_not_run(state: FeedState) -> None:
+    feed = Feed(state)
+    assert feed.tick(concerns=[BROKER], is_caught_up=True) is None
+    assert feed.state is state
