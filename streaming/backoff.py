@@ -11,13 +11,15 @@ from pyspark.errors import PySparkException
 from coordination.errors import TidelakeError, TryAgain
 from coordination.model import TableName, Ts
 from sinks.jvm_errors import line
+from streaming.scratch import remake
 
 logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
 WORTH_A_WARNING_S = 4.0  # with a longer back-off the stream has failed for some seconds
-PASSING = (PySparkException, Py4JError, ConnectionError, TryAgain)  # these may pass by themselves
+# These may pass by themselves; a file that is missing, where ``remake`` brings its folder back.
+PASSING = (PySparkException, Py4JError, ConnectionError, FileNotFoundError, TryAgain)
 
 
 class RetriesExhausted(TidelakeError):
@@ -36,7 +38,9 @@ class RetryBackoff:
         self._reached: Mapping[TableName, Ts] = {}
 
     def next_s(self, error: BaseException) -> float:
-        """Seconds to wait before the next try. Raises RetriesExhausted if there is to be none."""
+        """Seconds to wait before the next try. Raises RetriesExhausted if there is to be none.
+        Temporary folders that are gone are made again, so that the next try can succeed."""
+        remake(error)
         wait_s, was_long = self._backoff_s, self.is_long
         if wait_s > MAX_BACKOFF_S:
             raise RetriesExhausted(f"the stream fails again and again: {line(error)}") from error

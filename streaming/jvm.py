@@ -145,7 +145,7 @@ class DriverJvm:
                     "SPARK_CONNECT_MODE": "0",
                     "_PYSPARK_DRIVER_CONN_INFO_PATH": str(gateway),
                 },
-                preexec_fn=_let_ctrl_c_pass,  # as pyspark itself does
+                preexec_fn=_let_signals_pass,  # as pyspark itself does with Ctrl-C
             )
         self._listener = threading.Thread(
             target=self._listen, args=(process,), name="jvm-says", daemon=True
@@ -221,10 +221,11 @@ def in_time(call: Callable[[], None], within_s: float) -> bool:
     return done.wait(within_s)
 
 
-def _let_ctrl_c_pass() -> None:
-    """Make the JVM ignore Ctrl-C in a terminal: this process handles it, and ends the JVM when its
-    work is done."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _let_signals_pass() -> None:
+    """Make the JVM ignore what a whole process group gets (Ctrl-C in a terminal, SIGTERM from
+    systemd): this process handles it, and ends the JVM when its work is done."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def retell(line: str) -> None:

@@ -49,7 +49,7 @@ from streaming.admission import (
     refuse_a_clusters,
     refuse_beside_other_versions,
 )
-from streaming.cluster.plane import SparkDataPlane
+from streaming.cluster.plane import JVM_ENDED, SparkDataPlane
 from streaming.session import SparkOnDemand
 
 logger = logging.getLogger(__name__)
@@ -57,10 +57,6 @@ logger = logging.getLogger(__name__)
 SAID_WITHIN_S: Final = 10.0  # the wait until a failure is in the changefeed's row
 REACHED_WITHIN_S: Final = 10.0  # the wait for the owner's first heartbeat
 LEFT_WITHIN_S: Final = 30.0  # the wait for other captures to leave when the changefeed has ended
-JVM_ENDED: Final = (
-    "Spark has ended: its JVM was killed, or was out of memory (SPARK_DRIVER_MEMORY), or its "
-    "cluster ended the application. Start the same command again, it goes on where the tables are"
-)
 
 
 class RunCapture:

@@ -2,6 +2,10 @@
 
     <temporary folder>/tidelake-<pid>-xxxxxxxx/    Spark's checkpoints, java.io.tmpdir, blocks
 
+A tool that cleans a temporary folder by age may take it away while the process works: Python and
+the JVM then meet files and folders that are gone. ``remake`` brings its folders back, so that what
+failed can be begun anew; the files in them can all be read or made again.
+
 It is removed when the process ends. A folder that ``kill -9`` left behind is removed when the next
 process starts. Whether the process of a folder lives is known by a lock on the folder, which the
 kernel releases when the process ends. The pid in the name is for people only: in a container every
@@ -11,6 +15,7 @@ process has the pid 1, and pids are used again.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import tempfile
@@ -21,8 +26,15 @@ from typing import Final
 
 from coordination.errors import ConfigError
 
+logger = logging.getLogger(__name__)
+
 PREFIX: Final = "tidelake-"
 LOCAL_DIRS_VARIABLE: Final = "SPARK_LOCAL_DIRS"  # if set, the (larger) disks for Spark's blocks
+BLOCKS: Final = "blockmgr-"  # Spark's folders of blocks; each has up to so many folders, made once
+BLOCK_FOLDERS: Final = [f"{each:02x}" for each in range(64)]
+
+_locks: dict[Path, int | None] = {}  # this process's folders, and the handles that lock them
+_known: set[Path] = set()  # what was in them when ``note`` was called last
 
 
 @contextmanager
@@ -56,6 +68,47 @@ def sweep(place: Path) -> None:
             os.close(lock)
 
 
+def note() -> None:
+    """Remember which folders there are, for ``remake``: called when Spark and its stream are up."""
+    for place in tuple(_locks):
+        for folder, names, _files in os.walk(place):
+            _known.update(Path(folder, name) for name in names)
+
+
+def remake(error: BaseException) -> bool:
+    """Whether folders of this process were gone, of which ``error`` may come; they are there again
+    then, and it was said."""
+    lost = [each for each in (*_locks, *sorted(_known)) if not each.is_dir()]
+    missed = getattr(error, "filename", None)
+    parent = Path(missed).parent if isinstance(missed, str) else None
+    if parent and not parent.is_dir() and any(each in parent.parents for each in _locks):
+        lost.append(parent)
+    for folder in lost:
+        names = BLOCK_FOLDERS if folder.name.startswith(BLOCKS) else ()
+        for each in (folder, *(folder / name for name in names)):
+            each.mkdir(parents=True, exist_ok=True)
+        if folder in _locks:
+            _lock_anew(folder)
+    if lost:
+        logger.warning(
+            "the temporary folder of this process was cleaned while the process works: %s was "
+            "gone, %d folders in all. They are made again, and what failed is begun anew. Exclude "
+            "%s* in %s from what cleans it (systemd-tmpfiles: a line with x), or set TMPDIR to a "
+            "folder that nothing cleans",
+            *(lost[0], len(lost), PREFIX, next(iter(_locks)).parent),
+        )
+    return bool(lost)
+
+
+def _lock_anew(folder: Path) -> None:
+    before = _locks[folder]
+    if before is not None:
+        os.close(before)
+    _locks[folder] = None
+    with suppress(OSError):
+        _locks[folder] = _lock(folder)
+
+
 @contextmanager
 def _folder_in(place: Path) -> Iterator[Path]:
     lock: int | None = None
@@ -73,11 +126,13 @@ def _folder_in(place: Path) -> Iterator[Path]:
             f"no temporary folder can be made in {place}: {error.strerror}; TMPDIR and "
             f"{LOCAL_DIRS_VARIABLE} say where it may be"
         ) from error
+    _locks[folder] = lock
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if lock is not None:
+        _known.difference_update([each for each in _known if folder in each.parents])
+        if (lock := _locks.pop(folder)) is not None:
             os.close(lock)
 
 

@@ -13,7 +13,7 @@ from conf.settings import CaptureSettings
 from coordination.capture import Capture
 from coordination.capture_context import CaptureContext
 from coordination.clock import SystemClock
-from coordination.errors import TryAgain
+from coordination.errors import TidelakeError, TryAgain
 from coordination.etcd.keys import ChangefeedName
 from coordination.fence import Fence
 from coordination.model import CaptureID, ChangefeedID, TableName
@@ -25,7 +25,7 @@ from coordination.watchdog import Watchdog
 from streaming import logs
 from streaming.admission import refuse_beside_other_versions
 from streaming.bootstrap import connected_etcd
-from streaming.cluster.plane import SparkDataPlane
+from streaming.cluster.plane import JVM_ENDED, SparkDataPlane
 from streaming.scratch import scratch
 from streaming.session import SparkOnDemand
 from streaming.signals import asking, handling, stop_before_start
@@ -55,6 +55,15 @@ def serve(settings: CaptureSettings) -> int:
         spark()  # start it now, so that an error in its setup is seen at once
         clock = SystemClock()
         running: list[CaptureServer] = []  # the transport and the server need each other
+        ended: list[TidelakeError] = []
+
+        def jvm_ended() -> None:
+            """End in order, so that other captures take the spans. Where a stop was asked for, it
+            has ended the JVM too."""
+            if running and not running[0].is_stopping:
+                ended.append(TidelakeError(JVM_ENDED))
+                running[0].request_stop()
+
         context = CaptureContext(
             client=client,
             cluster_id=etcd.cluster_id,
@@ -71,7 +80,11 @@ def serve(settings: CaptureSettings) -> int:
             ),
             watchdog=(watchdog := Watchdog(clock)),
             data_plane=SparkDataPlane(
-                spark, batch=settings.batch, session=settings.session, watchdog=watchdog
+                spark,
+                batch=settings.batch,
+                session=settings.session,
+                watchdog=watchdog,
+                jvm_ended=jvm_ended,
             ),
             address=transport.start(),
         )
@@ -81,6 +94,8 @@ def serve(settings: CaptureSettings) -> int:
         stack.enter_context(handling(asking(server.request_stop)))
         logger.info("serving cluster_id=%s address=%s", etcd.cluster_id, context.address)
         server.run()
+        if ended:
+            raise ended[0]
     return 0
 
 

@@ -177,6 +177,7 @@ class SpillFiles:
             if self._folder is None:
                 self._place.mkdir(parents=True, exist_ok=True)
                 self._folder = Path(tempfile.mkdtemp(prefix="carry-", dir=self._place))
+            self._folder.mkdir(parents=True, exist_ok=True)  # where a cleaner took it away
             self._made += 1
             spilled = Spilled(self._folder / f"{self._made}.blocks", body.size)
             spilled.path.write_bytes(body)

@@ -8,12 +8,17 @@ from typing import Final
 
 import pyarrow as pa
 
+from coordination.errors import TryAgain
 from coordination.model import TableName
 from streaming.protocols.contract import Block, Kind
 from streaming.source.ranges import TopicPartition
 
 # Smaller bodies are decompressed by one thread: with several it takes ten times as long.
 THREADED_BYTES: Final = 256 << 10
+
+
+class RowsGone(TryAgain):
+    """Rows that waited in a file are gone with it. They have to be read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +29,13 @@ class Spilled:
     size: int
 
     def read(self) -> pa.Buffer:
-        """Map the file. The buffer stays valid after the file is deleted."""
-        with pa.memory_map(str(self.path)) as file:
-            return file.read_buffer()
+        """Map the file. The buffer stays valid after the file is deleted. Raises RowsGone if it was
+        deleted before."""
+        try:
+            with pa.memory_map(str(self.path)) as file:
+                return file.read_buffer()
+        except FileNotFoundError as error:
+            raise RowsGone(f"rows that wait for their watermark are gone: {error}") from error
 
     def delete(self) -> None:
         self.path.unlink(missing_ok=True)

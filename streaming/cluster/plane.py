@@ -7,11 +7,10 @@ owner may hold no span, and most captures that hold spans are not the owner."""
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Final
 
 from py4j.protocol import Py4JError
 
@@ -37,6 +36,11 @@ from streaming.source.kafka import Source
 
 logger = logging.getLogger(__name__)
 
+JVM_ENDED: Final = (
+    "Spark has ended: its JVM was killed, or was out of memory (SPARK_DRIVER_MEMORY), or its "
+    "cluster ended the application. Start the same command again, it goes on where the tables are"
+)
+
 
 class SparkDataPlane:
     """See the port. Its arguments are what all changefeeds of a process share."""
@@ -49,12 +53,11 @@ class SparkDataPlane:
         session: SessionSettings,
         watchdog: Watchdog,
         own: Changefeed | None = None,
-        jvm_ended: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGTERM),
+        jvm_ended: Callable[[], None],
     ) -> None:
         """``own``: the changefeed of a `run`. It is not described in etcd, and it starts where its
         row in Delta says, however often it is created. ``jvm_ended``: called when Spark's JVM is
-        gone; by default the process gets SIGTERM, so it ends in order and other captures take its
-        spans."""
+        gone, also where the process ends and has ended it."""
         self._spark = spark
         self._batch = batch
         self._session = session
@@ -166,6 +169,5 @@ class SparkDataPlane:
         except (Py4JError, OSError):
             has_ended = True
         if has_ended:
-            logger.warning("Spark has ended: was it killed, or out of memory?")
             self._jvm_ended()
             raise Stop("Spark has ended")

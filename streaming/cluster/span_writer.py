@@ -29,6 +29,7 @@ from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from sinks.table_form import UPSERT
 from streaming.apply.applier import DueTable
+from streaming.apply.row_block import RowsGone
 from streaming.apply.shape import newest_whole_row
 from streaming.apply.table_task import TableTask
 from streaming.cluster.held_spans import AppliedSpan, Assignment, HeldSpans
@@ -146,6 +147,7 @@ class SpanWriter(StreamRole):
     # The role.
 
     def failed(self, error: BaseException) -> None:
+        self.has_lost_rows |= isinstance(error, RowsGone)
         self._is_failed.set()
         self.newcomers.set_failed(has_failed=True)
         self._on_failed(error)

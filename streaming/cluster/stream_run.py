@@ -32,6 +32,7 @@ from streaming.cluster.reads import Offsets, Read, marks_of, nothing_read, reach
 from streaming.cluster.stream_role import StreamContext, StreamRole
 from streaming.concerns import STREAM
 from streaming.protocols.contract import Wanted, WantedTable
+from streaming.scratch import note
 from streaming.session import CONTEXT_GONE
 from streaming.source.kafka import Source, SourceChanged, SourceShape
 from streaming.source.range_reader import RangeReader
@@ -173,6 +174,7 @@ class StreamRun:
 
     def _run_query(self, session: SparkSession) -> None:
         with ticking_query(session, name=self._context.name, batch=self._lease) as query:
+            note()
             while not self._stopping.wait(LOOK_EVERY_S):
                 if not query.isActive:
                     raise query.exception() or ConnectionError("the streaming query was stopped")

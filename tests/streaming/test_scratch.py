@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coordination.errors import ConfigError
-from streaming.scratch import PREFIX, scratch, sweep
+from streaming.scratch import BLOCK_FOLDERS, PREFIX, note, remake, scratch, sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER = """
@@ -113,3 +114,44 @@ def test_blocks_go_into_folders_of_ours_on_the_disks_that_were_named(
         assert all(each.is_dir() for each in ours)
     assert os.environ["SPARK_LOCAL_DIRS"] == ",".join(map(str, disks))
     assert [list(disk.iterdir()) for disk in disks] == [[], []]
+
+
+def test_folders_that_a_cleaner_took_away_are_made_again(
+    place: Path, caplog: pytest.LogCaptureFixture
+):
+    with scratch() as folder:
+        for name in ("spark-1/userFiles-1", "blockmgr-1/0a", "tidelake-carry-1"):
+            (folder / name).mkdir(parents=True)
+        note()
+        assert not remake(OSError("of something else"))
+        assert caplog.messages == []
+        shutil.rmtree(folder)
+        with pytest.raises(FileNotFoundError) as gone:
+            tempfile.mkstemp(dir=folder / "spark-1")
+        assert remake(gone.value)
+        assert (folder / "spark-1" / "userFiles-1").is_dir()
+        assert (folder / "tidelake-carry-1").is_dir()
+        # Spark believes that each folder that it has made is there.
+        assert {each.name for each in (folder / "blockmgr-1").iterdir()} == set(BLOCK_FOLDERS)
+        (said,) = caplog.messages
+        assert "was cleaned" in said
+        assert f"Exclude {PREFIX}*" in said
+        assert "TMPDIR" in said
+        sweep(place)  # as the next process does
+        assert folder.is_dir(), "nothing locks the new one"
+    assert list(place.iterdir()) == []
+
+
+def test_a_folder_that_was_made_since_is_made_again_where_something_misses_it(place: Path):
+    with scratch():
+        note()
+        later = Path(tempfile.mkdtemp(prefix="bodies-"))
+        later.rmdir()
+        with pytest.raises(FileNotFoundError) as gone:
+            tempfile.mkstemp(dir=later)
+        assert remake(gone.value)
+        assert later.is_dir()
+        with pytest.raises(FileNotFoundError) as elsewhere:
+            (place / "other" / "file").read_text()
+        assert not remake(elsewhere.value)
+        assert not (place / "other").exists()

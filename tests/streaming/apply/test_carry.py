@@ -3,6 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from coordination.model import TableName
 from streaming.apply import joining
 from streaming.apply.carry import Carry, SpillFiles
 from streaming.apply.joining import MANY_BLOCKS
-from streaming.apply.row_block import RowBlock
+from streaming.apply.row_block import RowBlock, RowsGone
 from streaming.protocols.contract import Block, wire_types
 from streaming.source.ranges import TopicPartition
 from tests.streaming.apply.blocks import A, Row, block_of
@@ -167,3 +168,17 @@ def test_many_small_blocks_become_few_and_lose_nothing(
         assert wire == set(wire_types(each.schema()).values())
     carry.drop_applied(A, 1000)
     assert carry.bytes == 0
+
+
+def test_rows_whose_file_was_taken_away_are_said_to_be_gone_and_later_ones_are_kept(
+    tmp_path: Path,
+) -> None:
+    carry = Carry(tmp_path / "carry", memory_bytes=0)
+    carry.add(block(10))
+    shutil.rmtree(tmp_path / "carry")
+    carry.add(block(20, first=1))
+    (gone, kept) = carry.due(A, 0, 100)
+    with pytest.raises(RowsGone):
+        gone.batches()
+    assert stamps([kept]) == [20]
+    carry.close()

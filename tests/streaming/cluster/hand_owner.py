@@ -64,6 +64,7 @@ class Stage:
             batch=BatchSettings(max_messages=200, first_messages=5),
             session=SessionSettings(),
             watchdog=Watchdog(SystemClock()),
+            jvm_ended=lambda: None,
         )
         self.info = ChangefeedInfo(
             id=ChangefeedID(CHANGEFEED),
