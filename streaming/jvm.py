@@ -1,4 +1,6 @@
-"""Spark's JVM as a child of this process: its output becomes log lines, and it ends when we end.
+"""Spark's JVM as a child of this process: its output becomes log lines, and it ends when we end,
+also by a ``kill -9`` in its first second (on Linux, whose kernel ends it with the thread that
+started it; elsewhere it ends when its input does, which it reads when it is up).
 
 While pyspark itself launches a JVM, nobody else can reach that JVM: if the launch is interrupted, a
 JVM stays behind that never ends. So the JVM is started here, and pyspark is told its address in the
@@ -7,6 +9,7 @@ way in which spark-submit does.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import logging
 import os
@@ -16,13 +19,15 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +36,7 @@ from coordination.errors import Stop, TidelakeError
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.05
+PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 STOP_S: Final = 10.0  # the time that the JVM gets for its shutdown hooks
 GATEWAY_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 # Of the small JVM that only writes down the large one's command.
@@ -80,10 +86,13 @@ class DriverJvm:
         """Begin to start the JVM with these Spark settings; does not block, and imports nothing of
         Spark's. Raises Stop after `stop`."""
         gateway = Path(tempfile.mkdtemp(prefix="tidelake-jvm-")) / "gateway"
+        launched: Future[subprocess.Popen[bytes]] = Future()
         # Handlers of signals raise on the main thread, which would forget what it has just begun.
-        with ThreadPoolExecutor(1, "jvm-launch") as aside:
-            process = aside.submit(self._submit, conf, gateway).result()
-        self._launched = _Launched(conf, process, gateway)
+        self._listener = threading.Thread(
+            target=self._accompany, args=(conf, gateway, launched), name="jvm-says", daemon=True
+        )
+        self._listener.start()
+        self._launched = _Launched(conf, launched.result(), gateway)
 
     def start(self) -> Mapping[str, str]:
         """Block until pyspark can reach the JVM that was launched; returns its settings. Raises
@@ -127,6 +136,22 @@ class DriverJvm:
             process.kill()
             process.wait()
 
+    def _accompany(
+        self,
+        conf: Mapping[str, str],
+        gateway: Path,
+        launched: Future[subprocess.Popen[bytes]],
+    ) -> None:
+        """Start the JVM and log what it says, until it has ended: the kernel ends it where this
+        thread ends earlier."""
+        try:
+            process = self._submit(conf, gateway)
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            launched.set_exception(error)
+        else:
+            launched.set_result(process)
+            self._listen(process)
+
     def _submit(self, conf: Mapping[str, str], gateway: Path) -> subprocess.Popen[bytes]:
         home = spark_home()
         settings = [word for pair in conf.items() for word in ("--conf", "=".join(pair))]
@@ -145,12 +170,8 @@ class DriverJvm:
                     "SPARK_CONNECT_MODE": "0",
                     "_PYSPARK_DRIVER_CONN_INFO_PATH": str(gateway),
                 },
-                preexec_fn=_let_signals_pass,  # as pyspark itself does with Ctrl-C
+                preexec_fn=partial(_prepare, os.getpid(), _libc()),
             )
-        self._listener = threading.Thread(
-            target=self._listen, args=(process,), name="jvm-says", daemon=True
-        )
-        self._listener.start()
         return process
 
     def _await_gateway(self, process: subprocess.Popen[bytes], gateway: Path) -> tuple[int, str]:
@@ -221,11 +242,20 @@ def in_time(call: Callable[[], None], within_s: float) -> bool:
     return done.wait(within_s)
 
 
-def _let_signals_pass() -> None:
-    """Make the JVM ignore what a whole process group gets (Ctrl-C in a terminal, SIGTERM from
-    systemd): this process handles it, and ends the JVM when its work is done."""
+def _libc() -> ctypes.CDLL | None:
+    return ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _prepare(parent: int, libc: ctypes.CDLL | None) -> None:
+    """In the child, before it becomes the JVM: it ends with us, and ignores what a whole process
+    group gets (Ctrl-C in a terminal, SIGTERM from systemd), which we handle: we end the JVM when
+    our work is done."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    if libc is not None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it has died before the kernel was told
+            os._exit(1)
 
 
 def retell(line: str) -> None:

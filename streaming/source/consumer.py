@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assignment
 
 from streaming.source.ranges import OffsetRange, TopicPartition
@@ -24,6 +24,7 @@ ConsumerConfig = Mapping[str, str | int | bool]
 
 WAIT_S: Final = 0.02  # ``consume`` waits all of its time-out unless it gets all it asked for
 _TICK_S: Final = 0.001
+ASSIGNED_S: Final = 10.0  # seen to take milliseconds
 METADATA_S: Final = 10.0  # the time-out for asking the broker for a topic's partitions
 CONSUMERS: Final = 2  # kept open in a process: those of the settings that were used last
 GUESSED_BYTES: Final = 16 << 10  # the assumed size of a message until one has been read
@@ -76,7 +77,8 @@ class RangeConsumer:
         return partition == wanted.topic_partition and first <= wanted.begin <= last
 
     def assign(self, ranges: Sequence[OffsetRange]) -> None:
-        """Begin to read these ranges at the same time; they must be of different partitions."""
+        """Begin to read these ranges at the same time; they must be of different partitions. Raises
+        KafkaException."""
         is_continued = len(ranges) == 1 and self.continues(ranges[0])
         self._place, self.trouble = None, ""
         self._learn(ranges)
@@ -84,10 +86,18 @@ class RangeConsumer:
             self._consumer.assign(
                 [Assignment(each.topic, each.partition, each.begin) for each in ranges]
             )
-            # A thread of librdkafka ends the assignment before. Until then it tells positions of
-            # that, by which a range would have been read that has not been begun.
-            while self.positions(ranges):
-                time.sleep(_TICK_S)
+            self._await_assignment(ranges)
+
+    def _await_assignment(self, ranges: Sequence[OffsetRange]) -> None:
+        """A thread of librdkafka ends the assignment before. Until then it tells positions of
+        that, by which a range would have been read that has not been begun. Raises KafkaException
+        after ``ASSIGNED_S``."""
+        give_up_s = time.monotonic() + ASSIGNED_S
+        while self.positions(ranges):
+            if time.monotonic() > give_up_s:
+                why = f"librdkafka still has the assignment before after {ASSIGNED_S:g} s"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, why))
+            time.sleep(_TICK_S)
 
     def _learn(self, ranges: Sequence[OffsetRange]) -> None:
         """Fetch a topic's metadata if it has new partitions: librdkafka would otherwise learn of

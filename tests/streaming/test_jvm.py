@@ -6,12 +6,14 @@ import logging
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+import psutil
 import pytest
 
 from coordination.errors import Stop, TidelakeError
@@ -28,6 +30,13 @@ def spark_home(folder: Path, script: str) -> str:
     return str(folder)
 
 
+def await_pid(said: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not said.exists() or not said.read_text().strip():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_one_that_is_starting_is_ended_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     said = tmp_path / "pid"
     monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, f"echo $$ >{said}; exec sleep 60"))
@@ -42,10 +51,7 @@ def test_one_that_is_starting_is_ended_at_once(tmp_path: Path, monkeypatch: pyte
 
     thread = threading.Thread(target=start)
     thread.start()
-    deadline = time.monotonic() + PATIENCE_S
-    while not said.exists() or not said.read_text().strip():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    await_pid(said)
     jvm.stop()
     thread.join(PATIENCE_S)
     assert len(ended) == 1
@@ -80,6 +86,28 @@ def test_a_signal_amid_its_launch_leaves_none(tmp_path: Path, monkeypatch: pytes
         signal.signal(signal.SIGUSR1, before)
     jvm.stop()
     assert started[0].poll() is not None
+
+
+def test_one_whose_driver_is_killed_amid_its_launch_ends_with_it(tmp_path: Path):
+    """It does not read its input yet, and its driver has no time to end it."""
+    said = tmp_path / "pid"
+    driver = subprocess.Popen(
+        [
+            *(sys.executable, "-c"),
+            "import time, streaming.jvm as jvm; jvm.DriverJvm().launch({}); time.sleep(60)",
+        ],
+        env={
+            **os.environ,
+            "SPARK_HOME": spark_home(tmp_path, f"echo $$ >{said}; exec sleep 60"),
+        },
+    )
+    await_pid(said)
+    driver.kill()
+    driver.wait()
+    deadline = time.monotonic() + PATIENCE_S
+    while psutil.pid_exists(int(said.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_one_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

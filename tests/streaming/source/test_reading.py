@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from streaming.protocols.contract import Block
@@ -125,6 +125,17 @@ def test_a_place_from_before_is_not_taken_for_the_next_one(
         while not consumer.fetch(500):
             pass
         assert offsets(read(consumer, OffsetRange(topic, "id", 0, 0, 100))) == list(range(100))
+
+
+def test_a_place_from_before_that_stays_is_an_error_and_no_endless_wait(
+    broker: KafkaBroker, topic: str, consumer: RangeConsumer, monkeypatch: pytest.MonkeyPatch
+):
+    produce(broker, topic, 10)
+    asked = OffsetRange(topic, "id", 0, 0, 10)
+    monkeypatch.setattr("streaming.source.consumer.ASSIGNED_S", 0.05)
+    monkeypatch.setattr(consumer, "positions", lambda _: {asked.topic_partition: 7})
+    with pytest.raises(KafkaException, match="assignment before"):
+        consumer.assign([asked])
 
 
 def test_what_is_left_behind_leaves_nothing_for_the_next_read(
