@@ -26,8 +26,9 @@ def cast_column(text: pa.Array, column: Column, rules: CastRules) -> CastColumn:
     """The values of a column from its text, in ``arrow_type(column.type)``.
 
     ``text`` is a string or large_string array; null stays null and is no failure. With
-    ``zero_date="null"`` a zero date becomes null and is no failure either. Where clocks are set
-    back, a TIMESTAMP's text fits two instants: the earlier one is taken.
+    ``zero_date="null"`` a date that Delta does not have becomes null and is no failure either
+    (docs/types.md). Where clocks are set back, a TIMESTAMP's text fits two instants: the earlier
+    one is taken.
 
     Raises ArrowInvalid where the text is too much for one array (2 GiB).
     """

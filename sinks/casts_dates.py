@@ -1,5 +1,10 @@
-"""Casts text to dates and times, with MySQL's zero dates; a TIMESTAMP from its server's time zone
-to UTC. A TIME stays text, in one form."""
+"""Casts text to dates and times; a TIMESTAMP from its server's time zone to UTC. A TIME
+stays text, in one form.
+
+MySQL and TiDB store dates that are in no calendar: ``0000-00-00``, ``2021-02-00``, ``2021-02-31``
+(by ``sql_mode``), and those of the year 0. Delta has none of them, nor the year 0: one rule
+(``zero-date``, docs/types.md) says what becomes of them all.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +15,14 @@ from sinks.schema import MySQLType
 from sinks.text_arrays import (
     CastColumn,
     CastRules,
+    Mask,
     as_mask,
     bytes_at,
     cast_result,
     data,
     is_valid,
     matches,
+    nullified,
     only,
     spans,
     try_cast,
@@ -26,6 +33,7 @@ _DATE_LENGTH = 10  # 2020-01-02
 _SECONDS_LENGTH = 19  # 2020-01-02 03:04:05
 _FIRST_DAY = -719_162  # 0001-01-01; Arrow also takes the year 0000
 _FIRST_MICRO = _FIRST_DAY * 86_400_000_000
+_END_MICRO = 2_932_897 * 86_400_000_000  # 10000-01-01
 _MICROS = pa.timestamp("us")
 _MONTH_AND_DAY = (
     "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -39,10 +47,7 @@ _YEAR = "(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
 _DATE = f"(?:{_YEAR}-{_MONTH_AND_DAY}|{_LEAP_YEAR}-02-29)"
 _TIME = r" (?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
 _TIME_OF_DAY = r"^(?P<whole>-?[0-9]+:[0-9]{2}:[0-9]{2})(?:\.(?P<fraction>[0-9]+))?$"
-_ZERO_DATE = (
-    "(?:0000-[0-9]{2}-[0-9]{2}|[0-9]{4}-00-[0-9]{2}|[0-9]{4}-[0-9]{2}-00)"
-    r"(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?"
-)
+_STORABLE = "[0-9]{4}-(?:0[0-9]|1[0-2])-(?:[0-2][0-9]|3[01])"  # by MySQL, in whatever sql_mode
 _PLAIN_ZEROS = pa.array(
     [
         "0000-00-00",
@@ -65,7 +70,26 @@ def cast_datetimes(text: pa.Array, rules: CastRules) -> CastColumn:
 def cast_timestamps(text: pa.Array, rules: CastRules) -> CastColumn:
     """The form of a datetime, in the time zone of ``rules``, to microseconds of UTC."""
     local = _cast(text, _MICROS, rules)
-    return CastColumn(values=to_utc(local.values, rules.time_zone), failed=local.failed)
+    values = to_utc(local.values, rules.time_zone)
+    ends = pc.min_max(values.view(pa.int64()))
+    if (ends["min"].as_py() or 0) >= _FIRST_MICRO and (ends["max"].as_py() or 0) < _END_MICRO:
+        return CastColumn(values=values, failed=local.failed)
+    micros = values.view(pa.int64())  # the zone's offset has led out of the years 1 to 9999
+    is_in = as_mask(pc.and_(pc.greater_equal(micros, _FIRST_MICRO), pc.less(micros, _END_MICRO)))
+    values, fine = nullified(values, is_in), is_in
+    if rules.zero_date == "null":
+        fine = ~as_mask(local.failed) if local.failed is not None else is_valid(text)
+    return cast_result(values, text, fine)
+
+
+def is_zero_date(text: pa.Array) -> Mask:
+    """Which texts are ``0000-00-00``, or that with a time of zeros."""
+    return as_mask(pc.is_in(text, value_set=_PLAIN_ZEROS.cast(text.type)))
+
+
+def is_storable(text: pa.Array) -> Mask:
+    """Which texts have the form of a date, or date and time, that MySQL stores in some sql_mode."""
+    return matches(text, f"{_STORABLE}(?:{_TIME})?")
 
 
 def cast_times(text: pa.Array, mysql_type: MySQLType) -> CastColumn:
@@ -99,15 +123,16 @@ def _cast(text: pa.Array, kind: pa.DataType, rules: CastRules) -> CastColumn:
     values = _plain(text, kind)
     if values is not None:
         return CastColumn(values=values, failed=None)
-    zeros = as_mask(pc.is_in(text, value_set=_PLAIN_ZEROS.cast(text.type)))
+    zeros = is_zero_date(text)
     if zeros.any():  # zero dates are mostly plain zeros: then no pattern needs to be matched
         values = _plain(only(text, is_valid(text) & ~zeros), kind)
         if values is not None:
             return cast_result(values, text, ~zeros | (rules.zero_date == "null"))
-    fine = matches(text, _DATE if kind == pa.date32() else _DATE + _TIME)
+    behind = "" if kind == pa.date32() else _TIME
+    fine = matches(text, _DATE + behind)
     values = only(text, fine).cast(kind)
     if rules.zero_date == "null":
-        fine |= matches(only(text, ~fine & is_valid(text)), _ZERO_DATE)
+        fine |= zeros | matches(only(text, ~fine & is_valid(text)), _STORABLE + behind)
     return cast_result(values, text, fine)
 
 

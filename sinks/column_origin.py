@@ -12,7 +12,7 @@ from typing import Literal
 import pyarrow as pa
 
 from sinks.ddl.evolve import SchemaChange
-from sinks.schema import MySQLType
+from sinks.schema import MOMENTS, MySQLType
 from sinks.text_arrays import CastRules
 from sinks.type_changes import CannotConvert, converted, fill_values, needs_conversion
 
@@ -72,3 +72,15 @@ def column_origins(change: SchemaChange, on_add_default: OnAddDefault) -> dict[s
             types = (was, column.type) if needs_conversion(was, column.type) else None
         found[name] = ColumnOrigin(name=name, source=source, types=types, fill=fill)
     return found
+
+
+def null_fills(change: SchemaChange, rules: CastRules) -> dict[str, str]:
+    """Added columns with a default that rows of before cannot show: a date that Delta does not
+    have, which is NULL by ``rules``."""
+    return {
+        name: text
+        for name, text in change.fills.items()
+        if (kind := change.after.column(name).type).name in MOMENTS
+        and rules.zero_date == "null"
+        and not fill_values(text, kind, rules, 0)[0].is_valid
+    }

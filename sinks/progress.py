@@ -56,6 +56,9 @@ class ProgressRow:
     dropped_columns: Annotated[
         Mapping[str, int], "column that the target lacks -> values dropped (on-unknown-column)"
     ] = field(default_factory=dict)
+    null_dates: Annotated[
+        Mapping[str, int], "column -> dates that Delta does not have, written as NULL (zero-date)"
+    ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checkpoint_time", tso_time(self.checkpoint_ts))

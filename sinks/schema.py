@@ -72,6 +72,7 @@ BINARY_FORM = {  # what a character type becomes under CHARACTER SET binary
     "mediumtext": "mediumblob",
     "longtext": "longblob",
 }
+MOMENTS = ("date", "datetime", "timestamp")
 INTEGER_TYPES = ("tinyint", "smallint", "mediumint", "int", "bigint")
 BINARY_TYPES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 TEXT_TYPES = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")

@@ -140,17 +140,21 @@ def _session_for(write: TableWrite, parent: SparkSession) -> SparkSession:
 
 def _same_key(changes: DataFrame, key: Sequence[str]) -> str:
     """The MERGE's condition: equal keys, within the range of all keys of the batch. Finding that
-    range takes one Spark job."""
+    range takes one Spark job. A key that is a date may be NULL, which stands for 0000-00-00."""
     types = [changes.schema[name].dataType for name in key]
     wanted = [
         _written(bound(F.col(quoted(name))), of)
         for name, of in zip(key, types, strict=True)
         for bound in (F.min, F.max)
     ]
-    bounds = changes.agg(*wanted).collect()[0]
+    nulls = [F.count_if(F.col(quoted(name)).isNull()) for name in key]
+    found = changes.agg(*wanted, *nulls).collect()[0]
     parts = []
     for number, (name, of) in enumerate(zip(map(quoted, key), types, strict=True)):
-        low, high = (_literal(text, of) for text in bounds[2 * number : 2 * number + 2])
+        if found[len(wanted) + number]:
+            parts.append(f"{TARGET}.{name} <=> {SOURCE}.{name}")
+            continue
+        low, high = (_literal(text, of) for text in found[2 * number : 2 * number + 2])
         parts.append(f"{TARGET}.{name} = {SOURCE}.{name}")
         parts.append(f"{TARGET}.{name} BETWEEN {low} AND {high}")
     return " AND ".join(parts)

@@ -23,7 +23,7 @@ Mask = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CastRules:
     """``time_zone``: that of TIMESTAMP texts, a zone's name or ``+08:00``. ``zero_date``: whether a
-    zero date becomes null or is a failure."""
+    date that Delta does not have (``casts_dates``) becomes null or is a failure."""
 
     time_zone: str
     zero_date: Literal["null", "fail"]

@@ -38,6 +38,7 @@ class SinkTable:
     is_keyless: bool = False
     state: str = REPLICATING
     dropped: Mapping[str, int] = field(default_factory=dict)  # column that it lacks -> values
+    null_dates: Mapping[str, int] = field(default_factory=dict)  # column -> written as NULL
 
     @property
     def version_at_checkpoint(self) -> int | None:

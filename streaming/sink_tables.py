@@ -161,7 +161,12 @@ class SinkTables(dict[TableName, SinkTable]):
         span = self._span(target, state, Ts(begin))
         there = {column.name for column in target.schema.delivered}
         dropped = {c: n for c, n in row.dropped_columns.items() if c not in there}
-        return replace(span, dropped=dropped, state=WARNING if dropped else REPLICATING)
+        return replace(
+            span,
+            dropped=dropped,
+            null_dates=row.null_dates,
+            state=WARNING if dropped else REPLICATING,
+        )
 
     def _lengthened(self, name: TableName, state: TargetState) -> TargetState:
         """Kept for `snapshot-retention-h` at least."""
@@ -268,7 +273,9 @@ class SinkTables(dict[TableName, SinkTable]):
         before = self[name]
         if before.target is None:
             return replace(before, name=new_name, checkpoint=at_ts, created_ts=at_ts)
-        return replace(self.come(new_name, at_ts), state=before.state, dropped=before.dropped)
+        come = self.come(new_name, at_ts)
+        counted, nulled = before.dropped, before.null_dates
+        return replace(come, state=before.state, dropped=counted, null_dates=nulled)
 
     def come(self, name: TableName, at_ts: Ts) -> SinkTable:
         """The table that a DDL has brought to this name. Not put yet."""
@@ -281,7 +288,8 @@ class SinkTables(dict[TableName, SinkTable]):
         if state is None or span.target is None:
             raise TidelakeError(f"table {name} is gone from {self.uri(name)}; restore it")
         target = self._target(name, schema_of(name, state), state)
-        return self._span(target, state, span.checkpoint)
+        found = self._span(target, state, span.checkpoint)
+        return replace(found, null_dates=span.null_dates)
 
     def make_from_rows(self, name: TableName, told: WholeRow | Untold, start: Ts) -> None:
         """Make the target of a table whose CREATE TABLE lies before the stream, as the schema file

@@ -57,8 +57,9 @@ def progress(found: ProgressReport, width: int) -> RenderableType:
     moving = {row.changefeed_id for row in found.changefeeds if report.is_moving(row)}
     spans = [_span(found, span, span.changefeed_id in moving) for span in found.spans]
     dropped = [_dropped(span) for span in found.spans if span.dropped_columns]
+    nulled = [_null_dates(span) for span in found.spans if span.null_dates]
     below = [_table(spans, width)] if spans else []
-    return Group(_table(changefeeds, width), *notes, *below, *dropped)
+    return Group(_table(changefeeds, width), *notes, *below, *dropped, *nulled)
 
 
 def snapshot(found: SnapshotReport, width: int) -> RenderableType:
@@ -284,11 +285,23 @@ def _count(number: float | None) -> Text:
 
 
 def _dropped(span: ProgressRow) -> Text:
-    columns = ", ".join(f"{name} ({count})" for name, count in sorted(span.dropped_columns.items()))
     return Text(
-        f"{span.changefeed_id}: {span.name} lacks columns, whose values are dropped: {columns}",
+        f"{span.changefeed_id}: {span.name} lacks columns, whose values are dropped: "
+        f"{_counted(span.dropped_columns)}",
         style="yellow",
     )
+
+
+def _null_dates(span: ProgressRow) -> Text:
+    return Text(
+        f"{span.changefeed_id}: {span.name} has NULL for dates that Delta does not have "
+        f"(zero-date): {_counted(span.null_dates)}",
+        style="dim",
+    )
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
 
 
 def _table(rows: Sequence[Cells], width: int) -> Table:

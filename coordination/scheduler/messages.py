@@ -85,6 +85,7 @@ class TableStatus(NamedTuple):
     source_offsets: Mapping[str, int] | None = None  # low water; None: as far as was read
     dropped_columns: Mapping[str, int] | None = None  # values of columns that the table lacks
     is_paused: bool = False  # by an operator: its rows wait
+    null_dates: Mapping[str, int] | None = None  # by column: dates that are NULL in the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +166,7 @@ _HEADER: Final = {  # TiCDC's keys, and our fields
 _DISPATCH_REQUEST, _DISPATCH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = 1, 2, 3, 4
 _STATES: Final = tuple(TableState)  # by number: calling the enum is ten times slower
 # Of a row's fields; the fifth place is that of a former one.
-_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None, False)
+_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None, False, None)
 _ENDING: Final = (TableState.STOPPING, TableState.STOPPED)
 
 

@@ -71,7 +71,8 @@ class TableDdl:
     DROP TABLE, which empties the table and marks it; with ``keep`` its files stay, under the name
     ``kept_uri``; with ``rename`` too, for the name that a RENAME TABLE gives them (``renamed``).
     ``makes_again``: a CREATE TABLE in a dropped one's place. ``comes``: the rows that come instead
-    of those that go, by column names and in slices (``exchanged``).
+    of those that go, by column names and in slices (``exchanged``). ``null_dates``: columns
+    of before in which dates that Delta does not have are NULL (``zero-date``).
     """
 
     target: Target
@@ -85,6 +86,7 @@ class TableDdl:
     comes: Callable[[], Iterator[pa.Table]] | None = None
     on_add_default: OnAddDefault = "rewrite"
     on_type_change: Literal["rewrite", "stop"] = "rewrite"
+    null_dates: frozenset[str] = frozenset()
     rules: CastRules = field(default_factory=lambda: CastRules(time_zone="UTC", zero_date="null"))
     before_commit: Callable[[], None] = lambda: None
     map_parts: PartMapper = one_by_one  # of rows that are written anew
@@ -324,6 +326,7 @@ def _of_partitions(table: OpenTable, order: TableDdl, among: Hits | None) -> dic
             order.rules,
             among=among,
             are_all_known=then is None,
+            null_dates=order.null_dates,
         )
     except TidelakeError as error:
         raise type(error)(f"table {name}: {error}") from error
@@ -348,6 +351,7 @@ def _write(
         key=key,
         rules=order.rules,
         ddl_ms=order.ddl.commit_ts >> TSO_LOGICAL_BITS,
+        null_dates=order.null_dates,
     )
     try:
         for each in rewrite(work, [each.file for each in table.files.values()], order.map_parts):

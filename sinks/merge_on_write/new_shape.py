@@ -25,7 +25,7 @@ from sinks.merge_on_write.table_shape import (
     TableShape,
     listed_columns,
 )
-from sinks.schema import MySQLType
+from sinks.schema import MOMENTS, MySQLType
 from sinks.table_form import TableForm
 from sinks.tables import KEY, SCHEMA
 from sinks.type_changes import keeps_apart, needs_conversion
@@ -57,6 +57,7 @@ class NewShape:
     columns: tuple[RewrittenColumn, ...]  # those of ``shape``, in their order
     key_changes: bool  # in its columns or their values: NULL and doubles may come up
     key_is_row: bool  # equal rows are one then
+    zero_dates: frozenset[str]  # columns of the key in which NULL is 0000-00-00
     rekeys: bool  # rows (events of a change log) of before may be one by it: no rewind goes below
 
     @property
@@ -125,6 +126,7 @@ def reshaped(
         columns=tuple(_rewritten(old, shape, origins)),
         key_changes=form.mode == "upsert" and _key_changes(change),
         key_is_row=change.after.key_is_row,
+        zero_dates=frozenset(_zero_dates(change)),
         rekeys=_rekeys(change),
     )
 
@@ -238,6 +240,18 @@ def _rekeys(change: SchemaChange) -> bool:
         needs_conversion(was, kind) and not keeps_apart(was, kind)
         for was, kind in _key_types(change)
     )
+
+
+def _zero_dates(change: SchemaChange) -> Iterator[str]:
+    """Those that were in the key as dates, and still are: no other NULL is in a key."""
+    if change.before.key_is_row:
+        return
+    for name in change.after.key:
+        source = change.sources[name]
+        if source in change.before.key:
+            types = change.before.column(source).type, change.after.column(name).type
+            if all(each.name in MOMENTS for each in types):
+                yield name
 
 
 def _keeps_key(change: SchemaChange) -> bool:

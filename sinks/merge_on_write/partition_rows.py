@@ -3,11 +3,16 @@
 MySQL's own rules: NULL is below every bound of RANGE and in partition 0 of HASH; the number of a
 HASH partition has no sign. A row that is in no partition says that the definition is not the
 table's: then nothing is taken out.
+
+NULL may be a date that Delta does not have (docs/types.md). In the key of a table it is
+``0000-00-00``, below every other date. In another column that has some, the partition of a row with
+NULL is not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 
@@ -17,18 +22,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.errors import TidelakeError
+from sinks.casts_dates import is_zero_date
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.key_index import Ordinals
 from sinks.merge_on_write.open_table import OpenTable
 from sinks.partitioning import Partitioning
-from sinks.schema import INTEGER_TYPES, TEXT_TYPES, Column, TableSchema
-from sinks.text_arrays import CastRules
+from sinks.schema import INTEGER_TYPES, MOMENTS, TEXT_TYPES, Column, TableSchema
+from sinks.text_arrays import CastRules, as_mask
 from sinks.type_changes import CannotConvert, fill_values
 
 PIECE_ROWS = 1_000_000
 _EPOCH_DAY = 719_528  # MySQL's TO_DAYS of 1970-01-01
 _WIDE = pa.decimal128(38, 0)
 _DATES = ("date", "datetime")
+_IN_NONE, _NOT_KNOWN = -1, -2  # in the place of a row's partition
+_ZERO_OF = {"YEAR": 0, "UNIX_TIMESTAMP": 0}  # of 0000-00-00; TO_DAYS has NULL of it
 # What a function of a column is told of: with any other type MySQL's answer depends on a session.
 _FUNCTION_TYPES = {"YEAR": _DATES, "TO_DAYS": _DATES, "UNIX_TIMESTAMP": ("timestamp",)}
 
@@ -41,11 +49,13 @@ def find_partitions(
     *,
     among: Mapping[str, Ordinals] | None = None,
     are_all_known: bool = True,
+    null_dates: Collection[str] = (),
 ) -> dict[str, Ordinals]:
     """Where the live rows of these partitions are: file path to ordinals, hit files alone.
 
     ``among``: of these rows alone. ``are_all_known`` False: the definition is an older one, and
-    rows that have come since may be in none of its partitions. Raises TidelakeError where the
+    rows that have come since may be in none of its partitions. ``null_dates``: columns that have
+    NULL for dates that Delta does not have. Raises TidelakeError where the
     definition does not tell, or does not fit the rows.
     """
     partitioning = schema.partitioning
@@ -58,27 +68,33 @@ def find_partitions(
     columns = [schema.column(name) for name in partitioning.columns]
     refuse_unknown(partitioning, columns)
     physical = [table.shape.column(column.name) for column in columns]
+    zeros = [_is_zero(column, schema) for column in columns]
+    are_lost = [
+        column.name in null_dates and not is_zero
+        for column, is_zero in zip(columns, zeros, strict=True)
+    ]
     found: dict[str, Ordinals] = {}
     for each in list(table.files.values()):
         if among is not None and each.file.path not in among:
             continue
         pieces = data_files.read_pieces(table.located, each.file, physical, PIECE_ROWS)
-        places = [
-            places_of(
-                partitioning,
-                columns,
-                [data_files.one_array(piece[at.physical], at.arrow) for at in physical],
-                rules,
-            )
-            for piece in pieces
-        ]
+        places = []
+        for piece in pieces:
+            values = [data_files.one_array(piece[at.physical], at.arrow) for at in physical]
+            place = places_of(partitioning, columns, values, zeros, rules)
+            places.append(_where_known(place, values, are_lost))
         live = ~table.deleted_rows(each).mask
         if among is not None:
             is_among = np.zeros(len(live), np.bool_)
             is_among[among[each.file.path]] = True
             live &= is_among
         place = np.concatenate(places) if places else np.empty(0, np.int64)
-        if are_all_known and (place[live] < 0).any():
+        if (place[live] == _NOT_KNOWN).any():
+            raise TidelakeError(
+                "there are rows with NULL in a column that its partitions are made by, which may "
+                "be a date that Delta does not have (zero-date): their partition is not known"
+            )
+        if are_all_known and (place[live] == _IN_NONE).any():
             raise TidelakeError(
                 "there are rows that are in none of the partitions that are known of it"
             )
@@ -108,27 +124,45 @@ def refuse_unknown(partitioning: Partitioning, columns: Sequence[Column]) -> Non
         raise TidelakeError(f"which rows a partition has is not known of {how} of {unknown[0]}")
 
 
+def _is_zero(column: Column, schema: TableSchema) -> bool:
+    """Whether NULL in the column is ``0000-00-00``: no other row has NULL in its key."""
+    is_key = column.name in schema.key and not schema.key_is_row
+    return is_key and column.type.name in MOMENTS
+
+
+def _where_known(
+    place: npt.NDArray[np.int64], values: Sequence[pa.Array], are_lost: Sequence[bool]
+) -> npt.NDArray[np.int64]:
+    """``are_lost``: of each column, whether NULL may be a date of which nothing is known."""
+    for array, is_lost in zip(values, are_lost, strict=True):
+        if is_lost and array.null_count:
+            place = np.where(as_mask(array.is_null()), _NOT_KNOWN, place)
+    return place
+
+
 def places_of(
     partitioning: Partitioning,
     columns: Sequence[Column],
     values: Sequence[pa.Array],
+    zeros: Sequence[bool],
     rules: CastRules,
 ) -> npt.NDArray[np.int64]:
-    """The partition of each row, by its place in the definition; -1: in none."""
+    """The partition of each row, by its place in the definition, or ``_IN_NONE``. ``zeros``: of
+    each column, whether its NULLs are zero dates."""
     partitions = partitioning.partitions
     length = len(values[0])
     typed = [
-        _Values.of(partitioning.function, column, array, rules)
-        for column, array in zip(columns, values, strict=True)
+        _Values.of(partitioning.function, column, array, is_zero, rules)
+        for column, array, is_zero in zip(columns, values, zeros, strict=True)
     ]
     if partitioning.method == "hash":
         return typed[0].modulo(len(partitions))
-    place = np.full(length, -1, np.int64)
+    place = np.full(length, _IN_NONE, np.int64)
     if partitioning.method == "range":
         place = np.zeros(length, np.int64)
         for each in partitions:
             place += _at_or_above(typed, each.less_than)
-        return np.where(place < len(partitions), place, -1)
+        return np.where(place < len(partitions), place, _IN_NONE)
     for at, each in enumerate(partitions):
         if each.is_default:
             place[:] = at
@@ -151,16 +185,20 @@ def _at_or_above(typed: Sequence[_Values], bound: Sequence[str | None]) -> npt.N
 
 
 class _Values:
-    """A column's values, or its function's, in a type that can be compared with bounds."""
+    """A column's values, or its function's, in a type that can be compared with bounds.
+    ``is_zero``: NULL is a zero date."""
 
-    def __init__(self, values: pa.Array, column: Column, rules: CastRules) -> None:
+    def __init__(self, values: pa.Array, column: Column, is_zero: bool, rules: CastRules) -> None:
         self.values = values
+        self._is_zero = is_zero
         self._column = column
         self._rules = rules
         self._scalars: dict[str, pa.Scalar] = {}
 
     @classmethod
-    def of(cls, function: str, column: Column, values: pa.Array, rules: CastRules) -> _Values:
+    def of(
+        cls, function: str, column: Column, values: pa.Array, is_zero: bool, rules: CastRules
+    ) -> _Values:
         match function:
             case "YEAR":
                 values = pc.year(values).cast(pa.int64())
@@ -172,21 +210,29 @@ class _Values:
             case "UNIX_TIMESTAMP":
                 seconds = pc.floor_temporal(values, unit="second").cast(pa.int64())
                 values = pc.divide(seconds, 1_000_000)
+        if is_zero and function in _ZERO_OF:
+            values = pc.fill_null(values, _ZERO_OF[function])
         if pa.types.is_integer(values.type):
             values = values.cast(pa.int64())
         elif pa.types.is_decimal(values.type):  # BIGINT UNSIGNED
             values = values.cast(_WIDE)
         elif pa.types.is_string(values.type):
             values = pc.utf8_rtrim(values, " ")
-        return cls(values, column, rules)
+        return cls(values, column, is_zero and not function, rules)
 
     def equal(self, text: str | None) -> npt.NDArray[np.bool_]:
         if text is None:
-            return self.values.is_null().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+            is_null = as_mask(self.values.is_null())
+            return is_null & (not self._is_zero)
         return self.compare("equal", text)
 
     def compare(self, how: str, text: str) -> npt.NDArray[np.bool_]:
-        """False for NULL."""
+        """False for NULL; a zero date is below all others."""
+        if self._column.type.name in MOMENTS and is_zero_date(pa.array([text]))[0]:
+            is_null = as_mask(self.values.is_null())
+            is_same = is_null & self._is_zero
+            found = {"equal": is_same, "greater": ~is_null, "greater_equal": ~is_null | is_same}
+            return found[how]
         if text not in self._scalars:
             self._scalars[text] = self._scalar(text)
         same = pc.call_function(how, [self.values, self._scalars[text]])
@@ -210,6 +256,7 @@ class _Values:
                 return pa.scalar(Decimal(text), kind)
             if self._column.type.name == "datetime" and len(text) == len("2026-01-01"):
                 text += " 00:00:00"
-            return fill_values(text, self._column.type, self._rules, 0)[0]
+            rules = replace(self._rules, zero_date="fail")
+            return fill_values(text, self._column.type, rules, 0)[0]
         except (ValueError, pa.ArrowInvalid, OverflowError, CannotConvert) as error:
             raise TidelakeError(f"a bound of its partitions cannot be read: {text!r}") from error

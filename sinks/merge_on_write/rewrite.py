@@ -50,6 +50,7 @@ class PartRewrite:
     key: tuple[str, ...]  # the new files are sorted by it, each slice by itself
     rules: CastRules
     ddl_ms: int
+    null_dates: frozenset[str] = frozenset()  # as of ``TableDdl``
 
     def __call__(self, files: Sequence[DataFile]) -> tuple[DataFile, ...]:
         storage = self.open_place(self.uri)
@@ -81,24 +82,35 @@ class PartRewrite:
         if not self.new.key_changes or self.new.key_is_row:
             return rows
         by_name = {column.name: column.physical for column in self.new.shape.columns}
-        keys = [rows[by_name[name]] for name in self.key]
+        full = [name for name in self.key if name not in self.new.zero_dates]
+        keys = [rows[by_name[name]] for name in full]
         if not any(each.null_count for each in keys):
             return rows
         if ROW_DELETED in by_name:
             is_whole = reduce(pc.and_, (each.is_valid() for each in keys))
             rows = rows.filter(pc.or_(is_whole, pc.invert(rows[by_name[ROW_DELETED]])))
-        if any(rows[by_name[name]].null_count for name in self.key):
+        if any(rows[by_name[name]].null_count for name in full):
             raise TidelakeError(
                 f"its key becomes ({', '.join(self.key)}), and there are rows that have NULL in "
-                "it: replicate the table anew, or keep it as it is with [filter] rules"
+                "it, or a date that is NULL here (zero-date): replicate the table anew, or keep it "
+                "as it is with [filter] rules"
             )
         return rows
+
+    def _had_dates(self, of: RewrittenColumn) -> bool:
+        """Whether its NULLs may be dates that have a value again in another type."""
+        return of.origin.source in self.null_dates and not pa.types.is_temporal(of.column.arrow)
 
     def _column(self, of: RewrittenColumn, rows: pa.Table) -> pa.Array:
         source = None
         if of.source is not None:
             source = data_files.one_array(rows[of.source.physical], of.source.arrow)
         how = of.column.arrow, self.rules, self.ddl_ms
+        if source is not None and source.null_count and self._had_dates(of):
+            raise TidelakeError(
+                f"column {of.origin.name}: dates that Delta does not have are NULL in it "
+                "(zero-date), and what TiDB makes of each is not known: replicate the table anew"
+            )
         try:
             return of.origin.values(source, rows.num_rows, *how)
         except CannotConvert:

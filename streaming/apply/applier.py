@@ -144,7 +144,7 @@ class Applier:
                 self._check_shape(task.name)
             return task, found
         errors = keyless_errors(task, blocks, limit)
-        return task, TableChanges(rows=pa.table({}), errors=errors, dropped={})
+        return task, TableChanges(rows=pa.table({}), errors=errors, dropped={}, nulled={})
 
     def _check_shape(self, name: TableName) -> None:
         target = self._spans[name].target
@@ -160,7 +160,7 @@ class Applier:
         name = task.name
         try:
             engine, result = self._written(task, changed.rows, limit)
-            self._moved(name, changed.dropped, engine, result, limit)
+            self._moved(name, changed, engine, result, limit)
         except TableHeld as held:
             logger.info("not written: %s table=%s limit=%d", held, name, limit)
             self._show(name, PAUSED)
@@ -233,7 +233,7 @@ class Applier:
     def _moved(
         self,
         name: TableName,
-        dropped: Mapping[str, int],
+        changed: TableChanges,
         engine: str,
         result: Applied | Skipped,
         limit: Ts,
@@ -248,7 +248,7 @@ class Applier:
         self._show(name, REPLICATING)
         span = self._spans[name]
         if isinstance(result, Applied):
-            span = with_dropped(span, dropped)
+            span = with_dropped(with_null_dates(span, changed.nulled), changed.dropped)
         version = result.version
         self._spans.put(replace(span, checkpoint=reached, version=version, engine=engine))
 
@@ -305,5 +305,24 @@ def with_dropped(span: SinkTable, dropped: Mapping[str, int]) -> SinkTable:
             span.name,
             column,
         )
-    counts = {c: span.dropped.get(c, 0) + dropped.get(c, 0) for c in {**span.dropped, **dropped}}
-    return replace(span, dropped=counts, state=WARNING)
+    return replace(span, dropped=_summed(span.dropped, dropped), state=WARNING)
+
+
+def with_null_dates(span: SinkTable, nulled: Mapping[str, int]) -> SinkTable:
+    """The span after dates that Delta does not have were written as NULL: their counts are added.
+    A column's first one is logged."""
+    if not nulled:
+        return span
+    for column in sorted(nulled.keys() - span.null_dates.keys()):
+        logger.warning(
+            "a date that Delta does not have (0000-00-00, 2021-02-31, or of the year 0) is NULL in "
+            "the target, since zero-date is 'null'; progress counts these in null_dates table=%s "
+            "column=%s",
+            span.name,
+            column,
+        )
+    return replace(span, null_dates=_summed(span.null_dates, nulled))
+
+
+def _summed(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return {c: before.get(c, 0) + more.get(c, 0) for c in {**before, **more}}

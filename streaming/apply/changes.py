@@ -72,11 +72,13 @@ class TableChanges:
     """``rows``: the delivered columns in the table's types, those of its form, and ``OP_COLUMN``,
     one row per key.
     ``errors``: of schema ``row_errors.ERRORS``. ``dropped``: by column that the table lacks, the
-    number of rows that were written without their value of it."""
+    number of rows that were written without their value of it. ``nulled``: by column, dates that
+    Delta does not have, and that are NULL in ``rows``."""
 
     rows: pa.Table
     errors: pa.Table
     dropped: Mapping[str, int]
+    nulled: Mapping[str, int]
 
 
 def changes(
@@ -95,6 +97,7 @@ def changes(
         rows=versions(rows, schema.key) if task.form.is_history else rows,
         errors=error_table(errors, origins_of(blocks)),
         dropped=_dropped(pieces) if rules.drops else {},
+        nulled=dict(sum((each.count_nulled() for each in pieces), Counter())),
     )
 
 
@@ -135,17 +138,27 @@ class _PieceChanges:
             self.is_good[: piece.count] &= ~self.is_told
         for errors in self._incomplete:
             self.is_good[errors.rows] = False
+        self._has_left = self._left_rows()
         self.leave_out(NO_ROWS)
         self.last = NO_ROWS  # entries that are the last change of their key
         self.values: TypedValues | None = None  # of the rows that are written, or of more
 
     def leave_out(self, rows: Rows) -> None:
         """Mark rows as not good, and with them the DELETEs of their old keys: if an UPDATE cannot
-        be applied, its old row stays."""
+        be applied, its old row stays, unless it has left for a key that the table cannot have."""
         self.is_good[rows] = False
         moved = self.piece.moved
         if len(moved):
-            self.is_good[self.piece.count :] &= self.is_good[moved]
+            self.is_good[self.piece.count :] &= self.is_good[moved] | self._has_left[moved]
+
+    def _left_rows(self) -> Mask:
+        """Rows whose key is only bad for a date that Delta does not have: all else of them is
+        read, so what an UPDATE to it has left is surely gone."""
+        has_left = self.keys.has_left
+        if has_left is None:
+            return np.zeros(self.piece.count, np.bool_)
+        has_left = has_left[: self.piece.count]
+        return has_left if self.is_told is None else has_left & ~self.is_told
 
     def cast(self, entries: Rows, rules: ChangeRules) -> bool:
         """Cast the values of these entries, which rise; False if there is a bad one."""
@@ -179,6 +192,13 @@ class _PieceChanges:
             at = pa.array(self.last)
             keys = {name: column.take(at) for name, column in keys.items()}
         return self.piece.of.carried(values, rules, rows=len(self.last)).columns | keys
+
+    def count_nulled(self) -> Counter[str]:
+        """By column, of the rows that are written."""
+        entries = self.last[self.is_written[self.last]]
+        masks = self.keys.nulled.items()
+        of_key = Counter({name: int(mask[entries].sum()) for name, mask in masks})
+        return of_key + (self.values.count_nulled(entries) if self.values else Counter())
 
     def errors(self) -> Iterator[RowErrors]:
         """The first error of each row that cannot be applied."""

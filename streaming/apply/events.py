@@ -13,7 +13,7 @@ applied is an error by itself, whole.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ from sinks.change_log import (
 from sinks.delta_types import arrow_of, arrow_type
 from sinks.merge_on_write.key_hash import Keys, keys_of
 from sinks.merge_on_write.sorted_files import gathered
-from sinks.schema import TableSchema
+from sinks.schema import MOMENTS, TableSchema
 from sinks.table_form import moment_us
 from streaming.apply.changes import TableChanges
 from streaming.apply.due_rows import Mask, Piece, Rows, due_pieces, origins_of
@@ -69,9 +69,11 @@ def events(
         [(each.piece, each.identities(), rows) for each, rows in zip(pieces, among, strict=True)]
     )
     dropped: Counter[str] = Counter()
+    nulled: Counter[str] = Counter()
     sides: list[_Side] = []
     for each, rows in zip(pieces, once, strict=True):
         sides += each.sides(rows)
+        nulled += each.count_nulled(rows)
         if rules.drops and len(rows):
             dropped.update(dict.fromkeys(each.unknown, len(rows)))
     errors = [(each.piece, errors) for each in pieces for errors in each.errors]
@@ -79,6 +81,7 @@ def events(
         rows=_table(schema, sides),
         errors=error_table(errors, origins_of(blocks)),
         dropped=dict(dropped),
+        nulled=dict(nulled),
     )
 
 
@@ -125,7 +128,7 @@ class _PieceEvents:
             self._leave_out(is_told, told_errors(piece, np.flatnonzero(is_told)))
         self._key: TypedKeys | None = None
         if schema.key:
-            self._key = typed_keys(piece, rules)
+            self._key = typed_keys(piece, rules, finds_rows=False)
             self._leave_out(self._key.is_bad, *self._key.errors)
         elif not piece.shape.num_fields:  # delete-only-output-handle-key-columns, and no handle key
             nothing = told_errors(piece, self._good(), (NO_KEY, NO_COLUMN_MESSAGE))
@@ -147,7 +150,9 @@ class _PieceEvents:
         others = [column for column in schema.delivered if column.name not in schema.key]
         values = typed_values(self.piece, rows, others, rules)
         if self._key is not None:
-            values = replace(values, columns=values.columns | self._key.of(rows))
+            columns = values.columns | self._key.of(rows)
+            nulled = {name: mask[rows] for name, mask in self._key.nulled.items()}
+            values = replace(values, columns=columns, nulled={**values.nulled, **nulled})
         return self._taken(values, rules)
 
     def _taken(self, values: TypedValues, rules: ChangeRules) -> TypedValues:
@@ -180,7 +185,7 @@ class _PieceEvents:
         piece = self.piece
         stamps = [pa.array(piece.commit_ts), pa.array(piece.op == OP_DELETE)]
         if self._key is not None:
-            return keys_of([*self._key.columns.values(), *stamps])
+            return keys_of([*self._key.columns.values(), *self._lost_keys(), *stamps])
         said = [pa.array(piece.op)]
         places = sorted(range(piece.shape.num_fields), key=lambda at: str(piece.shape[at].name))
         for side in (DATA, OLD):
@@ -189,6 +194,18 @@ class _PieceEvents:
                 text = pc.struct_field(values, [place])
                 said += [pc.fill_null(text, ""), text.is_valid()]
         return keys_of([*said, *stamps])
+
+    def _lost_keys(self) -> Iterator[pa.Array]:
+        """What dates in the key said that are NULL now: they tell events apart, as others do."""
+        assert self._key is not None
+        for name, text in zip(self.piece.of.schema.key, self.piece.keys, strict=True):
+            if self.piece.of.schema.column(name).type.name in MOMENTS:
+                yield pc.if_else(self._key.columns[name].is_null(), text, None)
+
+    def count_nulled(self, rows: Rows) -> Counter[str]:
+        """By column, of these events: dates that are NULL in the log."""
+        changed = self._before.rows[np.isin(self._before.rows, rows)]
+        return self._after.count_nulled(rows) + self._before.count_nulled(changed)
 
     def sides(self, rows: Rows) -> list[_Side]:
         """Of these events, which are good and rise."""

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordination.model import Ts
+from sinks.casts_dates import is_storable
 from sinks.delta_types import delta_type
-from sinks.schema import Column
+from sinks.schema import MOMENTS, Column
 from streaming.apply.due_rows import Piece, Rows, due_pieces, origins_of
 from streaming.apply.row_block import RowBlock
 from streaming.apply.table_task import TableTask
@@ -32,6 +33,11 @@ NO_OLD_ROW_MESSAGE: Final = (
 NO_TABLE: Final = "no-table"
 NO_TABLE_MESSAGE: Final = (
     "there is no target: no whole row has told yet which columns and key it has"
+)
+NO_DAY_MESSAGE: Final = "no date that Delta has, and zero-date = 'fail'"
+NO_DAY_IN_KEY_MESSAGE: Final = (
+    "no date that Delta has, and a key can have none such but 0000-00-00, which is NULL in it: two "
+    "rows could not be told apart (zero-date, docs/types.md)"
 )
 QUOTED_CHARS: Final = 80  # of a bad value in an error message
 
@@ -67,14 +73,18 @@ class RowErrors:
         )
 
 
-def cast_errors(rows: Rows, text: pa.Array, column: Column) -> RowErrors:
-    """The errors of rows whose ``text`` in a column cannot be cast, or is NULL in a key column."""
+def cast_errors(
+    rows: Rows, text: pa.Array, column: Column, rule: str = NO_DAY_MESSAGE
+) -> RowErrors:
+    """The errors of rows whose ``text`` in a column cannot be cast, or is NULL in a key column.
+    ``rule``: why a date that Delta does not have is one."""
+    quoted = pc.utf8_slice_codeunits(text, 0, QUOTED_CHARS)
     cannot_read = pc.binary_join_element_wise(
-        f"column {column.name}: cannot read '",
-        pc.utf8_slice_codeunits(text, 0, QUOTED_CHARS),
-        f"' as {delta_type(column.type)}",
-        "",
+        f"column {column.name}: cannot read '", quoted, f"' as {delta_type(column.type)}", ""
     )
+    if column.type.name in MOMENTS:
+        no_day = pc.binary_join_element_wise(f"column {column.name}: '", quoted, f"' is {rule}", "")
+        cannot_read = pc.if_else(pa.array(is_storable(text)), no_day, cannot_read)
     message = pc.fill_null(cannot_read, f"column {column.name}: a key column has no value")
     return RowErrors(rows, _same(CAST, rows), message)
 

@@ -4,28 +4,38 @@ written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.casts import CastRules, cast_column, key_values
+from sinks.casts import CastColumn, CastRules, cast_column, key_values
+from sinks.casts_dates import is_storable, is_zero_date
 from sinks.delta_types import arrow_type
-from sinks.schema import Column
+from sinks.schema import MOMENTS, Column
+from sinks.text_arrays import as_mask
 from streaming.apply.due_rows import Mask, Piece, Rows
-from streaming.apply.row_errors import RowErrors, cast_errors
+from streaming.apply.row_errors import (
+    NO_DAY_IN_KEY_MESSAGE,
+    NO_DAY_MESSAGE,
+    RowErrors,
+    cast_errors,
+)
 from streaming.protocols.contract import DATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TypedKeys:
-    """The typed keys of all entries of a piece; ``errors`` are by entry too."""
+    """The typed keys of all entries of a piece; ``errors`` and ``nulled`` are by entry too."""
 
     columns: dict[str, pa.Array]  # by key column, in the key's order
     is_bad: Mask | None  # None: all keys are good
     errors: tuple[RowErrors, ...]
+    nulled: Mapping[str, Mask]  # as of TypedValues
+    has_left: Mask | None  # bad only for a date that has no place in a key; None: there is none
 
     def of(self, entries: Rows) -> dict[str, pa.Array]:
         """The key columns of some entries; ``entries`` rises."""
@@ -37,12 +47,23 @@ class TypedKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TypedValues:
-    """The typed values of some rows of a piece, without the key columns if those are apart."""
+    """The typed values of some rows of a piece, without the key columns if those are apart.
+
+    ``nulled``: by column that has some, the rows with a date that Delta does not have, which is
+    NULL here (docs/types.md)."""
 
     rows: Rows
     columns: dict[str, pa.Array]
     is_bad: Mask | None
     errors: tuple[RowErrors, ...]
+    nulled: Mapping[str, Mask] = field(default_factory=dict)
+
+    def count_nulled(self, entries: Rows) -> Counter[str]:
+        """How many of these entries are among ``nulled``, by column. Each is one of ``rows``."""
+        if not self.nulled:
+            return Counter()
+        at = np.searchsorted(self.rows, entries)
+        return Counter({name: int(mask[at].sum()) for name, mask in self.nulled.items()})
 
     def of(self, entries: Rows, is_written: Mask) -> dict[str, pa.Array]:
         """The columns of some entries. An entry that is written must be among ``rows``; the others
@@ -60,6 +81,11 @@ class TypedValues:
         is_bad = np.concatenate(masks)
         bad_rows = self.rows[masks[0]]
         late = [each.where(~np.isin(each.rows, bad_rows)) for each in old.errors]
+        none = [np.zeros(len(each.rows), np.bool_) for each in both]
+        nulled = {
+            name: np.concatenate([v.nulled.get(name, no) for v, no in zip(both, none, strict=True)])
+            for name in {**self.nulled, **old.nulled}
+        }
         return TypedValues(
             rows=entries,
             columns={
@@ -68,29 +94,46 @@ class TypedValues:
             },
             is_bad=is_bad if is_bad.any() else None,
             errors=(*self.errors, *late),
+            nulled=nulled,
         )
 
 
-def typed_keys(piece: Piece, rules: CastRules) -> TypedKeys:
+def typed_keys(piece: Piece, rules: CastRules, *, finds_rows: bool = True) -> TypedKeys:
     """Cast the keys of all entries of a piece. A key column without a value is an error, unless all
-    columns are the key: then only a value that cannot be cast is one."""
+    columns are the key: then only a value that cannot be cast is one.
+
+    ``finds_rows``: rows of the table are found by it. So NULL is ``0000-00-00`` in it and nothing
+    else, and any other date that Delta does not have is an error."""
     failures, schema = _Failures(), piece.of.schema
+    is_unread = np.zeros(len(piece.op), np.bool_)
     typed: dict[str, pa.Array] = {}
+    nulled: dict[str, Mask] = {}
     text_of = dict(zip(schema.key, piece.keys, strict=True))
     for column in schema.delivered:
         if column.name in text_of:
             text = text_of[column.name]
             cast = cast_column(text, column, rules)
-            typed[column.name] = values = key_values(cast.values)
-            failed = values.is_null() if values.null_count else None
-            if schema.key_is_row:
-                failed = cast.failed
+            typed[column.name] = key_values(cast.values)
+            is_nulled = _nulled(text, cast)
+            if is_nulled is not None:
+                nulled[column.name] = is_nulled
+            failed = cast.failed
+            if not schema.key_is_row and cast.values.null_count:
+                failed = cast.values.is_null()
+                if is_nulled is not None:
+                    is_value = is_nulled & is_zero_date(text) if finds_rows else is_nulled
+                    failed = pc.and_(failed, pa.array(~is_value))
             if failed is not None:
-                failures.add(failed, text, column)
+                in_key = is_nulled is not None and not schema.key_is_row
+                failures.add(failed, text, column, in_key=in_key)
+                is_no_day = column.type.name in MOMENTS and not schema.key_is_row
+                is_unread |= as_mask(failed) & (~is_storable(text) if is_no_day else True)
     return TypedKeys(
         columns={name: typed[name] for name in schema.key},
         is_bad=failures.mask,
         errors=tuple(failures.errors),
+        nulled=nulled,
+        has_left=None if failures.mask is None else failures.mask & ~is_unread,
     )
 
 
@@ -106,16 +149,34 @@ def typed_values(
     places = {each.name: number for number, each in enumerate(piece.shape)}
     failures = _Failures(rows)
     typed = {}
+    nulled = {}
     for column in columns:
         place = places.get(column.name)
         text = pa.nulls(len(rows), pa.string()) if place is None else data.field(place)
         cast = cast_column(text, column, rules)
         typed[column.name] = cast.values
+        if (is_nulled := _nulled(text, cast)) is not None:
+            nulled[column.name] = is_nulled
         if cast.failed is not None:
             failures.add(cast.failed, text, column)
     return TypedValues(
-        rows=rows, columns=typed, is_bad=failures.mask, errors=tuple(failures.errors)
+        rows=rows,
+        columns=typed,
+        is_bad=failures.mask,
+        errors=tuple(failures.errors),
+        nulled=nulled,
     )
+
+
+def _nulled(text: pa.Array, cast: CastColumn) -> Mask | None:
+    """Which texts have become null without having failed; None: there is none."""
+    failed = 0 if cast.failed is None else cast.failed.true_count
+    if cast.values.null_count == text.null_count + failed:
+        return None
+    found = pc.and_(cast.values.is_null(), text.is_valid())
+    if cast.failed is not None:
+        found = pc.and_(found, pc.invert(cast.failed))
+    return np.asarray(found.to_numpy(zero_copy_only=False))
 
 
 @dataclass(slots=True)
@@ -126,11 +187,15 @@ class _Failures:
     mask: Mask | None = None
     errors: list[RowErrors] = field(default_factory=list)
 
-    def add(self, is_bad: pa.BooleanArray, text: pa.Array, column: Column) -> None:
+    def add(
+        self, is_bad: pa.BooleanArray, text: pa.Array, column: Column, *, in_key: bool = False
+    ) -> None:
+        """``in_key``: by another rule a date that Delta does not have would be NULL."""
         mask = np.asarray(pc.fill_null(is_bad, False).to_numpy(zero_copy_only=False))
         fresh = mask if self.mask is None else mask & ~self.mask
         self.mask = mask if self.mask is None else mask | self.mask
         at = np.flatnonzero(fresh)
         if len(at):
             rows = at if self.rows is None else self.rows[at]
-            self.errors.append(cast_errors(rows, text.take(pa.array(at)), column))
+            rule = NO_DAY_IN_KEY_MESSAGE if in_key else NO_DAY_MESSAGE
+            self.errors.append(cast_errors(rows, text.take(pa.array(at)), column, rule))

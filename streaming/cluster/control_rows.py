@@ -21,6 +21,7 @@ from sinks.schemas import SchemaRow
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import Backlog
 from streaming.cluster.progress_rows import (
+    counted,
     cut,
     dead_letters,
     ended_progress,
@@ -145,6 +146,8 @@ class ControlRows:
         with self._lock:
             self._altered[table.name] = table
             self._note_schemas([table])
+            if table.null_dates:
+                self._write_progress([counted(self.progress[table.name], table.null_dates)])
 
     def _know_dropped(self, row: ProgressRow) -> None:
         """Right below the DDL."""

@@ -14,6 +14,7 @@ from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from coordination.secrets import revealed_options
 from sinks.apply import Applied, Skipped, TableHeld
+from sinks.column_origin import null_fills
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.exchanged import PartitionExchange, exchange
@@ -26,8 +27,10 @@ from sinks.merge_on_write.recovered import (
 )
 from sinks.merge_on_write.renamed import TableRename, rename
 from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.merge_on_write.table_version import open_version
 from sinks.older_shapes import partitions_then
 from sinks.partitioning import Partitioning
+from sinks.schema import MOMENTS
 from sinks.tables import DdlIdentity
 from sinks.text_arrays import CastRules
 from streaming.backoff import PASSING, RetryBackoff
@@ -83,6 +86,7 @@ class DdlRun:
                 on_drop=changefeed.on_drop if step.ends else None,
                 on_add_default="null" if target.is_log else changefeed.on_add_default,
                 on_type_change=changefeed.on_type_change,
+                null_dates=self._null_dates(),
                 rules=self._rules,
                 before_commit=context.trust.check,
             )
@@ -130,7 +134,7 @@ class DdlRun:
                 return [self._renamed()]
             applied = self._alter()
             failpoint(Failpoint.AFTER_DDL)
-            done = self._ended(applied) if self._step.ends else self._looked_at(name)
+            done = self._ended(applied) if self._step.ends else self._counted(self._looked_at(name))
         except PASSING as error:
             self._wait_s = self._backoff.next_s(error)
             return None
@@ -156,6 +160,41 @@ class DdlRun:
         before = applied.version - 1 if isinstance(applied, Applied) else None
         assert self._table is not None
         return EndedSpan(table=self._table, at_ts=self._step.event.commit_ts, version=before)
+
+    def _null_dates(self) -> frozenset[str]:
+        """Columns in which dates that Delta does not have may be NULL: they are counted by the name
+        that a column had then."""
+        table, row = self._table, self._rows.progress.get(self._name)
+        if table is None or table.target is None or row is None or not row.null_dates:
+            return frozenset()
+        columns = {each.name: each.type.name for each in table.target.schema.delivered}
+        is_renamed = not row.null_dates.keys() <= columns.keys()
+        return frozenset(
+            name
+            for name, kind in columns.items()
+            if kind in MOMENTS and (is_renamed or name in row.null_dates)
+        )
+
+    def _counted(self, table: SinkTable) -> SinkTable:
+        """With the rows that show NULL in an added column, since its default is a date that Delta
+        does not have."""
+        order, counts = self._order, dict(self._rows.progress[self._name].null_dates)
+        if order is None or order.change is None or order.on_add_default == "null":
+            return table
+        fills = null_fills(order.change, order.rules)
+        fresh = fills.keys() - counts.keys()
+        if not fresh or table.version is None:
+            return table
+        options = revealed_options(self._context.changefeed.sink.storage_options)
+        rows = open_version(order.target.uri, table.version, options).count_rows()
+        for column in sorted(fresh):
+            logger.warning(
+                "%d rows show NULL in an added column: its default is no date that Delta has, and "
+                "zero-date is 'null' table=%s column=%s default=%s",
+                *(rows, self._name, column, fills[column]),
+            )
+        found = counts | dict.fromkeys(fresh, rows) if rows else counts
+        return replace(table, null_dates=found)
 
     def _renamed(self) -> RenamedSpans:
         event, spans, moves = self._step.event, self._spans, self._step.moves

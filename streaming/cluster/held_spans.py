@@ -57,6 +57,7 @@ class AppliedSpan(NamedTuple):
     source_offsets: Mapping[str, int] | None = None
     dropped_columns: Mapping[str, int] | None = None
     is_paused: bool = False
+    null_dates: Mapping[str, int] | None = None
 
 
 @dataclass(slots=True, kw_only=True)

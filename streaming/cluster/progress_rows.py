@@ -84,7 +84,12 @@ def resumed_progress(table: SinkTable, before: ProgressRow, row: ChangefeedRow) 
     unless the incarnation is new."""
     if before.incarnation != row.incarnation:
         fresh = first_progress(table, row, row.source_offsets)
-        return replace(fresh, dead_letters=before.dead_letters, engine=before.engine)
+        return replace(
+            fresh,
+            dead_letters=before.dead_letters,
+            engine=before.engine,
+            null_dates=before.null_dates,
+        )
     at_ts = max(table.checkpoint, before.checkpoint_ts)
     is_anew = before.delta_version is None or before.state in (STOPPED, WARNING)
     return replace(
@@ -132,15 +137,25 @@ def reported_progress(
     )
     if status is None:
         return row
-    dropped, now = before.dropped_columns, status.dropped_columns or {}
     return replace(
         row,
         engine=status.engine or before.engine,
         dead_letters=max(before.dead_letters, status.dead_letters),
         fence=max(before.fence, status.fence),
         source_offsets=status.source_offsets or row.source_offsets,
-        dropped_columns={c: max(dropped.get(c, 0), now.get(c, 0)) for c in {**dropped, **now}},
+        dropped_columns=_greater(before.dropped_columns, status.dropped_columns or {}),
+        null_dates=_greater(before.null_dates, status.null_dates or {}),
     )
+
+
+def counted(row: ProgressRow, null_dates: Mapping[str, int]) -> ProgressRow:
+    """The row after a DDL that made dates of rows NULL."""
+    return replace(row, null_dates=_greater(row.null_dates, null_dates), updated_at=None)
+
+
+def _greater(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    """A count never falls: a report may be late."""
+    return {c: max(before.get(c, 0), now.get(c, 0)) for c in {**before, **now}}
 
 
 def with_blocked(

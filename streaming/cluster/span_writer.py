@@ -375,5 +375,6 @@ class SpanWriter(StreamRole):
             engine=table.engine or None,
             source_offsets=None if low_water == here else texts(low_water),
             dropped_columns=table.dropped or None,
+            null_dates=table.null_dates or None,
             is_paused=table.state == PAUSED,
         )

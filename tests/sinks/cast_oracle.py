@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -16,11 +16,10 @@ from sinks.schema import BINARY_TYPES, MySQLType
 FAILED = object()
 MAX_FLOAT = 3.4028234663852886e38
 BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
-ZERO_TIME = r"( \d{2}:\d{2}:\d{2}(\.\d{1,6})?)?"
 
 
 def value_of(text: str, of: MySQLType, zone: tzinfo = UTC) -> Any:
-    """None for a zero date, FAILED for what is no value of the type."""
+    """None for a date that Delta does not have, FAILED for what is no value of the type."""
     name = of.name
     if name in ("date", "datetime", "timestamp"):
         return _temporal(text, name, zone)
@@ -108,17 +107,20 @@ def _floating(text: str, name: str) -> Any:
 
 
 def _temporal(text: str, name: str, zone: tzinfo) -> Any:
-    zero = rf"(0000-\d\d-\d\d|\d{{4}}-00-\d\d|\d{{4}}-\d\d-00){ZERO_TIME}"
-    form = r"\d{4}-\d\d-\d\d" + ("" if name == "date" else r" \d\d:\d\d:\d\d(\.\d{1,6})?")
+    clock = r"([01]\d|2[0-3])(:[0-5]\d){2}(\.\d{1,6})?"
+    form = r"\d{4}-(0\d|1[0-2])-([0-2]\d|3[01])" + ("" if name == "date" else f" {clock}")
+    if not _is(form, text):
+        return None if _is(r"0000-00-00( 00:00:00(\.0{1,6})?)?", text) else FAILED
     try:
-        if name == "date" and _is(form, text):
-            return date.fromisoformat(text)
-        local = datetime.fromisoformat(text if _is(form, text) else "")
-    except ValueError:
-        return None if _is(zero, text) else FAILED
-    if name == "datetime":
-        return local
-    return local.replace(tzinfo=zone).astimezone(UTC)  # fold=0: the earlier one
+        local = datetime.fromisoformat(text)
+    except ValueError:  # no day, or the year 0
+        return None
+    if name != "timestamp":
+        return local if name == "datetime" else local.date()
+    try:
+        return local.replace(tzinfo=zone).astimezone(UTC)  # fold=0: the earlier one
+    except OverflowError:
+        return None
 
 
 def _names(text: str, of: MySQLType) -> Any:

@@ -93,6 +93,27 @@ def test_a_timestamp_is_read_in_the_source_zone(time_zone: str, text: str, insta
     assert cast([text], "timestamp(6)", "null", time_zone)[0] == [datetime.fromisoformat(instant)]
 
 
+@pytest.mark.parametrize(
+    ("time_zone", "text"),
+    [
+        ("+08:00", "0001-01-01 07:59:59.999999"),
+        ("Asia/Shanghai", "0001-01-01 00:00:00"),
+        ("-05:00", "9999-12-31 19:00:00"),
+        ("America/New_York", "9999-12-31 23:59:59"),
+    ],
+)
+def test_a_zone_that_leads_out_of_the_years_is_ruled_as_other_dates(
+    time_zone: str, text: str
+) -> None:
+    good, zero = "2020-01-01 00:00:00", "0000-00-00 00:00:00"
+    texts = [good, None, text, zero, "x"]
+    values, failed = cast(texts, "timestamp(6)", "null", time_zone)
+    assert (values[1:], failed) == ([None] * 4, [False, False, False, False, True])
+    values, failed = cast(texts, "timestamp(6)", "fail", time_zone)
+    assert (values[1:], failed) == ([None] * 4, [False, False, True, True, True])
+    assert values[0] == cast([good], "timestamp(6)", "null", time_zone)[0][0]
+
+
 def test_minus_zero_is_zero_in_a_key() -> None:
     for kind in (pa.float32(), pa.float64()):
         made = key_values(pa.array([-0.0, 0.0, 1.5, None], kind))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
 
 from tests.streaming.apply.resolved import RULES, by_key, errors, numbered, resolved, row, schema
 
@@ -91,17 +95,60 @@ def test_a_long_value_is_cut_in_its_message() -> None:
     assert errors(resolved(rows)) == {0: ("cast", sentence)}
 
 
-def test_a_zero_date_in_a_key_is_no_value() -> None:
+NO_DAY = "column id: '{}' is no date that Delta has, and "
+IN_KEY = (
+    NO_DAY + "a key can have none such but 0000-00-00, which is NULL in it: two rows could not be "
+    "told apart (zero-date, docs/types.md)"
+)
+
+
+def test_a_zero_date_in_a_key_is_null_and_no_other_date_is() -> None:
     of = schema(("id",), id="date", v="date")
     rows = [
         row("INSERT", 10, {"id": "0000-00-00", "v": "0000-00-00"}),
-        row("INSERT", 10, {"id": "2020-01-01", "v": "0000-00-00"}),
+        row("INSERT", 10, {"id": "2020-01-01", "v": "2021-02-31"}),
+        row("INSERT", 10, {"id": "2021-02-31", "v": "2020-01-01"}),
+        row("INSERT", 10, {"id": "0000-06-15", "v": "2020-01-01"}),
+        row("INSERT", 10, {"id": None, "v": "2020-01-01"}),
+        row("DELETE", 10, {"id": "2021-02-00", "v": None}),
     ]
     found = resolved(numbered(rows), of)
-    assert [each["v"] for each in found.rows.to_pylist()] == [None]
-    assert errors(found) == {0: ("cast", "column id: cannot read '0000-00-00' as date")}
+    assert by_key(found) == {None: None, date(2020, 1, 1): None}
+    assert found.rows["_op "].to_pylist() == ["U", "U"]
+    assert found.nulled == {"id": 1, "v": 2}
+    assert errors(found) == {
+        2: ("cast", IN_KEY.format("2021-02-31")),
+        3: ("cast", IN_KEY.format("0000-06-15")),
+        4: ("cast", "column id: a key column has no value"),
+        5: ("cast", IN_KEY.format("2021-02-00")),
+    }
     found = resolved(numbered(rows), of, rules=replace(RULES, zero_date="fail"))
-    assert sorted(errors(found)) == [0, 1]
+    assert sorted(errors(found)) == [0, 1, 2, 3, 4, 5]
+    assert errors(found)[0] == ("cast", NO_DAY.format("0000-00-00") + "zero-date = 'fail'")
+    assert (found.rows.num_rows, found.nulled) == (0, {})
+
+
+@pytest.mark.parametrize("zero_date", ["null", "fail"])
+@pytest.mark.parametrize("kind", ["date", "datetime", "timestamp(6)"])
+def test_an_update_to_a_key_that_no_table_can_have_takes_its_old_row_away(
+    kind: str, zero_date: Any
+) -> None:
+    of, behind = schema(("id", "n"), id=kind, n="int", v="int"), kind != "date"
+    good, bad = (f"{day} 01:02:03" if behind else day for day in ("2020-01-01", "2021-02-31"))
+    at = {"n": "1", "v": "2"}
+    rows = [
+        row("INSERT", 10, {"id": good, **at}),
+        row("UPDATE", 20, {"id": bad, **at}, {"id": good, **at}),
+        row("UPDATE", 20, {"id": bad, "n": "2", "v": "2"}, {"id": good, "n": "2", "v": "2"}),
+        row("UPDATE", 20, {"id": bad, "n": "x", "v": "2"}, {"id": good, "n": "3", "v": "2"}),
+        row("UPDATE", 20, {"id": good, "n": "4", "v": "2"}, {"id": bad, "n": "4", "v": "2"}),
+    ]
+    found = resolved(numbered(rows), of, rules=replace(RULES, zero_date=zero_date))
+    seen = sorted((each["n"], each["_op "]) for each in found.rows.to_pylist())
+    assert seen == [(1, "D"), (2, "D"), (4, "U")]
+    assert {offset: told[0] for offset, told in errors(found).items()} == dict.fromkeys(
+        (1, 2, 3, 4), "cast"
+    )
 
 
 def test_rows_that_were_cut_to_their_key_are_errors() -> None:
