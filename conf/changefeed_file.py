@@ -123,8 +123,7 @@ def check_kind(path: str, value: Any, entry: UsedKey) -> None:
 def _check_choice(path: str, text: str, entry: UsedKey) -> None:
     choices = entry.choices
     require(text not in entry.replaced, f"{path} {text!r}: {entry.replaced.get(text)}")
-    listed = f": one of {', '.join(choices)}" if len(choices) <= 8 else ""
-    require(text in choices, f"{path}: {unknown('value', text, choices)}{listed}")
+    require(text in choices, f"{path}: {unknown('value', text, choices, most_listed=8)}")
 
 
 def _is_kind(value: Any, kind: str) -> bool:

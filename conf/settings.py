@@ -74,11 +74,14 @@ def require(condition: bool, message: str) -> None:
         raise SettingError(message)
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """A message such as ``unknown parameter 'partion-num'; did you mean partition-num?``"""
-    nearest = get_close_matches(name.rpartition(".")[2], list(known), n=1, cutoff=0.6)
+def unknown(what: str, name: str, known: Iterable[str], *, most_listed: int = 0) -> str:
+    """A message such as ``unknown parameter 'partion-num'; did you mean partition-num?``, which
+    ends with its question. ``most_listed``: where no more are known it lists them."""
+    known = list(known)
+    nearest = get_close_matches(name.rpartition(".")[2], known, n=1, cutoff=0.6)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
-    return f"unknown {what} {name!r}{hint}"
+    listed = f": one of {', '.join(known)}" if len(known) <= most_listed else ""
+    return f"unknown {what} {name!r}{listed}{hint}"
 
 
 def is_id(text: str) -> bool:

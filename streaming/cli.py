@@ -241,7 +241,7 @@ def snapshot(
         ),
     ] = None,
     sql: Annotated[
-        Literal["spark", "databricks", "trino"] | None,
+        Literal["spark", "databricks", "trino", "duckdb"] | None,
         typer.Option(
             help="Print only SQL for this reader: statements that make a view of each table."
         ),

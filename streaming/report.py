@@ -8,7 +8,7 @@ from typing import Any
 
 from conf.settings import DeltaSink
 from coordination.errors import ConfigError, TidelakeError
-from coordination.model import tso_time
+from coordination.model import TSO_LOGICAL_BITS, tso_time
 from sinks.changefeeds import ChangefeedRow
 from sinks.progress import DROPPED, STOPPED, ProgressRow
 from streaming.awaited import awaited, without_watermark
@@ -17,6 +17,7 @@ from streaming.control_tables import ControlTables
 from streaming.freshness import NOT_RUNNING, Freshness, refresh_age_s
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)  # the time of TSO 0; a start-ts of 0 or 1 is no time
+APART_MS = 10_000  # TiCDC sends one watermark to all partitions, one after the other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,14 @@ def slowest_partition(row: ChangefeedRow) -> str | None:
     if not row.watermarks or row.source_offsets.keys() - row.watermarks.keys():
         return None
     return min(sorted(row.watermarks), key=lambda partition: row.watermarks[partition].ts)
+
+
+def holds_back(row: ChangefeedRow) -> bool:
+    """Whether the slowest partition holds others back: it is behind them, while messages wait or by
+    more than the moment that TiCDC needs to send one watermark to all."""
+    marks = [each.ts for each in row.watermarks.values()]
+    apart_ms = (max(marks) - min(marks)) >> TSO_LOGICAL_BITS if marks else 0
+    return apart_ms > (0 if row.messages_behind else APART_MS)
 
 
 def falls_behind(row: ChangefeedRow) -> bool:

@@ -35,7 +35,7 @@ from streaming.report import changefeed_rows, checkpoint_time
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Dialect = Literal["spark", "databricks", "trino"]
+Dialect = Literal["spark", "databricks", "trino", "duckdb"]
 # Delta refuses a version whose own commit is older than the retention of deleted files, though it
 # was the newest one until a moment ago and its files are all there: a table that rarely changes.
 BY_COMMIT_AGE = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
@@ -235,6 +235,8 @@ def sql_text(snapshot: LedgerSnapshot, dialect: Dialect) -> str:
             "-- The catalog must have each table: CALL system.register_table(schema_name => …, "
             "table_name => …, table_location => …)"
         )
+    elif dialect == "duckdb":
+        lines.append("INSTALL delta; LOAD delta;")
     elif dialect == "spark":
         lines.append(f"SET {BY_COMMIT_AGE} = false;")
     else:  # not every kind of compute there lets it be set
@@ -244,6 +246,10 @@ def sql_text(snapshot: LedgerSnapshot, dialect: Dialect) -> str:
             parts = (name, table.name.schema, table.name.table)
             view, schema, of = (quoted(part, '"') for part in parts)
             source = f"SELECT * FROM {schema}.{of} FOR VERSION AS OF {table.version}"
+            lines.append(f"CREATE OR REPLACE VIEW {view} AS {source};")
+        elif dialect == "duckdb":
+            view, uri = quoted(name, '"'), quoted(table.uri, "'")
+            source = f"SELECT * FROM delta_scan({uri}, version => {table.version})"
             lines.append(f"CREATE OR REPLACE VIEW {view} AS {source};")
         else:
             view, source = quoted(name), select_text(table)

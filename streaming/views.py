@@ -231,7 +231,11 @@ def _notes(found: ProgressReport, row: ChangefeedRow) -> list[Text]:
         notes.append(Text(f"{row.changefeed_id}: not running: {why}", style="red"))
     elif awaits:
         notes.append(Text(f"{row.changefeed_id}: {awaits}", style="yellow"))
-    elif (slowest := report.slowest_partition(row)) is not None and report.is_moving(row):
+    elif (
+        (slowest := report.slowest_partition(row)) is not None
+        and report.is_moving(row)
+        and report.holds_back(row)
+    ):
         notes.append(
             Text(f"{row.changefeed_id}: the lowest watermark is that of {slowest}", style="dim")
         )

@@ -47,7 +47,14 @@ def test_the_wheel_has_every_package_and_the_sample_files(installed: Path):
     ours = {path.relative_to(ROOT) for name in PACKAGED[:4] for path in (ROOT / name).rglob("*.py")}
     there = {path.relative_to(installed) for path in installed.rglob("*.py")}
     assert ours <= there
-    samples = {"local.toml", "production.toml", "spark.conf", "databricks.yml", "log4j2.properties"}
+    samples = {
+        "local.toml",
+        "local-modes.toml",
+        "production.toml",
+        "spark.conf",
+        "databricks.yml",
+        "log4j2.properties",
+    }
     assert samples <= {path.name for path in (installed / "conf").iterdir()}
 
 

@@ -3,13 +3,17 @@ rewind, as Spark reads them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from conf.load import load_settings
 from conf.settings import TableRule
 from coordination.failpoint import Failpoint
+from tests.acceptance import reported
 from tests.acceptance.small_tables import A, B, MakeLives, made, marks, row
 from tests.shop.canal_json import Ddl, encode_ddl
 from tests.shop.feed import Message
@@ -75,3 +79,32 @@ def test_every_mode_through_crash_replay_truncate_and_rewind(
     agree()
     lives.finish(target_ts=95, overwrite_checkpoint_ts=25)
     agree()
+
+
+def test_the_local_changefeed_file_with_modes_runs(new_lives: MakeLives) -> None:
+    file = Path(__file__).resolve().parents[2] / "conf" / "local-modes.toml"
+    wanted = load_settings(config=file, environment={}, arguments={}).changefeed
+    lives = new_lives(1, partitions=None)
+    sink = replace(lives.settings.changefeed.sink, tables=wanted.sink.tables)
+    types = {"id": "bigint", "v": "varchar"}
+    key: dict[str, Sequence[str] | None] = {
+        "audit_log": None, "prices": ("id",), "customers": ("id",), "orders": ("id",), "bag": None,
+    }  # fmt: skip
+    messages = []
+    for name, of in key.items():
+        columns = f"`id` BIGINT{' PRIMARY KEY' if of else ''},`v` VARCHAR(9)"
+        query = f"CREATE TABLE `{name}` ({columns})"
+        one = {"id": "1", "v": "a"}
+        messages += [
+            reported.ddl(reported.at(0), name, query, kind="CREATE"),
+            reported.row(reported.at(1), name, one, types, key=of),
+            reported.row(reported.at(2), name, one, types, key=of, kind="DELETE"),
+            reported.row(reported.at(3), name, {"id": "2", "v": "b"}, types, key=of),
+        ]
+    changes = {"sink": sink, "filter": wanted.filter}
+    reported.play(lives, [*messages, *reported.mark(reported.at(5))], **changes)
+    found = {name: sorted(each["id"] for each in lives.rows(name)) for name in key}
+    assert found == {
+        "audit_log": [1, 1, 2], "prices": [1, 2], "customers": [1, 2], "orders": [2], "bag": [2],
+    }  # fmt: skip
+    assert not lives.dead_letters()

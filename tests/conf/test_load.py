@@ -217,6 +217,10 @@ def test_the_same_is_true_of_a_missing_file(tmp_path: Path):
 @pytest.mark.parametrize(
     ("environment", "says"),
     [
+        (
+            {"TIDELAKE_APPLY_ENGINE": "merge-on-wirte"},
+            "'merge-on-wirte': one of auto, merge-on-write, spark; did you mean merge-on-write?",
+        ),
         ({"TIDELAKE_TARGET_TZ": "5"}, "did you mean TIDELAKE_TARGET_TS?"),
         ({"TIDELAKE_TARGET_TS": "x"}, "TIDELAKE_TARGET_TS must be an integer"),
         ({"TIDELAKE_CASE_SENSITIVE": "yes"}, "TIDELAKE_CASE_SENSITIVE must be true or false"),
@@ -374,11 +378,11 @@ def test_readers_need_the_sink_alone():
     assert load_sink(config=None, environment=environment, sink_uri=None).warehouse == "s3://b/c"
 
 
-@pytest.mark.parametrize("name", ["local.toml", "production.toml"])
+@pytest.mark.parametrize("name", ["local.toml", "local-modes.toml", "production.toml"])
 def test_the_files_in_conf_load(name: str):
     missing = URIS if name == "local.toml" else {}
     settings = load_settings(config=ROOT / "conf" / name, environment={}, arguments=missing)
-    assert settings.etcd.embedded == (name == "local.toml")
+    assert settings.etcd.embedded == name.startswith("local")
 
 
 def test_every_plain_setting_has_a_key():

@@ -30,6 +30,10 @@ class Lake:
         self._ledger.claim(CHANGEFEED, self._row.term)
 
     @property
+    def term(self) -> int:
+        return self._row.term
+
+    @property
     def uri(self) -> str:
         return f"delta://{self.warehouse}"
 

@@ -158,6 +158,11 @@ def test_sql_for_each_reader(lake: Lake) -> None:
         'CREATE OR REPLACE VIEW "shop_or""d`ers" AS '
         'SELECT * FROM "shop"."or""d`ers" FOR VERSION AS OF 7;'
     )
+    assert sql_text(of, "duckdb").splitlines()[1:] == [
+        "INSTALL delta; LOAD delta;",
+        'CREATE OR REPLACE VIEW "shop_or""d`ers" AS '
+        "SELECT * FROM delta_scan('/l`ke/x', version => 7);",
+    ]
 
 
 def test_two_tables_of_one_view_name_are_refused(lake: Lake) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from sinks.changefeeds import ChangefeedRow, RecordedWatermark
+from streaming import views
+from streaming.report import ProgressReport
 from streaming.views import show_rows
 
 QUERY = f"ALTER TABLE `shop`.`orders` {', '.join(f'ADD COLUMN c{n} INT' for n in range(40))}"
@@ -30,3 +35,29 @@ def test_a_changefeeds_long_uri_and_error_are_whole(capsys: pytest.CaptureFixtur
     first, second = capsys.readouterr().out.splitlines()
     assert uri in first
     assert error in second
+
+
+@pytest.mark.parametrize(
+    ("apart_ms", "behind", "is_named"),
+    [(0, 0, False), (0, 9, False), (900, 0, False), (900, 9, True), (60_000, 0, True)],
+)
+def test_the_slowest_partition_is_named_where_it_holds_others_back(
+    capsys: pytest.CaptureFixture[str], apart_ms: int, behind: int, is_named: bool
+) -> None:
+    row = ChangefeedRow(
+        changefeed_id="shop",
+        start_ts=0,
+        checkpoint_ts=1 << 50,
+        resolved_ts=1 << 50,
+        state="running",
+        source_offsets={"shop/0": 1, "shop/1": 1},
+        watermarks={
+            "shop/0": RecordedWatermark(ts=1 << 50, offset=1),
+            "shop/1": RecordedWatermark(ts=(1 << 50) + (apart_ms << 18), offset=1),
+        },
+        messages_behind=behind,
+        updated_at=datetime.now(UTC),
+    )
+    found = ProgressReport(changefeeds=(row,), spans=(), now=datetime.now(UTC))
+    views.show(found, views.progress, as_json=False)
+    assert ("the lowest watermark is that of shop/0" in capsys.readouterr().out) is is_named
