@@ -70,6 +70,15 @@ class Target:
         return self.form.sorted_by(self.schema.key)
 
 
+@dataclass(frozen=True, slots=True)
+class LastSeen:
+    """A version in which the table was right, and its identity there (None: it had none). What
+    others have done since is looked at before a write."""
+
+    version: int
+    identity: Ts | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableWrite:
     """The changes of one table in ``(checkpoint, limit]``.
@@ -87,6 +96,7 @@ class TableWrite:
     changes: DataFrame | pa.Table
     user_metadata: str
     before_commit: Callable[[], None]
+    last: LastSeen | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +121,18 @@ class TableHeld(Exception):
     on."""
 
 
+class TableBroughtBack(Exception):
+    """Another writer has brought an older state of the table back: what an operator is to do."""
+
+
 class TableAltered(Exception):
     """A DDL has run on the table since it was opened: its rows must be cast by the new schema."""
 
 
 class Engine(Protocol):
-    """Commits one write. Raises TableHeld for a table that is paused, TableAltered after a DDL, and
-    TryAgain when another commit came between: then re-read, re-check and retry.
+    """Commits one write. Raises TableHeld for a table that is paused, TableBroughtBack for one that
+    is in an older state than ``last`` says, TableAltered after a DDL, and TryAgain when another
+    commit came between: then re-read, re-check and retry.
     """
 
     name: str  # "merge-on-write" or "spark": the progress table shows it

@@ -21,7 +21,7 @@ from sinks.txn import check_term, claim
 
 WHOLE_TABLE = "(-inf, +inf)"
 STOPPED = "stopped"  # no capture fills the table at present
-BLOCKED = "blocked"  # by a DDL that cannot run: an operator has to say how it goes on
+BLOCKED = "blocked"  # an operator has to say how it goes on: a DDL cannot run, or ``error`` says it
 DROPPED = "dropped"  # by a DDL at its checkpoint: rows and DDLs at or below it are old
 
 
@@ -37,8 +37,8 @@ class ProgressRow:
     span: Annotated[str, "the part of the table; for now all of it"] = WHOLE_TABLE
     state: Annotated[
         str,
-        "replicating, warning (no key, or no column), blocked (by a DDL) … stopped: nobody fills "
-        "it; or dropped",
+        "replicating, warning (no key, or no column, or error), blocked (by a DDL, or error) … "
+        "stopped: nobody fills it; or dropped",
     ]
     checkpoint_ts: Annotated[int, "TSO: every change at or below is in the table"]
     resolved_ts: Annotated[int, "TSO: what the source has promised so far"]
@@ -59,6 +59,8 @@ class ProgressRow:
     null_dates: Annotated[
         Mapping[str, int], "column -> dates that Delta does not have, written as NULL (zero-date)"
     ] = field(default_factory=dict)
+    error: Annotated[str | None, "why it does not go on, while it lasts; null: nothing"] = None
+    identity_ts: Annotated[int | None, "TSO: the transaction identity its log was seen with"] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checkpoint_time", tso_time(self.checkpoint_ts))

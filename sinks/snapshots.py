@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
-from coordination.model import tso_time
+from coordination.model import TableName, tso_time
 from sinks.control_schema import fitted, from_rows, schema_of, to_rows
 from sinks.control_table import Change, ControlTable, TableView
 from sinks.control_upkeep import NO_HOOKS, ONCE, Upkeep
@@ -97,6 +97,28 @@ class Snapshots:
             return False
         self._known = (version, published | {row.primary_ts}, row.changefeed_id)
         return True
+
+    def forget(self, changefeed_id: str, above: Mapping[TableName, int], term: int) -> None:
+        """Take out the cuts that name a table at a version above this one: its log was replaced by
+        an older copy, and will have other content there. Raises TermRefused."""
+        if not above:
+            return
+        last = {str(name): version for name, version in above.items()}
+
+        def plan(view: TableView) -> Change | None:
+            check_term(self._table, view, changefeed_id, term)
+            rows = from_rows(view.rows(), SnapshotRow)
+            kept = [
+                row
+                for row in rows
+                if row.changefeed_id != changefeed_id
+                or all(version <= last.get(name, version) for name, version in row.tables.items())
+            ]
+            if len(kept) == len(rows):
+                return None
+            return Change(rows=to_rows(kept, SCHEMA), mode="overwrite")
+
+        self._table.commit(plan, "forget snapshots in")
 
     def latest(self, changefeed_id: str) -> SnapshotRow | None:
         return self._at(pc.max, pc.field("changefeed_id") == changefeed_id)

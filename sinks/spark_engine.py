@@ -36,11 +36,23 @@ from pyspark.sql.types import (
 )
 
 from coordination.errors import TidelakeError, TryAgain
-from coordination.model import Ts
-from sinks.apply import DELETE, OP_COLUMN, Applied, Skipped, TableAltered, TableWrite, Target
+from coordination.model import SEALED_TS
+from sinks.apply import (
+    DELETE,
+    OP_COLUMN,
+    Applied,
+    LastSeen,
+    Skipped,
+    TableAltered,
+    TableBroughtBack,
+    TableWrite,
+    Target,
+)
 from sinks.delta_types import quoted
+from sinks.merge_on_write.brought_back import LogNow, look
+from sinks.merge_on_write.storage import open_storage
 from sinks.session_conf import COMPILED, SESSION_CONF
-from sinks.storage_errors import is_storage_error, storage_error
+from sinks.storage_errors import is_storage_error, one_sentence, storage_error
 from sinks.tables import ALTERED, TargetState, inspect
 
 # In Java all others are subclasses of the first one, in Python none is.
@@ -70,8 +82,10 @@ class SparkEngine:
 
     def apply(self, write: TableWrite) -> Applied | Skipped:
         write.target.refuse_for_spark()
-        if (before := self._reached(write)) is not None:
-            return before
+        before = self._there(write.target)
+        self._refuse_brought_back(write, before, write.last)
+        if (there := _reached(write, before)) is not None:
+            return there
         try:
             _merge(write, cast("DataFrame", write.changes))
         except CONFLICTS as error:
@@ -80,32 +94,51 @@ class SparkEngine:
             if is_storage_error(error):
                 raise storage_error("write to", write.target.uri, error) from error
             raise
-        after = self._reached(write)
-        if after is None:
+        after = self._there(write.target)
+        identity = after.identity(write.target.app_id)
+        if after.version != before.version + 1 or identity != write.limit:  # not ours alone came
+            self._refuse_brought_back(write, after, write.last and LastSeen(before.version, None))
+        reached = _reached(write, after)
+        if reached is None:
             raise TryAgain(f"the commit of {write.limit} is not in the log of {write.target.uri}")
-        return Applied(after.version) if after.identity == write.limit else after
+        return Applied(reached.version) if reached.identity == write.limit else reached
 
     def check_shape(self, target: Target) -> None:
-        self._looked_at(target)
+        _refuse_altered(target, self._there(target))
 
-    def _looked_at(self, target: Target) -> TargetState:
-        """The table as a new handle shows it. Raises TableAltered, and TidelakeError where it is
-        gone."""
+    def _there(self, target: Target) -> TargetState:
+        """The table as a new handle shows it. Raises TidelakeError where it is gone."""
         state = inspect(target.uri, self._storage_options)
         if state is None:
             raise TidelakeError(f"table {target.name} is gone from {target.uri}; restore it")
-        if target.shaped_by not in (None, state.properties.get(ALTERED, "")):
-            raise TableAltered(f"a DDL has run on {target.name}")
         return state
 
-    def _reached(self, write: TableWrite) -> Skipped | None:
-        """The table's identity where it is at the write's limit or above, by a new handle; else
-        None."""
-        state = self._looked_at(write.target)
+    def _refuse_brought_back(
+        self, write: TableWrite, state: TargetState, last: LastSeen | None
+    ) -> None:
         identity = state.identity(write.target.app_id)
-        if identity is None or identity < write.limit:
-            return None
-        return Skipped(state.version, Ts(identity))
+        if last is None or identity == SEALED_TS:
+            return
+        now = LogNow(version=state.version, identity=identity, properties=state.properties)
+        with one_sentence("read the Delta log of", write.target.uri):
+            found = look(open_storage(write.target.uri, self._storage_options), last, now)
+        if found is not None:
+            raise TableBroughtBack(found.sentence(write.target.name))
+
+
+def _refuse_altered(target: Target, state: TargetState) -> None:
+    if target.shaped_by not in (None, state.properties.get(ALTERED, "")):
+        raise TableAltered(f"a DDL has run on {target.name}")
+
+
+def _reached(write: TableWrite, state: TargetState) -> Skipped | None:
+    """The table's identity where it is at the write's limit or above; else None. Raises
+    TableAltered."""
+    _refuse_altered(write.target, state)
+    identity = state.identity(write.target.app_id)
+    if identity is None or identity < write.limit:
+        return None
+    return Skipped(state.version, identity)
 
 
 def _merge(write: TableWrite, changes: DataFrame) -> None:

@@ -88,7 +88,7 @@ def physical_rows(changes: pa.Table, shape: TableShape) -> pa.Table:
     if lost:
         raise TidelakeError(
             f"the table has no column {', '.join(lost)} any more: it was changed by hand while it"
-            " was written; the next start takes it up as it is now"
+            " was written; it is opened again and taken up as it is then"
         )
     arrays = [
         given[column.name]

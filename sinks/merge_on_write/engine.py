@@ -20,13 +20,14 @@ import pyarrow.compute as pc
 
 from conf.settings import WriteMode
 from coordination.errors import TidelakeError
-from coordination.model import Ts
+from coordination.model import SEALED_TS, Ts
 from sinks.apply import (
     DELETE,
     OP_COLUMN,
     Applied,
     Skipped,
     TableAltered,
+    TableBroughtBack,
     TableHeld,
     TableWrite,
     Target,
@@ -171,12 +172,20 @@ class _Upsert:
     def _try(self) -> Applied | Skipped:
         state = self._table.state
         identity = state.transactions.get(self._write.target.app_id)
+        if identity is None or identity.version != SEALED_TS:
+            self._refuse_brought_back()
         if identity is not None and identity.version >= self._write.limit:
             return Skipped(state.version, Ts(identity.version))
         _check_shape(self._table, self._write.target)
         if is_paused(state.metadata):
             raise TableHeld(f"table {self._write.target.name} is paused")
         return Applied(self._commit())
+
+    def _refuse_brought_back(self) -> None:
+        target, last = self._write.target, self._write.last
+        found = None if last is None else self._table.brought_back(last, target.app_id)
+        if found is not None:
+            raise TableBroughtBack(found.sentence(target.name))
 
     def _commit(self) -> int:
         """One try on the version that was followed. Raises LostRace."""

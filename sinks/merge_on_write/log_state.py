@@ -23,6 +23,7 @@ from sinks.merge_on_write.actions import (
 from sinks.merge_on_write.forgotten import Forgotten
 
 NONCE = "tidelakeNonce"  # in commitInfo: we recognise our own commit by it
+OURS = "tidelake/"  # how the app IDs of our transaction identities begin
 NEVER = -1
 
 
@@ -42,6 +43,8 @@ class LogState:
     head_fingerprint: str | None = None  # None: the head's commit is gone, a checkpoint is left
     forget_vectors_within_ms: int | None = None  # see forgotten.py; None: every tombstone is kept
     forgotten: Forgotten = field(default_factory=Forgotten)
+    begun_at: int = NEVER  # the checkpoint's version: commits at or below were not seen
+    foreign: list[int] = field(default_factory=list)  # others' commits among those that were
 
     def advance(self, version: int, actions: Sequence[Json], raw: bytes) -> None:
         """Apply the next commit. ``raw``: its bytes. Raises ValueError for any other version."""
@@ -58,6 +61,8 @@ class LogState:
         if self.forget_vectors_within_ms is not None:
             self._forget(removes, added)
         self._take_the_rest(actions)
+        if not is_ours(actions):
+            self.foreign.append(version)
         self.version = version
         self.head_fingerprint = fingerprint(raw)
 
@@ -99,7 +104,7 @@ class LogState:
             self.domains[fields["domain"]] = fields
 
     def _take_commit_info(self, actions: Iterable[Json]) -> None:
-        info = _commit_info(actions)
+        info = commit_info(actions)
         self.in_commit_timestamp_ms = info.get("inCommitTimestamp")
         told = self.in_commit_timestamp_ms or info.get("timestamp")
         self.commit_time_ms = told or self.commit_time_ms
@@ -111,7 +116,7 @@ class LogState:
         self._take_the_rest(actions)
         removes = (Tombstone(each["remove"]) for each in actions if each.get("remove"))
         self.tombstones = {(each.path, each.vector_id): each for each in removes}
-        self.version = version
+        self.version = self.begun_at = version
 
     def take_head(self, actions: Sequence[Json], raw: bytes) -> None:
         """Take what the checkpoint lacks from its own version's commit: times and fingerprint."""
@@ -126,6 +131,7 @@ class LogState:
         twin.domains = dict(self.domains)
         twin.tombstones = dict(self.tombstones)
         twin.forgotten = self.forgotten.copy()
+        twin.foreign = list(self.foreign)
         return twin
 
     def bare(self) -> LogState:
@@ -154,13 +160,21 @@ def nonce_of(raw: bytes) -> str | None:
     ones."""
     lines = (json.loads(line) for line in raw.splitlines() if line.strip())
     try:
-        nonce: str | None = _commit_info(lines).get(NONCE)  # it is in our first line: reads no more
+        nonce: str | None = commit_info(lines).get(NONCE)  # it is in our first line: reads no more
     except (ValueError, AttributeError):
         return None
     return nonce
 
 
-def _commit_info(actions: Iterable[Json]) -> Json:
+def is_ours(actions: Iterable[Json]) -> bool:
+    """Whether a commit is of this program: by its nonce, or where Spark or delta-rs made it for us
+    by its transaction identity."""
+    return bool(commit_info(actions).get(NONCE)) or any(
+        str(each["txn"].get("appId", "")).startswith(OURS) for each in actions if each.get("txn")
+    )
+
+
+def commit_info(actions: Iterable[Json]) -> Json:
     """The fields of ``commitInfo``; empty where the writer left it out."""
     found = (each["commitInfo"] for each in actions if each.get("commitInfo"))
     return next(found, Json())

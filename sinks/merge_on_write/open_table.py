@@ -18,8 +18,11 @@ import pyarrow.compute as pc
 
 from coordination.clock import SystemClock
 from coordination.errors import TryAgain
+from coordination.model import NO_TS, Ts
+from sinks.apply import LastSeen
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import DataFile, Json
+from sinks.merge_on_write.brought_back import BroughtBack, LogNow, look
 from sinks.merge_on_write.commit import LostRace, TooLate, commit
 from sinks.merge_on_write.file_rows import DeletedRows, FileRows, IndexMemory, mark
 from sinks.merge_on_write.forgotten import WITHIN_MS
@@ -28,7 +31,7 @@ from sinks.merge_on_write.key_hash import is_numeric, keys_of
 from sinks.merge_on_write.key_index import Ordinals, SortedKeys, rows_with, sort_keys
 from sinks.merge_on_write.located import LocatedFiles
 from sinks.merge_on_write.log_reader import LogMoved, follow, read_log
-from sinks.merge_on_write.log_state import LogState
+from sinks.merge_on_write.log_state import NEVER, LogState
 from sinks.merge_on_write.sorted_files import NewFile
 from sinks.merge_on_write.storage import TableStorage
 from sinks.merge_on_write.table_shape import ShapeColumn, TableShape
@@ -66,6 +69,8 @@ class OpenTable:
         self._files: dict[str, FileRows] = {}
         self._key: tuple[ShapeColumn, ...] = ()  # of which bounds and indexes are
         self._followed_at = 0.0
+        self._looked_at: tuple[LastSeen, LogNow] | None = None
+        self._found: BroughtBack | None = None
 
     @property
     def state(self) -> LogState:
@@ -108,6 +113,24 @@ class OpenTable:
         self._state = self._shape = None
         self._files.clear()
         self._memory.drop(self.uri)
+
+    def brought_back(self, last: LastSeen, app_id: str) -> BroughtBack | None:
+        """What holds the table at this version, which was right as it was seen last. Reads only
+        where another writer has committed since."""
+        state = self.state
+        identity = state.transactions.get(app_id)
+        now = LogNow(
+            version=state.version,
+            identity=None if identity is None else Ts(identity.version),
+            properties={} if state.metadata is None else state.metadata.configuration,
+        )
+        others = state.foreign[-1] if state.foreign else NEVER
+        is_seen = max(others, state.begun_at) <= last.version <= state.version
+        if is_seen and (last.identity is None or (now.identity or NO_TS) >= last.identity):
+            return None
+        if self._looked_at != (last, now):
+            self._found, self._looked_at = look(self.storage, last, now), (last, now)
+        return self._found
 
     def until_won(self, attempt: Callable[[], Result]) -> Result:
         """The result of ``attempt``, which is called on the newest version, and again when another
