@@ -248,12 +248,15 @@ def retention(hours: int) -> dict[str, str]:
     return dict.fromkeys((FILE_RETENTION, LOG_RETENTION), f"interval {hours} hours")
 
 
-def inspect(uri: str, storage_options: Mapping[str, str]) -> TargetState | None:
-    """The table at its newest version, or None where there is none. Blocks for a few milliseconds,
-    without a Spark job. Raises StorageAway or StorageRefuses."""
+def inspect(
+    uri: str, storage_options: Mapping[str, str], version: int | None = None
+) -> TargetState | None:
+    """The table at this version, or its newest one, or None where there is none. Blocks for a few
+    milliseconds, without a Spark job. Raises StorageAway or StorageRefuses."""
     try:
         with one_sentence("read the Delta log of", uri):
-            handle = DeltaTable(uri, storage_options=dict(storage_options) or None)
+            options = dict(storage_options) or None
+            handle = DeltaTable(uri, version=version, storage_options=options)
     except TableNotFoundError:
         return None
     return state_of(handle)

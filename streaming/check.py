@@ -87,7 +87,8 @@ def _of_changefeed(found: ProgressReport, row: ChangefeedRow, max_lag_s: float) 
 def _of_table(found: ProgressReport, span: ProgressRow, max_lag_s: float) -> Verdict:
     name = f"{span.changefeed_id}: table {span.name}"
     if span.state == BLOCKED:
-        why = f"{name} is blocked by a DDL: see `tidelake ddl list`"
+        told = f": {' '.join(span.error.split())}" if span.error else ""
+        why = f"{name} is blocked and waits for an operator{told}"
         return Verdict(finding=Finding.FAILED, why=why)
     return _of_lag(found, name, span.checkpoint_ts, max_lag_s, "")
 

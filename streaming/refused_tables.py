@@ -35,17 +35,12 @@ def refuse_late(row: ProgressRow, feed: ChangefeedRow) -> None:
 def refuse_unless_ours(
     uri: str, row: ProgressRow, state: TargetState | None, feed: ChangefeedRow
 ) -> None:
+    """Of a table that `progress` says is filled."""
     if state is None:
         raise TidelakeError(
             f"table {row.name} is gone from {uri} though progress says that it is "
             "filled: restore it, or exclude it with [filter] rules, or load it anew with "
             "--overwrite-checkpoint-ts"
-        )
-    if row.delta_version is not None and state.version < row.delta_version:
-        raise TidelakeError(
-            f"table {row.name} is at Delta version {state.version}, progress says "
-            f"{row.delta_version}: it was replaced by an older copy. Restore the newer one, or "
-            "rewind with --overwrite-checkpoint-ts"
         )
     refuse_if_foreign(row.name, uri, state, feed)
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordination.model import TableName, Ts
-from sinks.apply import Target
-from sinks.progress import DROPPED, ProgressRow
+from sinks.apply import LastSeen, Target
+from sinks.progress import BLOCKED, DROPPED, ProgressRow
 from sinks.tables import DdlIdentity
 
 REPLICATING = "replicating"
@@ -28,6 +28,7 @@ class SinkTable:
     checkpoint: Ts
     target: Target | None = None
     version: int | None = None  # Delta version that holds everything up to the checkpoint
+    identity: Ts | None = None  # of its app ID in that version
     engine: str = ""
     created_ts: Ts = NO_DDL  # commit-ts of the DDL that made the target
     last_ddl_ts: Ts = NO_DDL  # ... of the last one that has run on it since
@@ -39,11 +40,22 @@ class SinkTable:
     state: str = REPLICATING
     dropped: Mapping[str, int] = field(default_factory=dict)  # column that it lacks -> values
     null_dates: Mapping[str, int] = field(default_factory=dict)  # column -> written as NULL
+    error: str = ""  # why it cannot be written now
 
     @property
     def version_at_checkpoint(self) -> int | None:
         """None where a DDL above the checkpoint has run on it: its shape is of later."""
         return self.version if self.checkpoint >= self.last_ddl_ts else None
+
+    @property
+    def last(self) -> LastSeen | None:
+        """How it was seen last, in a version of which is known what others had done."""
+        return None if self.version is None else LastSeen(self.version, self.identity)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Until an operator has mended it: nothing of it moves."""
+        return self.state == BLOCKED
 
     @property
     def is_settled(self) -> bool:

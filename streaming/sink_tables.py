@@ -38,6 +38,7 @@ from sinks.tables import (
     table_uri,
 )
 from streaming.apply.shape import Untold, WholeRow
+from streaming.brought_back_tables import BroughtBackTables, blocked_table, refuse_unless_healed
 from streaming.ddl_steps import DdlEvent
 from streaming.filter import TableForms
 from streaming.passed import refuse_what_was_passed
@@ -77,7 +78,9 @@ class SinkTables(dict[TableName, SinkTable]):
         self._sink = sink
         self._options = revealed_options(sink.storage_options)
         self._row = row
+        self._brought_back = BroughtBackTables(self._options)
         self.shown_ts = NOTHING_SHOWN  # of all tables: no cut at or below is one
+        self.older_copies: dict[TableName, int] = {}  # a rewind loads them anew above this version
         self.ended: dict[TableName, Ts] = {}  # dropped ones: what is of them at or below is old
 
     def put(self, span: SinkTable) -> None:
@@ -142,6 +145,8 @@ class SinkTables(dict[TableName, SinkTable]):
             return SinkTable(
                 name=name, checkpoint=self._start_point(row, None), state=unmade_state(row)
             )
+        if state is not None and (found := self._blocked(name, row, state)) is not None:
+            return found
         refuse_unless_ours(self.uri(name), row, state, self._row)
         assert state is not None
         has_left = state.left_version is not None and row.delta_version is not None
@@ -167,6 +172,27 @@ class SinkTables(dict[TableName, SinkTable]):
             null_dates=row.null_dates,
             state=WARNING if dropped else REPLICATING,
         )
+
+    def _blocked(self, name: TableName, row: ProgressRow, state: TargetState) -> SinkTable | None:
+        """Where others have brought an older state of it back; None also if a rewind heals it."""
+        app = self._app_id(name, row.incarnation)
+        if (found := self._brought_back.find(self.uri(name), row, state, app)) is None:
+            return None
+        if row.incarnation < self._row.incarnation:
+            refuse_unless_healed(name, found, row, self._row)
+            if found.known_version is not None:
+                self.older_copies[name] = found.version
+            return None
+        was = self._brought_back.before(self.uri(name), row, found, state)
+        is_whole = was.schema is not None and was.ddl is not None
+        target = self._target(name, schema_of(name, was), was) if is_whole else None
+        return blocked_table(found, row, was, target)
+
+    def refuse_brought_back(self, name: TableName, row: ProgressRow | None) -> None:
+        """Raises TableBroughtBack where that was since the table was opened or its row written."""
+        span, state = self.get(name), self.at(name)
+        if span is not None and state is not None and row is not None:
+            self._brought_back.refuse(self.uri(name), row, state, span)
 
     def _lengthened(self, name: TableName, state: TargetState) -> TargetState:
         """Kept for `snapshot-retention-h` at least."""
@@ -331,6 +357,7 @@ class SinkTables(dict[TableName, SinkTable]):
             checkpoint=checkpoint,
             target=target,
             version=state.version if state.left_version is None else state.left_version,
+            identity=state.identity(target.app_id) if state.left_version is None else None,
             created_ts=state.ddl.commit_ts if state.ddl else NO_DDL,
             last_ddl_ts=state.last_ddl_ts(target.app_id),
             shape_ts=state.shape_ts,

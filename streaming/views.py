@@ -249,7 +249,9 @@ def _notes(found: ProgressReport, row: ChangefeedRow) -> list[Text]:
         )
     if row.error:
         notes.append(Text(f"{row.changefeed_id}: {masked(row.error)}", style="red"))
-    return notes
+    ours = (each for each in found.spans if each.changefeed_id == row.changefeed_id)
+    errors = [each.error for each in ours if each.error and each.error != row.error]
+    return [*notes, *(Text(f"{row.changefeed_id}: {masked(e)}", style="red") for e in errors)]
 
 
 def _span(found: ProgressReport, span: ProgressRow, moving: bool) -> Cells:

@@ -78,6 +78,7 @@ class TableStatus(NamedTuple):
     state: TableState
     checkpoint_ts: Ts = NO_TS
     resolved_ts: Ts = NO_TS
+    identity_ts: Ts = NO_TS  # that its log was seen with; 0: none
     fence: int = 0  # of the assignment under which the span is written
     delta_version: int | None = None
     dead_letters: int = 0
@@ -86,6 +87,8 @@ class TableStatus(NamedTuple):
     dropped_columns: Mapping[str, int] | None = None  # values of columns that the table lacks
     is_paused: bool = False  # by an operator: its rows wait
     null_dates: Mapping[str, int] | None = None  # by column: dates that are NULL in the table
+    is_blocked: bool = False  # until an operator has mended it
+    error: str | None = None  # why it cannot be written now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +168,8 @@ _HEADER: Final = {  # TiCDC's keys, and our fields
 }
 _DISPATCH_REQUEST, _DISPATCH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = 1, 2, 3, 4
 _STATES: Final = tuple(TableState)  # by number: calling the enum is ten times slower
-# Of a row's fields; the fifth place is that of a former one.
-_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None, False, None)
+# Of a row's fields.
+_DEFAULTS: Final = (None, None, 0, 0, 0, 0, None, 0, None, None, None, False, None, False, None)
 _ENDING: Final = (TableState.STOPPING, TableState.STOPPED)
 
 
@@ -285,14 +288,14 @@ def _load_heartbeat_response(body: dict[str, Any]) -> HeartbeatResponse:
 
 def _dump_status(status: TableStatus, base_ts: int) -> list[Any]:
     """A status as a row without the defaults at its end. The checkpoint is relative to `base_ts`,
-    the resolved-ts to the checkpoint."""
-    table_id, state, checkpoint_ts, resolved_ts, *rest = status
+    the other timestamps to the checkpoint; the release before does not read the identity's."""
+    table_id, state, checkpoint_ts, resolved_ts, identity_ts, *rest = status
     row = [
         table_id,
         int(state),
         checkpoint_ts - base_ts,
         resolved_ts - checkpoint_ts,
-        0,
+        checkpoint_ts + 1 - identity_ts if identity_ts else 0,
         *rest,
     ]
     last = len(row)
@@ -312,7 +315,8 @@ def _load_statuses(
         if len(row) < 5:
             row += (0, 0, 0)[len(row) - 2 :]
         at = row[2] + base_ts
-        loaded.append(status(row[0], states[row[1]], at, at + row[3], *row[5:known]))
+        identity_ts = Ts(at + 1 - row[4]) if row[4] else NO_TS
+        loaded.append(status(row[0], states[row[1]], at, at + row[3], identity_ts, *row[5:known]))
     if paused := dict(more.get("is_paused", ())):
         loaded = [s._replace(is_paused=paused.get(s.table_id, s.is_paused)) for s in loaded]
     return tuple(loaded)

@@ -26,10 +26,19 @@ from coordination.errors import TableSealed, TidelakeError, TryAgain
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import SEALED_TS, TableName, Ts
 from coordination.secrets import revealed_options
-from sinks.apply import Applied, Engine, Skipped, TableAltered, TableHeld, TableWrite
+from sinks.apply import (
+    Applied,
+    Engine,
+    Skipped,
+    TableAltered,
+    TableBroughtBack,
+    TableHeld,
+    TableWrite,
+)
 from sinks.engine_choice import engine_choice
 from sinks.merge_on_write.engine import MergeOnWriteEngine
 from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.progress import BLOCKED
 from sinks.spark_engine import SparkEngine
 from sinks.storage_errors import StorageAway
 from streaming.apply.changes import TableChanges, changes
@@ -37,6 +46,7 @@ from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.events import events
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import keyless_errors
+from streaming.apply.table_errors import holding, named
 from streaming.apply.table_task import ChangeRules, TableTask
 from streaming.permit import Permit, Withdrawn
 from streaming.session import compiling
@@ -52,6 +62,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_TRIES = 8  # of one commit; a try fails when another writer commits to the table first
+FAILED_S, FAILED_MAX_S = 5.0, 60.0  # until one that could not be written is tried again
 HELD_S = 1.0  # the time until a table that an operator has paused is tried again
 
 
@@ -100,6 +111,7 @@ class Applier:
         self._min_commit_interval_s = batch.min_commit_interval_s
         self._not_before_s: dict[TableName, float] = {}  # monotonic: no commit before this time
         self._held: set[TableName] = set()
+        self._away: dict[TableName, TryAgain] = {}  # could not be written now
         self.altered: set[TableName] = set()  # a DDL has run on them: look at their schema again
         self._pool = ThreadPoolExecutor(batch.apply_threads, thread_name_prefix="apply")
 
@@ -125,15 +137,28 @@ class Applier:
         names = [each.task.name for each in due]
         self._held = {name for name in names if self._not_before_s.get(name, now_s) > now_s}
         self.altered = set()
+        self._away = {}
         free = [each for each in due if each.task.name not in self._held]
-        changed = side_by_side(self._pool, [partial(self._change, each, limit) for each in free])
-        changed = [each for each in changed if each[0].name not in self.altered]
+        cast = side_by_side(self._pool, [partial(self._change, each, limit) for each in free])
+        changed = [each for each in cast if each and each[0].name not in self.altered]
         self._dead_letters.add_rows({task.name: found.errors for task, found in changed})
         writable = [(task, found) for task, found in changed if found.rows.num_rows]
+        for task, found in changed:
+            if not found.rows.num_rows:  # nothing stands against it any more
+                self._spans.put(replace(self._spans[task.name], error=""))
         side_by_side(self._pool, [partial(self._commit, *each, limit) for each in writable])
+        self._hold_away(len(writable))
         return frozenset(self._held | self.altered)
 
-    def _change(self, due: DueTable, limit: Ts) -> tuple[TableTask, TableChanges]:
+    def _change(self, due: DueTable, limit: Ts) -> tuple[TableTask, TableChanges] | None:
+        """None: it cannot be done now, and the table is held."""
+        try:
+            return self._changed(due, limit)
+        except Exception as error:  # noqa: BLE001 - raised again unless it holds the table
+            self._hold(due.task.name, holding(due.task.name, error), HELD_S)
+            return None
+
+    def _changed(self, due: DueTable, limit: Ts) -> tuple[TableTask, TableChanges]:
         task, blocks = due.task, due.blocks
         if task.schema.key or task.is_log:
             choose = events if task.is_log else changes
@@ -157,7 +182,7 @@ class Applier:
             self.altered.add(name)
 
     def _commit(self, task: TableTask, changed: TableChanges, limit: Ts) -> None:
-        name = task.name
+        name, begun_s = task.name, time.monotonic()
         try:
             engine, result = self._written(task, changed.rows, limit)
             self._moved(name, changed, engine, result, limit)
@@ -166,13 +191,37 @@ class Applier:
             self._show(name, PAUSED)
             self._held.add(name)
             self._not_before_s[name] = time.monotonic() + HELD_S
+        except TableBroughtBack as found:
+            self._held.add(name)
+            span = self._spans[name]
+            self._spans.put(replace(span, state=BLOCKED, error=str(found)))
         except TableAltered:
             self.altered.add(name)
         except Withdrawn as withdrawal:
             logger.info("not written: %s table=%s limit=%d", withdrawal, name, limit)
+        except TryAgain as error:
+            self._away[name] = error
+        except Exception as error:  # noqa: BLE001 - raised again unless it holds the table
+            took_s = time.monotonic() - begun_s
+            self._hold(name, holding(name, error), max(FAILED_S, min(took_s * 10, FAILED_MAX_S)))
         finally:
             self._permit.ended(name)
         failpoint(Failpoint.AFTER_APPLY_ONE)
+
+    def _hold_away(self, written: int) -> None:
+        """Others could be written: so it is these tables, and not the storage as a whole."""
+        are_all = len(self._away) == written and not any(self._spans[n].error for n in self._away)
+        for name, error in self._away.items():
+            text = named(name, str(error))
+            if are_all:
+                raise type(error)(text) from error
+            self._hold(name, text, FAILED_S)
+
+    def _hold(self, name: TableName, error: str, wait_s: float) -> None:
+        logger.debug("not written: %s", error)
+        self._held.add(name)
+        self._not_before_s[name] = time.monotonic() + wait_s
+        self._spans.put(replace(self._spans[name], error=error))
 
     def _written(self, task: TableTask, rows: pa.Table, limit: Ts) -> tuple[str, Applied | Skipped]:
         """Write the changes; returns the name of the engine that did, and its result."""
@@ -214,6 +263,7 @@ class Applier:
             changes=rows,
             user_metadata=json.dumps(told),  # for audits: who wrote, from which ts to which
             before_commit=before_commit,
+            last=self._spans[task.name].last,
         )
 
     def _tried(self, engine: Engine, write: TableWrite) -> Applied | Skipped:
@@ -246,11 +296,10 @@ class Applier:
             reached = Ts(max(result.identity, limit))
             logger.info("already applied table=%s identity=%d limit=%d", name, reached, limit)
         self._show(name, REPLICATING)
-        span = self._spans[name]
+        span = replace(self._spans[name], version=result.version, engine=engine, error="")
         if isinstance(result, Applied):
             span = with_dropped(with_null_dates(span, changed.nulled), changed.dropped)
-        version = result.version
-        self._spans.put(replace(span, checkpoint=reached, version=version, engine=engine))
+        self._spans.put(replace(span, checkpoint=reached, identity=reached))
 
     def _show(self, name: TableName, state: str) -> None:
         span = self._spans[name]

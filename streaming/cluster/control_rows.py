@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName, Ts
 from coordination.ports import Advance
 from coordination.scheduler.messages import Span
 from sinks.changefeeds import ChangefeedRow
-from sinks.progress import DROPPED, ProgressRow
+from sinks.progress import BLOCKED, DROPPED, ProgressRow
 from sinks.schemas import SchemaRow
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.backlog import Backlog
@@ -108,6 +109,9 @@ class ControlRows:
     ) -> None:
         """Take up the tables of these rows, and say so in them; the dead letters come after."""
         self.spans.resume(before)
+        self._tables.snapshots.forget(
+            self.row.changefeed_id, self.spans.older_copies, self.row.term
+        )
         self.progress = dict(before)
         tables = self.spans.values()
         found = [resumed_progress(each, before[each.name], self.row) for each in tables]
@@ -159,6 +163,8 @@ class ControlRows:
     def _know(self, tables: Iterable[SinkTable]) -> None:
         """Identity and version of each are from one handle, and nobody has written since."""
         for table in tables:
+            if table.is_blocked:
+                continue  # what it shows is not what its row says
             if table.last_ddl_ts:
                 self._altered[table.name] = table
             if table.last_ddl_ts <= table.checkpoint:
@@ -203,11 +209,11 @@ class ControlRows:
         marks: Marks,
         backlog: Backlog,
         source_left_s: float | None,
-        blocked: Collection[TableName] = (),
+        blocked: Mapping[TableName, str] = MappingProxyType({}),
     ) -> bool:
         """What captures have reported, and the owner has read. Whether its sync point is in the
         ledger now. ``reading``: the low water of the owner's own reading; ``blocked``: the tables
-        that wait for an operator."""
+        that wait for an operator, and why."""
         with self._lock:
             self._save_schemas()
             reported = [each for each in advance.spans if self._is_current(each.span)]
@@ -236,6 +242,15 @@ class ControlRows:
                 self.publish_known()
             failpoint(Failpoint.AFTER_LEDGER)
             return is_published
+
+    def never_there(self, target_ts: Ts, waiting: Collection[TableName]) -> str | None:
+        """Why the target-ts is not reached: the other tables are there, and one waits for an
+        operator. ``waiting``: those that wait at a DDL, which is looked at elsewhere."""
+        rows = [row for row in self.progress.values() if row.state != DROPPED]
+        blocked = [row for row in rows if row.state == BLOCKED and row.name not in waiting]
+        others = [row for row in rows if row.state != BLOCKED]
+        is_there = blocked and all(row.checkpoint_ts >= target_ts for row in others)
+        return blocked[0].error if is_there else None
 
     def _is_current(self, span: Span) -> bool:
         """Not of a table that was dropped, whatever is of its name now."""

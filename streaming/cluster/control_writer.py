@@ -340,7 +340,7 @@ class DeltaControlWriter(RoleWorker):
             marks=self._stream.watermarks.to_record(),
             backlog=self._meter.look(now_s),
             source_left_s=term.retention.left_s,
-            blocked={each.name for each in self._held},
+            blocked={each.name: f"{each.why}: {each.event.query}" for each in self._held},
         )
         if published:
             with self._lock:
@@ -352,6 +352,9 @@ class DeltaControlWriter(RoleWorker):
         if stop is not None and is_there and (is_far or stop == self._stops_for):
             # Everything below the DDL is written, and its cut published.
             raise refusal(stop.event, stop.why + is_far)
+        target_ts, waiting = self._context.changefeed.target_ts, {each.name for each in self._held}
+        if target_ts and (why := rows.never_there(Ts(target_ts), waiting)):
+            raise TidelakeError(why)
 
     # The end.
 

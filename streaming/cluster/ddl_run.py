@@ -13,7 +13,7 @@ from coordination.errors import Fenced, Stop, TidelakeError
 from coordination.failpoint import Failpoint, failpoint
 from coordination.model import TableName
 from coordination.secrets import revealed_options
-from sinks.apply import Applied, Skipped, TableHeld
+from sinks.apply import Applied, Skipped, TableBroughtBack, TableHeld
 from sinks.column_origin import null_fills
 from sinks.merge_on_write.alter import TableDdl
 from sinks.merge_on_write.engine import MergeOnWriteEngine
@@ -88,7 +88,7 @@ class DdlRun:
                 on_type_change=changefeed.on_type_change,
                 null_dates=self._null_dates(),
                 rules=self._rules,
-                before_commit=context.trust.check,
+                before_commit=self._check,
             )
         )
         self._backoff = RetryBackoff()
@@ -99,6 +99,7 @@ class DdlRun:
 
     def __exit__(self, *_: object) -> None:
         self._engine.close()
+        self._context.concerns.withdraw(self._subject)
 
     def until_done(self, closing: Event) -> Sequence[SinkTable | EndedSpan | RenamedSpans] | None:
         """The tables as they are then; None: it was asked to end before. Raises DdlNotSupported
@@ -125,6 +126,7 @@ class DdlRun:
         try:
             self._context.trust.check()
             self._rows.save_schemas()
+            self._check()  # a rewrite takes long
             failpoint(Failpoint.BEFORE_DDL)
             if self._step.recovers is not None:
                 return [self._recovered(*self._step.recovers)]
@@ -138,18 +140,34 @@ class DdlRun:
         except PASSING as error:
             self._wait_s = self._backoff.next_s(error)
             return None
-        except TableHeld as held:
-            logger.info("the DDL waits: %s table=%s", held, name)
-            self._wait_s = HELD_S
-            self._backoff.reset()  # the storage answers, and it may take days
+        except (TableHeld, TableBroughtBack) as held:
+            self._waits(held)
             return None
         except (Fenced, Stop):
             raise
         except TidelakeError as error:
             raise refusal(event, str(error)) from error
+        self._context.concerns.say(self._subject, None)
         did = "skipped" if self._step.is_skipped else "ran"
         logger.info("%s the DDL table=%s version=%s", did, name, applied and applied.version)
         return [done]
+
+    def _waits(self, held: TableHeld | TableBroughtBack) -> None:
+        logger.info("the DDL waits: %s table=%s", held, self._name)
+        if isinstance(held, TableBroughtBack):
+            self._context.concerns.say(self._subject, str(held))
+        self._wait_s = HELD_S
+        self._backoff.reset()  # the storage answers, and it may take days
+
+    def _check(self) -> None:
+        """Right before a commit: whether it may be made, and its tables are what they were."""
+        self._context.trust.check()
+        for name in self._step.touched:
+            self._spans.refuse_brought_back(name, self._rows.progress.get(name))
+
+    @property
+    def _subject(self) -> str:
+        return f"DDL on {self._name}"
 
     def _looked_at(self, name: TableName) -> SinkTable:
         """Its last DDL is this one, also where it had run before anybody noted so in the table."""
@@ -210,7 +228,7 @@ class DdlRun:
             moves=targets,
             ddl=self._ddl,
             properties=spans.ownership(event),
-            before_commit=self._context.trust.check,
+            before_commit=self._check,
         )
         left = rename(self._engine, order)
         failpoint(Failpoint.AFTER_DDL)
@@ -237,7 +255,7 @@ class DdlRun:
                 target=target,
                 ddl=self._ddl,
                 properties=spans.ownership(event),
-                before_commit=self._context.trust.check,
+                before_commit=self._check,
             )
             recover(self._engine, order)
         failpoint(Failpoint.AFTER_DDL)
@@ -258,7 +276,7 @@ class DdlRun:
                     table=table,
                     ddl=self._ddl,
                     rules=self._rules,
-                    before_commit=self._context.trust.check,
+                    before_commit=self._check,
                 ),
             )
         failpoint(Failpoint.AFTER_DDL)

@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from coordination.model import TableName, Ts
+from coordination.model import NO_TS, TableName, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
 from streaming.permit import Withdrawn
@@ -58,6 +58,9 @@ class AppliedSpan(NamedTuple):
     dropped_columns: Mapping[str, int] | None = None
     is_paused: bool = False
     null_dates: Mapping[str, int] | None = None
+    is_blocked: bool = False
+    error: str | None = None
+    identity_ts: Ts = NO_TS
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,7 +5,7 @@ Delta version and the fence of a row never fall (I2, I3): the greater of old and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from coordination.model import SEALED_TS, TableName, Ts, fence_number
@@ -63,6 +63,7 @@ def first_progress(
         checkpoint_ts=table.checkpoint,
         resolved_ts=table.checkpoint,
         delta_version=table.version,
+        identity_ts=table.identity,
         source_offsets=source_offsets,
         capture_id=row.capture_id,
         epoch=row.epoch,
@@ -92,6 +93,7 @@ def resumed_progress(table: SinkTable, before: ProgressRow, row: ChangefeedRow) 
         )
     at_ts = max(table.checkpoint, before.checkpoint_ts)
     is_anew = before.delta_version is None or before.state in (STOPPED, WARNING)
+    is_anew |= table.is_blocked or bool(before.error)
     return replace(
         before,
         checkpoint_ts=at_ts,
@@ -99,6 +101,7 @@ def resumed_progress(table: SinkTable, before: ProgressRow, row: ChangefeedRow) 
         delta_version=table.version if at_ts >= table.last_ddl_ts else before.delta_version,
         state=table.state if is_anew else before.state,
         dropped_columns=table.dropped,
+        error=table.error or None,
         updated_at=None,
     )
 
@@ -145,6 +148,8 @@ def reported_progress(
         source_offsets=status.source_offsets or row.source_offsets,
         dropped_columns=_greater(before.dropped_columns, status.dropped_columns or {}),
         null_dates=_greater(before.null_dates, status.null_dates or {}),
+        error=status.error,
+        identity_ts=max(before.identity_ts or 0, status.identity_ts) or None,
     )
 
 
@@ -161,14 +166,15 @@ def _greater(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int
 def with_blocked(
     rows: Iterable[ProgressRow],
     progress: Mapping[TableName, ProgressRow],
-    blocked: Collection[TableName],
+    blocked: Mapping[TableName, str],
 ) -> list[ProgressRow]:
-    """The rows to write, with those of tables that wait for an operator: a table whose wait is over
-    moves, and is reported by who writes it."""
+    """The rows to write, with those of tables that wait for an operator, and why: a table whose
+    wait is over moves, and is reported by who writes it."""
     written = {row.name: row for row in rows}
-    for name in blocked:
-        if (row := written.get(name, progress.get(name))) is not None and row.state != BLOCKED:
-            written[name] = replace(row, state=BLOCKED, updated_at=None)
+    for name, why in blocked.items():
+        row = written.get(name, progress.get(name))
+        if row is not None and (row.state, row.error) != (BLOCKED, why):
+            written[name] = replace(row, state=BLOCKED, error=why, updated_at=None)
     return list(written.values())
 
 
@@ -176,10 +182,13 @@ def _state(before: ProgressRow, reported: SpanProgress, version: int | None) -> 
     """WARNING where there is no table although rows of it came, or where the table lacks columns
     that its rows have."""
     status = reported.status
+    if status is not None and status.is_blocked:
+        return BLOCKED
     if status is not None and status.is_paused:
         return PAUSED
     is_dead = status is not None and status.dead_letters > 0
     is_missing = version is None and (before.state == WARNING or is_dead)
+    is_missing |= status is not None and bool(status.error)
     if is_missing or before.dropped_columns or (status is not None and status.dropped_columns):
         return WARNING
     return reported.state.name.lower()

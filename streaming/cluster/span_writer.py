@@ -20,7 +20,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordination.errors import TryAgain
 from coordination.failpoint import Failpoint, failpoint
@@ -41,10 +41,12 @@ from streaming.cluster.role_context import RoleContext
 from streaming.cluster.span_log import SpanLog
 from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.stream_role import StreamRole
+from streaming.cluster.troubled_tables import TroubledTables, opened_or_held
 from streaming.protocols.contract import Block, Kind, Wanted
 from streaming.sink_table import PAUSED, SinkTable
 
 logger = logging.getLogger(__name__)
+Rows = Mapping[TableName, ProgressRow]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,6 +81,7 @@ class SpanWriter(StreamRole):
             context.changefeed,
             lambda name: context.tables.schemas.of_table(context.changefeed.id, name),
         )
+        self._troubled = TroubledTables(context.concerns)
         self.newcomers = Newcomers(self._stream)
         self.has_lost_rows = False  # then another writer must read everything again
         self._seen: tuple[object, ...] | None = None  # the inputs of the last `apply_due`
@@ -90,6 +93,7 @@ class SpanWriter(StreamRole):
         """To be called after the writer has left the stream."""
         self._applier.close()
         self._carry.close()
+        self._troubled.close()
 
     # Called by the worker.
 
@@ -115,12 +119,7 @@ class SpanWriter(StreamRole):
             coming.append(Newcomer(assignment=each, table=table, low_water=low_water))
         self.newcomers.begin(coming)
 
-    def _table(
-        self,
-        assignment: Assignment,
-        rows: Mapping[TableName, ProgressRow],
-        at_least: Ts = NO_TS,
-    ) -> SinkTable | None:
+    def _table(self, assignment: Assignment, rows: Rows, at_least: Ts = NO_TS) -> SinkTable | None:
         """The table as its Delta log has it now; None where it was dropped, also if it was made
         again since: that is another span's. Raises TryAgain while its progress row is missing or
         of another incarnation."""
@@ -203,12 +202,16 @@ class SpanWriter(StreamRole):
         self._drop_leavers(held)
         self._take_in(held)
         self._open()
+        self._open_again()
         self._write_bad()
         self.is_held = False
         for limit, names in sorted(self._due(resolved).items()):
             self._apply(limit, names)
         for joined in self._joined.values():
             self._trim(joined)
+        tables = [self._spans[name] for name, each in self._joined.items() if each.is_written]
+        self.is_held |= any(each.error for each in tables)
+        self._troubled.tell(tables, time.monotonic())
         self._log.look_at_carry(self._carry, resolved, self._stream.watermarks)
         if self._publish(resolved):
             self._context.wake()
@@ -246,7 +249,7 @@ class SpanWriter(StreamRole):
     def _open(self) -> None:
         """Begin to write the joined spans that are to be written: each table is opened anew, since
         another capture may have written it while its rows were read."""
-        rows: Mapping[TableName, ProgressRow] | None = None
+        rows: Rows | None = None
         for joined in self._joined.values():
             if joined.is_written or joined.is_over or not joined.assignment.is_to_write:
                 continue
@@ -259,6 +262,20 @@ class SpanWriter(StreamRole):
             self._spans.put(table)
             joined.is_written = True
             self._held.opened(joined.assignment, self.applied(joined.assignment))
+
+    def _open_again(self) -> None:
+        """Tables that could not be written. It stays said until a write has shown the contrary."""
+        names = [name for name in self._troubled.due(time.monotonic()) if name in self._joined]
+        rows = self._context.progress() if names else {}
+        for name in names:
+            span, table = self._spans[name], self._opened_again(name, rows)
+            if table is not None:
+                told = table.error or ("" if span.is_blocked else span.error)
+                self._spans.put(replace(table, error=told))
+
+    def _opened_again(self, name: TableName, rows: Rows) -> SinkTable | None:
+        span, assignment = self._spans[name], self._joined[name].assignment
+        return opened_or_held(span, lambda: self._table(assignment, rows, span.checkpoint))
 
     # Writing.
 
@@ -279,7 +296,7 @@ class SpanWriter(StreamRole):
         """The tables that can be advanced, by the ts up to which they can; most have the same."""
         due: dict[Ts, list[TableName]] = defaultdict(list)
         for name, joined in self._joined.items():
-            is_ours = joined.is_written and not joined.is_over
+            is_ours = joined.is_written and not (joined.is_over or self._spans[name].is_blocked)
             allowed = self._held.limit(joined.assignment) if is_ours else None
             if allowed is not None and min(resolved, allowed) > self._spans[name].checkpoint:
                 due[min(resolved, allowed)].append(name)
@@ -306,14 +323,14 @@ class SpanWriter(StreamRole):
         rows = self._context.progress()
         for name in names:
             logger.info("a DDL has run on the table table=%s", name)
-            joined = self._joined[name]
-            table = self._table(joined.assignment, rows, self._spans[name].checkpoint)
+            joined, table = self._joined[name], self._opened_again(name, rows)
             if table is None:
                 joined.is_over = True
                 continue
             self._spans.put(table)
             self._trim(joined)
-        return [name for name in names if not self._joined[name].is_over]
+        waiting = {n for n in names if self._joined[n].is_over or self._spans[n].error}
+        return [name for name in names if name not in waiting]
 
     def _due_table(self, name: TableName, limit: Ts) -> DueTable | None:
         span = self._spans[name]
@@ -377,4 +394,7 @@ class SpanWriter(StreamRole):
             dropped_columns=table.dropped or None,
             null_dates=table.null_dates or None,
             is_paused=table.state == PAUSED,
+            is_blocked=table.is_blocked,
+            error=table.error or None,
+            identity_ts=table.identity or NO_TS,
         )

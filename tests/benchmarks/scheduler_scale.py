@@ -124,7 +124,7 @@ class FakeCapture:
 
 def _status(table_id: int, ts: int, fence: int) -> TableStatus:
     at = Ts(ts)
-    return TableStatus(table_id, TableState.REPLICATING, at, at, fence, 17, 0, "delta-rs")
+    return TableStatus(table_id, TableState.REPLICATING, at, at, at, fence, 17, 0, "delta-rs")
 
 
 class Bench:

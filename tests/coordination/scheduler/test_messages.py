@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordination.model import CaptureID, ChangefeedID, ProcessorEpoch, TableName, Ts
+from coordination.model import NO_TS, CaptureID, ChangefeedID, ProcessorEpoch, TableName, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import (
     AddTable,
@@ -35,6 +35,7 @@ FULL = TableStatus(
     TableState.REPLICATING,
     Ts(TSO + 10),
     Ts(TSO + 12),
+    Ts(TSO + 7),
     (7 << 32) | 3,
     41,
     2,
@@ -43,6 +44,8 @@ FULL = TableStatus(
     {"note": 2},
     True,
     {"day": 3},
+    True,
+    "table shop.orders: …",
 )
 BARE = TableStatus(5, TableState.ABSENT)
 BODIES: list[Body] = [
@@ -119,14 +122,18 @@ def test_fields_of_a_newer_version_are_passed_over():
 
 def test_the_release_before_names_one_field_and_reads_all_of_a_row():
     document = json.loads(encode(message(BODIES[8])))
-    assert max(map(len, document["body"]["statuses"])) == 13
+    assert max(map(len, document["body"]["statuses"])) == 15
     for row in document["body"]["statuses"]:
+        row[4:5] = [0]
         del row[11:]
+    assert isinstance(BODIES[8], HeartbeatResponse)
+    told = [
+        each._replace(identity_ts=NO_TS, null_dates=None, is_blocked=False, error=None)
+        for each in BODIES[8].statuses
+    ]  # it has none
     paused = [[FULL.table_id, True], [1, True]]  # the latter is of no row here
     document["body"]["more"] = {"is_paused": paused, "mood": [[FULL.table_id, "x"]], "a": "yes"}
-    assert isinstance(BODIES[8], HeartbeatResponse)
-    statuses = tuple(each._replace(null_dates=None) for each in BODIES[8].statuses)  # it has none
-    said = replace(BODIES[8], statuses=statuses)
+    said = replace(BODIES[8], statuses=tuple(told))
     assert decode(json.dumps(document).encode()) == message(said)
 
 
@@ -169,7 +176,7 @@ def test_fields_that_are_missing_have_defaults(body: Body, missing: tuple[str, .
 
 def test_a_span_that_moved_on_costs_few_bytes():
     statuses = tuple(
-        TableStatus(2**62 + n, TableState.REPLICATING, Ts(TSO), Ts(TSO), 1 << 32, 17)
+        TableStatus(2**62 + n, TableState.REPLICATING, Ts(TSO), Ts(TSO), Ts(TSO), 1 << 32, 17)
         for n in range(1_000)
     )
     response = HeartbeatResponse(

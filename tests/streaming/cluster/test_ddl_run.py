@@ -26,6 +26,7 @@ from streaming.cluster.control_rows import EndedSpan, RenamedSpans
 from streaming.cluster.ddl_run import HELD_S, carry_out
 from streaming.cluster.known import Known, pending_ddls
 from streaming.cluster.progress_rows import first_progress
+from streaming.concerns import Concerns
 from streaming.control_tables import ControlTables
 from streaming.ddl_plan import DdlPlan, in_order, plan
 from streaming.ddl_refusal import DdlNotSupported
@@ -120,6 +121,7 @@ class Ground:
             trust=SimpleNamespace(check=lambda: None),
             watch=lambda what: Watchdog(SystemClock()).watch(what, 60.0),
             tables=ControlTables.of(self._changefeed.sink),
+            concerns=Concerns(),
         )
         ran: list[Any] = []
         reader = cast(Any, SimpleNamespace(ran=ran.append))

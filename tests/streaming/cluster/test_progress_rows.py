@@ -202,13 +202,31 @@ def test_a_table_that_an_operator_has_paused_says_so_until_it_is_written_again()
 
 def test_a_table_that_waits_for_an_operator_says_so_until_it_is_written_again():
     other = replace(BEFORE, table_name="b")
-    (row,) = with_blocked([], {NAME: BEFORE, other.name: other}, {NAME})
-    assert row == replace(BEFORE, state="blocked", updated_at=None)
-    assert with_blocked([], {NAME: row}, {NAME}) == []
+    why = {NAME: "it is not known: ALTER TABLE …"}
+    (row,) = with_blocked([], {NAME: BEFORE, other.name: other}, why)
+    assert row == replace(BEFORE, state="blocked", error=why[NAME], updated_at=None)
+    assert with_blocked([], {NAME: row}, why) == []
     moved = reported_progress(row, told(70), {})
-    assert with_blocked([moved], {NAME: row}, {NAME}) == [replace(moved, state="blocked")]
-    assert with_blocked([moved], {NAME: row}, ()) == [moved]
-    assert moved.state == "replicating"
+    assert (moved.state, moved.error) == ("replicating", None)
+    assert with_blocked([moved], {NAME: row}, why) == [
+        replace(moved, state="blocked", error=why[NAME])
+    ]
+    assert with_blocked([moved], {NAME: row}, {}) == [moved]
+
+
+def test_a_table_that_its_writer_cannot_write_says_why_while_that_lasts():
+    row = reported_progress(BEFORE, told(70, error="table shop.a: no"), {})
+    assert (row.state, row.error) == ("warning", "table shop.a: no")
+    row = reported_progress(row, told(70, is_blocked=True, error="table shop.a: wait"), {})
+    assert (row.state, row.error) == ("blocked", "table shop.a: wait")
+    row = reported_progress(row, told(80), {})
+    assert (row.state, row.error) == ("replicating", None)
+
+
+def test_the_identity_that_a_log_was_seen_with_never_falls():
+    row = reported_progress(BEFORE, told(70, identity_ts=Ts(60)), {})
+    assert row.identity_ts == 60
+    assert reported_progress(row, told(80), {}).identity_ts == 60
 
 
 def test_a_dropped_table_is_in_no_cut_at_or_above_its_ddl_and_holds_nothing_back():

@@ -22,6 +22,7 @@ from streaming.cluster.held_spans import Assignment, HeldSpans
 from streaming.cluster.newcomers import Newcomer, low_water_of, passes
 from streaming.cluster.reads import Read
 from streaming.cluster.span_writer import SpanWriter, _Joined
+from streaming.concerns import Concerns
 from streaming.protocols.contract import Block
 from streaming.source.ranges import TopicPartition
 from streaming.watermark import Watermarks
@@ -85,6 +86,7 @@ class Ground:
             dead_letters=lambda _: nothing,
             carry=lambda: self.carry,
             applier=lambda *_: nothing,
+            concerns=Concerns(),
         )
         row: Any = SimpleNamespace(incarnation=1)
         self.writer = SpanWriter(context, row, self.held, self.failures.append)
@@ -113,7 +115,11 @@ class Ground:
             version_at_checkpoint=None,
             engine="",
             dropped={},
+            null_dates={},
             state="",
+            identity=None,
+            is_blocked=False,
+            error="",
         )
         low_water: Mapping[TopicPartition, int] = {PARTITION: 0}
         self.writer.newcomers.begin(

@@ -1,0 +1,95 @@
+"""Tables of which another writer has brought an older state back, as a start finds them (rule 5).
+
+``row``: the table's progress row, ``feed``: the changefeed's, ``state``: what is at ``uri``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from coordination.errors import TidelakeError
+from coordination.model import NO_TS, TableName, Ts
+from sinks.apply import LastSeen, TableBroughtBack, Target
+from sinks.changefeeds import ChangefeedRow
+from sinks.merge_on_write.brought_back import BroughtBack, LogNow, look
+from sinks.merge_on_write.storage import open_storage
+from sinks.progress import BLOCKED, ProgressRow
+from sinks.storage_errors import one_sentence
+from sinks.tables import TargetState, inspect
+from streaming.sink_table import NO_DDL, SinkTable
+
+
+class BroughtBackTables:
+    """Looks into their logs; what was found is known as long as a table stays as it is."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+        self._found: dict[str, tuple[LastSeen, LogNow, BroughtBack | None]] = {}
+
+    def find(
+        self, uri: str, row: ProgressRow, state: TargetState, app_id: str
+    ) -> BroughtBack | None:
+        """What holds the table, which was right as the row says. Reads the commits since."""
+        if row.delta_version is None:
+            return None
+        was = None if row.identity_ts is None else Ts(row.identity_ts)
+        last = LastSeen(row.delta_version, was)
+        identity = state.identity(app_id)
+        if last.version == state.version and (identity or NO_TS) >= (was or NO_TS):
+            return None
+        now = LogNow(version=state.version, identity=identity, properties=state.properties)
+        known_last, known_now, found = self._found.get(uri, (None, None, None))
+        if (known_last, known_now) != (last, now):
+            with one_sentence("read the Delta log of", uri):
+                found = look(open_storage(uri, self._options), last, now)
+            self._found[uri] = last, now, found
+        return found
+
+    def before(
+        self, uri: str, row: ProgressRow, found: BroughtBack, state: TargetState
+    ) -> TargetState:
+        """The table as the row knows it: what it was made by tells its span from others of its
+        name. The present ``state`` where its log does not have that any more."""
+        if found.known_version is not None:
+            return state
+        with suppress(TidelakeError):
+            return inspect(uri, self._options, row.delta_version) or state
+        return state
+
+    def refuse(self, uri: str, row: ProgressRow, state: TargetState, span: SinkTable) -> None:
+        """Raises TableBroughtBack, also where that was since ``span`` was opened."""
+        known = max(filter(None, (span.version, row.delta_version)), default=None)
+        if span.target is not None:
+            row = replace(row, delta_version=known)
+            if (found := self.find(uri, row, state, span.target.app_id)) is not None:
+                raise TableBroughtBack(found.sentence(span.name))
+
+
+def blocked_table(
+    found: BroughtBack, row: ProgressRow, state: TargetState, target: Target | None
+) -> SinkTable:
+    """The table as it was before that; nothing of it moves."""
+    return SinkTable(
+        name=row.name,
+        checkpoint=Ts(row.checkpoint_ts),
+        target=target,
+        version=row.delta_version,
+        identity=None if row.identity_ts is None else Ts(row.identity_ts),
+        created_ts=state.ddl.commit_ts if state.ddl else NO_DDL,
+        state=BLOCKED,
+        error=found.sentence(row.name),
+        null_dates=row.null_dates,
+        dropped=row.dropped_columns,
+    )
+
+
+def refuse_unless_healed(
+    name: TableName, found: BroughtBack, row: ProgressRow, feed: ChangefeedRow
+) -> None:
+    """Of a table that begins a new incarnation: only a rewind that is low enough may pass, since no
+    later start would see what was brought back."""
+    is_rewinding = feed.state == "rewinding" and row.incarnation < feed.incarnation
+    if not is_rewinding or feed.checkpoint_ts > (found.whole_ts or feed.checkpoint_ts):
+        raise TidelakeError(found.sentence(name))

@@ -1,0 +1,65 @@
+"""Tables that a capture cannot write now, each by itself: an older state of one was brought back,
+or its last write has failed. The others go on.
+
+    a write, or the opening of a table ──► SinkTable.error ──► a concern, the progress row's `error`
+             ▲                                                   │ every few seconds
+             └───────── the rows are tried again ◄── opened again ┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from coordination.model import TableName
+from streaming.apply.table_errors import holding
+from streaming.concerns import Concerns
+from streaming.sink_table import SinkTable
+
+OPEN_EVERY_S: Final = 5.0
+
+
+class TroubledTables:
+    """Of one writer; used by its applying thread, but for ``close``."""
+
+    def __init__(self, concerns: Concerns) -> None:
+        self._concerns = concerns
+        self._told: dict[TableName, str] = {}
+        self._open_at_s: dict[TableName, float] = {}
+
+    def tell(self, tables: Iterable[SinkTable], now_s: float) -> None:
+        """Report what began and what is over."""
+        errors = {each.name: each.error for each in tables if each.error}
+        for name in self._told.keys() - errors.keys():
+            self._concerns.say(_subject(name), None)
+            del self._told[name], self._open_at_s[name]
+        for name, error in errors.items():
+            if name not in self._told:
+                self._concerns.say(_subject(name), error)
+                self._told[name], self._open_at_s[name] = error, now_s + OPEN_EVERY_S
+
+    def due(self, now_s: float) -> list[TableName]:
+        """Which are to be opened again now: what is wrong with them may be mended, or they are as a
+        hand has altered them."""
+        due = [name for name, at_s in self._open_at_s.items() if at_s <= now_s]
+        self._open_at_s.update((name, now_s + OPEN_EVERY_S) for name in due)
+        return due
+
+    def close(self) -> None:
+        """Who writes the tables next says what is wrong with them then."""
+        for name in list(self._told):
+            self._concerns.withdraw(_subject(name))
+
+
+def opened_or_held(span: SinkTable, opened: Callable[[], SinkTable | None]) -> SinkTable | None:
+    """The table as it is opened, or as it was with why it cannot be. Raises what is not of this
+    table alone."""
+    try:
+        return opened()
+    except Exception as error:  # noqa: BLE001 - raised again unless it holds the table
+        return replace(span, error=holding(span.name, error))
+
+
+def _subject(name: TableName) -> str:
+    return f"table {name}"
