@@ -52,6 +52,7 @@ from conf.settings import (
 from conf.sink_uri import parse_sink_uri
 from conf.source_security import FALSE, TRUE
 from conf.source_uri import check_names, parse_source_uri, uri_parameters
+from conf.tso import other_unit
 
 PREFIX = "TIDELAKE_"
 CONFIG_VARIABLE = "TIDELAKE_CONFIG"
@@ -244,7 +245,10 @@ def load_changefeed(document: Document, values: Mapping[str, Any]) -> Changefeed
 
 
 def check_ts(name: str, ts: int | None) -> None:
+    """Raise SettingError for what is no TSO."""
     require(ts is None or 0 <= ts < 2**63, f"{name}={ts} must be a TSO, 0 or above")
+    other = None if ts is None else other_unit(ts)
+    require(other is None, f"{name}={other}")
 
 
 def _table_rules(document: Document) -> tuple[TableRule, ...]:

@@ -10,7 +10,7 @@ An answer is a mapping (one changefeed in full), or a list of mappings with equa
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from conf.load import check_ts
@@ -124,6 +124,8 @@ class Operator(CaptureOperations):
         ts = None if overwrite_checkpoint_ts is None else Ts(overwrite_checkpoint_ts)
         check_ts("overwrite-checkpoint-ts", ts)
         before = self.query(changefeed_id)
+        if ts is not None:
+            _check_rewind(changefeed_settings(self._read(changefeed_id).known_info), ts)
         target_ts = before["target_ts"]
         if ts is not None and 0 < target_ts <= ts:
             raise ConfigError(
@@ -211,6 +213,7 @@ def _check(info: ChangefeedInfo, *, is_checked: bool, is_new: bool) -> None:
 
     changefeed = changefeed_settings(info)
     if not is_checked:
+        preflight.check_clocks(changefeed, None)
         return
     try:
         preflight.check_changefeed(changefeed)
@@ -222,6 +225,16 @@ def _check(info: ChangefeedInfo, *, is_checked: bool, is_new: bool) -> None:
         raise  # broker and storage were reached, so the captures would fail in the same way
     except TidelakeError as error:
         raise TidelakeError(_or_elsewhere(error)) from error
+
+
+def _check_rewind(changefeed: Changefeed, ts: int) -> None:
+    """Raise ConfigError for a rewind that lies ahead of the clocks. A broker that does not answer
+    here does not matter: this machine's clock alone has to do then."""
+    from streaming.far_ts import refuse_far_ahead
+    from streaming.source.kafka import Source
+
+    with closing(Source(changefeed.source)) as source:
+        refuse_far_ahead("overwrite-checkpoint-ts", ts, source)
 
 
 def _or_elsewhere(error: TidelakeError) -> str:

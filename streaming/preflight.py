@@ -15,6 +15,7 @@ from coordination.errors import ConfigError
 from sinks.changefeeds import ChangefeedRow
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
 from streaming.control_tables import ControlTables
+from streaming.far_ts import refuse_far_ahead
 from streaming.filter import TableFilter, TableForms
 from streaming.retained import refuse_a_hole
 from streaming.schema_file import definitions_of
@@ -34,7 +35,15 @@ def check_changefeed(changefeed: Changefeed) -> None:
     definitions_of(changefeed)
     check_warehouse(changefeed.sink, changefeed.id)
     with closing(Source(changefeed.source)) as source:
+        check_clocks(changefeed, source)
         source.shape()
+
+
+def check_clocks(changefeed: Changefeed, source: Source | None) -> None:
+    """Raise ConfigError for a start that lies ahead of the clocks. ``source``: None where the
+    broker cannot be asked."""
+    refuse_far_ahead("start-ts", changefeed.start_ts, source)
+    refuse_far_ahead("overwrite-checkpoint-ts", changefeed.overwrite_checkpoint_ts, source)
 
 
 def check_beginning(changefeed: Changefeed) -> None:

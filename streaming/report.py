@@ -50,9 +50,9 @@ class ProgressReport:
 
     def lag_s(self, checkpoint_ts: int) -> float | None:
         """Seconds from a checkpoint (TiDB's clock) to now (this machine's clock); None if there is
-        no checkpoint yet."""
+        no checkpoint yet. 0 where the clocks differ, and the checkpoint is of a time to come."""
         at = checkpoint_time(checkpoint_ts)
-        return (self.now - at).total_seconds() if at is not None else None
+        return max(0.0, (self.now - at).total_seconds()) if at is not None else None
 
     def source_left_s(self, row: ChangefeedRow) -> float | None:
         """Seconds until Kafka may delete messages that the changefeed needs; None if that is not

@@ -21,14 +21,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from coordination.model import TSO_LOGICAL_BITS, tso_time
+from streaming.source.clocks import LATEST_MS
 from streaming.source.kafka import Source, SourceLost
 from streaming.source.ranges import TopicPartition
 
 # By so much may the clock of PD, which gives the commit-ts, be ahead of the clock that stamps
 # messages (a TiCDC capture's, or the broker's). A stamped message may also wait before it is sent.
 CLOCKS_MS: Final = 10 * 60_000
-# No TSO is so late. What a producer has written in µs or ns is beyond it.
-LATEST_MS: Final = 1 << (63 - TSO_LOGICAL_BITS)
 
 
 def refuse_a_hole(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from conf.load import warehouse_of
 from conf.settings import DeltaSink
+from conf.tso import other_unit
 from coordination.errors import ConfigError, TidelakeError
 from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName, time_tso
 from coordination.secrets import revealed_options
@@ -151,6 +152,8 @@ def _moment(ts: int) -> str:
 def parse_as_of(text: str) -> int:
     """A TSO, or the last TSO of an RFC 3339 time's millisecond."""
     if _TSO.fullmatch(text):
+        if (other := other_unit(int(text))) is not None:
+            raise ConfigError(f"as-of {other}")
         return min(int(text), SEALED_TS)
     try:
         at = datetime.fromisoformat(text)

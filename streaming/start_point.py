@@ -15,6 +15,7 @@ from typing import Any
 
 from conf.settings import Changefeed
 from sinks.changefeeds import ChangefeedRow, ChangefeedState
+from streaming.far_ts import refuse_far_ahead
 from streaming.passed import filters_after, filters_of
 from streaming.retained import refuse_a_hole
 from streaming.source.kafka import Source, SourceShape, check_topic_ids
@@ -70,6 +71,8 @@ def settle(
     its own. With one that the row does not have yet, the changefeed goes to its start-ts."""
     is_new = not stored.source_offsets  # claimed, but reading never began
     row = _begun(stored, changefeed, start_id)
+    if not row.source_offsets:  # where it begins, an operator has said
+        refuse_far_ahead("start-ts", row.checkpoint_ts, log)
     check_topic_ids(row.topic_ids, shape.topic_ids)
     state = _state(row, changefeed)
     unknown = [p for p in shape.partitions if str(p) not in row.source_offsets]

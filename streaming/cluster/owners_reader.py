@@ -31,6 +31,7 @@ from streaming.apply.row_block import RowBlock
 from streaming.apply.shape import NewestWholeRow, Untold, WholeRow
 from streaming.cluster.blocked_tables import BlockedTables
 from streaming.cluster.control_rows import ControlRows, EndedSpan, RenamedSpans
+from streaming.cluster.far_watermarks import FarWatermarks
 from streaming.cluster.known import Known, MadeTable
 from streaming.cluster.progress_rows import span_of
 from streaming.cluster.reads import Offsets, Read, texts
@@ -80,6 +81,7 @@ class OwnersReader(StreamRole):
         self._trust = context.trust
         self._stream = context.stream
         self._on_known = on_known
+        self._far = FarWatermarks(context.concerns)
         self.since: Offsets | None = None  # from there on the stream's reads are ours too
         self._is_caught_up = False  # what lies before has been read
         self._closing = threading.Event()
@@ -114,8 +116,7 @@ class OwnersReader(StreamRole):
     def close(self) -> None:
         """Before it leaves the stream, which would wait for what it reads by itself. Any thread."""
         self._closing.set()
-
-    # The role.
+        self._far.close()
 
     def submit(self, begin: Offsets) -> Wanted:
         if self.since is None:
@@ -128,6 +129,7 @@ class OwnersReader(StreamRole):
         self._keep(read)
 
     def _keep(self, read: Read) -> None:
+        self._far.look(read.blocks)
         before = {**read.position, **read.begin}
         for block in read.blocks:
             if block.kind is Kind.DDL:

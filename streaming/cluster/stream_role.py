@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark import SparkContext
 
@@ -35,7 +36,9 @@ class StreamContext:
     watch: Watch
 
     def reader(self, spark: SparkContext) -> RangeReader:
-        return RangeReader(spark, self.changefeed.source, decode, name=self.name)
+        started_ts = max(self.changefeed.start_ts, self.changefeed.overwrite_checkpoint_ts or 0)
+        decoder = partial(decode, start_ts=started_ts)
+        return RangeReader(spark, self.changefeed.source, decoder, name=self.name)
 
 
 class StreamRole:

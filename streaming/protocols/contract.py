@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from coordination.model import TableName, Ts
+from coordination.model import SEALED_TS, TableName, Ts
 
 NO_TABLE: Final = TableName("", "")
 
@@ -55,6 +55,7 @@ ROW_FIELDS: Final = (
 # and WIRE_TYPES and KEY_NAMES in its schema's metadata.
 DATA: Final = "data"
 OLD: Final = "old"
+FAR_WATERMARK: Final = "far-watermark"  # the error class of a watermark that is not believed
 ERROR_CLASS: Final = "error_class"
 ERROR_MESSAGE: Final = "error_message"
 WIRE_TYPES: Final = b"wire_types"  # JSON: [[column, type as in the message] …], in table order
@@ -90,6 +91,7 @@ class Messages:
     partition: int
     offsets: pa.Int64Array
     values: pa.Array  # binary or large_binary; null: a tombstone
+    latest_ts: int = SEALED_TS  # a watermark above it is not believed (`source/clocks.py`)
 
     def __len__(self) -> int:
         return len(self.offsets)

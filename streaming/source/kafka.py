@@ -24,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from conf.settings import KafkaSource
 from coordination.errors import TidelakeError, TopicMissing, TryAgain
+from streaming.source.clocks import LATEST_MS
 from streaming.source.consumer import RangeConsumer
 from streaming.source.librdkafka_settings import librdkafka_settings
 from streaming.source.ranges import OffsetRange, TopicPartition
@@ -207,6 +208,15 @@ class Source:
         finally:
             consumer.close()
         return found
+
+    def newest_ms(self) -> float | None:
+        """The greatest timestamp of all messages (ms since 1970), by which the broker's clock, or
+        the producers', is known; None without a message. Raises SourceAway."""
+        spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+        wanted = {Assignment(p.topic, p.partition): spec for p in self.shape().partitions}
+        found = self._ask(lambda admin: admin.list_offsets(wanted, request_timeout=_ANSWER_S))
+        times = [each.timestamp for each in found.values() if 0 < each.timestamp < LATEST_MS]
+        return max(times, default=None)
 
     def retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
         """``retention.ms`` of each topic; topics without a limit are left out. Raises

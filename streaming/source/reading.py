@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from streaming.protocols.contract import Block, Decoder, Kind, Messages, Wanted
+from streaming.source.clocks import LATEST_MS, latest_ts
 from streaming.source.consumer import RangeConsumer
 from streaming.source.ranges import OffsetRange, TopicPartition
 
@@ -114,14 +115,19 @@ def _take(cursors: Mapping[TopicPartition, Cursor], messages: list[Any]) -> bool
         (only,) = cursors.values()
         offsets = [each.offset() for each in messages]
         only.take(offsets, [each.value() for each in messages])
+        only.see(messages[-1])
     elif messages:
         sorted_out: dict[tuple[str, int], tuple[list[int], list[bytes | None]]] = {}
+        last: dict[tuple[str, int], Any] = {}
         for each in messages:
             offsets, values = sorted_out.setdefault((each.topic(), each.partition()), ([], []))
             offsets.append(each.offset())
             values.append(each.value())
+            last[each.topic(), each.partition()] = each
         for (topic, partition), (offsets, values) in sorted_out.items():
-            cursors[TopicPartition(topic, partition)].take(offsets, values)
+            cursor = cursors[TopicPartition(topic, partition)]
+            cursor.take(offsets, values)
+            cursor.see(last[topic, partition])
     return any([_heed(cursors, each) for each in events]) or bool(messages)
 
 
@@ -190,6 +196,7 @@ class Cursor:
     message_bytes: int = 0
     offsets: list[int] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
+    newest_ms: float = 0.0  # of the messages that were looked at; 0: no timestamp
 
     @property
     def left(self) -> int:
@@ -209,6 +216,13 @@ class Cursor:
         if offsets:
             self.position = offsets[-1] + 1
         self.is_read |= self.passed or self.position >= end
+
+    def see(self, message: Any) -> None:
+        """The last one of those that came together: its timestamp is looked at, to know the
+        broker's clock, and not that of each."""
+        at_ms = message.timestamp()[1]
+        if at_ms < LATEST_MS:
+            self.newest_ms = max(self.newest_ms, at_ms)
 
     def reach(self, position: int) -> bool:
         """No more messages come before this position; returns whether that is progress."""
@@ -231,6 +245,7 @@ class Cursor:
                 partition=self.range.partition,
                 offsets=offsets,
                 values=values,
+                latest_ts=latest_ts(time.time() * 1e3, self.newest_ms),
             )
         self.offsets, self.values = [], []
         if self.is_read:

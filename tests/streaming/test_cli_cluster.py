@@ -271,6 +271,8 @@ def test_an_update_keeps_what_is_not_given(
         (("resume", "--overwrite-checkpoint-ts", "-5"), "must be a TSO, 0 or above"),
         (("resume", "--overwrite-checkpoint-ts", "9" * 30), "must be a TSO, 0 or above"),
         (("resume", "--overwrite-checkpoint-ts", "900"), "below the changefeed's target-ts 900"),
+        (("resume", "--overwrite-checkpoint-ts", "9" * 18), "more than a minute ahead"),
+        (("resume", "--overwrite-checkpoint-ts", "1700000000123"), "looks like milliseconds since"),
     ],
 )
 def test_what_a_changefeed_cannot_become_is_one_line_and_changes_nothing(

@@ -11,8 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordination.model import TableName
-from streaming.protocols.canal_json.events import Bad, Ddl, Row, Shape, WatermarkEvent
+from coordination.model import SEALED_TS, TSO_LOGICAL_BITS, TableName
+from streaming.protocols.canal_json.events import (
+    Bad,
+    Ddl,
+    Error,
+    Event,
+    Row,
+    Shape,
+    WatermarkEvent,
+)
 from streaming.protocols.canal_json.heads import some
 from streaming.protocols.canal_json.message import read
 from streaming.protocols.canal_json.rows import Rows, row_body, rows_of
@@ -20,6 +28,7 @@ from streaming.protocols.canal_json.walk import Positions
 from streaming.protocols.contract import (
     BAD_BODY,
     DDL_BODY,
+    FAR_WATERMARK,
     NO_TABLE,
     Block,
     Kind,
@@ -28,6 +37,7 @@ from streaming.protocols.contract import (
     WantedTable,
     ipc,
 )
+from streaming.source.clocks import KEPT_MS, clock_of, shown_ts
 
 _Event = TypeVar("_Event")
 
@@ -44,6 +54,7 @@ class Collector:
         self._ddls: dict[TableName, list[tuple[int, Ddl]]] = defaultdict(list)
         self._bad: dict[tuple[TableName, bool], list[tuple[int, Bad]]] = defaultdict(list)
         self._watermarks: list[tuple[int, int]] = []
+        self._far_ts = min(messages.latest_ts + (KEPT_MS << TSO_LOGICAL_BITS), SEALED_TS)
         self._offsets: Positions = messages.offsets.to_numpy()
         sizes = pc.fill_null(pc.binary_length(messages.values), 0)
         self._sizes = sizes.to_numpy().astype(np.int64)
@@ -51,7 +62,8 @@ class Collector:
     def read_each(self, positions: Positions) -> None:
         values = some(self.messages.values, positions)
         for position, value in zip(positions.tolist(), values, strict=True):
-            match read(value.as_py()):
+            event = read(value.as_py())
+            match event if self._is_believed(event) else self._far(event):
                 case Row() as row if row.name in self.wanted:
                     self._single[row.name, row.shape].append((position, row))
                 case Row() as row:
@@ -64,11 +76,48 @@ class Collector:
                     self._bad[bad.name, bad.is_row].append((position, bad))
 
     def take(self, name: TableName, shape: Shape, rows: Rows) -> None:
+        if len(far := np.flatnonzero(rows.commit_ts > self._far_ts)):
+            self._refuse(name, rows.positions[far], rows.commit_ts[far])
+            rows = rows.take(np.flatnonzero(rows.commit_ts <= self._far_ts))
         if len(rows.positions):
             self._rows[name, shape.unordered].append((shape, rows))
 
     def count(self, name: TableName, positions: Positions, commit_ts: Positions) -> None:
-        self._unwanted[name].append((positions, commit_ts))
+        if len(far := np.flatnonzero(commit_ts > self._far_ts)):
+            self._refuse(name, positions[far], commit_ts[far])
+            near = np.flatnonzero(commit_ts <= self._far_ts)
+            positions, commit_ts = positions[near], commit_ts[near]
+        if len(positions):
+            self._unwanted[name].append((positions, commit_ts))
+
+    def _refuse(self, name: TableName, positions: Positions, commit_ts: Positions) -> None:
+        for position, ts in zip(positions.tolist(), commit_ts.tolist(), strict=True):
+            self._bad[name, True].append((position, Bad(name, self._far_error(ts), is_row=True)))
+
+    def _is_believed(self, event: Event) -> bool:
+        match event:
+            case WatermarkEvent():
+                return event.watermark_ts <= self.messages.latest_ts
+            case Row() | Ddl():
+                return event.commit_ts <= self._far_ts
+        return True
+
+    def _far(self, event: Event) -> Bad:
+        match event:
+            case WatermarkEvent():
+                return Bad(NO_TABLE, self._far_error(event.watermark_ts, is_watermark=True))
+            case Row() | Ddl():
+                is_row = isinstance(event, Row)
+                return Bad(event.name, self._far_error(event.commit_ts), is_row=is_row)
+        return event
+
+    def _far_error(self, ts: int, *, is_watermark: bool = False) -> Error:
+        what, ahead = ("watermark", "a minute") if is_watermark else ("commit-ts", "a day")
+        return Error(
+            FAR_WATERMARK if is_watermark else "far-commit-ts",
+            f"{what} {ts} ({shown_ts(ts)}) is more than {ahead} ahead of the clocks of reader and "
+            f"broker ({clock_of(self.messages.latest_ts)}): it does not count",
+        )
 
     def blocks(self) -> Iterator[Block]:
         """By their first offset."""

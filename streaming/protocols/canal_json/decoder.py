@@ -16,13 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordination.model import TableName
+from coordination.model import TSO_LOGICAL_BITS, TableName
 from streaming.protocols.canal_json.collect import Collector, key_of
 from streaming.protocols.canal_json.heads import by_head, some
 from streaming.protocols.canal_json.message import Malformed, parse
 from streaming.protocols.canal_json.template import Template
 from streaming.protocols.canal_json.walk import Mask, Positions
 from streaming.protocols.contract import Block, Messages, Wanted
+from streaming.source.clocks import latest_ts
 
 _START: Final = b'{"id":0,"database":"'
 _BLANK: Final = 32  # all below are control characters
@@ -35,11 +36,14 @@ _MAX_TEMPLATES: Final = 16
 _MAX_SAMPLES: Final = 16
 
 
-def decode(messages: Messages, wanted: Wanted) -> Iterator[Block]:
+def decode(messages: Messages, wanted: Wanted, *, start_ts: int = 0) -> Iterator[Block]:
     """Blocks of a chunk by their first offset; rows at or below a table's ``above_ts`` are in
-    none. A watermark block ends (``last``) where its greatest watermark stands last."""
+    none. A watermark block ends (``last``) where its greatest watermark stands last. ``start_ts``:
+    where an operator had the changefeed begin, which is as good a clock as the messages'."""
     if not len(messages):
         return iter(())
+    believed_ts = max(messages.latest_ts, latest_ts(start_ts >> TSO_LOGICAL_BITS))
+    messages = replace(messages, latest_ts=believed_ts)
     values = messages.values
     if not pa.types.is_binary(values.type):
         values = values.cast(pa.binary())
