@@ -168,6 +168,11 @@ class ControlWriter(Protocol):
         """The claim; None until the term is claimed, which `open_control_writer` has begun."""
         ...
 
+    def trouble(self) -> str | None:
+        """Before the term is claimed: what the claim waits for, or failed of and is tried again. It
+        is shown as a warning. Never raises."""
+        ...
+
     def ddl_scan(self) -> DdlScan: ...
 
     def run_ddl(self, ddl: PendingDdl) -> None:

@@ -160,6 +160,7 @@ class Changefeeds:
         ttl_s: float,
         stop: threading.Event,
         check: Callable[[], None] = lambda: None,
+        on_wait: Callable[[str], None] = lambda _: None,
     ) -> ChangefeedRow:
         """Claim the next term, and return the row as claimed: the stored one, or ``initial``.
 
@@ -167,7 +168,8 @@ class Changefeeds:
         another etcd, or by this etcd later than us (etcd may have been restored from a backup).
         Raises TermRefused (that owner was elected later, and is alive), TidelakeError (it is of
         another etcd, and alive), Stop (``stop`` was set), and what ``check`` raises, which is
-        called before each try. ``ttl_s``: of the session's lease.
+        called before each try. ``ttl_s``: of the session's lease. ``on_wait`` gets a sentence
+        before it blocks.
         """
         stale: ChangefeedRow | None = None
         give_up_at = self._clock.monotonic() + PATIENCE_TTLS * ttl_s
@@ -176,7 +178,7 @@ class Changefeeds:
             row, is_ours = self._claim_once(initial, ownership, stale, ttl_s)
             if is_ours:
                 return row
-            stale = self._until_stale(row, ownership, ttl_s, give_up_at, stop)
+            stale = self._until_stale(row, ownership, ttl_s, give_up_at, stop=stop, on_wait=on_wait)
 
     def save(self, row: ChangefeedRow) -> None:
         """Write the row; raises TermRefused unless the table still holds the row's term.
@@ -294,18 +296,20 @@ class Changefeeds:
         ownership: Ownership,
         ttl_s: float,
         give_up_at: float,
+        *,
         stop: threading.Event,
+        on_wait: Callable[[str], None],
     ) -> ChangefeedRow | None:
         """Blocks until the stored row has not changed for longer than the TTL, or has become one
         that need not be waited for. Returns that row. Raises Stop, and the error of `alive`."""
         unchanged_since = self._clock.monotonic()
-        logger.warning(
-            "waits for up to %.0f s: changefeed %s was replicated by capture %s %s",
-            max(ttl_s, give_up_at - unchanged_since),
-            blocking.changefeed_id,
-            blocking.capture_id,
-            why_it_may_live(blocking, ownership),
+        wait_s = max(ttl_s, give_up_at - unchanged_since)
+        waits = (
+            f"waits for up to {wait_s:.0f} s: changefeed {blocking.changefeed_id} was replicated "
+            f"by capture {blocking.capture_id} {why_it_may_live(blocking, ownership)}"
         )
+        logger.warning("%s", waits)
+        on_wait(waits)
         while True:
             if self._clock.wait(stop, ttl_s / LOOKS_PER_TTL):
                 raise Stop(f"changefeed {blocking.changefeed_id}: asked to stop while claiming")

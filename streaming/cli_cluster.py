@@ -25,6 +25,7 @@ from streaming.cli_options import (
     ChangefeedId,
     ClusterId,
     ConfigFile,
+    DryRun,
     Format,
     LogFormatOption,
     LogLevelOption,
@@ -102,6 +103,7 @@ def _show(
     ask: Ask, arguments: dict[str, str | None], config: Path | None, output_format: OutputFormat
 ) -> None:
     from streaming import views
+    from streaming.findings import DryRunRefused
     from streaming.operations import operator
 
     settings = load_server(
@@ -113,6 +115,9 @@ def _show(
             views.show_rows(ask(op), as_json=as_json)
         except NotInTime as late:
             views.show_rows([*late.rows], as_json=as_json)
+            raise
+        except DryRunRefused as refused:
+            views.show_rows(refused.rows, as_json=as_json)
             raise
 
 
@@ -168,11 +173,13 @@ def create(
     schema_file: SchemaFile = None,
     config: ConfigFile = None,
     no_check: NoCheck = False,
+    dry_run: DryRun = False,
     no_confirm: NoConfirm = False,  # for TiCDC's scripts
 ) -> Ask:
     """Create a changefeed, which the captures of the cluster replicate from then on.
 
-    First asks Kafka and the warehouse whether it can work (unless --no-check).
+    First asks Kafka and the warehouse whether it can work (unless --no-check): topic, clocks,
+    a write to the warehouse, and whose its tables are.
     Prints the new changefeed, as `changefeed query` does.
 
     Example:
@@ -184,7 +191,9 @@ def create(
         config=config, environment=os.environ, arguments={**arguments, "etcd": "embedded"}
     )
     document = changefeed_document(config, os.environ)
-    return lambda op: op.create(settings.changefeed, arguments, document, is_checked=not no_check)
+    return lambda op: op.create(
+        settings.changefeed, arguments, document, is_checked=not no_check, is_dry=dry_run
+    )
 
 
 @asks(changefeed)
@@ -197,16 +206,19 @@ def update(
     schema_file: SchemaFile = None,
     config: ConfigFile = None,
     no_check: NoCheck = False,
+    dry_run: DryRun = False,
     no_confirm: NoConfirm = False,  # for TiCDC's scripts
 ) -> Ask:
-    """Change the settings of a paused changefeed.
+    """Change the settings of a changefeed that is paused, failed or finished.
 
     What you do not give stays as it was; ID and start-ts cannot be changed.
     Prints the changefeed, which `changefeed resume` starts again.
     """
     arguments = with_schema_text(settings_of(locals()))
     document = changefeed_document(config, os.environ)
-    return lambda op: op.update(changefeed_id, arguments, document, is_checked=not no_check)
+    return lambda op: op.update(
+        changefeed_id, arguments, document, is_checked=not no_check, is_dry=dry_run
+    )
 
 
 @asks(changefeed, "list")

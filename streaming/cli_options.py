@@ -105,6 +105,13 @@ NoCheck = Annotated[
         "that cannot reach them.",
     ),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Change nothing: print what would be, and all that is found wrong (exit code 2).",
+    ),
+]
 NoConfirm = Annotated[
     bool, typer.Option("--no-confirm", help="Accepted for scripts made for TiCDC; changes nothing.")
 ]

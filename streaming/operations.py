@@ -9,9 +9,9 @@ An answer is a mapping (one changefeed in full), or a list of mappings with equa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, Final
 
 from conf.load import check_ts
 from conf.settings import Changefeed, DeltaSink, EtcdSettings, TransportSettings
@@ -39,8 +39,14 @@ from streaming.admission import refuse_a_runs
 from streaming.capture_operations import CaptureOperations, Row, table_name
 from streaming.changed import CHANGED, between, setting_changes
 from streaming.cluster.changefeed_settings import changefeed_settings, described, updated, uris
+from streaming.findings import DryRunRefused, findings, refuse
 from streaming.freshness import NOT_RUNNING
 from streaming.owner_calls import OwnerCalls
+
+GO_ON: Final = (
+    "Give it another target-ts (`tidelake changefeed update --target-ts`, 0 for none), then "
+    "`resume` goes on; or go back with `resume --overwrite-checkpoint-ts`"
+)
 
 
 class Operator(CaptureOperations):
@@ -60,10 +66,12 @@ class Operator(CaptureOperations):
         document: Mapping[str, Any],
         *,
         is_checked: bool,
+        is_dry: bool = False,
     ) -> Row:
         """Create a changefeed with these settings, which were read from ``arguments``, environment
         and file (``document``). Raises ConfigError if its name is taken, or if a `tidelake run`
-        replicates it; with ``is_checked`` also what a start would raise."""
+        replicates it; with ``is_checked`` also what a start would raise. ``is_dry``: change
+        nothing, and return what would be, with all that was found wrong."""
         info = described(changefeed, arguments, document)
         advice = (
             "`tidelake changefeed resume` goes on with it, `update` changes it, `remove` ends it"
@@ -71,12 +79,32 @@ class Operator(CaptureOperations):
         if find_changefeed(self._client, self._cluster_id, info.name) is not None:
             raise ConfigError(f"there is a changefeed {info.name}. {advice}")
         refuse_a_runs(self._client, self._cluster_id, info)
-        _check(info, is_checked=is_checked, is_new=True)
+        found_wrong = findings(info, is_new=True, is_checked=is_checked)
+        if is_dry:
+            return self._planned(info, found_wrong, {})
+        refuse(found_wrong)
         try:
             self._changefeeds.create(info)
         except ChangefeedExists as error:
             raise ConfigError(f"{error}. {advice}") from error
         return self._changed(info.id, {})
+
+    def _planned(
+        self, info: ChangefeedInfo, found_wrong: Sequence[TidelakeError], changes: Mapping[str, Any]
+    ) -> Row:
+        """Of a dry run. Raises DryRunRefused, which has it, where something was found wrong."""
+        planned = {
+            "changefeed": info.id,
+            "state": known_state(info).value,
+            **uris(info),
+            "start_ts": info.start_ts,
+            "target_ts": info.target_ts,
+            "findings": [str(each) for each in found_wrong],
+            CHANGED: dict(changes),
+        }
+        if found_wrong:
+            raise DryRunRefused(planned)
+        return planned
 
     def list_changefeeds(self) -> list[Row]:
         found = read_changefeeds(self._client, self._cluster_id)
@@ -115,6 +143,11 @@ class Operator(CaptureOperations):
 
     def pause(self, changefeed_id: str) -> Row:
         before = self.query(changefeed_id)
+        if before["state"] == FeedState.FINISHED.value:
+            raise ConfigError(
+                f"changefeed {changefeed_id} has finished at its target-ts {before['target_ts']}: "
+                f"there is nothing to pause. {GO_ON}"
+            )
         self._changefeeds.pause(_name(changefeed_id))
         return self._changed(changefeed_id, before)
 
@@ -132,6 +165,11 @@ class Operator(CaptureOperations):
                 f"overwrite-checkpoint-ts {ts} must be below the changefeed's target-ts "
                 f"{target_ts}, which `tidelake changefeed update --target-ts` changes"
             )
+        if ts is None and 0 < target_ts <= before["checkpoint_ts"]:
+            raise ConfigError(
+                f"changefeed {changefeed_id} has reached its target-ts {target_ts}, and would "
+                f"finish again at once. {GO_ON}"
+            )
         self._changefeeds.resume(_name(changefeed_id), ts)
         rewound = {"from": before["checkpoint_ts"], "to": ts}
         return self._changed(
@@ -145,17 +183,24 @@ class Operator(CaptureOperations):
         document: Mapping[str, Any],
         *,
         is_checked: bool,
+        is_dry: bool = False,
     ) -> Row:
-        """Change the given settings of a paused changefeed. What is not given stays, and so do its
-        ID and time of creation."""
-        stored = self._read(changefeed_id).known_info
+        """Change the given settings of a changefeed that is paused, failed or finished. What is not
+        given stays, and so do its ID and time of creation. ``is_dry``: as in ``create``."""
+        found = self._read(changefeed_id)
+        stored = found.known_info
         check_updatable(stored)
         changed = updated(stored, arguments, document)
         if changed == stored:
             raise ConfigError(
                 f"nothing is changed: all that is given is so already in changefeed {changefeed_id}"
             )
-        _check(changed, is_checked=is_checked, is_new=False)
+        if changed.target_ts != stored.target_ts:
+            _check_target(changed, found)
+        found_wrong = findings(changed, is_new=False, is_checked=is_checked)
+        if is_dry:
+            return self._planned(changed, found_wrong, setting_changes(stored, changed))
+        refuse(found_wrong)
         self._changefeeds.update(_name(changefeed_id), changed)
         return {**self.query(changefeed_id), CHANGED: setting_changes(stored, changed)}
 
@@ -205,26 +250,16 @@ def set_table_paused(sink: DeltaSink, table: str, *, paused: bool) -> Row:
     return {"table": table, "state": after, CHANGED: changed}
 
 
-def _check(info: ChangefeedInfo, *, is_checked: bool, is_new: bool) -> None:
-    """Check the info that goes into etcd. Raises what a start with it would raise; without
-    ``is_checked`` only for settings, without asking broker and warehouse."""
-    from streaming import preflight
-    from streaming.source.kafka import SourceLost
-
-    changefeed = changefeed_settings(info)
-    if not is_checked:
-        preflight.check_clocks(changefeed, None)
-        return
-    try:
-        preflight.check_changefeed(changefeed)
-        if is_new:
-            preflight.check_beginning(changefeed)
-    except preflight.NoWarehouse as error:
-        raise ConfigError(_or_elsewhere(error)) from error
-    except (ConfigError, SourceLost):
-        raise  # broker and storage were reached, so the captures would fail in the same way
-    except TidelakeError as error:
-        raise TidelakeError(_or_elsewhere(error)) from error
+def _check_target(changed: ChangefeedInfo, found: ChangefeedReactorState) -> None:
+    """Raise ConfigError for a new target-ts that lies behind the checkpoint."""
+    checkpoint_ts = found.status.checkpoint_ts if found.status else changed.start_ts
+    if 0 < changed.target_ts <= checkpoint_ts:
+        raise ConfigError(
+            f"target-ts {changed.target_ts} must be above the checkpoint-ts {checkpoint_ts} of "
+            f"changefeed {changed.id}: what is above the target is in the tables already. Give a "
+            "later one, or 0 for none; `tidelake changefeed resume --overwrite-checkpoint-ts` goes "
+            "back"
+        )
 
 
 def _check_rewind(changefeed: Changefeed, ts: int) -> None:
@@ -235,12 +270,6 @@ def _check_rewind(changefeed: Changefeed, ts: int) -> None:
 
     with closing(Source(changefeed.source)) as source:
         refuse_far_ahead("overwrite-checkpoint-ts", ts, source)
-
-
-def _or_elsewhere(error: TidelakeError) -> str:
-    return (
-        f"{str(error).rstrip('.')} (if that is so here alone, and not for the captures: --no-check)"
-    )
 
 
 def _name(changefeed_id: str) -> ChangefeedName:

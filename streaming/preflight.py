@@ -7,19 +7,26 @@ etcd.
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Final
 
 from conf.settings import Changefeed, DeltaSink
-from coordination.errors import ConfigError
+from coordination.errors import ConfigError, TidelakeError
+from coordination.secrets import revealed_options
 from sinks.changefeeds import ChangefeedRow
 from sinks.engine_choice import LOCAL, engine_choice, scheme_of
+from sinks.merge_on_write.storage import LocalStorage, TableStorage, open_storage
 from streaming.control_tables import ControlTables
 from streaming.far_ts import refuse_far_ahead
 from streaming.filter import TableFilter, TableForms
+from streaming.freshness import Freshness
 from streaming.retained import refuse_a_hole
 from streaming.schema_file import definitions_of
 from streaming.source.kafka import Source
+
+PROBE: Final = ".tidelake-probe"  # an empty file, written and deleted
+NAMED: Final = 5  # so many tables are named
 
 
 class NoWarehouse(ConfigError):
@@ -27,16 +34,67 @@ class NoWarehouse(ConfigError):
 
 
 def check_changefeed(changefeed: Changefeed) -> None:
-    """Check filter, schema file, warehouse and broker. Blocks. Raises what a start would raise:
-    ConfigError for wrong settings, another TidelakeError for a broker or storage that does not
-    answer."""
+    """Check filter, schema file, warehouse and broker. Blocks. Raises the first thing that a start
+    would raise: ConfigError for wrong settings, another TidelakeError for a broker or storage that
+    does not answer."""
+    for check in (_check_tables, _check_sink, _check_source):
+        check(changefeed)
+
+
+def findings(changefeed: Changefeed, *, is_new: bool) -> list[TidelakeError]:
+    """All that is wrong with a changefeed that is to be created (``is_new``) or changed. Blocks."""
+    checks = [_check_tables, _check_sink, refuse_others_warehouse, _check_source]
+    checks += [check_beginning] if is_new else []
+    found: dict[str, TidelakeError] = {}
+    for check in checks:
+        try:
+            check(changefeed)
+        except TidelakeError as error:
+            found.setdefault(str(error), error)  # two checks may ask the same broker
+    return list(found.values())
+
+
+def _check_tables(changefeed: Changefeed) -> None:
     TableFilter(changefeed.filter)
     TableForms(changefeed.sink.tables)
     definitions_of(changefeed)
+
+
+def _check_sink(changefeed: Changefeed) -> None:
     check_warehouse(changefeed.sink, changefeed.id)
+
+
+def _check_source(changefeed: Changefeed) -> None:
     with closing(Source(changefeed.source)) as source:
         check_clocks(changefeed, source)
         source.shape()
+
+
+def refuse_others_warehouse(changefeed: Changefeed) -> None:
+    """Raise ConfigError where somebody writes this changefeed into the warehouse already, or where
+    tables there that the filter selects are another changefeed's. Blocks: whether a row is still
+    refreshed may need a second look."""
+    tables = ControlTables.of(changefeed.sink)
+    rows, left = Freshness().look(tables.changefeeds.read_all)
+    own = next((each for each in rows if each.changefeed_id == changefeed.id), None)
+    if own is not None and own.fresh_for_s is not None and own.changefeed_id not in left:
+        raise ConfigError(
+            f"sink-uri: changefeed {changefeed.id} is replicated into {changefeed.sink.warehouse} "
+            f"already, by capture {own.capture_id} ({own.process or 'no process is known'}) of "
+            f"etcd cluster {own.etcd_cluster_id}: stop that, or give another sink-uri"
+        )
+    selected = TableFilter(changefeed.filter)
+    taken: dict[str, list[str]] = {}
+    for each in tables.progress.read_all():
+        if each.changefeed_id != changefeed.id and selected.selects(each.name):
+            taken.setdefault(each.changefeed_id, []).append(str(each.name))
+    for other, names in taken.items():
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        raise ConfigError(
+            f"sink-uri: tables in {changefeed.sink.warehouse} belong to changefeed {other}: "
+            f"{', '.join(names[:NAMED])}{more}. Two changefeeds cannot write one table: give "
+            "another sink-uri, or leave these tables out with [filter] rules"
+        )
 
 
 def check_clocks(changefeed: Changefeed, source: Source | None) -> None:
@@ -71,6 +129,8 @@ def check_warehouse(sink: DeltaSink, changefeed_id: str) -> None:
     engine_choice(sink.apply_engine, sink.warehouse, allow_unsafe_commits=sink.allow_unsafe_commits)
     if scheme_of(sink.warehouse) in LOCAL:
         _check_folder(sink.warehouse)
+    else:
+        _write_once(open_storage(sink.warehouse, revealed_options(sink.storage_options)))
     _stored(sink, changefeed_id)
 
 
@@ -88,3 +148,22 @@ def _check_folder(warehouse: str) -> None:
             f"sink-uri: no permission to write to {nearest}: {path} cannot be a warehouse; give "
             "another, or the permission"
         )
+    made = [each for each in (path, *path.parents) if not os.path.lexists(each)]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        _write_once(LocalStorage(path))
+    except OSError as error:
+        raise NoWarehouse(
+            f"sink-uri: {path} cannot be written: {error.strerror}: it cannot be a warehouse"
+        ) from error
+    finally:
+        for each in made:  # as it was; what another process has written meanwhile stays
+            with suppress(OSError):
+                each.rmdir()
+
+
+def _write_once(storage: TableStorage) -> None:
+    """Write a small file as commits do, and delete it. Raises what writing raises."""
+    probe = f"{PROBE}-{os.urandom(8).hex()}"
+    storage.create(probe, b"")
+    storage.delete([probe])

@@ -235,8 +235,8 @@ class ChangefeedWrites:
 
     def update(self, wanted: ChangefeedInfo) -> PatchGroup:
         """Replace what a user may change of a paused changefeed (its URI, target-ts, config); its
-        identity and its state stay. Raises ``ChangefeedUpdateRefused`` unless it is stopped or
-        failed."""
+        identity and its state stay. Raises ``ChangefeedUpdateRefused`` unless it is stopped,
+        failed or finished."""
 
         def change(info: ChangefeedInfo) -> ChangefeedInfo:
             check_updatable(info)
@@ -327,9 +327,9 @@ class ChangefeedWrites:
 
 
 def check_updatable(info: ChangefeedInfo) -> None:
-    """Raise ``ChangefeedUpdateRefused`` unless the changefeed is stopped or failed: in any other
-    state something may run by the info."""
-    if info.state not in (FeedState.STOPPED, FeedState.FAILED):
+    """Raise ``ChangefeedUpdateRefused`` unless the changefeed is stopped, failed or finished: in
+    any other state something may run by the info."""
+    if info.state not in (FeedState.STOPPED, FeedState.FAILED, FeedState.FINISHED):
         raise ChangefeedUpdateRefused(
             f"changefeed {info.name} is in state {known_state(info)}: pause it first"
         )

@@ -89,6 +89,7 @@ class ChangefeedOwner:
         self._ran_epoch: int | None = None
         self._errors: list[RunningError] = []  # of the run of that epoch
         self._refusal: RunningError | None = None  # a refused term, until etcd has it as a warning
+        self._unclaimed: RunningError | None = None  # why the term is not claimed yet
         self._launch_again_at = float("inf")
         self._has_said_wait = False
         self._logged: tuple[str, str] | None = None  # code and message of the last error
@@ -226,7 +227,7 @@ class ChangefeedOwner:
             warnings,
             now_s,
             reached_ts=self._reached_ts,
-            concerns=changefeed.concerns(),
+            concerns=[*self._concerns(), *changefeed.concerns()],
             is_caught_up=self._term is not None and self._term.is_caught_up,
         )
         if decision is not None:
@@ -235,6 +236,16 @@ class ChangefeedOwner:
         changefeed.clear_reports()
         if self._term is not None:
             self._term.control.set_standing(standing_of(info, decision))
+
+    def _concerns(self) -> list[RunningError]:
+        """Why the term is not claimed yet: no capture has begun to work that would report it."""
+        term = self._term
+        said = term.control.trouble() if term is not None and term.coordinator is None else None
+        if said is None:
+            self._unclaimed = None
+        elif self._unclaimed is None or self._unclaimed.message != said:
+            self._unclaimed = self._role.report(TidelakeError(said), OWNER_UNKNOWN).lasting()
+        return [] if self._unclaimed is None else [self._unclaimed]
 
     def _show_ended(self, info: ChangefeedInfo) -> None:
         """Have the control tables show the state of a changefeed that does not run: it has no

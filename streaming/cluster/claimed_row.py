@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from coordination.errors import TidelakeError
 from coordination.failpoint import Failpoint, failpoint
@@ -59,10 +60,15 @@ class KeptFresh:
 
 
 def claimed_row(
-    context: RoleContext, ownership: Ownership, closing: threading.Event, kept: KeptFresh
+    context: RoleContext,
+    ownership: Ownership,
+    closing: threading.Event,
+    kept: KeptFresh,
+    on_wait: Callable[[str], None],
 ) -> ChangefeedRow:
     """Claim the next term in the three tables of changefeeds, progress and snapshots. Returns the
-    changefeed's row as this owner is to use it; it is not saved yet.
+    changefeed's row as this owner is to use it; it is not saved yet. ``on_wait`` gets a sentence
+    where it waits for an owner that may be alive.
 
     Raises what ``Changefeeds.claim`` and ``settle`` raise, and SourceLost for offsets that are
     gone."""
@@ -74,6 +80,7 @@ def claimed_row(
         ttl_s=context.ttl_s,
         stop=closing,
         check=context.trust.check,
+        on_wait=on_wait,
     )
     kept.term = claimed.term
     context.tables.progress.claim(changefeed.id, claimed.term)

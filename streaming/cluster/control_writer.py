@@ -82,6 +82,7 @@ class DeltaControlWriter(RoleWorker):
         self._stops_for: HeldTable | None = None  # a DDL that is due and cannot be run
         self._running: DdlKey | None = None  # the last DDL that was begun
         self._meter = BacklogMeter()
+        self._trouble: str | None = None  # before the claim
         self._standing = Standing()
         self._concern: str | None = None
         self._thread.start()
@@ -91,6 +92,9 @@ class DeltaControlWriter(RoleWorker):
     def claimed(self) -> Claim | None:
         self._check()
         return self._claim
+
+    def trouble(self) -> str | None:
+        return self._trouble
 
     def ddl_scan(self) -> DdlScan:
         self._check()
@@ -182,13 +186,19 @@ class DeltaControlWriter(RoleWorker):
             except PASSING as error:
                 self._context.check_jvm()
                 wait_s = self._backoff.next_s(error)
-                kept.say(f"its owner cannot begin, and tries again: {line(error)}")
+                trouble = f"its owner cannot begin, and tries again: {line(error)}"
+                self._say(trouble)
+                kept.say(trouble)
                 if self._closing.wait(wait_s):
                     raise Stop("closed before the claim") from error
 
+    def _say(self, trouble: str) -> None:
+        self._trouble = trouble
+        self._context.wake()
+
     def _begin(self, kept: KeptFresh) -> _ClaimedTerm:
         context = self._context
-        row = claimed_row(context, self._ownership, self._closing, kept)
+        row = claimed_row(context, self._ownership, self._closing, kept, self._say)
         rows = ControlRows(
             context.tables,
             row,

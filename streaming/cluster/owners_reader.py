@@ -58,8 +58,7 @@ class _FirstRow:
 
 
 class OwnersReader(StreamRole):
-    """``blocked``: what is known of DDLs that cannot run. ``on_known`` gets each step forward, in
-    order."""
+    """``blocked``: DDLs that cannot run. ``on_known`` gets each step forward, in order."""
 
     def __init__(
         self,

@@ -107,6 +107,9 @@ class FakeControlWriter:
 
         self._begin(("ddl", ddl.commit_ts), run)
 
+    def trouble(self) -> str | None:
+        return None
+
     def take_changes(self) -> Changes:
         self._raise()
         published = self._warehouse.published

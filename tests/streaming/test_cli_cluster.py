@@ -302,13 +302,8 @@ def test_what_run_would_refuse_is_not_made_nor_changed(
     create(cluster, tmp_path, "shop")
     cluster("changefeed", "pause", "-c", "shop")
 
-    def refuse(changefeed: Changefeed) -> None:
-        raise TidelakeError(f"no answer about {changefeed.source.topic}")
-
-    def refuse_for_good(_changefeed: Changefeed) -> None:
-        raise TopicMissing("no such topic shop")
-
-    monkeypatch.setattr(preflight, "check_changefeed", refuse)
+    found: list[TidelakeError] = [TidelakeError("no answer about shop")]
+    monkeypatch.setattr(preflight, "findings", lambda _, *, is_new: found)  # noqa: ARG005
     uris = ("--source-uri", SOURCE, "--sink-uri", f"delta://{tmp_path}/lake")
     create_other = ("changefeed", "create", "-c", "other", *uris)
     update = ("changefeed", "update", "-c", "shop", "--target-ts", "9")
@@ -321,7 +316,7 @@ def test_what_run_would_refuse_is_not_made_nor_changed(
     assert (row["changefeed"], row["checkpoint_time"]) == ("shop", None)  # and not 1970
     assert cluster("changefeed", "query", "-c", "shop")[0]["target_ts"] == 0
 
-    monkeypatch.setattr(preflight, "check_changefeed", refuse_for_good)
+    found[:] = [TopicMissing("no such topic shop")]
     assert command(*update) == (2, "", "tidelake: no such topic shop\n")
     assert command(*create_other, "--no-check")[0] == 0
     assert command(*update, "--no-check")[0] == 0

@@ -39,6 +39,12 @@ class Log:
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, self._begins)
 
+    def newest_ms(self) -> float:
+        return 1_900_000_000_000.0  # the broker's clock: later than any start here
+
+    def shape(self) -> SourceShape:
+        return SHAPE
+
     def times_ms(self, first: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         assert set(first.values()) <= {self._begins}
         return {} if self._first_ms is None else dict.fromkeys(first, self._first_ms)

@@ -1,0 +1,58 @@
+"""What would be wrong with a changefeed, all of it, before it is created or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coordination.errors import ConfigError, TidelakeError
+from coordination.metadata.model import ChangefeedInfo
+from streaming.cluster.changefeed_settings import changefeed_settings
+
+ELSEWHERE = "if that is so here alone, and not for the captures: --no-check"
+
+
+class DryRunRefused(ConfigError):
+    """A dry run that found something wrong; ``row`` is its answer."""
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        count = len(row["findings"])
+        what = "one thing" if count == 1 else f"{count} things"
+        super().__init__(f"changefeed {row['changefeed']} would be refused: {what} found wrong")
+        self.rows = row
+
+
+def findings(info: ChangefeedInfo, *, is_new: bool, is_checked: bool) -> list[TidelakeError]:
+    """What a start with this info would raise, each as its own error; blocks. Without
+    ``is_checked`` broker and warehouse are not asked. Raises ConfigError for settings that cannot
+    be read at all."""
+    from streaming import preflight
+
+    changefeed = changefeed_settings(info)
+    if not is_checked:
+        preflight.check_clocks(changefeed, None)
+        return []
+    return [_or_elsewhere(each) for each in preflight.findings(changefeed, is_new=is_new)]
+
+
+def refuse(found: Sequence[TidelakeError]) -> None:
+    """Raise what was found as one error."""
+    if not found:
+        return
+    if len(found) == 1:
+        raise found[0]
+    kind = ConfigError if any(isinstance(each, ConfigError) for each in found) else TidelakeError
+    raise kind("; ".join(str(each).rstrip(".") for each in found))
+
+
+def _or_elsewhere(error: TidelakeError) -> TidelakeError:
+    """Broker and storage may be reached from the captures alone. Where they were reached from here,
+    the captures would fail in the same way."""
+    from streaming import preflight
+    from streaming.source.kafka import SourceLost
+
+    if isinstance(error, preflight.NoWarehouse):
+        return ConfigError(f"{str(error).rstrip('.')} ({ELSEWHERE})")
+    if isinstance(error, ConfigError | SourceLost):
+        return error
+    return TidelakeError(f"{str(error).rstrip('.')} ({ELSEWHERE})")
