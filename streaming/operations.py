@@ -195,9 +195,9 @@ class Operator(CaptureOperations):
             raise ConfigError(
                 f"nothing is changed: all that is given is so already in changefeed {changefeed_id}"
             )
+        found_wrong = findings(changed, is_new=False, is_checked=is_checked)
         if changed.target_ts != stored.target_ts:
             _check_target(changed, found)
-        found_wrong = findings(changed, is_new=False, is_checked=is_checked)
         if is_dry:
             return self._planned(changed, found_wrong, setting_changes(stored, changed))
         refuse(found_wrong)
