@@ -299,8 +299,8 @@ class Changefeed:
     filter: FilterSettings = FilterSettings()
     zero_date: Literal["null", "fail"] = setting("zero-date", "null")
     on_error: Literal["dead-letter", "fail"] = setting("on-error", "dead-letter")
-    # A message has a column that the target table lacks: the message becomes a dead letter, or the
-    # column's values are dropped (and counted).
+    max_dead_letters: int | None = setting("max-dead-letters")  # a table with more is stopped
+    # Of a column that the target lacks: its message, or the values are dropped (and counted).
     on_unknown_column: Literal["dead-letter", "drop"] = setting("on-unknown-column", "dead-letter")
     # A column with a default is added: old rows are rewritten with the default, or show NULL.
     # A column's type is changed: the table is rewritten, or the changefeed stops.
@@ -317,6 +317,7 @@ class Changefeed:
             is_id(self.id),
             f"changefeed-id {self.id!r}: letters and digits, joined by single hyphens, at most 128",
         )
+        require((self.max_dead_letters or 0) >= 0, "max-dead-letters must not be negative")
         if self.target_ts is not None:
             require(
                 self.target_ts > self.start_ts,

@@ -2,7 +2,7 @@
 
 Rows are merged on (changefeed, topic, partition, offset), so a replay adds nothing; where a topic
 was made again, other bytes are another message. They stay until a user deletes them; upkeep only
-joins small files.
+joins small files. What becomes of them stands beside them (``letter_states``).
 
 Every owner claims the table, as it does ``progress``. A writer of an older term or incarnation is
 refused: it might add a message that is no dead letter any more, or one that a user has deleted.
@@ -11,7 +11,7 @@ refused: it might add a message that is no dead letter any more, or one that a u
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -23,6 +23,7 @@ from coordination.model import TableName
 from sinks.control_schema import column
 from sinks.control_table import Change, ControlTable, TableView
 from sinks.control_upkeep import Upkeep, join_files
+from sinks.letter_states import LETTER, OPEN, REPLAYED, SUPERSEDED, LetterStates, with_states
 from sinks.txn import check_term, claim, incarnation_app_id, incarnation_refused
 
 KEY = ("changefeed_id", "topic", "partition", "offset")
@@ -57,6 +58,7 @@ class LetterWriter:
     incarnation: int
     term: int | None
     check: Callable[[], object]  # called right before each commit; raises when trust has lapsed
+    capture_id: str = ""
 
     def check_all(self, table: ControlTable, view: TableView) -> None:
         """For plans: raises TermRefused or Fenced unless this writer may commit on this version."""
@@ -69,7 +71,8 @@ class LetterWriter:
 
 
 class DeadLetters:
-    """Adds and counts dead letters. Thread-safe; every call blocks for storage."""
+    """Adds, reads and counts dead letters, and notes what becomes of them. Thread-safe; every call
+    blocks for storage."""
 
     def __init__(
         self,
@@ -78,7 +81,8 @@ class DeadLetters:
         *,
         upkeep: Upkeep | None = None,
     ) -> None:
-        self._counted: tuple[int, str, Counter[TableName | None]] = (-1, "", Counter())
+        self._counted: tuple[tuple[int, int], str, Counter[TableName | None]] | None = None
+        self.states = LetterStates(warehouse, storage_options, upkeep=upkeep)
         self._table = ControlTable(
             warehouse,
             "dead_letters",
@@ -98,7 +102,8 @@ class DeadLetters:
         """Add the rows that are not there yet, in one commit. Returns how many these were.
 
         ``rows`` has the columns of ``SCHEMA`` in any order; ``created_at`` may be missing, and is
-        now. Raises what ``by.check_all`` raises; with None nothing is checked.
+        now. One that comes again after a rewind is open again, unless an operator has resolved it.
+        Raises what ``by.check_all`` raises; with None nothing is checked.
         """
         incoming = _unique(_conform(rows))
         added = 0
@@ -119,30 +124,115 @@ class DeadLetters:
 
         if len(incoming):
             self._table.commit(plan, "add dead letters to")
+            if by is not None and added < len(incoming):
+                self._open_again(incoming, by)
         return added
 
+    def _open_again(self, rows: pa.Table, by: LetterWriter) -> None:
+        """Those that were closed by the stream or by a replay in an earlier incarnation: the
+        table's rows come again from below them, and this one does not."""
+        _, present = self.states.read()
+        if not len(present):
+            return
+        known = _joined(present.select(LETTER), rows.select(KEY), "left semi")
+        again = known.append_column("state", _all(OPEN, known, pa.string()))
+        again = again.append_column("passed", pa.nulls(len(known), pa.string()))
+        again = again.append_column("incarnation", _all(by.incarnation, known, pa.int32()))
+        self.states.change(
+            again,
+            by=f"rewind (incarnation {by.incarnation})",
+            among=(REPLAYED, SUPERSEDED),
+            below_incarnation=by.incarnation,
+        )
+
     def counts(self, changefeed_id: str) -> dict[TableName | None, int]:
-        """How many dead letters each table has; under None those whose table could not be read."""
-        return dict(self._table.read(lambda view: self._count(view, changefeed_id)) or {})
+        """How many open dead letters each table has; under None those whose table could not be
+        read."""
+        states, present = self.states.read()
 
-    def _count(self, view: TableView, changefeed_id: str) -> Counter[TableName | None]:
-        version, owner, counter = self._counted
-        if (version, owner) != (view.version, changefeed_id):
-            names = ["schema_name", "table_name"]
-            found = view.scan(names, pc.field("changefeed_id") == changefeed_id)
-            groups = found.group_by(names).aggregate([([], "count_all")]).to_pylist()
-            counter = Counter()
-            for group in groups:
-                schema, table = group["schema_name"], group["table_name"]
-                is_known = schema is not None and table is not None
-                counter[TableName(schema, table) if is_known else None] += group["count_all"]
-            self._counted = (view.version, changefeed_id, counter)
-        return counter
+        def count(view: TableView) -> Counter[TableName | None]:
+            read = (view.version, states), changefeed_id
+            if self._counted is None or self._counted[:2] != read:
+                self._counted = (*read, _counts(view, changefeed_id, present))
+            return self._counted[2]
+
+        return {name: n for name, n in (self._table.read(count) or {}).items() if n}
+
+    def listed(self, changefeed_id: str | None = None) -> pa.Table:
+        """All letters, or a changefeed's, without their bytes: ``LISTED`` and their states."""
+        where = None if changefeed_id is None else pc.field("changefeed_id") == changefeed_id
+        # First the letters: a state that is read later may be newer, and is right all the same.
+        found = self._table.read(lambda view: view.scan(LISTED.names, where).cast(LISTED))
+        _, present = self.states.read()
+        return with_states(LISTED.empty_table() if found is None else found, present)
+
+    def with_bytes(self, letters: pa.Table) -> pa.Table:
+        """The same letters, in the same order, with ``value``: the message as it came."""
+        if not len(letters):
+            return letters.append_column("value", pa.nulls(0, pa.binary()))
+        here = _near(letters)
+        names = [*LETTER, "value"]
+        found = self._table.read(lambda view: view.scan(names, here).cast(_VALUES))
+        assert found is not None
+        numbered = letters.append_column("at", pa.array(range(len(letters)), pa.int64()))
+        both = numbered.join(found, list(LETTER), join_type="left outer").sort_by("at")
+        return both.select([*letters.column_names, "value"])
+
+    def at(self, changefeed_id: str, places: Sequence[tuple[str, int, int]]) -> pa.Table:
+        """What is known of the letters at these places (topic, partition, offset), and perhaps of
+        others: ``LISTED`` without states."""
+        offsets = pa.array([offset for _, _, offset in places], pa.int64())
+        here = (pc.field("changefeed_id") == changefeed_id) & pc.field("offset").isin(offsets)
+        found = self._table.read(lambda view: view.scan(LISTED.names, here).cast(LISTED))
+        return LISTED.empty_table() if found is None else found
+
+    def open_of(self, changefeed_id: str, name: TableName) -> Iterator[pa.Table]:
+        """The open letters of a table, with their bytes and states, in parts."""
+        listed = self.listed(changefeed_id)
+        is_open = pc.and_(
+            pc.equal(listed["state"], OPEN),
+            pc.and_(
+                pc.equal(listed["schema_name"], name.schema),
+                pc.equal(listed["table_name"], name.table),
+            ),
+        )
+        found = listed.filter(pc.fill_null(is_open, False)).sort_by(BY_PLACE)
+        for start in range(0, len(found), PART_ROWS):
+            yield self.with_bytes(found.slice(start, PART_ROWS))
 
 
+PART_ROWS = 20_000  # so many letters are in memory with their bytes
+LISTED = pa.schema([field for field in SCHEMA if field.name != "value"])
+BY_PLACE: Sequence[tuple[str, str]] = [
+    (name, "ascending") for name in ("topic", "partition", "offset", "created_at")
+]
+_VALUES = pa.schema([SCHEMA.field(name) for name in (*LETTER, "value")])
 _KEY_SCHEMA = pa.schema([SCHEMA.field(name) for name in KEY])
 _BYTES_SCHEMA = _KEY_SCHEMA.append(SCHEMA.field("value"))
 _BY_KEY = [(name, "ascending") for name in KEY]
+
+
+def _counts(view: TableView, changefeed_id: str, states: pa.Table) -> Counter[TableName | None]:
+    names = ["schema_name", "table_name"]
+    closed = states.filter(pc.not_equal(states["state"], OPEN)).select(LETTER)
+    here = pc.field("changefeed_id") == changefeed_id
+    if len(closed):
+        rows = view.scan([*LETTER, *names], here)
+        found = rows.cast(pa.schema([SCHEMA.field(name) for name in rows.column_names])).join(
+            closed, list(LETTER), join_type="left anti"
+        )
+    else:
+        found = view.scan(names, here)
+    counter: Counter[TableName | None] = Counter()
+    for group in found.group_by(names).aggregate([([], "count_all")]).to_pylist():
+        schema, table = group["schema_name"], group["table_name"]
+        is_known = schema is not None and table is not None
+        counter[TableName(schema, table) if is_known else None] += group["count_all"]
+    return counter
+
+
+def _all(value: object, rows: pa.Table, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), len(rows))
 
 
 def _conform(rows: pa.Table) -> pa.Table:

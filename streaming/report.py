@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from conf.settings import DeltaSink
 from coordination.errors import ConfigError, TidelakeError
-from coordination.model import TSO_LOGICAL_BITS, tso_time
+from coordination.model import TSO_LOGICAL_BITS, TableName, tso_time
+from coordination.secrets import revealed_options
 from sinks.changefeeds import ChangefeedRow
+from sinks.dead_letters import DeadLetters
 from sinks.progress import DROPPED, STOPPED, ProgressRow
 from streaming.awaited import awaited, without_watermark
 from streaming.backlog import NEARLY_S
+from streaming.cluster.progress_rows import with_letters
 from streaming.control_tables import ControlTables
 from streaming.freshness import NOT_RUNNING, Freshness, refresh_age_s
 
@@ -102,9 +106,17 @@ def read_progress(
     rows, not_running = freshness.look(lambda: changefeed_rows(sink, changefeed_id))
     wanted = {row.changefeed_id for row in rows}
     spans = ControlTables.of(sink).progress.read_all()
+    counts = open_letters(sink, wanted)
+    of_tables = (
+        with_letters(span, counts[span.changefeed_id].get(span.name, 0))
+        for span in spans
+        if span.changefeed_id in wanted
+    )
     return ProgressReport(
-        changefeeds=tuple(rows),
-        spans=tuple(span for span in spans if span.changefeed_id in wanted),
+        changefeeds=tuple(
+            replace(row, dead_letters=sum(counts[row.changefeed_id].values())) for row in rows
+        ),
+        spans=tuple(of_tables),
         now=datetime.now(UTC),
         not_running=not_running,
     )
@@ -161,3 +173,12 @@ def changefeed_rows(sink: DeltaSink, changefeed_id: str | None) -> tuple[Changef
         names = ", ".join(row.changefeed_id for row in rows)
         raise ConfigError(f"{warehouse} has no changefeed {changefeed_id!r}, but {names}")
     return found
+
+
+def open_letters(
+    sink: DeltaSink, changefeed_ids: Iterable[str]
+) -> dict[str, dict[TableName | None, int]]:
+    """How many open dead letters each table has, by changefeed: also those that were handled while
+    nobody refreshed the rows."""
+    dead_letters = DeadLetters(sink.warehouse, revealed_options(sink.storage_options))
+    return {each: dead_letters.counts(each) for each in changefeed_ids}

@@ -44,10 +44,12 @@ from sinks.storage_errors import StorageAway
 from streaming.apply.changes import TableChanges, changes
 from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.apply.events import events
+from streaming.apply.met_letters import MetLetters
+from streaming.apply.open_letters import OpenLetters, Shapes
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import keyless_errors
 from streaming.apply.table_errors import holding, named
-from streaming.apply.table_task import ChangeRules, TableTask
+from streaming.apply.table_task import TableTask, change_rules
 from streaming.permit import Permit, Withdrawn
 from streaming.session import compiling
 from streaming.sink_table import PAUSED, REPLICATING, WARNING, SinkTable
@@ -87,12 +89,12 @@ class Applier:
         permit: Permit,
         spans: SinkTables,
         dead_letters: DeadLetterWriter,
+        letter_shapes: Shapes,
         job_tag: str,
     ) -> None:
         self._spark = spark
         self._permit = permit
         self._spans = spans
-        self._dead_letters = dead_letters
         sink = changefeed.sink
         self._choice = engine_choice(
             sink.apply_engine, sink.warehouse, allow_unsafe_commits=sink.allow_unsafe_commits
@@ -102,10 +104,10 @@ class Applier:
             options, index_memory_bytes=batch.key_index_memory_mib << 20
         )
         self._spark_engine = SparkEngine(options)
-        self._rules = ChangeRules(
-            time_zone=changefeed.source.time_zone,
-            zero_date=changefeed.zero_date,
-            unknown_column=changefeed.on_unknown_column,
+        self._rules = change_rules(changefeed)
+        self.letters = MetLetters(
+            dead_letters,
+            OpenLetters(dead_letters.dead_letters, dead_letters.by, self._rules, letter_shapes),
         )
         self._job_tag = job_tag
         self._min_commit_interval_s = batch.min_commit_interval_s
@@ -141,13 +143,14 @@ class Applier:
         free = [each for each in due if each.task.name not in self._held]
         cast = side_by_side(self._pool, [partial(self._change, each, limit) for each in free])
         changed = [each for each in cast if each and each[0].name not in self.altered]
-        self._dead_letters.add_rows({task.name: found.errors for task, found in changed})
+        self.letters.add(changed)
         writable = [(task, found) for task, found in changed if found.rows.num_rows]
         for task, found in changed:
             if not found.rows.num_rows:  # nothing stands against it any more
                 self._spans.put(replace(self._spans[task.name], error=""))
-        side_by_side(self._pool, [partial(self._commit, *each, limit) for each in writable])
-        self._hold_away(len(writable))
+        with self.letters.met(writable, lambda name: self._spans[name].checkpoint >= limit):
+            side_by_side(self._pool, [partial(self._commit, *each, limit) for each in writable])
+            self._hold_away(len(writable))
         return frozenset(self._held | self.altered)
 
     def _change(self, due: DueTable, limit: Ts) -> tuple[TableTask, TableChanges] | None:
@@ -159,7 +162,7 @@ class Applier:
             return None
 
     def _changed(self, due: DueTable, limit: Ts) -> tuple[TableTask, TableChanges]:
-        task, blocks = due.task, due.blocks
+        task, blocks = self.letters.telling(due.task), due.blocks
         if task.schema.key or task.is_log:
             choose = events if task.is_log else changes
             found = choose(task, blocks, limit, self._rules)

@@ -24,7 +24,7 @@ its changes are left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 from coordination.model import Ts
 from sinks.apply import DELETE, OP_COLUMN, UPSERT
 from sinks.delta_types import arrow_of, arrow_type
-from sinks.merge_on_write.key_hash import keys_of
+from sinks.merge_on_write.key_hash import Keys, keys_of
 from sinks.schema import TableSchema
 from sinks.table_form import (
     DELETED,
@@ -48,7 +48,7 @@ from sinks.table_form import (
     TableForm,
 )
 from streaming.apply.due_rows import NO_ROWS, Mask, Piece, Rows, due_pieces, origins_of
-from streaming.apply.last_change import last_entries
+from streaming.apply.last_change import LastChanges, last_changes, last_entries
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import (
     RowErrors,
@@ -73,31 +73,45 @@ class TableChanges:
     one row per key.
     ``errors``: of schema ``row_errors.ERRORS``. ``dropped``: by column that the table lacks, the
     number of rows that were written without their value of it. ``nulled``: by column, dates that
-    Delta does not have, and that are NULL in ``rows``."""
+    Delta does not have, and that are NULL in ``rows``. ``last``: if the task asks, or there are
+    errors."""
 
     rows: pa.Table
     errors: pa.Table
     dropped: Mapping[str, int]
     nulled: Mapping[str, int]
+    last: LastChanges | None = None
 
 
 def changes(
-    task: TableTask, blocks: Sequence[RowBlock], limit: Ts, rules: ChangeRules
+    task: TableTask,
+    blocks: Sequence[RowBlock],
+    limit: Ts,
+    rules: ChangeRules,
+    passed: Callable[[Piece], Mask] | None = None,
 ) -> TableChanges:
-    """The changes in ``(checkpoint, limit]`` of a table that has a key."""
+    """The changes in ``(checkpoint, limit]`` of a table that has a key. ``passed``: the entries of
+    a piece that are of no account, since newer changes of their keys are in the table."""
     schema = task.schema
     assert schema.key, f"{task.name} has no key"
     due = due_pieces(task, blocks, limit)
     pieces = [_PieceChanges(each, schema, task.form, rules) for each in due]
+    if passed is not None:
+        for each in pieces:
+            each.is_passed = passed(each.piece)
     if any(len(each.lacking) for each in pieces) or not _cast_last(pieces, rules):
         _cast_all(pieces, rules)
     errors = [(each.piece, errors) for each in pieces for errors in each.errors()]
     rows = _table(schema, task.form, pieces, rules)
+    last = None
+    if task.tells_last or errors:
+        last = last_changes([(each.piece, each.row_keys(), each.last) for each in pieces])
     return TableChanges(
         rows=versions(rows, schema.key) if task.form.is_history else rows,
         errors=error_table(errors, origins_of(blocks)),
         dropped=_dropped(pieces) if rules.drops else {},
         nulled=dict(sum((each.count_nulled() for each in pieces), Counter())),
+        last=last,
     )
 
 
@@ -140,6 +154,7 @@ class _PieceChanges:
             self.is_good[errors.rows] = False
         self._has_left = self._left_rows()
         self.leave_out(NO_ROWS)
+        self.is_passed: Mask | None = None
         self.last = NO_ROWS  # entries that are the last change of their key
         self.values: TypedValues | None = None  # of the rows that are written, or of more
 
@@ -181,7 +196,11 @@ class _PieceChanges:
     def candidates(self) -> Rows:
         """The entries that can be the last change of their key."""
         able = self.is_good if self._has_no_place is None else self.is_good & ~self._has_no_place
-        return np.flatnonzero(able)
+        return np.flatnonzero(able if self.is_passed is None else able & ~self.is_passed)
+
+    def row_keys(self) -> Keys:
+        """Of all entries, whatever the table's form."""
+        return keys_of(list(self._present_key.values()))
 
     def columns(self, rules: ChangeRules) -> dict[str, pa.Array]:
         """The table's own columns of the last changes."""
@@ -256,6 +275,15 @@ def _incomplete(piece: Piece) -> Iterator[RowErrors]:
     has_old = piece.values(updates, OLD).is_valid().to_numpy(zero_copy_only=False)
     if not has_old.all():
         yield no_old_row_errors(updates[~has_old])
+
+
+def incomplete_rows(piece: Piece) -> Mask:
+    """By row: whether its key, which is all of it, is not known by this shape."""
+    is_it = np.zeros(piece.count, np.bool_)
+    for errors in _incomplete(piece):
+        is_it[errors.rows] = True
+    known = {column.name for column in piece.of.schema.delivered}
+    return is_it | any(field.name not in known for field in piece.shape)
 
 
 def _cast_last(pieces: Sequence[_PieceChanges], rules: ChangeRules) -> bool:

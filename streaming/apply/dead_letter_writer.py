@@ -7,6 +7,7 @@ all rows for the few that fail would double the size of the carry."""
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -15,11 +16,13 @@ import pyarrow as pa
 from coordination.errors import TidelakeError
 from coordination.model import TableName
 from sinks.dead_letters import DeadLetters, LetterWriter
+from sinks.letter_states import LETTER, OPEN, SUPERSEDED
 from streaming.protocols.contract import Block
 from streaming.source.ranges import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+LOOK_EVERY_S = 2.0
 SLICE_ROWS = 20_000  # the messages of so many failed rows are read at a time
 REASONS: Final = pa.schema(
     [
@@ -48,40 +51,100 @@ class DeadLetterWriter:
         dead_letters: DeadLetters,
         values: Callable[[Mapping[TopicPartition, Sequence[int]]], Iterable[pa.Table]],
         fail: bool,
+        most: int | None = None,
+        say: Callable[[str, str | None], None] = lambda about, what: None,  # noqa: ARG005
     ) -> None:
         """``values`` reads topic, partition, offset and value of the messages at these offsets, in
-        several tables; messages that Kafka no longer has are left out."""
-        self._by = by
-        self._dead_letters = dead_letters
+        several tables; messages that Kafka no longer has are left out. ``most``: a
+        table with more open ones is stopped, which ``say`` gets as a concern (None: it is over)."""
+        self.by = by
+        self.dead_letters = dead_letters
         self._values = values
         self._fail = fail
+        self._most = most
+        self._say = say
+        self._look_at_s = 0.0
         self.counts: dict[TableName | None, int] = dict(dead_letters.counts(by.changefeed_id))
 
     def refreshed(self) -> dict[TableName | None, int]:
-        """Read the stored counts again, since other captures write dead letters too."""
-        self.counts = dict(self._dead_letters.counts(self._by.changefeed_id))
+        """Read the stored counts of open letters again: other captures write dead letters too, and
+        operators handle them."""
+        self.counts = dict(self.dead_letters.counts(self.by.changefeed_id))
         return self.counts
+
+    def have_news(self) -> bool:
+        """Whether operators have handled some beside us. It looks every ``LOOK_EVERY_S`` seconds,
+        and only while there are open ones."""
+        now_s = time.monotonic()
+        if not self.counts or now_s < self._look_at_s:
+            return False
+        self._look_at_s = now_s + LOOK_EVERY_S
+        before = self.counts
+        return self.refreshed() != before
+
+    def stops(self, name: TableName) -> str | None:
+        """Why the table is written no further: it has too many open ones; None: it is."""
+        count, what = self.counts.get(name, 0), None
+        if self._most is not None and count > self._most:
+            what = (
+                f"table {name} is stopped: it has {count} open dead letters, and max-dead-letters "
+                f"is {self._most}. `tidelake dead-letters list --table {name}` shows them: replay "
+                "them after a mend, resolve them, or raise max-dead-letters"
+            )
+        self.say_stopped(name, what)
+        return what
+
+    def say_stopped(self, name: TableName, what: str | None = None) -> None:
+        self._say(f"dead letters of {name}", what)
+
+    def emptied(self, name: TableName, ddl: str, *, is_whole: bool) -> None:
+        """To be called before a DDL takes rows out of a table. Its letters are superseded; where
+        only the rows of partitions go, theirs may be among them, and they are not to be replayed.
+        """
+        for letters in self.dead_letters.open_of(self.by.changefeed_id, name):
+            rows = letters.select(list(LETTER))
+            self.by.check()
+            told = (
+                {"state": SUPERSEDED, "note": f"{ddl} took its row out"}
+                if is_whole
+                else {
+                    "state": OPEN,
+                    "barred": f"{ddl} may have taken its row out: rewind to below "
+                    "it, or resolve the letter",
+                }
+            )
+            for column, value in told.items():
+                rows = rows.append_column(column, pa.repeat(pa.scalar(value), len(rows)))
+            self.dead_letters.states.change(rows, by=f"stream (capture {self.by.capture_id})")
+        self.refreshed()
 
     def add_messages(self, blocks: Sequence[Block]) -> None:
         letters = [_letters_of(block) for block in blocks]
         if letters:
             self._add(pa.concat_tables(letters))
 
-    def add_rows(self, errors: Mapping[TableName, pa.Table]) -> None:
+    def add_rows(
+        self,
+        errors: Mapping[TableName, pa.Table],
+        added: Callable[[pa.Table], None] | None = None,
+    ) -> None:
         """Write the messages of rows that cannot be applied. ``errors``: by table, of schema
-        ``row_errors.ERRORS``. A message that Kafka no longer has is written without its bytes."""
+        ``row_errors.ERRORS``. A message that Kafka no longer has is written without its bytes.
+        ``added`` gets what was written, of schema ``LETTERS``, in parts."""
         why = reasons(errors)
         for start in range(0, len(why), SLICE_ROWS):
             left = why.slice(start, SLICE_ROWS)
             for values in self._values(_offsets(left)):
-                self._add(left.join(values, _PLACE, join_type="inner"))
+                letters = self._add(left.join(values, _PLACE, join_type="inner"))
+                if added is not None:
+                    added(letters)
                 left = left.join(values.select(_PLACE), _PLACE, join_type="left anti")
             self._add(left.append_column("value", pa.nulls(len(left), pa.binary())))
 
-    def _add(self, letters: pa.Table) -> None:
-        if not len(letters):
-            return
+    def _add(self, letters: pa.Table) -> pa.Table:
         letters = letters.select(LETTERS.names).cast(LETTERS)
+        if not len(letters):
+            return letters
         first = letters.slice(0, 1).to_pylist()[0]
         what = (
             f"{len(letters)} messages cannot be applied; the first: topic {first['topic']} "
@@ -92,9 +155,10 @@ class DeadLetterWriter:
                 f"{what}. on-error is 'fail': mend it, or set on-error = 'dead-letter'"
             )
         logger.warning("%s. They are in _tidelake/dead_letters with their bytes", what)
-        changefeed = pa.repeat(pa.scalar(self._by.changefeed_id), len(letters))
-        self._dead_letters.merge(letters.append_column("changefeed_id", changefeed), self._by)
+        changefeed = pa.repeat(pa.scalar(self.by.changefeed_id), len(letters))
+        self.dead_letters.merge(letters.append_column("changefeed_id", changefeed), self.by)
         self.refreshed()
+        return letters
 
 
 def _offsets(why: pa.Table) -> dict[TopicPartition, list[int]]:

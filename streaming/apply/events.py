@@ -40,7 +40,7 @@ from sinks.schema import MOMENTS, TableSchema
 from sinks.table_form import moment_us
 from streaming.apply.changes import TableChanges
 from streaming.apply.due_rows import Mask, Piece, Rows, due_pieces, origins_of
-from streaming.apply.last_change import last_entries
+from streaming.apply.last_change import last_changes, last_entries
 from streaming.apply.row_block import RowBlock
 from streaming.apply.row_errors import (
     NO_COLUMN_MESSAGE,
@@ -77,11 +77,13 @@ def events(
         if rules.drops and len(rows):
             dropped.update(dict.fromkeys(each.unknown, len(rows)))
     errors = [(each.piece, errors) for each in pieces for errors in each.errors]
+    told = [(e.piece, e.identities(), rows) for e, rows in zip(pieces, once, strict=True)]
     return TableChanges(
         rows=_table(schema, sides),
         errors=error_table(errors, origins_of(blocks)),
         dropped=dict(dropped),
         nulled=dict(nulled),
+        last=last_changes(told) if task.tells_last else None,
     )
 
 
@@ -182,25 +184,7 @@ class _PieceEvents:
 
     def identities(self) -> Keys:
         """Of every row what makes it one event."""
-        piece = self.piece
-        stamps = [pa.array(piece.commit_ts), pa.array(piece.op == OP_DELETE)]
-        if self._key is not None:
-            return keys_of([*self._key.columns.values(), *self._lost_keys(), *stamps])
-        said = [pa.array(piece.op)]
-        places = sorted(range(piece.shape.num_fields), key=lambda at: str(piece.shape[at].name))
-        for side in (DATA, OLD):
-            values = piece.values(np.arange(piece.count), side)
-            for place in places:  # the order of columns is the message's
-                text = pc.struct_field(values, [place])
-                said += [pc.fill_null(text, ""), text.is_valid()]
-        return keys_of([*said, *stamps])
-
-    def _lost_keys(self) -> Iterator[pa.Array]:
-        """What dates in the key said that are NULL now: they tell events apart, as others do."""
-        assert self._key is not None
-        for name, text in zip(self.piece.of.schema.key, self.piece.keys, strict=True):
-            if self.piece.of.schema.column(name).type.name in MOMENTS:
-                yield pc.if_else(self._key.columns[name].is_null(), text, None)
+        return event_identities(self.piece, self._key)
 
     def count_nulled(self, rows: Rows) -> Counter[str]:
         """By column, of these events: dates that are NULL in the log."""
@@ -215,6 +199,28 @@ class _PieceEvents:
         columns = self._before.of(changed, np.ones(len(changed), np.bool_))
         before = _Side(piece=self.piece, rows=changed, is_before=True, columns=columns)
         return [each for each in (after, before) if len(each.rows)]
+
+
+def event_identities(piece: Piece, key: TypedKeys | None) -> Keys:
+    """Of every row what makes it one event. ``key``: None where the table has none."""
+    stamps = [pa.array(piece.commit_ts), pa.array(piece.op == OP_DELETE)]
+    if key is not None:
+        return keys_of([*key.columns.values(), *_lost_keys(piece, key), *stamps])
+    said = [pa.array(piece.op)]
+    places = sorted(range(piece.shape.num_fields), key=lambda at: str(piece.shape[at].name))
+    for side in (DATA, OLD):
+        values = piece.values(np.arange(piece.count), side)
+        for place in places:  # the order of columns is the message's
+            text = pc.struct_field(values, [place])
+            said += [pc.fill_null(text, ""), text.is_valid()]
+    return keys_of([*said, *stamps])
+
+
+def _lost_keys(piece: Piece, key: TypedKeys) -> Iterator[pa.Array]:
+    """What dates in the key said that are NULL now: they tell events apart, as others do."""
+    for name, text in zip(piece.of.schema.key, piece.keys, strict=True):
+        if piece.of.schema.column(name).type.name in MOMENTS:
+            yield pc.if_else(key.columns[name].is_null(), text, None)
 
 
 def _table(schema: TableSchema, sides: Sequence[_Side]) -> pa.Table:

@@ -7,6 +7,7 @@ and may swap keys within one commit-ts (rule 4). The key is a number or a hash (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,26 @@ from sinks.merge_on_write.key_hash import Keys
 from sinks.merge_on_write.last_of_keys import joined_keys, last_per_key
 from streaming.apply.due_rows import Piece, Rows
 from streaming.protocols.contract import OP_DELETE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LastChanges:
+    """Changes with their keys; within one commit-ts a DELETE comes before what is put."""
+
+    keys: Keys
+    commit_ts: npt.NDArray[np.int64]
+    is_put: npt.NDArray[np.bool_]
+
+
+def last_changes(pieces: Sequence[tuple[Piece, Keys, Rows]]) -> LastChanges:
+    """Of these entries of the pieces, whose keys come with them."""
+    no_ts: list[npt.NDArray[Any]] = [np.empty(0, np.int64)]
+    ops = [_of(piece.op, rows) for piece, _, rows in pieces]
+    return LastChanges(
+        keys=joined_keys([_picked(keys, rows) for _, keys, rows in pieces]),
+        commit_ts=np.concatenate(no_ts + [_of(p.commit_ts, rows) for p, _, rows in pieces]),
+        is_put=np.concatenate([np.empty(0, np.int8), *ops]) != OP_DELETE,
+    )
 
 
 def last_entries(pieces: Sequence[tuple[Piece, Keys, Rows]]) -> list[Rows]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from conf.settings import Changefeed
 from coordination.model import TableName, Ts
 from sinks.casts import CastRules
 from sinks.older_shapes import RowShape
@@ -27,6 +28,8 @@ class TableTask:
     is_keyless: bool = False
     # Of rows that come again after a rewind, the oldest first; newer rows are of ``schema``.
     older: tuple[RowShape, ...] = ()
+    # Whether to tell which change is the last of each key: where dead letters wait for newer ones.
+    tells_last: bool = False
 
     def ranges(self, limit: Ts) -> Iterator[tuple[Ts, Ts, RowShape]]:
         """``(checkpoint, limit]`` by shape: above which ts, up to which, and the shape."""
@@ -36,6 +39,16 @@ class TableTask:
             if high > low:
                 yield low, high, shape
                 low = high
+
+    def by_later_shapes(self, later: int) -> TableTask:
+        """The same rows, cast by the shape that came so many DDLs after theirs, at most by the
+        present one: what has no place in the one may have one in the other."""
+        shapes = [*self.older, RowShape(last_ts=self.checkpoint, schema=self.schema)]
+        older = [
+            replace(shapes[min(at + later, len(self.older))], last_ts=each.last_ts)
+            for at, each in enumerate(self.older)
+        ]
+        return replace(self, older=tuple(older))
 
     @property
     def is_log(self) -> bool:
@@ -53,3 +66,11 @@ class ChangeRules(CastRules):
     def drops(self) -> bool:
         """Whether values of columns that the table lacks are dropped, and counted."""
         return self.unknown_column == "drop"
+
+
+def change_rules(changefeed: Changefeed) -> ChangeRules:
+    return ChangeRules(
+        time_zone=changefeed.source.time_zone,
+        zero_date=changefeed.zero_date,
+        unknown_column=changefeed.on_unknown_column,
+    )

@@ -24,7 +24,6 @@ from streaming.backlog import Backlog
 from streaming.cluster.progress_rows import (
     counted,
     cut,
-    dead_letters,
     ended_progress,
     first_progress,
     low_water,
@@ -37,6 +36,7 @@ from streaming.cluster.progress_rows import (
     span_of,
     there_at,
     with_blocked,
+    with_letters,
 )
 from streaming.cluster.reads import Marks, texts
 from streaming.control_tables import ControlTables
@@ -223,7 +223,11 @@ class ControlRows:
                 )
                 for each in reported
             ]
-            self._write_progress(with_blocked(moved, self.progress, blocked))
+            told = {each.span.name: each.status.dead_letters for each in reported if each.status}
+            counts = self.dead_letters.counts
+            if any(counts.get(name, 0) != count for name, count in told.items()):
+                self.dead_letters.refreshed()  # a capture has added some, or seen some handled
+            self._write_progress(with_blocked(self._with_letters(moved), self.progress, blocked))
             failpoint(Failpoint.AFTER_PROGRESS)
             row = replace(
                 self._row_after(advance, reading, marks, backlog), source_left_s=source_left_s
@@ -251,6 +255,20 @@ class ControlRows:
         others = [row for row in rows if row.state != BLOCKED]
         is_there = blocked and all(row.checkpoint_ts >= target_ts for row in others)
         return blocked[0].error if is_there else None
+
+    def _with_letters(self, moved: Iterable[ProgressRow]) -> list[ProgressRow]:
+        """The rows to write: those that moved, and those with another number of letters."""
+        counts = self.dead_letters.counts
+        rows = self.progress | {row.name: row for row in moved}
+        found = (with_letters(row, counts.get(name, 0)) for name, row in rows.items())
+        return [row for row in found if row is not self.progress.get(row.name)]
+
+    def look_at_letters(self) -> None:
+        """Operators handle them beside us: the rows show it although nothing else comes."""
+        if self.dead_letters.have_news():
+            with self._lock:
+                self._write_progress(self._with_letters(()))
+                self.save(replace(self.row, dead_letters=self._letters))
 
     def _is_current(self, span: Span) -> bool:
         """Not of a table that was dropped, whatever is of its name now."""
@@ -299,7 +317,7 @@ class ControlRows:
 
     @property
     def _letters(self) -> int:
-        return dead_letters(self.dead_letters.counts, self.progress.values())
+        return sum(self.dead_letters.counts.values())
 
     def _publish(self, at_ts: Ts) -> bool:
         self.dead_letters.refreshed()

@@ -335,6 +335,7 @@ class DeltaControlWriter(RoleWorker):
                     self._advance = advance if newer is None else merged(advance, newer)
                 raise
             self._backoff.reset()
+        rows.look_at_letters()
         rows.refresh(context.ttl_s / 3)
 
     def _write(self, term: _ClaimedTerm, advance: Advance) -> None:

@@ -127,6 +127,7 @@ class DdlRun:
             self._context.trust.check()
             self._rows.save_schemas()
             self._check()  # a rewrite takes long
+            self._pass_letters()
             failpoint(Failpoint.BEFORE_DDL)
             if self._step.recovers is not None:
                 return [self._recovered(*self._step.recovers)]
@@ -168,6 +169,16 @@ class DdlRun:
     @property
     def _subject(self) -> str:
         return f"DDL on {self._name}"
+
+    def _pass_letters(self) -> None:
+        """No replay brings back a row that this DDL takes out."""
+        step, letters = self._step, self._rows.dead_letters
+        if step.is_skipped or not (step.empties or step.partitions):
+            return
+        for name in {self._name, step.exchanges_with or self._name}:
+            if letters.refreshed().get(name):
+                ddl = f"the DDL of commit-ts {step.event.commit_ts}"
+                letters.emptied(name, ddl, is_whole=step.empties and not step.partitions)
 
     def _looked_at(self, name: TableName) -> SinkTable:
         """Its last DDL is this one, also where it had run before anybody noted so in the table."""

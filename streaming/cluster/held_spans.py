@@ -25,7 +25,9 @@ from typing import NamedTuple
 from coordination.model import NO_TS, TableName, Ts
 from coordination.scheduler.barrier import Barrier
 from coordination.scheduler.messages import Checkpoint, Span, TableState, TableStatus
+from streaming.apply.dead_letter_writer import DeadLetterWriter
 from streaming.permit import Withdrawn
+from streaming.sink_table import PAUSED, SinkTable
 
 LEAVING = (TableState.STOPPING, TableState.STOPPED)
 
@@ -61,6 +63,33 @@ class AppliedSpan(NamedTuple):
     is_blocked: bool = False
     error: str | None = None
     identity_ts: Ts = NO_TS
+
+    @classmethod
+    def of(
+        cls,
+        table: SinkTable,
+        *,
+        at_ts: Ts,
+        resolved: Ts,
+        low_water: Mapping[str, int] | None,
+        letters: DeadLetterWriter,
+    ) -> AppliedSpan:
+        """Of a table at this checkpoint; with too many dead letters it waits for an operator."""
+        stopped = letters.stops(table.name)
+        return cls(
+            checkpoint_ts=at_ts,
+            resolved_ts=resolved,
+            delta_version=table.version_at_checkpoint,
+            dead_letters=letters.counts.get(table.name, 0),
+            engine=table.engine or None,
+            source_offsets=low_water,
+            dropped_columns=table.dropped or None,
+            null_dates=table.null_dates or None,
+            is_paused=table.state == PAUSED,
+            is_blocked=table.is_blocked or stopped is not None,
+            error=table.error or stopped,
+            identity_ts=table.identity or NO_TS,
+        )
 
 
 @dataclass(slots=True, kw_only=True)

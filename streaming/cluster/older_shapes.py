@@ -40,18 +40,13 @@ class OlderShapes:
             self._found[table.name] = table.shape, found
         return found
 
+    def all_of(self, table: SinkTable) -> tuple[RowShape, ...]:
+        """Of rows of any commit-ts."""
+        present = schema_row(table, self._changefeed.id)
+        return () if present is None else self._found_of(table, present)
+
     def _looked_up(self, table: SinkTable, present: SchemaRow) -> tuple[RowShape, ...]:
-        assert table.target is not None
-        stored = self._read(table.name)
-        before = [row for row in stored if row.commit_ts < present.commit_ts]
-        on_add_default = self._changefeed.on_add_default
-        found = older_shapes(
-            [*before, present],
-            table.target.schema,
-            made_ts=table.created_ts,
-            on_add_default="null" if table.target.is_log else on_add_default,
-            file=definitions_of(self._changefeed).schema(table.name),
-        )
+        found = self._found_of(table, present)
         unknown = found[0] if found and not found[0].is_known else None
         if unknown is not None and unknown.last_ts > table.checkpoint:
             logger.warning(
@@ -60,3 +55,16 @@ class OlderShapes:
                 *(unknown.last_ts, table.name),
             )
         return found
+
+    def _found_of(self, table: SinkTable, present: SchemaRow) -> tuple[RowShape, ...]:
+        assert table.target is not None
+        stored = self._read(table.name)
+        before = [row for row in stored if row.commit_ts < present.commit_ts]
+        on_add_default = self._changefeed.on_add_default
+        return older_shapes(
+            [*before, present],
+            table.target.schema,
+            made_ts=table.created_ts,
+            on_add_default="null" if table.target.is_log else on_add_default,
+            file=definitions_of(self._changefeed).schema(table.name),
+        )

@@ -17,7 +17,7 @@ from sinks.changefeeds import ChangefeedRow, RecordedWatermark
 from sinks.progress import BLOCKED, DROPPED, STOPPED, ProgressRow
 from sinks.schemas import SchemaRow, columns_of, partitioning_of
 from sinks.snapshots import SnapshotRow
-from streaming.sink_table import PAUSED, WARNING, SinkTable
+from streaming.sink_table import PAUSED, REPLICATING, WARNING, SinkTable
 
 
 def span_of(table: SinkTable, incarnation: int) -> Span:
@@ -94,7 +94,7 @@ def resumed_progress(table: SinkTable, before: ProgressRow, row: ChangefeedRow) 
     at_ts = max(table.checkpoint, before.checkpoint_ts)
     is_anew = before.delta_version is None or before.state in (STOPPED, WARNING)
     is_anew |= table.is_blocked or bool(before.error)
-    return replace(
+    resumed = replace(
         before,
         checkpoint_ts=at_ts,
         resolved_ts=max(before.resolved_ts, at_ts),
@@ -104,6 +104,7 @@ def resumed_progress(table: SinkTable, before: ProgressRow, row: ChangefeedRow) 
         error=table.error or None,
         updated_at=None,
     )
+    return with_letters(resumed, before.dead_letters)
 
 
 def ended_progress(before: ProgressRow, at_ts: Ts, version: int | None) -> ProgressRow:
@@ -143,7 +144,6 @@ def reported_progress(
     return replace(
         row,
         engine=status.engine or before.engine,
-        dead_letters=max(before.dead_letters, status.dead_letters),
         fence=max(before.fence, status.fence),
         source_offsets=status.source_offsets or row.source_offsets,
         dropped_columns=_greater(before.dropped_columns, status.dropped_columns or {}),
@@ -180,18 +180,30 @@ def with_blocked(
 
 def _state(before: ProgressRow, reported: SpanProgress, version: int | None) -> str:
     """WARNING where there is no table although rows of it came, or where the table lacks columns
-    that its rows have."""
+    that its rows have; of dead letters see ``with_letters``."""
     status = reported.status
     if status is not None and status.is_blocked:
         return BLOCKED
     if status is not None and status.is_paused:
         return PAUSED
-    is_dead = status is not None and status.dead_letters > 0
-    is_missing = version is None and (before.state == WARNING or is_dead)
+    is_missing = version is None and before.state == WARNING
     is_missing |= status is not None and bool(status.error)
     if is_missing or before.dropped_columns or (status is not None and status.dropped_columns):
         return WARNING
     return reported.state.name.lower()
+
+
+def with_letters(row: ProgressRow, count: int) -> ProgressRow:
+    """With so many open dead letters: a table that has some shows WARNING. Without a table it goes
+    on doing so: the next row becomes one too."""
+    state = row.state
+    if count and state == REPLICATING:
+        state = WARNING
+    elif not count and state == WARNING and row.delta_version is not None:
+        state = WARNING if row.dropped_columns or row.error else REPLICATING
+    if (count, state) == (row.dead_letters, row.state):
+        return row
+    return replace(row, dead_letters=count, state=state, updated_at=None)
 
 
 def merged(before: Advance | None, newer: Advance) -> Advance:
@@ -256,16 +268,6 @@ def risen(
         if partition not in marks or mark.ts >= marks[partition].ts:
             marks[partition] = mark
     return marks
-
-
-def dead_letters(counts: Mapping[TableName | None, int], progress: Iterable[ProgressRow]) -> int:
-    """How many dead letters the changefeed has. ``counts`` is what the owner knows, by table (None:
-    of no table). Captures write dead letters too, and report them in their tables' progress; of
-    each table the greater count is taken."""
-    letters = dict(counts)
-    for row in progress:
-        letters[row.name] = max(row.dead_letters, letters.get(row.name, 0))
-    return sum(letters.values())
 
 
 def there_at(progress: Iterable[ProgressRow], at_ts: Ts) -> list[ProgressRow]:

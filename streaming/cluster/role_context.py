@@ -20,6 +20,7 @@ from sinks.progress import ProgressRow
 from streaming.apply.applier import Applier
 from streaming.apply.carry import Carry
 from streaming.apply.dead_letter_writer import DeadLetterWriter
+from streaming.apply.open_letters import Shapes
 from streaming.backoff import PASSING, RetryBackoff
 from streaming.cluster.topic_stream import TopicStream
 from streaming.control_tables import ControlTables
@@ -105,16 +106,25 @@ class RoleContext:
                 incarnation=row.incarnation,
                 term=term,
                 check=self.trust.check,
+                capture_id=self.trust.identity.capture_id,
             ),
             dead_letters=dead_letters,
             values=lambda offsets: values_at(self.changefeed.source, offsets, row.topic_ids),
             fail=self.changefeed.on_error == "fail",
+            most=self.changefeed.max_dead_letters,
+            say=self.concerns.say,
         )
 
     def carry(self) -> Carry:
         return Carry(folder=Path(tempfile.mkdtemp(prefix="tidelake-carry-")))
 
-    def applier(self, spans: SinkTables, dead_letters: DeadLetterWriter, permit: Permit) -> Applier:
+    def applier(
+        self,
+        spans: SinkTables,
+        dead_letters: DeadLetterWriter,
+        permit: Permit,
+        letter_shapes: Shapes,
+    ) -> Applier:
         return Applier(
             changefeed=self.changefeed,
             batch=self.batch,
@@ -122,6 +132,7 @@ class RoleContext:
             permit=permit,
             spans=spans,
             dead_letters=dead_letters,
+            letter_shapes=letter_shapes,
             job_tag=self.name,
         )
 

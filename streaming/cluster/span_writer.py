@@ -29,6 +29,7 @@ from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from sinks.table_form import UPSERT
 from streaming.apply.applier import DueTable
+from streaming.apply.open_letters import Shapes
 from streaming.apply.row_block import RowsGone
 from streaming.apply.shape import newest_whole_row
 from streaming.apply.table_task import TableTask
@@ -43,7 +44,7 @@ from streaming.cluster.span_permit import SpanPermit
 from streaming.cluster.stream_role import StreamRole
 from streaming.cluster.troubled_tables import TroubledTables, opened_or_held
 from streaming.protocols.contract import Block, Kind, Wanted
-from streaming.sink_table import PAUSED, SinkTable
+from streaming.sink_table import SinkTable
 
 logger = logging.getLogger(__name__)
 Rows = Mapping[TableName, ProgressRow]
@@ -74,13 +75,14 @@ class SpanWriter(StreamRole):
         self._spans = context.spans(row)
         self._dead_letters = context.dead_letters(row)
         self._permit = SpanPermit(context, held, self.applied)
-        self._applier = context.applier(self._spans, self._dead_letters, self._permit)
         self._carry = context.carry()
         self._log = SpanLog(self._stream.name, carry_warn_rows=context.batch.carry_warn_rows)
         self._older = OlderShapes(
             context.changefeed,
             lambda name: context.tables.schemas.of_table(context.changefeed.id, name),
         )
+        shapes: Shapes = lambda name: self._older.all_of(self._spans[name])  # noqa: E731
+        self._applier = context.applier(self._spans, self._dead_letters, self._permit, shapes)
         self._troubled = TroubledTables(context.concerns)
         self.newcomers = Newcomers(self._stream)
         self.has_lost_rows = False  # then another writer must read everything again
@@ -194,6 +196,8 @@ class SpanWriter(StreamRole):
         """Write what may be written by now, and publish how far all spans are."""
         if self.is_behind or self.has_lost_rows:
             return
+        if self._dead_letters.have_news():
+            self._seen = None
         resolved = self._stream.resolved_ts()
         seen = (self._held.changes, self._taken, self.newcomers.steps, resolved)
         if seen == self._seen and not self.is_held:
@@ -226,6 +230,7 @@ class SpanWriter(StreamRole):
                 joined.assignment = held[assignment_id]  # fence and `is_to_write` may have changed
             else:
                 del self._joined[name]
+                self._dead_letters.say_stopped(name)
                 self._spans.pop(name, None)
                 self._forget(name)
         for name in self.newcomers.drop_all_but(held):
@@ -256,10 +261,12 @@ class SpanWriter(StreamRole):
             if rows is None:
                 self._context.row(self._incarnation)  # raises when another incarnation has begun
                 rows = self._context.progress()
+                self._dead_letters.refreshed()  # who wrote it before us may have added some
             if (table := self._table(joined.assignment, rows)) is None:
                 joined.is_over = True
                 continue
             self._spans.put(table)
+            self._applier.letters.forget(table.name)
             joined.is_written = True
             self._held.opened(joined.assignment, self.applied(joined.assignment))
 
@@ -283,7 +290,7 @@ class SpanWriter(StreamRole):
         """To be called before `_publish`, since its low water passes these messages: they are not
         read again."""
         if self._bad:
-            self._dead_letters.add_messages(self._bad)
+            self._applier.letters.add_messages(self._bad)
             self._bad = []
         failpoint(Failpoint.AFTER_DEAD_LETTERS)
 
@@ -297,6 +304,7 @@ class SpanWriter(StreamRole):
         due: dict[Ts, list[TableName]] = defaultdict(list)
         for name, joined in self._joined.items():
             is_ours = joined.is_written and not (joined.is_over or self._spans[name].is_blocked)
+            is_ours = is_ours and self._dead_letters.stops(name) is None
             allowed = self._held.limit(joined.assignment) if is_ours else None
             if allowed is not None and min(resolved, allowed) > self._spans[name].checkpoint:
                 due[min(resolved, allowed)].append(name)
@@ -328,6 +336,7 @@ class SpanWriter(StreamRole):
                 joined.is_over = True
                 continue
             self._spans.put(table)
+            self._applier.letters.forget(name)
             self._trim(joined)
         waiting = {n for n in names if self._joined[n].is_over or self._spans[n].error}
         return [name for name in names if name not in waiting]
@@ -384,17 +393,10 @@ class SpanWriter(StreamRole):
         at_ts = self._checkpoint(joined)
         here = self._stream.position
         low_water = lowest([here, self._carry.low_water(name)])
-        return AppliedSpan(
-            checkpoint_ts=at_ts,
-            resolved_ts=Ts(max(resolved, self._stream.resolved_ts(), at_ts)),
-            delta_version=table.version_at_checkpoint,
-            dead_letters=self._dead_letters.counts.get(name, 0),
-            engine=table.engine or None,
-            source_offsets=None if low_water == here else texts(low_water),
-            dropped_columns=table.dropped or None,
-            null_dates=table.null_dates or None,
-            is_paused=table.state == PAUSED,
-            is_blocked=table.is_blocked,
-            error=table.error or None,
-            identity_ts=table.identity or NO_TS,
+        return AppliedSpan.of(
+            table,
+            at_ts=at_ts,
+            resolved=Ts(max(resolved, self._stream.resolved_ts(), at_ts)),
+            low_water=None if low_water == here else texts(low_water),
+            letters=self._dead_letters,
         )

@@ -57,7 +57,7 @@ def test_what_cannot_be_applied_is_kept_with_its_bytes(new_lives: MakeLives) -> 
     assert "cannot read 'seven' as int" in letter["message"]
     counts = {name: (p.state, p.dead_letters) for name, p in lives.progress().items()}
     assert counts == {
-        "shop.a": ("replicating", 2),
+        "shop.a": ("warning", 2),
         "shop.b": ("replicating", 0),
         "shop.log": ("warning", 1),
     }
@@ -120,7 +120,7 @@ def test_on_error_fail_stops_instead_and_names_the_message(new_lives: MakeLives)
     assert (lives.warehouse / "_tidelake" / "dead_letters").exists()  # from the first start on
     assert not lives.dead_letters()
     lives.finish(target_ts=40)
-    assert {each.state for each in lives.progress().values()} == {"replicating"}
+    assert {each.state for each in lives.progress().values()} == {"warning"}
     assert len(lives.dead_letters()) == 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -61,10 +62,15 @@ class Permit:
 class Letters:
     """Rows that could not be applied; whoever has lost its trust notes none."""
 
+    counts: Mapping[TableName, int] = {}
+    dead_letters = None
+    refreshed = dict
+    by = SimpleNamespace(incarnation=1)
+
     def __init__(self, permit: Permit, rows: list[dict[str, Any]]) -> None:
         self._permit, self._rows = permit, rows
 
-    def add_rows(self, found: Mapping[TableName, pa.Table]) -> None:
+    def add_rows(self, found: Mapping[TableName, pa.Table], _: object = None) -> None:
         if rows := [row for errors in found.values() for row in errors.to_pylist()]:
             self._permit.check()
             self._rows += rows

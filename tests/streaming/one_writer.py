@@ -138,6 +138,7 @@ class OneWriter:
             spark=lambda: None,  # type: ignore[arg-type, return-value]
             permit=self._permit,
             spans=self._spans,
+            letter_shapes=lambda _: (),
             dead_letters=Letters(self._permit, self.letters),  # type: ignore[arg-type]
             job_tag="",
         )
@@ -351,7 +352,7 @@ class OneWriter:
             tables=SimpleNamespace(schemas=schemas),
             watch=watch,
         )
-        rows: Any = SimpleNamespace(spans=self._spans, save_schemas=nothing)
+        rows: Any = SimpleNamespace(spans=self._spans, save_schemas=nothing, dead_letters=Letters)
         for name in step.turns:
             with DdlRun(context, rows, step, name) as run:
                 done = run.until_done(Event())

@@ -44,7 +44,9 @@ class Written:
         permit: Any = SimpleNamespace(
             check=nothing, begin=nothing, ended=nothing, signature=lambda _: {}
         )
-        letters: Any = SimpleNamespace(add_rows=nothing)
+        letters: Any = SimpleNamespace(
+            add_rows=nothing, counts={}, dead_letters=None, by=SimpleNamespace(incarnation=1)
+        )
         self.applier = Applier(
             changefeed=changefeed,
             batch=BatchSettings(apply_threads=1),
@@ -52,6 +54,7 @@ class Written:
             permit=permit,
             spans=self.spans,
             dead_letters=letters,
+            letter_shapes=nothing,
             job_tag="none",
         )
 

@@ -73,7 +73,14 @@ class Ground:
         self.failures: list[BaseException] = []
         self.woken = threading.Event()
         self.closing = threading.Event()
-        nothing: Any = SimpleNamespace(counts={}, selects=lambda _: True, rows_wait=lambda _: None)
+        nothing: Any = SimpleNamespace(
+            have_news=lambda: False,
+            stops=lambda _: None,
+            say_stopped=lambda _: None,
+            counts={},
+            selects=lambda _: True,
+            rows_wait=lambda _: None,
+        )
         context: Any = SimpleNamespace(
             stream=self,
             changefeed=SimpleNamespace(id="shop"),
