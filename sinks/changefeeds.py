@@ -112,6 +112,7 @@ class ChangefeedRow:
     fresh_for_s: Annotated[
         float | None, "refreshed within this time after updated_at, or its writer is gone; null: no"
     ] = None
+    row_rules: Annotated[str | None, "JSON: settings by which rows are cast and written"] = None
     process: Annotated[str | None, "host/process ID of the capture that claimed the term"] = None
 
     @property

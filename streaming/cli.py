@@ -24,7 +24,7 @@ from conf.masking import masked
 from conf.settings import SettingError
 from coordination.duration import duration_ms
 from coordination.version import tidelake_version
-from streaming import cli_cluster, cli_ddl, logs
+from streaming import cli_cluster, cli_ddl, cli_letters, logs
 from streaming.cli_options import (
     AdvertiseAddr,
     ChangefeedId,
@@ -61,6 +61,7 @@ app.command()(cli_cluster.server)
 for _name in ("changefeed", "capture", "processor", "table"):
     app.add_typer(getattr(cli_cluster, _name), name=_name)
 app.add_typer(cli_ddl.ddl, name="ddl")
+app.add_typer(cli_letters.letters, name="dead-letters")
 
 Watch = Annotated[bool, typer.Option("--watch", help="Print it every second, until Ctrl-C.")]
 Check = Annotated[

@@ -41,6 +41,20 @@ def fingerprint(changefeed: Changefeed) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def row_rules(changefeed: Changefeed) -> str:
+    """What a replay of dead letters needs, which knows the warehouse alone."""
+    return json.dumps(
+        {
+            "time_zone": changefeed.source.time_zone,
+            "zero_date": changefeed.zero_date,
+            "on_unknown_column": changefeed.on_unknown_column,
+            "on_add_default": changefeed.on_add_default,
+            "case_sensitive": changefeed.filter.case_sensitive,
+            "tables": [asdict(rule) for rule in changefeed.sink.tables],
+        }
+    )
+
+
 def first_row(changefeed: Changefeed, start_id: str | None = None) -> ChangefeedRow:
     """The row of a changefeed that has never run."""
     start = changefeed.overwrite_checkpoint_ts or changefeed.start_ts
@@ -88,6 +102,7 @@ def settle(
         source_offsets={str(p): offsets[str(p)] for p in sorted(shape.partitions)},
         topic_ids=dict(shape.topic_ids),
         error=None,
+        row_rules=row_rules(changefeed),
         start_id=start_id or row.start_id,
     )
 

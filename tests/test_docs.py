@@ -67,6 +67,7 @@ def test_who_comes_from_ticdc_finds_every_command() -> None:
     assert missing == {
         *("table rebalance", "table pause", "table resume"),
         *("ddl list", "ddl skip", "ddl apply"),
+        *(f"dead-letters {each}" for each in ("list", "show", "replay", "resolve")),
     }, "what is ours alone"
 
 

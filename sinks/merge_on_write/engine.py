@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conf.settings import WriteMode
-from coordination.errors import TidelakeError
+from coordination.errors import TableSealed, TidelakeError
 from coordination.model import SEALED_TS, Ts
 from sinks.apply import (
     DELETE,
@@ -34,7 +34,7 @@ from sinks.apply import (
 )
 from sinks.change_log import COMMIT_TS
 from sinks.merge_on_write import data_files
-from sinks.merge_on_write.actions import AppTransaction
+from sinks.merge_on_write.actions import AppTransaction, Json
 from sinks.merge_on_write.alter import TableDdl, alter
 from sinks.merge_on_write.commit import prove_no_other_lock, prove_put_if_absent
 from sinks.merge_on_write.file_rows import IndexMemory
@@ -89,6 +89,13 @@ class MergeOnWriteEngine:
         kind = _WRITES[write.target.form.mode]
         sorted_by = write.target.sorted_by
         return self._run(write.target, sorted_by, lambda table: kind(table, write).run())
+
+    def replay(self, write: TableWrite, choose: Callable[[], pa.Table | None]) -> Applied | Skipped:
+        """Changes of an upserted table that lie at or below ``write.limit``, which it has reached:
+        how far it is stays as it is. ``choose`` is asked for them on each version that is tried, so
+        what it finds out is so on the version that gets the commit; None: there is nothing."""
+        sorted_by = write.target.sorted_by
+        return self._run(write.target, sorted_by, lambda table: _Replay(table, write, choose).run())
 
     def alter(self, order: TableDdl) -> Applied | Skipped:
         """As ``apply``, of a DDL. A table that is for the Spark engine is refused."""
@@ -194,15 +201,12 @@ class _Upsert:
         hits = self._find()
         written = self._write_rows()
         now_ms = int(time.time() * 1000)
-        identity = AppTransaction(
-            app_id=write.target.app_id, version=write.limit, last_updated_ms=now_ms
-        )
         actions, marked = table.taken_out(hits, now_ms)
         actions += [each.file.add(data_change=True) for each in written]
         write.before_commit()
         version = table.commit(
             looked_at,
-            [identity.to_json(), *actions],
+            [*self._named(), *actions],
             operation=self.operation,
             user_metadata=write.user_metadata,
         )
@@ -210,6 +214,12 @@ class _Upsert:
             table.marked(file, deleted)
         table.learn(self._key, written)
         return version
+
+    def _named(self) -> list[Json]:
+        """What says how far the table is afterwards."""
+        now_ms = int(time.time() * 1000)
+        app_id, limit = self._write.target.app_id, self._write.limit
+        return [AppTransaction(app_id=app_id, version=limit, last_updated_ms=now_ms).to_json()]
 
     def _find(self) -> dict[str, Ordinals]:
         """The live rows of all keys of the batch: inserted ones count too, they may be there."""
@@ -249,6 +259,31 @@ class _Upsert:
     def _is_written(self) -> Mask:
         """By row."""
         return np.asarray(pc.not_equal(self._changes[OP_COLUMN], _DELETE).to_numpy())
+
+
+class _Replay(_Upsert):
+    def __init__(
+        self, table: OpenTable, write: TableWrite, choose: Callable[[], pa.Table | None]
+    ) -> None:
+        super().__init__(table, write)
+        self._choose = choose
+
+    def _try(self) -> Applied | Skipped:
+        state, target = self._table.state, self._write.target
+        identity = state.transactions.get(target.app_id)
+        if identity is not None and identity.version == SEALED_TS:
+            raise TableSealed(f"table {target.name} is sealed: a newer incarnation replicates it")
+        self._refuse_brought_back()
+        _check_shape(self._table, target)
+        if is_paused(state.metadata):
+            raise TableHeld(f"table {target.name} is paused")
+        if (changes := self._choose()) is None:
+            return Skipped(state.version, self._write.limit)
+        self._changes, self._written_as = changes, None
+        return Applied(self._commit())
+
+    def _named(self) -> list[Json]:
+        return []
 
 
 class _Append(_Upsert):

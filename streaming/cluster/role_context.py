@@ -20,8 +20,8 @@ from sinks.progress import ProgressRow
 from streaming.apply.applier import Applier
 from streaming.apply.carry import Carry
 from streaming.apply.dead_letter_writer import DeadLetterWriter
-from streaming.apply.open_letters import Shapes
 from streaming.backoff import PASSING, RetryBackoff
+from streaming.cluster.older_shapes import OlderShapes
 from streaming.cluster.topic_stream import TopicStream
 from streaming.control_tables import ControlTables
 from streaming.filter import TableFilter, TableForms
@@ -123,7 +123,7 @@ class RoleContext:
         spans: SinkTables,
         dead_letters: DeadLetterWriter,
         permit: Permit,
-        letter_shapes: Shapes,
+        older: OlderShapes,
     ) -> Applier:
         return Applier(
             changefeed=self.changefeed,
@@ -132,7 +132,7 @@ class RoleContext:
             permit=permit,
             spans=spans,
             dead_letters=dead_letters,
-            letter_shapes=letter_shapes,
+            letter_shapes=lambda name: older.all_of(spans[name]),
             job_tag=self.name,
         )
 

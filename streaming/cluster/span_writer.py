@@ -29,7 +29,6 @@ from sinks.changefeeds import ChangefeedRow
 from sinks.progress import ProgressRow
 from sinks.table_form import UPSERT
 from streaming.apply.applier import DueTable
-from streaming.apply.open_letters import Shapes
 from streaming.apply.row_block import RowsGone
 from streaming.apply.shape import newest_whole_row
 from streaming.apply.table_task import TableTask
@@ -81,8 +80,7 @@ class SpanWriter(StreamRole):
             context.changefeed,
             lambda name: context.tables.schemas.of_table(context.changefeed.id, name),
         )
-        shapes: Shapes = lambda name: self._older.all_of(self._spans[name])  # noqa: E731
-        self._applier = context.applier(self._spans, self._dead_letters, self._permit, shapes)
+        self._applier = context.applier(self._spans, self._dead_letters, self._permit, self._older)
         self._troubled = TroubledTables(context.concerns)
         self.newcomers = Newcomers(self._stream)
         self.has_lost_rows = False  # then another writer must read everything again

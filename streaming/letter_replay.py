@@ -1,0 +1,281 @@
+"""``tidelake dead-letters replay``: letters are written to their tables after a mend.
+
+The command writes by itself, whether anybody replicates the changefeed or not: a commit of the
+merge-on-write engine without an identity, since the table is beyond the letters already (rule 4).
+Who writes the table notes which letters a commit passes *before* that commit. So states that are
+read after version V tell all that V passed, and the compare-and-set of V + 1 shows that no more has
+come: else the states are read again. To write a letter twice changes nothing, for the same reason.
+
+    follow the log to V ─► states: open ones ─► cast ─► note those of them that newer ones pass
+      ▲                                                    └─► commit V + 1 ─► note `replayed`
+      └────────────── another commit came first ◄──────────────────┘   └ died here: still open
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from conf.settings import Changefeed, DeltaSink, FilterSettings, KafkaSource, TableRule
+from coordination.errors import TidelakeError
+from coordination.failpoint import Failpoint, failpoint
+from coordination.model import NO_TS, TableName
+from coordination.secrets import revealed_options
+from sinks.apply import Applied, TableAltered, TableBroughtBack, TableHeld, TableWrite, Target
+from sinks.changefeeds import ChangefeedRow
+from sinks.dead_letters import DeadLetters, LetterWriter
+from sinks.letter_states import LETTER, OPEN, PASSED_NEW, PASSED_OLD
+from sinks.letter_states import SCHEMA as STATES
+from sinks.merge_on_write.engine import MergeOnWriteEngine
+from sinks.merge_on_write.table_shape import NotForThisEngine
+from sinks.progress import DROPPED
+from streaming.apply.changes import changes
+from streaming.apply.due_rows import Mask, Piece
+from streaming.apply.letter_rows import letter_rows
+from streaming.apply.open_letters import LetterKeys, Met, OpenLetters
+from streaming.apply.table_task import TableTask, change_rules
+from streaming.cluster.older_shapes import OlderShapes
+from streaming.control_tables import ControlTables
+from streaming.filter import TableForms
+from streaming.letters import Chosen, Row, chosen, dead_letters_of, now_of, operator_name
+from streaming.report import changefeed_rows
+from streaming.schema_file import definitions_of
+from streaming.sink_table import SinkTable
+from streaming.sink_tables import SinkTables
+
+LetterId = tuple[Any, ...]  # of LETTER
+NO_TABLE = "which table it is of cannot be read"
+NO_KEY = (
+    "no key of the table can be read in it, or it has several rows, so that nobody has watched "
+    "whether newer changes of its row came: rewind to below it"
+)
+REWIND = "`resume --overwrite-checkpoint-ts` (or `run --overwrite-checkpoint-ts`) to below it"
+
+
+class NotReplayed(TidelakeError):
+    """Why none of a table's letters can be."""
+
+
+def replay_letters(sink: DeltaSink, which: Chosen) -> list[Row]:
+    """Try those that are open. Returns the letters as they are then: what stays open says why in
+    ``refusal``."""
+    letters = chosen(sink, replace(which, state=OPEN))
+    wanted: dict[tuple[str, TableName | None], set[LetterId]] = {}
+    for each in letters.to_pylist():
+        schema, table = each["schema_name"], each["table_name"]
+        name = None if schema is None or table is None else TableName(schema, table)
+        wanted.setdefault((each["changefeed_id"], name), set()).add(_id(each))
+    rows = {row.changefeed_id: row for row in changefeed_rows(sink, which.changefeed_id)}
+    dead_letters = dead_letters_of(sink)
+    with closing(MergeOnWriteEngine(_options(sink), keeps_up=False)) as engine:
+        for (changefeed_id, name), ids in wanted.items():
+            refused = dict.fromkeys(ids, NO_TABLE)
+            if name is not None:
+                try:
+                    table = TableReplay(engine, dead_letters, sink, rows[changefeed_id], name)
+                    refused = table.run(ids)
+                except (NotForThisEngine, TableHeld, TableBroughtBack, TidelakeError) as error:
+                    refused = dict.fromkeys(ids, str(error))
+            _note_refused(dead_letters, refused)
+    return now_of(dead_letters, which.changefeed_id, letters)
+
+
+def _options(sink: DeltaSink) -> Mapping[str, str]:
+    return revealed_options(sink.storage_options)
+
+
+def _id(letter: Mapping[str, Any]) -> LetterId:
+    return tuple(letter[name] for name in LETTER)
+
+
+def _note_refused(dead_letters: DeadLetters, refused: Mapping[LetterId, str]) -> None:
+    rows = [
+        {**dict(zip(LETTER, each, strict=True)), "state": OPEN, "refusal": why}
+        for each, why in refused.items()
+    ]
+    if rows:
+        schema = pa.schema([STATES.field(name) for name in rows[0]])
+        dead_letters.states.change(pa.Table.from_pylist(rows, schema), by=operator_name())
+
+
+class TableReplay:
+    """Of one table. Raises NotReplayed where it takes none."""
+
+    def __init__(
+        self,
+        engine: MergeOnWriteEngine,
+        dead_letters: DeadLetters,
+        sink: DeltaSink,
+        row: ChangefeedRow,
+        name: TableName,
+    ) -> None:
+        changefeed = told_settings(sink, row)
+        self._engine, self._dead_letters, self._row = engine, dead_letters, row
+        self._by = LetterWriter(
+            changefeed_id=row.changefeed_id,
+            incarnation=row.incarnation,
+            term=None,
+            check=lambda: None,
+        )
+        self._operator = operator_name()
+        self._rules = change_rules(changefeed)
+        self._span, self._target = _opened(changefeed, row, name)
+        tables = ControlTables.of(sink)
+        older = OlderShapes(changefeed, lambda of: tables.schemas.of_table(row.changefeed_id, of))
+        self._task = TableTask(
+            name=name,
+            schema=self._target.schema,
+            checkpoint=NO_TS,
+            ignored_events=frozenset(),
+            form=self._target.form,
+            older=older.all_of(self._span),
+            tells_last=True,
+        )
+        self._refused: dict[LetterId, str] = {}
+        self._noted: tuple[OpenLetters, LetterKeys, Met] | None = None
+
+    def run(self, wanted: set[LetterId]) -> dict[LetterId, str]:
+        """Returns what stays open, and why. By the shape of their commit-ts, and what has no place
+        in that by the ones that came later: the mend may be a DDL."""
+        for later in range(len(self._task.older) + 1):
+            self._write(wanted, self._task.by_later_shapes(later))
+            if not self._refused:
+                break
+        return self._refused
+
+    def _write(self, wanted: set[LetterId], task: TableTask) -> None:
+        target, reached = self._target, self._span.checkpoint
+        write = TableWrite(
+            target=target,
+            checkpoint=NO_TS,
+            limit=reached,
+            changes=pa.table({}),
+            user_metadata=json.dumps({"replay": "dead letters", "by": self._operator}),
+            before_commit=lambda: failpoint(Failpoint.AFTER_FENCE_CHECK),
+            last=self._span.last,
+        )
+        try:
+            done = self._engine.replay(write, lambda: self._changes(wanted, task))
+        except TableAltered as altered:
+            raise NotReplayed(f"{altered}: give the command again") from altered
+        if isinstance(done, Applied) and self._noted is not None:
+            failpoint(Failpoint.AFTER_APPLY_ONE)
+            letters, keys, met = self._noted
+            letters.note_brought(keys, met, self._operator)
+
+    def _changes(self, wanted: set[LetterId], task: TableTask) -> pa.Table | None:
+        """What can be written of them now, on the version that the engine has read."""
+        parts = list(self._dead_letters.open_of(self._by.changefeed_id, self._task.name))
+        self._refused, self._noted = {}, None
+        if not parts:
+            return None
+        letters = OpenLetters(self._dead_letters, self._by, self._rules, lambda _: self._task.older)
+        keys = letters.read(self._task, parts)
+        table = pa.concat_tables(parts)
+        rows = letter_rows(table["value"], self._task.name)
+        all_ids = [_id(each) for each in table.select(list(LETTER)).to_pylist()]
+        ids = {number: each for number, each in enumerate(all_ids) if each in wanted}
+        barred = table["barred"].to_pylist()
+        known_ts = keys.commit_ts()
+        why = {n: barred[n] or rows.others.get(n) or self._why(known_ts.get(n)) for n in ids}
+        able = np.array([n in ids and why[n] is None for n in range(len(table))], np.bool_)
+        passed = _passed(able, table["passed"].to_pylist())
+        found = changes(task, rows.only(able), self._span.checkpoint, self._rules, passed)
+        for error in found.errors.to_pylist():
+            if able[error["offset"]]:
+                why[error["offset"]] = error["message"]
+        self._refused = {ids[n]: text for n, text in why.items() if text is not None}
+        if not found.rows.num_rows or found.last is None:
+            return None
+        met = keys.meet(found.last)
+        letters.note_passed(keys, met, self._operator)
+        self._noted = letters, keys, met
+        return found.rows
+
+    def _why(self, commit_ts: int | None) -> str | None:
+        """Why a letter of this commit-ts is not written; None: it can be."""
+        if commit_ts is None:
+            return NO_KEY
+        if commit_ts <= self._span.created_ts:
+            return (
+                f"its row is of before commit-ts {self._span.created_ts}, at which another table "
+                f"came to this name: {REWIND}, or resolve it"
+            )
+        if commit_ts > self._span.checkpoint:
+            return (
+                f"the table is at commit-ts {self._span.checkpoint} and has not come to it yet: "
+                "give the command again then"
+            )
+        return None
+
+
+def _passed(able: Mask, halves: Sequence[str | None]) -> Any:
+    old = np.array([half == PASSED_OLD for half in halves], np.bool_)
+    new = np.array([half == PASSED_NEW for half in halves], np.bool_)
+
+    def of(piece: Piece) -> Mask:
+        is_old = np.arange(len(piece.op)) >= piece.count
+        at = piece.offset
+        found: Mask = ~able[at] | (is_old & old[at]) | (~is_old & new[at])
+        return found
+
+    return of
+
+
+def _opened(
+    changefeed: Changefeed, row: ChangefeedRow, name: TableName
+) -> tuple[SinkTable, Target]:
+    """The table as it is, and how far. Nothing is written here: what is of an older incarnation the
+    owner has to seal first."""
+    progress = ControlTables.of(changefeed.sink).progress.read(row.changefeed_id).get(name)
+    if progress is None or progress.state == DROPPED:
+        raise NotReplayed(f"there is no table {name} any more: {REWIND}, or resolve it")
+    if progress.incarnation != row.incarnation:
+        raise NotReplayed("the changefeed has been rewound or reconfigured: start it first")
+    forms = TableForms(changefeed.sink.tables, case_sensitive=changefeed.filter.case_sensitive)
+    spans = SinkTables(changefeed.sink, row, forms, definitions_of(changefeed))
+    span = spans.opened(name, progress, NO_TS)
+    if span.is_blocked:
+        raise NotReplayed(span.error)
+    if span.target is None:
+        raise NotReplayed(f"there is no target of table {name}: its key or columns are not known")
+    if span.target.form.mode != "upsert":
+        raise NotReplayed(
+            f"table {name} is written with {span.target.form}: what happened stands there in the "
+            f"order of commits, and nothing is put in between. {REWIND}: that closes the letter"
+        )
+    return span, span.target
+
+
+def told_settings(sink: DeltaSink, row: ChangefeedRow) -> Changefeed:
+    """The settings by which the changefeed's rows are cast and written, as its owner left them."""
+    if row.row_rules is None:
+        raise NotReplayed("the changefeed has not run since it was upgraded: start it first")
+    told = json.loads(row.row_rules)
+    rules = []
+    for rule in told["tables"]:
+        given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in rule.items()}
+        rules.append(TableRule(**given))
+    source = KafkaSource(
+        brokers=("unused",),
+        topic="unused",
+        topics=("unused",),
+        protocol="canal-json",
+        partition_num=None,
+        time_zone=told["time_zone"],
+    )
+    return Changefeed(
+        id=row.changefeed_id,
+        source=source,
+        sink=replace(sink, tables=tuple(rules)),
+        filter=FilterSettings(case_sensitive=told["case_sensitive"]),
+        zero_date=told["zero_date"],
+        on_unknown_column=told["on_unknown_column"],
+        on_add_default=told["on_add_default"],
+    )

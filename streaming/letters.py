@@ -1,0 +1,169 @@
+"""``tidelake dead-letters``: which messages could not be applied, and what has become of them.
+
+No JVM, no broker: letters and their states are in `_tidelake/`, and `replay` writes as the stream
+does.
+"""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from conf.settings import DeltaSink
+from coordination.errors import ConfigError
+from coordination.model import TableName, tso_time
+from coordination.secrets import revealed_options
+from sinks.dead_letters import BY_PLACE, DeadLetters
+from sinks.letter_states import LETTER, RESOLVED
+from streaming.report import changefeed_rows
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which letters: those for which all holds that is said. Times and commit-ts as [from, to]."""
+
+    changefeed_id: str | None = None
+    table: str | None = None
+    reason: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    from_ts: int | None = None
+    to_ts: int | None = None
+    state: str | None = None
+
+    @property
+    def is_said(self) -> bool:
+        """Whether anything chooses among a changefeed's letters."""
+        said = (getattr(self, name) for name in self.__slots__ if name != "changefeed_id")
+        return any(value is not None for value in said)
+
+    def among(self, letters: pa.Table) -> pa.Table:
+        equals = {
+            "error_class": self.reason,
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": self.offset,
+            "state": self.state,
+        }
+        if self.table is not None:
+            schema, dot, table = self.table.partition(".")
+            if not dot:
+                raise ConfigError(f"--table {self.table!r} must be schema.table")
+            equals |= {"schema_name": schema, "table_name": table}
+        for name, value in equals.items():
+            if value is not None:
+                letters = letters.filter(pc.equal(letters[name], value))
+        for name, low, high in (
+            ("created_at", self.since, self.until),
+            ("commit_ts", self.from_ts, self.to_ts),
+        ):
+            if low is not None:
+                letters = letters.filter(pc.greater_equal(letters[name], low))
+            if high is not None:
+                letters = letters.filter(pc.less_equal(letters[name], high))
+        return letters.sort_by([("changefeed_id", "ascending"), *BY_PLACE])
+
+
+def dead_letters_of(sink: DeltaSink) -> DeadLetters:
+    return DeadLetters(sink.warehouse, revealed_options(sink.storage_options))
+
+
+def chosen(sink: DeltaSink, which: Chosen) -> pa.Table:
+    """The letters without their bytes. ConfigError where there is no such changefeed."""
+    changefeed_rows(sink, which.changefeed_id)
+    return which.among(dead_letters_of(sink).listed(which.changefeed_id))
+
+
+def list_letters(sink: DeltaSink, which: Chosen) -> list[Row]:
+    return [listed_row(each) for each in chosen(sink, which).to_pylist()]
+
+
+def show_letters(sink: DeltaSink, which: Chosen) -> list[Row]:
+    """With their messages. ConfigError where there is no such letter."""
+    letters = chosen(sink, which)
+    if not len(letters):
+        raise ConfigError("there is no such dead letter: `tidelake dead-letters list` shows all")
+    rows = dead_letters_of(sink).with_bytes(letters).to_pylist()
+    return [{**listed_row(each), **_value(each["value"])} for each in rows]
+
+
+def resolve_letters(sink: DeltaSink, which: Chosen, note: str | None) -> list[Row]:
+    """Close open letters without a replay; those that are closed stay as they are."""
+    found = chosen(sink, which)
+    letters = found.select(list(LETTER))
+    rows = letters.append_column("state", pa.repeat(pa.scalar(RESOLVED), len(letters)))
+    if note is not None:
+        rows = rows.append_column("note", pa.repeat(pa.scalar(note), len(letters)))
+    dead_letters = dead_letters_of(sink)
+    dead_letters.states.change(rows, by=operator_name())
+    return now_of(dead_letters, which.changefeed_id, letters)
+
+
+def now_of(dead_letters: DeadLetters, changefeed_id: str | None, letters: pa.Table) -> list[Row]:
+    """These letters as they are now."""
+    keys = list(LETTER)
+    now = dead_letters.listed(changefeed_id).join(letters.select(keys), keys, join_type="left semi")
+    ordered = now.sort_by([("changefeed_id", "ascending"), *BY_PLACE])
+    return [listed_row(each) for each in ordered.to_pylist()]
+
+
+def operator_name() -> str:
+    """Who gives the command, for `state_by`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = "?"
+    return f"operator ({user}@{socket.gethostname()})"
+
+
+def listed_row(letter: Mapping[str, Any]) -> Row:
+    schema, table, ts = letter["schema_name"], letter["table_name"], letter["commit_ts"]
+    return {
+        "changefeed": letter["changefeed_id"],
+        "table": None if schema is None or table is None else str(TableName(schema, table)),
+        "topic": letter["topic"],
+        "partition": letter["partition"],
+        "offset": letter["offset"],
+        "commit_ts": ts,
+        "commit_time": None if ts is None else tso_time(ts),
+        "state": letter["state"],
+        "state_at": letter["state_at"],
+        "state_by": letter["state_by"],
+        "created_at": letter["created_at"],
+        "reason": letter["error_class"],
+        "message": letter["message"],
+        "note": letter["note"],
+        "refusal": letter["barred"] or letter["refusal"],
+    }
+
+
+def _value(value: bytes | None) -> Row:
+    """The message as text where it is one, else its bytes in base64."""
+    if value is None:
+        return {"value": None}
+    try:
+        return {"value": value.decode()}
+    except UnicodeDecodeError:
+        return {"value": None, "value_base64": base64.b64encode(value).decode()}
+
+
+def refuse_unsaid(which: Chosen, *, is_all: bool, does: str) -> None:
+    """ConfigError for a command that would be about all letters without saying so."""
+    if which.is_said == is_all:
+        raise ConfigError(
+            f"say which dead letters to {does}: --table, --reason, --offset, …, or --all for every "
+            "open one"
+        )
