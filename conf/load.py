@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from conf.changefeed_file import Document, check, check_kind, parse, read_checked, with_schema_text
+from conf.forms import ID_MAX_LENGTH, is_id
 from conf.keys import (
     CHANGEFEED_FILE,
     CHANGEFEED_KEYS,
@@ -30,7 +31,6 @@ from conf.keys import (
 from conf.references import parse_reference
 from conf.settings import (
     ANY_LOCAL_PORT,
-    ID_MAX_LENGTH,
     BatchSettings,
     CaptureSettings,
     Changefeed,
@@ -45,7 +45,6 @@ from conf.settings import (
     Settings,
     TableRule,
     TransportSettings,
-    is_id,
     require,
     unknown,
 )

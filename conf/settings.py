@@ -7,17 +7,15 @@ a field made by `setting` from the one key named there, the other fields from se
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal
 
-ID_PATTERN = re.compile(r"^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$")  # TiCDC's rule
-ID_MAX_LENGTH = 128
+from conf.forms import is_address, is_id, is_time_zone
+
 ANY_LOCAL_PORT = "127.0.0.1:0"
-ADDRESS_PATTERN = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):([0-9]{1,5})$")
 MOST_RETENTION_H = 100 * 366 * 24
 MOST_TTL_S = 9_000_000_000  # etcd's
 # The table as it is; its change log; every version of its rows.
@@ -82,18 +80,6 @@ def unknown(what: str, name: str, known: Iterable[str], *, most_listed: int = 0)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     listed = f": one of {', '.join(known)}" if len(known) <= most_listed else ""
     return f"unknown {what} {name!r}{listed}{hint}"
-
-
-def is_id(text: str) -> bool:
-    """TiCDC's rule for the IDs of changefeeds and clusters."""
-    return len(text) <= ID_MAX_LENGTH and ID_PATTERN.fullmatch(text) is not None
-
-
-def is_address(text: str) -> bool:
-    """Whether it is ``host:port``. A port above 65535 must not come to the socket's functions,
-    which take another one for it in silence."""
-    found = ADDRESS_PATTERN.fullmatch(text)
-    return found is not None and int(found[2]) < 65536
 
 
 def setting(
@@ -306,6 +292,8 @@ class Changefeed:
     # A column's type is changed: the table is rewritten, or the changefeed stops.
     on_add_default: Literal["rewrite", "null"] = setting("on-add-default", "rewrite")
     on_type_change: Literal["rewrite", "stop"] = setting("on-type-change", "rewrite")
+    # The time zone of the sessions that run DDLs; None: taken to be that of the source.
+    ddl_time_zone: str | None = setting("ddl-time-zone")
     # What becomes of the rows of a dropped table.
     on_drop: Literal["keep", "drop"] = setting("on-drop", "keep")
     # The text of the file that `schema-file` names: what tables were at the start-ts whose CREATE
@@ -323,6 +311,10 @@ class Changefeed:
                 self.target_ts > self.start_ts,
                 f"target-ts {self.target_ts} must be above start-ts {self.start_ts}",
             )
+        require(
+            self.ddl_time_zone is None or is_time_zone(self.ddl_time_zone),
+            f"ddl-time-zone {self.ddl_time_zone!r}: not a zone such as Asia/Shanghai or +08:00",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
-from zoneinfo import ZoneInfo
 
+from conf.forms import is_time_zone
 from conf.masking import is_secret_name
 from conf.settings import KafkaSource, Problems, SettingError, require, unknown
 from conf.source_security import NOT_BUILT, boolean, parse_security
@@ -53,7 +53,6 @@ KNOWN = (*READ, *PRODUCER_ONLY, *NOT_BUILT)
 
 _BROKER = re.compile(r"^(\[[0-9a-fA-F:.%]+\]|[^:\[\]@/\s]+):(\d{1,5})$")
 _TOPIC = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
-_OFFSET = re.compile(r"^[+-](0\d|1[0-8]):[0-5]\d$")
 _MOST_DIGITS = 20  # int() refuses 4,301 and more by an error of its own
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -207,14 +206,7 @@ def _number(parameters: Mapping[str, str], name: str, below: int, form: str) -> 
 
 
 def _time_zone(name: str) -> str:
-    if _OFFSET.match(name):
-        return name
-    try:
-        ZoneInfo(name)
-    except (KeyError, OSError, ValueError):  # unknown; a folder of zones; an absolute path
-        known = False
-    else:
-        known = True
     hint = " ('+' is written %2B in a URI)" if name.startswith(" ") else ""
-    require(known, f"time-zone={name}: not a zone such as Asia/Shanghai or UTC{hint}")
+    says = f"time-zone={name}: not a zone such as Asia/Shanghai or UTC{hint}"
+    require(is_time_zone(name), says)
     return name

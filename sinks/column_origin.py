@@ -48,12 +48,12 @@ class ColumnOrigin:
         try:
             if self.fill is not None:
                 of, text = self.fill
-                return pa.repeat(fill_values(text, of, rules, ddl_ms)[0], rows)
+                return pa.repeat(fill_values(text, of, rules.of_ddl, ddl_ms)[0], rows)
             if source is None:
                 return pa.nulls(rows, kind)
             if self.types is None:
                 return source
-            return converted(source, *self.types, rules.time_zone, is_strict=is_strict)
+            return converted(source, *self.types, rules.of_ddl.time_zone, is_strict=is_strict)
         except CannotConvert as error:
             raise CannotConvert(f"column {self.name}: {error}") from error
 

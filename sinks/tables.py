@@ -43,6 +43,7 @@ LAST_DDL = "tidelake.last-ddl"  # the last one that its writer has run: app ID, 
 WRITER = "tidelake.writer"  # the app ID that may write since the last seal
 SHOWN = "tidelake.shown"  # TSO up to which the table had changes when it was rewound below that
 CLOSED = "tidelake.closed"  # a history's last TRUNCATE: app ID, commit-ts
+ASSUMED = "tidelake.assumed"  # of sessions that ran DDLs: pairs of commit-ts and sentence
 REKEYED = "tidelake.rekeyed"  # commit-ts of the last DDL that changed its key, or exchanged rows
 
 ESCAPED_IN_PATHS = frozenset('%/\\`~"<>|')  # delta-rs reads %2F as "/", and "\" as "/"
@@ -192,6 +193,11 @@ class TableNotes:
     def shown_ts(self) -> Ts:
         """The ts up to which a rewound table may show changes, although its identity is lower."""
         return Ts(_number(self.properties.get(SHOWN)) or 0)
+
+    @property
+    def assumed(self) -> dict[Ts, str]:
+        """What was taken for the time of the sessions that ran DDLs on it, by commit-ts."""
+        return {Ts(ts): told for ts, told in json.loads(self.properties.get(ASSUMED, "[]"))}
 
     @property
     def rekeyed_ts(self) -> Ts:

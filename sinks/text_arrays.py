@@ -9,8 +9,8 @@ text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,18 @@ Mask = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CastRules:
     """``time_zone``: that of TIMESTAMP texts, a zone's name or ``+08:00``. ``zero_date``: whether a
-    date that Delta does not have (``casts_dates``) becomes null or is a failure."""
+    date that Delta does not have (``casts_dates``) becomes null or is a failure.
+    ``ddl_time_zone``: that of the sessions which run DDLs; None: nobody has said, and it is taken
+    to be ``time_zone``."""
 
     time_zone: str
     zero_date: Literal["null", "fail"]
+    ddl_time_zone: str | None = None
+
+    @property
+    def of_ddl(self) -> Self:
+        """What a DDL makes of values: TIMESTAMPs are those of its session."""
+        return replace(self, time_zone=self.ddl_time_zone or self.time_zone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,8 @@ def fill_values(text: str, kind: MySQLType, rules: CastRules, ddl_ms: int) -> pa
     """An array of one value: what old rows show in an added column with the default ``text``.
     ``ddl_ms``: the DDL's time in milliseconds since 1970. Raises CannotConvert."""
     if text == CURRENT_TIMESTAMP and kind.name in ("date", "datetime", "timestamp", "time", "year"):
+        if kind.name == "timestamp":  # a moment, in any zone
+            rules = replace(rules, time_zone="UTC")
         moment = datetime.fromtimestamp(ddl_ms / 1000, zone_of(rules.time_zone))
         text = _text_of(moment.replace(tzinfo=None), replace(kind, is_untold=False))
         text = text[:10] if kind.name == "date" else text

@@ -54,6 +54,7 @@ def info_of(changefeed: Changefeed) -> ChangefeedInfo:
         "on-unknown-column": changefeed.on_unknown_column,
         "on-add-default": changefeed.on_add_default,
         "on-type-change": changefeed.on_type_change,
+        "ddl-time-zone": changefeed.ddl_time_zone,
         "schema-file": digest(definitions_of(changefeed)),
         "on-drop": changefeed.on_drop,
     }

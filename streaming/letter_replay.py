@@ -276,6 +276,7 @@ def told_settings(sink: DeltaSink, row: ChangefeedRow) -> Changefeed:
         sink=replace(sink, tables=tuple(rules)),
         filter=FilterSettings(case_sensitive=told["case_sensitive"]),
         zero_date=told["zero_date"],
+        ddl_time_zone=told["ddl_time_zone"],
         on_unknown_column=told["on_unknown_column"],
         on_add_default=told["on_add_default"],
     )

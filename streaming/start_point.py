@@ -36,6 +36,8 @@ def fingerprint(changefeed: Changefeed) -> str:
         parts["on-unknown-column"] = changefeed.on_unknown_column
     if changefeed.on_add_default != "rewrite":
         parts["on-add-default"] = changefeed.on_add_default
+    if changefeed.ddl_time_zone not in (None, changefeed.source.time_zone):
+        parts["ddl-time-zone"] = changefeed.ddl_time_zone
     if changefeed.sink.tables:
         parts["tables"] = [rule.told() for rule in changefeed.sink.tables]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
@@ -47,6 +49,7 @@ def row_rules(changefeed: Changefeed) -> str:
         {
             "time_zone": changefeed.source.time_zone,
             "zero_date": changefeed.zero_date,
+            "ddl_time_zone": changefeed.ddl_time_zone,
             "on_unknown_column": changefeed.on_unknown_column,
             "on_add_default": changefeed.on_add_default,
             "case_sensitive": changefeed.filter.case_sensitive,

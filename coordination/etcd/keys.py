@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from conf.settings import is_id
+from conf.forms import is_id
 from coordination.errors import ConfigError
 from coordination.model import CaptureID, CaptureInfo, ChangefeedID, LeaseID
 

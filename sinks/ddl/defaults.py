@@ -11,7 +11,8 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from sinks.ddl.words import Word, Words
 from sinks.schema import BINARY_TYPES, CURRENT_TIMESTAMP, INTEGER_TYPES, Column, MySQLType
 
-_NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_DATE", "CURDATE")
+_NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
+_TODAY = ("CURRENT_DATE", "CURDATE")  # without a time of the day
 _NUMBERS = (*INTEGER_TYPES, "decimal", "float", "double", "bit", "year")
 _LITERALS = ("text", "hex", "bits")
 _MOMENT_LITERALS = ("DATE", "TIME", "TIMESTAMP")
@@ -60,7 +61,8 @@ def _value(words: Words, mysql_type: MySQLType | None) -> Default:
     if first.kind == "end":
         raise ValueError("a DEFAULT has no value")
     arguments = words.take() if words.peek().kind == "group" else None
-    if first.upper in _NOW:
+    is_today = first.upper in _TODAY and mysql_type is not None and mysql_type.name == "date"
+    if first.upper in _NOW or is_today:
         return CURRENT_TIMESTAMP, True
     return _text(first) + (_text(arguments) if arguments else ""), True
 
@@ -246,7 +248,8 @@ def _time(text: str, digits: int) -> str:
     micros = _rounded(found[6], digits)
     whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds + micros // 10**6
     clock = f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
-    return found[1] + clock + _fraction(micros % 10**6, digits)
+    sign = found[1] if whole or micros % 10**6 else ""  # TiDB has no -00:00:00
+    return sign + clock + _fraction(micros % 10**6, digits)
 
 
 def _rounded(fraction: str | None, digits: int) -> int:

@@ -26,6 +26,7 @@ from sinks.column_origin import OnAddDefault
 from sinks.ddl.evolve import SchemaChange
 from sinks.merge_on_write import data_files
 from sinks.merge_on_write.actions import AppTransaction, DataFile, Json, Metadata
+from sinks.merge_on_write.assumed import assumed
 from sinks.merge_on_write.commit import LostRace
 from sinks.merge_on_write.double_keys import refuse_doubles
 from sinks.merge_on_write.ended_rows import rows_to_end, write_ended
@@ -44,8 +45,10 @@ from sinks.merge_on_write.rewrite import PartRewrite, rewrite
 from sinks.merge_on_write.sorted_files import write_sorted
 from sinks.merge_on_write.table_shape import NotForThisEngine
 from sinks.partitioning import Partitioning
+from sinks.session_values import SessionValues
 from sinks.tables import (
     ALTERED,
+    ASSUMED,
     CLOSED,
     DDL,
     DROPPED,
@@ -154,6 +157,10 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     _ = table.shape  # NotForThisEngine
     new = None if order.change is None or is_in_shape else _reshaped(table, order, order.change)
     properties = _noted(order, state, is_in_shape=is_in_shape)
+    if order.makes_again or order.removes_all:
+        properties |= {ASSUMED: "[]"} if notes.assumed else {}
+    elif new is not None and table.files:  # else no row has a value
+        properties |= _assumed(order, new, notes)
     if new is not None and new.rekeys:
         properties[REKEYED] = str(order.ddl.commit_ts)
     metadata = state.metadata if new is None else new.metadata
@@ -169,6 +176,13 @@ def _try(table: OpenTable, order: TableDdl) -> Applied | Skipped:
     if kept is not None and (table.files or kept.is_new):
         kept.take(state, table.uri)
     return Applied(_commit(table, order, new, actions))
+
+
+def _assumed(order: TableDdl, new: NewShape, notes: TableNotes) -> dict[str, str]:
+    assert order.change is not None
+    values = SessionValues.of((each.origin for each in new.columns), order.rules)
+    target = replace(order.target, schema=order.change.after)
+    return assumed(values, target, notes, order.rules, order.ddl.commit_ts)
 
 
 def _noted(order: TableDdl, state: LogState, *, is_in_shape: bool) -> dict[str, str]:

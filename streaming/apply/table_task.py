@@ -72,5 +72,6 @@ def change_rules(changefeed: Changefeed) -> ChangeRules:
     return ChangeRules(
         time_zone=changefeed.source.time_zone,
         zero_date=changefeed.zero_date,
+        ddl_time_zone=changefeed.ddl_time_zone,
         unknown_column=changefeed.on_unknown_column,
     )

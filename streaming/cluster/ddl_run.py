@@ -72,7 +72,9 @@ class DdlRun:
         )
         target = None if self._table is None else self._table.target
         self._rules = CastRules(
-            time_zone=changefeed.source.time_zone, zero_date=changefeed.zero_date
+            time_zone=changefeed.source.time_zone,
+            zero_date=changefeed.zero_date,
+            ddl_time_zone=changefeed.ddl_time_zone,
         )
         self._order = (
             None
