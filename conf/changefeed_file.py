@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conf.keys import CHANGEFEED_FILE, KINDS, Entry, Ignored, NotBuilt, Table, UsedKey
 from conf.masking import is_secret_name
+from conf.setting_keys import CHANGEFEED_FILE, KINDS, Entry, Ignored, NotBuilt, Table, UsedKey
 from conf.settings import Problems, SettingError, require, unknown
 
 Document = Mapping[str, Any]

@@ -16,7 +16,9 @@ from typing import Any, cast
 
 from conf.changefeed_file import Document, check, check_kind, parse, read_checked, with_schema_text
 from conf.forms import ID_MAX_LENGTH, is_id
-from conf.keys import (
+from conf.kafka_security import FALSE, TRUE
+from conf.secret_references import parse_reference
+from conf.setting_keys import (
     CHANGEFEED_FILE,
     CHANGEFEED_KEYS,
     KAFKA_CONFIG_IGNORED,
@@ -28,7 +30,6 @@ from conf.keys import (
     Table,
     UsedKey,
 )
-from conf.references import parse_reference
 from conf.settings import (
     ANY_LOCAL_PORT,
     BatchSettings,
@@ -49,7 +50,6 @@ from conf.settings import (
     unknown,
 )
 from conf.sink_uri import parse_sink_uri
-from conf.source_security import FALSE, TRUE
 from conf.source_uri import check_names, parse_source_uri, uri_parameters
 from conf.tso import other_unit
 

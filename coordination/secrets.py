@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from conf.masking import hide, is_secret_name
-from conf.references import Reference, parse_reference
+from conf.secret_references import Reference, parse_reference
 from conf.settings import SettingError
 from coordination.errors import ConfigError
 

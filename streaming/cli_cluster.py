@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conf.changefeed_file import with_schema_text
-from conf.keys import CHANGEFEED_FILE
 from conf.load import changefeed_document, load_server, load_settings, load_sink
+from conf.setting_keys import CHANGEFEED_FILE
 from conf.settings import SettingError
 from coordination.duration import duration_ms
 from coordination.errors import NotInTime

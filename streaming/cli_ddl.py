@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from conf.keys import CHANGEFEED_FILE
 from conf.load import load_server, load_sink
+from conf.setting_keys import CHANGEFEED_FILE
 from streaming.cli_cluster import Etcd, Id
 from streaming.cli_options import (
     ClusterId,

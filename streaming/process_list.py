@@ -14,7 +14,8 @@ def mask_arguments() -> None:
     """Mask the secrets in the arguments that `ps` shows, as database clients do. On Linux only;
     elsewhere it does nothing.
 
-    Until this call they could be read. A reference (``references.py``) in their place never can."""
+    Until this call they could be read. A reference (``secret_references.py``) in their place never
+    can."""
     with suppress(OSError, ValueError, IndexError):
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         start, end = int(fields[_ARG_START]), int(fields[_ARG_END])

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from conf.keys import OWN_KEYS
+from conf.setting_keys import OWN_KEYS
 from streaming.cli import app
 from tests.state_tables import page as state_page
 from tests.test_tidy import TRACKED

@@ -13,9 +13,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from conf.keys import OWN_KEYS
 from conf.load import load_changefeed
 from conf.masking import masked_uri
+from conf.setting_keys import OWN_KEYS
 from conf.settings import Changefeed, SettingError
 from coordination.errors import ConfigError, SinkUriInvalid, SourceUriInvalid
 from coordination.metadata.model import ChangefeedInfo, rfc3339

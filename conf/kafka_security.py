@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from conf.references import parse_reference
+from conf.secret_references import parse_reference
 from conf.settings import KafkaSecurity, SettingError, require
 
 LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
